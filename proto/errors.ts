@@ -1,0 +1,82 @@
+/**
+ * The closed table of error codes. Every refusal or failure that crosses a border (gRPC, HTTP,
+ * the tool's exit code) has one of these codes; the mapping is written once, here.
+ */
+
+/** What a code means at each border. */
+export interface ErrorEntry {
+  /** gRPC status code (google.rpc.Code). */
+  readonly grpc: number;
+  readonly http: number;
+  /** Exit code of the tool; 2 is the caller's mistake, 69 and above follow sysexits.h. */
+  readonly exit: number;
+  /** Title of the problem document, the HTTP reason phrase. */
+  readonly title: string;
+  /** What the reader can do about it. */
+  readonly hint: string;
+}
+
+const table = {
+  INVALID_ARGUMENT: { grpc: 3, http: 400, exit: 2, title: 'Bad Request', hint: 'Correct the named field and send the request again.' },
+  UNAUTHENTICATED: { grpc: 16, http: 401, exit: 77, title: 'Unauthorized', hint: 'Send a valid key in the header Authorization: Bearer <API_KEY>.' },
+  PERMISSION_DENIED: { grpc: 7, http: 401, exit: 77, title: 'Unauthorized', hint: 'Use a key whose scope covers this call.' },
+  NOT_FOUND: { grpc: 5, http: 404, exit: 66, title: 'Not Found', hint: 'Check the id; ended jobs are forgotten when their retention is over.' },
+  METHOD_NOT_ALLOWED: { grpc: 12, http: 405, exit: 2, title: 'Method Not Allowed', hint: 'Use one of the methods in the Allow header.' },
+  CONFLICT: { grpc: 9, http: 409, exit: 75, title: 'Conflict', hint: 'The present state forbids this; read the state first.' },
+  ALREADY_EXISTS: { grpc: 6, http: 409, exit: 73, title: 'Conflict', hint: 'Choose another name or key.' },
+  IDEMPOTENCY_MISMATCH: { grpc: 6, http: 409, exit: 2, title: 'Conflict', hint: 'This Idempotency-Key was used with another body; use a new key.' },
+  PAYLOAD_TOO_LARGE: { grpc: 11, http: 413, exit: 2, title: 'Payload Too Large', hint: 'Send less, or put the data into object storage and send its address.' },
+  UNSUPPORTED_MEDIA_TYPE: { grpc: 3, http: 415, exit: 2, title: 'Unsupported Media Type', hint: 'Send JSON with Content-Type: application/json.' },
+  RATE_LIMITED: { grpc: 8, http: 429, exit: 75, title: 'Too Many Requests', hint: 'Retry after the stated time, with exponential backoff.' },
+  QUOTA_EXCEEDED: { grpc: 8, http: 409, exit: 73, title: 'Conflict', hint: 'Lower workersMax somewhere, or raise the account quota.' },
+  UNAVAILABLE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
+  DEADLINE_EXCEEDED: { grpc: 4, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
+  INTERNAL: { grpc: 13, http: 500, exit: 70, title: 'Internal Server Error', hint: 'This is a fault of the service; its log has the details.' },
+  CONFIG: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Correct the configuration.' },
+  ADDRESS_IN_USE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Stop the other program, or choose another port.' },
+  DATA_DIR: { grpc: 9, http: 500, exit: 74, title: 'Internal Server Error', hint: 'Check the data folder and its permissions.' },
+  DATA_NEWER: { grpc: 9, http: 500, exit: 74, title: 'Internal Server Error', hint: 'Use the version of Capstan that wrote the data folder, or a newer one.' },
+  INVALID_MANIFEST: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Correct tool_manifest.json.' },
+  INVALID_ARCHIVE: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Build the artifact again.' },
+  OLD_NODE: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Install Node.js 22.18 or newer (24 is best).' },
+} as const satisfies Record<string, ErrorEntry>;
+
+/** One of the closed set of error codes. */
+export type ErrorCode = keyof typeof table;
+
+/** The table itself, for documentation and tests. */
+export const errorTable: Readonly<Record<ErrorCode, ErrorEntry>> = table;
+
+/** Facts beside the message that a border passes on. */
+export interface ErrorDetails {
+  /** The input field at fault, as the caller wrote it. */
+  readonly field?: string;
+  /** When trying again may help, ms from now. */
+  readonly retryAfterMs?: number;
+  readonly cause?: unknown;
+}
+
+/** The project's one error class: something refused or failed for a reason that has a code. */
+export class CapstanError extends Error {
+  readonly code: ErrorCode;
+  readonly field: string | undefined;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = 'CapstanError';
+    this.code = code;
+    this.field = details.field;
+    this.retryAfterMs = details.retryAfterMs;
+  }
+}
+
+/** True when `text` is a code of the table (a newer peer may send others). */
+export function isErrorCode(text: string): text is ErrorCode {
+  return Object.hasOwn(table, text);
+}
+
+/** For the default branch of an exhaustive switch: the compiler proves it is never reached. */
+export function assertNever(value: never): never {
+  throw new Error(`unreachable: ${JSON.stringify(value)}`);
+}

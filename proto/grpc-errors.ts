@@ -1,0 +1,87 @@
+/**
+ * The error table over gRPC: a refusal travels as a status whose metadata holds the code, the
+ * field and the retry time; whatever else arrives is mapped by consequence (retryable or not).
+ */
+import { Metadata, status, type ServiceError, type StatusObject } from '@grpc/grpc-js';
+
+import { CapstanError, errorTable, isErrorCode, type ErrorCode } from './errors.ts';
+import type { Failure } from './gen/capstan/v1/common.ts';
+
+const CODE_KEY = 'capstan-error';
+const FIELD_KEY = 'capstan-field';
+const RETRY_KEY = 'capstan-retry-after-ms';
+
+/** Turns anything thrown into a status to answer with. An unknown error becomes INTERNAL without its text. */
+export function toStatus(thrown: unknown): Partial<StatusObject> {
+  const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', 'internal error');
+  const metadata = new Metadata();
+  metadata.set(CODE_KEY, error.code);
+  if (error.field !== undefined) metadata.set(FIELD_KEY, encodeURIComponent(error.field));
+  if (error.retryAfterMs !== undefined) metadata.set(RETRY_KEY, String(error.retryAfterMs));
+  return { code: errorTable[error.code].grpc, details: error.message, metadata };
+}
+
+/** Turns what a gRPC client call threw into the project's error. */
+export function fromServiceError(thrown: unknown): CapstanError {
+  if (thrown instanceof CapstanError) return thrown;
+  if (!isServiceError(thrown)) return new CapstanError('INTERNAL', String(thrown), { cause: thrown });
+  const named = first(thrown.metadata, CODE_KEY);
+  const code = named !== undefined && isErrorCode(named) ? named : fromGrpcCode(thrown.code);
+  const field = first(thrown.metadata, FIELD_KEY);
+  const retry = first(thrown.metadata, RETRY_KEY);
+  return new CapstanError(code, thrown.details || thrown.message, {
+    ...(field === undefined ? {} : { field: decodeURIComponent(field) }),
+    ...(retry === undefined ? {} : { retryAfterMs: Number(retry) }),
+    cause: thrown,
+  });
+}
+
+/** The error as a message inside a stream. */
+export function toFailure(error: CapstanError): Failure {
+  return { code: error.code, message: error.message, field: error.field ?? '', retryAfterMs: error.retryAfterMs ?? 0 };
+}
+
+/** The reverse of {@link toFailure}. */
+export function fromFailure(failure: Failure): CapstanError {
+  return new CapstanError(isErrorCode(failure.code) ? failure.code : 'INTERNAL', failure.message, {
+    ...(failure.field === '' ? {} : { field: failure.field }),
+    ...(failure.retryAfterMs === 0 ? {} : { retryAfterMs: failure.retryAfterMs }),
+  });
+}
+
+function isServiceError(value: unknown): value is ServiceError {
+  return value instanceof Error && 'code' in value && typeof value.code === 'number' && 'details' in value;
+}
+
+function first(metadata: Metadata | undefined, key: string): string | undefined {
+  return metadata?.get(key)[0]?.toString();
+}
+
+/** Statuses that a peer without our metadata sends (the library itself, a proxy between). */
+function fromGrpcCode(code: number): ErrorCode {
+  switch (code) {
+    case status.INVALID_ARGUMENT:
+    case status.OUT_OF_RANGE:
+      return 'INVALID_ARGUMENT';
+    case status.UNAUTHENTICATED:
+      return 'UNAUTHENTICATED';
+    case status.PERMISSION_DENIED:
+      return 'PERMISSION_DENIED';
+    case status.NOT_FOUND:
+      return 'NOT_FOUND';
+    case status.ALREADY_EXISTS:
+      return 'ALREADY_EXISTS';
+    case status.FAILED_PRECONDITION:
+    case status.ABORTED:
+      return 'CONFLICT';
+    case status.RESOURCE_EXHAUSTED:
+      return 'RATE_LIMITED';
+    case status.DEADLINE_EXCEEDED:
+      return 'DEADLINE_EXCEEDED';
+    case status.UNAVAILABLE:
+    case status.CANCELLED:
+      return 'UNAVAILABLE';
+    default:
+      return 'INTERNAL';
+  }
+}

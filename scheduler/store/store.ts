@@ -1,0 +1,228 @@
+/**
+ * The store as the core sees it: one interface, a driver per database (DESIGN.md section 5).
+ * The core keeps the authoritative image of what it works on; the store makes it durable and
+ * holds what the image does not (queue tails, bodies, ended jobs).
+ *
+ * Jobs are addressed by `no`, a number the core gives out once and never again. Every guarded
+ * operation names the state it expects; a guard that fails is that operation's outcome and
+ * leaves the other operations of the batch alone.
+ */
+
+/** States in the store. `LEASED` covers handed out and started; callers see IN_QUEUE or IN_PROGRESS. */
+export type StoredState = 'IN_QUEUE' | 'LEASED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
+
+/** How a job was submitted. */
+export type JobKind = 'RUN' | 'RUNSYNC';
+
+/** A JSON text: inline (UTF-8), or in the blob store. */
+export type Body = { readonly inline: Uint8Array } | { readonly blob: string; readonly size: number };
+
+/** Who holds a job's lease (DESIGN.md invariant 2). The token is the row's. */
+export interface Lease {
+  readonly node: string;
+  readonly incarnation: string;
+  readonly worker: string;
+}
+
+/** Everything about a job but its bodies. Times are wall clock, ms since 1970; durations ms. */
+export interface JobRow {
+  readonly no: number;
+  readonly id: string;
+  readonly endpoint: string;
+  readonly kind: JobKind;
+  readonly state: StoredState;
+  /** 0 normal, 1 lowPriority: normal jobs first. */
+  readonly priority: 0 | 1;
+  /** Place in the queue among its endpoint and priority; a retried job gets a new one at the tail. */
+  readonly position: number;
+  /** Fencing token of the latest lease; 0 before the first. Grows over the job's whole life. */
+  readonly token: number;
+  /** Attempts that were reported started since submission or /retry. */
+  readonly attempts: number;
+  readonly lease: Lease | null;
+  readonly submittedAt: number;
+  /** Start of the present or last attempt, once recorded. */
+  readonly startedAt: number | null;
+  readonly endedAt: number | null;
+  /** When the row goes: submission + ttl while it lives, end + retention after. */
+  readonly deleteAt: number;
+  readonly executionTimeoutMs: number;
+  readonly ttlMs: number;
+  readonly retentionMs: number;
+  readonly webhook: string | null;
+  /** Worker of the present or last attempt. */
+  readonly worker: string | null;
+  readonly delayMs: number | null;
+  readonly executionMs: number | null;
+  readonly error: string | null;
+  /** True when the job carries storage credentials (kept encrypted beside the input). */
+  readonly hasS3: boolean;
+}
+
+/** An ended job's webhook delivery, written with the end (DESIGN.md invariant 12). */
+export interface HookRow {
+  /** `<job id>.<token>`: the stable webhook-id. */
+  readonly id: string;
+  readonly jobNo: number;
+  readonly url: string;
+  /** The whole JSON payload. */
+  readonly payload: Body;
+  /** Next try, wall clock ms. */
+  readonly dueAt: number;
+  readonly tries: number;
+}
+
+/** Kinds of control rows: small JSON documents, all loaded at take-over. */
+export type ControlKind = 'account' | 'key' | 'environment' | 'endpoint' | 'release' | 'build' | 'node' | 'join-token' | 'desired' | 'setting';
+
+export interface ControlRow {
+  readonly kind: ControlKind;
+  readonly key: string;
+  /** 1 for the first; each put adds 1. */
+  readonly version: number;
+  /** JSON text. */
+  readonly value: string;
+}
+
+export type Op =
+  /** Insert, queued or already leased. `exists` when the id is taken. */
+  | {
+      readonly op: 'submit';
+      readonly job: JobRow;
+      readonly input: Body;
+      readonly s3: Uint8Array | null;
+      readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array; readonly expiresAt: number } | null;
+    }
+  /** IN_QUEUE → LEASED with a token one higher than the row's. */
+  | { readonly op: 'lease'; readonly no: number; readonly token: number; readonly lease: Lease }
+  /** Records the start of the leased attempt. */
+  | { readonly op: 'started'; readonly no: number; readonly token: number; readonly startedAt: number; readonly attempts: number; readonly delayMs: number }
+  /** LEASED (with this token) or IN_QUEUE (token as in the row) → a terminal state. */
+  | {
+      readonly op: 'finish';
+      readonly no: number;
+      readonly from: 'LEASED' | 'IN_QUEUE';
+      readonly token: number;
+      readonly state: 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
+      readonly endedAt: number;
+      readonly deleteAt: number;
+      readonly attempts: number;
+      readonly delayMs: number | null;
+      readonly executionMs: number | null;
+      readonly error: string | null;
+      readonly output: Body | null;
+      /** Chunks nobody had read when the job ended, in order. */
+      readonly chunks: readonly Body[];
+      readonly hook: HookRow | null;
+    }
+  /** LEASED (with this token) → IN_QUEUE at its old position. */
+  | { readonly op: 'requeue'; readonly no: number; readonly token: number; readonly attempts: number }
+  /** FAILED or TIMED_OUT → IN_QUEUE at a new position; output, chunks, error and times dropped, attempts 0. */
+  | { readonly op: 'retry'; readonly no: number; readonly position: number; readonly submittedAt: number; readonly deleteAt: number }
+  /** Removes a job in any state with its bodies. `gone` when it was not there. */
+  | { readonly op: 'delete'; readonly no: number }
+  /** The first `count` kept chunks of an ended job were read: drop them. */
+  | { readonly op: 'drain'; readonly no: number; readonly count: number }
+  /** A delivery was tried: reschedule it, or remove the row (`dueAt` null). */
+  | { readonly op: 'hook'; readonly id: string; readonly tries: number; readonly dueAt: number | null }
+  /** Writes (value) or removes (null) a control row whose version is `version - 1`; `conflict` else. */
+  | { readonly op: 'put'; readonly kind: ControlKind; readonly key: string; readonly version: number; readonly value: string | null };
+
+export type Outcome =
+  | { readonly outcome: 'ok' }
+  /** submit: a job with this id is there. */
+  | { readonly outcome: 'exists' }
+  /** submit: the idempotency key was used with the same body, for this job id. */
+  | { readonly outcome: 'idempotent-same'; readonly jobId: string }
+  /** submit: the idempotency key was used with another body. */
+  | { readonly outcome: 'idempotent-other-body' }
+  /** The row's state or token is not the expected one. */
+  | { readonly outcome: 'stale' }
+  /** The row is not there. */
+  | { readonly outcome: 'gone' }
+  /** put: the version is not the expected one. */
+  | { readonly outcome: 'conflict' };
+
+/** A queued job as the head window wants it, with its input when that is inline and small. */
+export interface QueuedJob {
+  readonly job: JobRow;
+  readonly input: Body | null;
+}
+
+/** A job with its bodies, as status and results want it. */
+export interface WholeJob {
+  readonly job: JobRow;
+  readonly output: Body | null;
+  readonly chunks: readonly Body[];
+}
+
+/** Counts per endpoint, for take-over only. */
+export interface EndpointCounts {
+  readonly endpoint: string;
+  readonly state: StoredState;
+  readonly priority: 0 | 1;
+  readonly count: number;
+}
+
+/** Every list is bounded by its `limit` argument. Reads see all batches committed before them. */
+export interface Reads {
+  /** By id and endpoint, with output and unread chunks. */
+  job(endpoint: string, id: string): WholeJob | null;
+  /** The input and the encrypted credentials of a job. */
+  payload(no: number): { readonly input: Body; readonly s3: Uint8Array | null } | null;
+  /** Queued jobs of an endpoint and priority after a position, in order; inputs inline up to `inputLimit` bytes come along. */
+  head(endpoint: string, priority: 0 | 1, afterPosition: number, limit: number, inputLimit: number): QueuedJob[];
+  /** Leased jobs after a number, in order of number. */
+  leased(afterNo: number, limit: number): JobRow[];
+  /** Jobs whose deleteAt is at or before `wall`, oldest first, and when the next one is due. */
+  due(wall: number, limit: number): { readonly jobs: JobRow[]; readonly nextAt: number | null };
+  /** Bodies of a job that lie in the blob store, for removal with it. */
+  blobsOf(no: number): string[];
+  /** Which of these blob ids some row still names; for the sweep of orphans. */
+  blobsNamed(ids: readonly string[]): string[];
+  counts(): EndpointCounts[];
+  /** Highest `no` and `position` given out, so that the core goes on above them. */
+  highest(): { readonly no: number; readonly position: number };
+  /** A page of an endpoint's jobs, newest first, and how many there are in all. */
+  page(endpoint: string, state: StoredState | null, offset: number, limit: number): { readonly jobs: WholeJob[]; readonly total: number };
+  control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];
+  /** Deliveries due at or before `wall`, oldest first. */
+  hooks(wall: number, limit: number): { readonly hooks: HookRow[]; readonly nextAt: number | null };
+  /** Removes nothing; how many idempotency rows have expired is the driver's own business (it sweeps them in small batches). */
+  idempotency(key: string): { readonly jobId: string; readonly bodyHash: Uint8Array } | null;
+}
+
+/** A batch is written under the shard's term; a stale term refuses all of it with a {@link StaleTermError}. */
+export interface Fence {
+  readonly shard: number;
+  readonly term: bigint;
+}
+
+export interface Store {
+  /** Durable before it resolves; batches take effect in call order. Rejects when nothing of the batch was written. */
+  commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]>;
+  read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
+  /** Takes or renews the shard for `forMs`; a new owner gets a higher term. */
+  acquire(shard: number, owner: string, forMs: number): Promise<{ readonly term: bigint } | { readonly heldBy: string }>;
+  /** Calls `wake` when another process changed the shard; may be lost or repeated: polling stands behind it. */
+  onHint(wake: (shard: number) => void): () => void;
+  close(): Promise<void>;
+}
+
+/**
+ * The synchronous engine of a driver: the thread runs it in production, the simulator in its loop.
+ */
+export interface StoreEngine {
+  commit(fence: Fence, ops: readonly Op[]): Outcome[];
+  read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): ReturnType<Reads[K]>;
+  acquire(shard: number, owner: string, forMs: number): { readonly term: bigint } | { readonly heldBy: string };
+  close(): void;
+}
+
+/** Another owner took the shard: drop the image and take over again before writing. */
+export class StaleTermError extends Error {
+  constructor(fence: Fence) {
+    super(`shard ${fence.shard} is no longer owned under term ${fence.term}`);
+    this.name = 'StaleTermError';
+  }
+}
