@@ -73,7 +73,17 @@ export interface HookRow {
 }
 
 /** Kinds of control rows: small JSON documents, all loaded at take-over. */
-export type ControlKind = 'account' | 'key' | 'environment' | 'endpoint' | 'release' | 'build' | 'node' | 'join-token' | 'desired' | 'setting';
+export type ControlKind =
+  | 'account'
+  | 'key'
+  | 'environment'
+  | 'endpoint'
+  | 'release'
+  | 'build'
+  | 'node'
+  | 'join-token'
+  | 'desired'
+  | 'setting';
 
 export interface ControlRow {
   readonly kind: ControlKind;
@@ -96,7 +106,14 @@ export type Op =
   /** IN_QUEUE → LEASED with a token one higher than the row's. */
   | { readonly op: 'lease'; readonly no: number; readonly token: number; readonly lease: Lease }
   /** Records the start of the leased attempt. */
-  | { readonly op: 'started'; readonly no: number; readonly token: number; readonly startedAt: number; readonly attempts: number; readonly delayMs: number }
+  | {
+      readonly op: 'started';
+      readonly no: number;
+      readonly token: number;
+      readonly startedAt: number;
+      readonly attempts: number;
+      readonly delayMs: number;
+    }
   /** LEASED (with this token) or IN_QUEUE (token as in the row) → a terminal state. */
   | {
       readonly op: 'finish';
@@ -119,8 +136,12 @@ export type Op =
   | { readonly op: 'requeue'; readonly no: number; readonly token: number; readonly attempts: number }
   /** FAILED or TIMED_OUT → IN_QUEUE at a new position; output, chunks, error and times dropped, attempts 0. */
   | { readonly op: 'retry'; readonly no: number; readonly position: number; readonly submittedAt: number; readonly deleteAt: number }
-  /** Removes a job in any state with its bodies. `gone` when it was not there. */
-  | { readonly op: 'delete'; readonly no: number }
+  /**
+   * Removes a job in any state with its bodies. `gone` when it was not there. With `dueBy` only
+   * when the row's deleteAt is at or before it (`stale` else): a job may have ended, or been
+   * retried, since it was read as due.
+   */
+  | { readonly op: 'delete'; readonly no: number; readonly dueBy: number | null }
   /** The first `count` kept chunks of an ended job were read: drop them. */
   | { readonly op: 'drain'; readonly no: number; readonly count: number }
   /** A delivery was tried: reschedule it, or remove the row (`dueAt` null). */

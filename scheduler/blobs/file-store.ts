@@ -1,0 +1,252 @@
+/**
+ * Blobs as files of one folder: `build/<xx>/<digest>`, `body/<xx>/<id>`, and `incoming/` for what
+ * is not whole yet. A blob appears under its name by a rename, after its bytes were checked and
+ * synced; so whatever has a name is whole, and what lies in `incoming` at a start is of no use.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { createReadStream, type Stats } from 'node:fs';
+import { open, opendir, readdir, rename, stat, unlink, utimes, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { isErrno, makeFolder, syncFolder } from '../files/durable.ts';
+import { blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
+
+/** Bytes of a piece when a blob is read: one frame of BlobService. */
+const PIECE_BYTES = 256 * 1024;
+
+export interface BlobHeader {
+  readonly kind: BlobKind;
+  /** Bytes to come. */
+  readonly size: number;
+  /** SHA-256 in hex; needed for a build, checked wherever it is given. */
+  readonly digest?: string | undefined;
+}
+
+export interface StoredBlob {
+  readonly id: string;
+  readonly size: number;
+  /** A build with this digest was there already; its bytes were not read. */
+  readonly existed: boolean;
+}
+
+/** An open blob. It stays readable to its end even when it is deleted meanwhile. */
+export interface ReadableBlob {
+  readonly size: number;
+  /** The bytes, in pieces of at most 256 KiB; to be consumed or closed. */
+  readonly pieces: AsyncIterable<Buffer>;
+  close(): void;
+}
+
+export class FileBlobStore {
+  readonly #root: string;
+  readonly #folders = new Set<string>();
+  /** Blobs put by this process, with the monotonic time of it: young whatever the wall clock does. */
+  readonly #putAt = new Map<string, number>();
+  /** Removals under way, so that a put of the same build waits and then writes it again. */
+  readonly #removing = new Map<string, Promise<boolean>>();
+
+  private constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** Opens the store in a folder, which is made when it is missing; removes what an earlier process left unfinished. */
+  static async open(root: string): Promise<FileBlobStore> {
+    const store = new FileBlobStore(root);
+    for (const folder of ['', 'build', 'body', 'incoming']) await makeFolder(join(root, folder), 0o700);
+    await syncFolder(root);
+    const incoming = join(root, 'incoming');
+    for (const name of await readdir(incoming)) await unlink(join(incoming, name));
+    return store;
+  }
+
+  /**
+   * Takes a blob in; durable when it resolves. Fails with INVALID_ARGUMENT when size or digest do
+   * not match the bytes, PAYLOAD_TOO_LARGE above the kind's bound, UNAVAILABLE when the disk is
+   * full; nothing is left of it then.
+   */
+  async put(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StoredBlob> {
+    const id = this.#admit(header);
+    const path = join(this.#root, blobPath(id));
+    if (header.kind === 'build' && (await this.#renew(id, path, header.size))) return { id, size: header.size, existed: true };
+
+    const temporary = join(this.#root, 'incoming', randomBytes(16).toString('hex'));
+    try {
+      const digest = await receive(temporary, header.size, source);
+      if (header.digest !== undefined && digest !== header.digest) {
+        throw new CapstanError('INVALID_ARGUMENT', 'digest is not that of the bytes sent', { field: 'digest' });
+      }
+      await this.#folder(dirname(path));
+      await this.#pin(id);
+      await rename(temporary, path);
+      await syncFolder(dirname(path));
+    } catch (error) {
+      await unlink(temporary).catch((problem: unknown) => {
+        if (!isErrno(problem, 'ENOENT')) throw problem;
+      });
+      throw asRefusal(error);
+    }
+    return { id, size: header.size, existed: false };
+  }
+
+  /** Opens a blob for reading. NOT_FOUND when it is gone. */
+  async get(id: string): Promise<ReadableBlob> {
+    let file: FileHandle;
+    try {
+      file = await open(join(this.#root, blobPath(id)), 'r');
+    } catch (error) {
+      if (isErrno(error, 'ENOENT')) throw new CapstanError('NOT_FOUND', `there is no blob ${id}`, { field: 'id' });
+      throw error;
+    }
+    const { size } = await file.stat();
+    const stream = createReadStream('', { fd: file, highWaterMark: PIECE_BYTES });
+    return { size, pieces: stream as AsyncIterable<Buffer>, close: () => void stream.destroy() };
+  }
+
+  /** Length of a blob in bytes; null when it is not there. */
+  async size(id: string): Promise<number | null> {
+    try {
+      return (await stat(join(this.#root, blobPath(id)))).size;
+    } catch (error) {
+      if (isErrno(error, 'ENOENT')) return null;
+      throw error;
+    }
+  }
+
+  /** Removes a blob; false when it was not there. */
+  delete(id: string): Promise<boolean> {
+    const path = join(this.#root, blobPath(id));
+    const removal = unlink(path)
+      .then(() => true)
+      .catch((error: unknown) => {
+        if (isErrno(error, 'ENOENT')) return false;
+        throw error;
+      })
+      .finally(() => {
+        this.#removing.delete(id);
+        this.#putAt.delete(id);
+      });
+    this.#removing.set(id, removal);
+    return removal;
+  }
+
+  /**
+   * Blobs that were put (or put again) at least `ageMs` ago, in no order. Files that are no blobs
+   * are not told.
+   */
+  async *olderThan(ageMs: number): AsyncGenerator<string> {
+    for (const kind of ['build', 'body'] as const) {
+      for (const fan of await readdir(join(this.#root, kind))) {
+        for await (const entry of await opendir(join(this.#root, kind, fan))) {
+          const id = `${kind}/${entry.name}`;
+          if (await this.isOlderThan(id, ageMs)) yield id;
+        }
+      }
+    }
+  }
+
+  /** True when the blob is there and was put at least `ageMs` ago, by the file's time and by this process's memory. */
+  async isOlderThan(id: string, ageMs: number): Promise<boolean> {
+    const written = await modifiedAt(join(this.#root, blobPath(id)));
+    return written !== null && Date.now() - written >= ageMs && !this.wasPutWithin(id, ageMs);
+  }
+
+  /** True when this process took the blob in less than `ageMs` ago. */
+  wasPutWithin(id: string, ageMs: number): boolean {
+    const at = this.#putAt.get(id);
+    if (at === undefined) return false;
+    if (performance.now() - at < ageMs) return true;
+    this.#putAt.delete(id);
+    return false;
+  }
+
+  /** Checks a header against the bounds and gives the blob its name. */
+  #admit(header: BlobHeader): string {
+    const bound = maxBytes(header.kind);
+    if (!Number.isInteger(header.size) || header.size < 1)
+      throw new CapstanError('INVALID_ARGUMENT', 'size must be at least 1', { field: 'size' });
+    if (header.size > bound)
+      throw new CapstanError('PAYLOAD_TOO_LARGE', `size must be at most ${bound} bytes for a ${header.kind}`, { field: 'size' });
+    if (header.digest !== undefined) checkDigest(header.digest);
+    if (header.kind === 'body') return newBodyId();
+    if (header.digest === undefined) throw new CapstanError('INVALID_ARGUMENT', 'digest is needed for a build', { field: 'digest' });
+    return buildId(header.digest);
+  }
+
+  /** A build that is there counts as put now: the sweep must give its new deployment the time to name it. */
+  async #renew(id: string, path: string, size: number): Promise<boolean> {
+    await this.#pin(id);
+    try {
+      const found = await stat(path);
+      if (found.size !== size)
+        throw new CapstanError('INVALID_ARGUMENT', `size must be ${found.size}, the size of the build with this digest`, { field: 'size' });
+      const now = new Date();
+      await utimes(path, now, now);
+      // The put that made it may have renamed it a moment ago and not have synced the name yet.
+      await syncFolder(dirname(path));
+      return true;
+    } catch (error) {
+      if (isErrno(error, 'ENOENT')) return false;
+      throw error;
+    }
+  }
+
+  /** From here on no sweep removes the blob; a removal that had begun is over when it resolves. */
+  async #pin(id: string): Promise<void> {
+    this.#putAt.set(id, performance.now());
+    await this.#removing.get(id);
+    // The removal forgot the time together with the blob.
+    this.#putAt.set(id, performance.now());
+  }
+
+  /** Makes a fan-out folder durably, once. */
+  async #folder(folder: string): Promise<void> {
+    if (this.#folders.has(folder)) return;
+    await makeFolder(folder, 0o700);
+    await syncFolder(dirname(folder));
+    this.#folders.add(folder);
+  }
+}
+
+/** Writes the bytes to a new file, synced; answers with their SHA-256 in hex. */
+async function receive(path: string, size: number, source: AsyncIterable<Uint8Array>): Promise<string> {
+  const hash = createHash('sha256');
+  const file = await open(path, 'wx', 0o600);
+  try {
+    let received = 0;
+    for await (const piece of source) {
+      received += piece.length;
+      if (received > size) throw new CapstanError('INVALID_ARGUMENT', `size was given as ${size}, but more bytes came`, { field: 'size' });
+      hash.update(piece);
+      await writeWhole(file, piece);
+    }
+    if (received < size)
+      throw new CapstanError('INVALID_ARGUMENT', `size was given as ${size}, but only ${received} bytes came`, { field: 'size' });
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  return hash.digest('hex');
+}
+
+/** One write may take only a part, for example where the disk ends. */
+async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
+  let written = 0;
+  while (written < piece.length) written += (await file.write(piece, written)).bytesWritten;
+}
+
+async function modifiedAt(path: string): Promise<number | null> {
+  let found: Stats;
+  try {
+    found = await stat(path);
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return null;
+    throw error;
+  }
+  return found.mtimeMs;
+}
+
+function asRefusal(error: unknown): unknown {
+  if (isErrno(error, 'ENOSPC', 'EDQUOT')) return new CapstanError('UNAVAILABLE', 'the disk of the blob store is full', { cause: error });
+  return error;
+}

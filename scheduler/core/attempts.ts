@@ -1,0 +1,129 @@
+/**
+ * What agents report of attempts. A start, chunk or result counts only with the job's present
+ * token (DESIGN.md invariant 2); whatever the scheduler has decided is acknowledged, stale and
+ * unknown results included, so that agents can forget them. A slot is free when the agent says so.
+ */
+import {
+  AttemptOutcome,
+  RefusalReason,
+  StopReason,
+  type AttemptChunk,
+  type AttemptEnded,
+  type AttemptProgress,
+  type AttemptRefused,
+  type AttemptStarted,
+} from '../../proto/gen/capstan/v1/nodes.ts';
+
+import { fill } from './dispatch.ts';
+import type { Decision } from './effects.ts';
+import type { Image, JobImage, NodeImage, Now, WorkerImage } from './image.ts';
+import { finish, lose, requeue, start } from './jobs.ts';
+import { drainTo, stopAttempt } from './requests.ts';
+import { fromPayload } from './views.ts';
+
+/** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
+const refusalPauseMs = 200;
+
+/** The leased job an attempt speaks for, or null when its lease is another's by now. */
+export function leasedBy(image: Image, node: NodeImage, id: string, token: number): JobImage | null {
+  const job = image.jobs.get(id);
+  if (job === undefined || job.token !== token || job.lease === null) return null;
+  return job.lease.node === node.config.id && job.lease.incarnation === node.incarnation ? job : null;
+}
+
+export function attemptStarted(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptStarted): void {
+  const job = leasedBy(image, node, event.jobId, event.token);
+  if (job === null) stopAttempt(image, out, node.config.id, event.jobId, event.token, StopReason.STALE);
+  else start(image, now, job, event.agoMs);
+}
+
+export function attemptRefused(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptRefused): void {
+  const worker = release(image, now, node, event.jobId, event.token);
+  const job = leasedBy(image, node, event.jobId, event.token);
+  const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
+  if (worker !== null && faulty) {
+    worker.notBefore = now.mono + refusalPauseMs;
+    image.deadlines.add(worker.notBefore, { due: 'refill', endpoint: worker.endpoint });
+  }
+  if (job !== null) requeue(image, out, job, false);
+  refill(image, out, now, worker);
+}
+
+export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptEnded): void {
+  const worker = release(image, now, node, event.jobId, event.token);
+  const job = leasedBy(image, node, event.jobId, event.token);
+  if (job !== null) conclude(image, out, now, job, event);
+  // Also when the store refuses the end: then it knows better, and the result is stale.
+  acknowledge(out, node, event.jobId, event.token);
+  refill(image, out, now, worker);
+}
+
+export function attemptChunk(image: Image, out: Decision, node: NodeImage, event: AttemptChunk): void {
+  const job = leasedBy(image, node, event.jobId, event.token);
+  const data = fromPayload(event.data);
+  if (job === null || data === null) return;
+  const stream = (job.stream ??= { base: 0, chunks: [], bytes: 0 });
+  // After a restart of the scheduler the agent sends again from what was drained.
+  if (stream.chunks.length === 0 && stream.base < event.index) stream.base = event.index;
+  if (event.index !== stream.base + stream.chunks.length) return;
+  const size = 'inline' in data ? data.inline.length : data.size;
+  stream.chunks.push(data);
+  stream.bytes += size;
+  const reader = image.waiters.get(job.id)?.find((waiter) => waiter.mode === 'stream');
+  if (reader !== undefined) drainTo(image, out, job, reader);
+  // Nobody reads: keep the newest within the bound, the whole is in the job's output.
+  while (stream.bytes > image.settings.streamBytes && stream.chunks.length > 1) {
+    const oldest = stream.chunks.shift();
+    if (oldest !== undefined) stream.bytes -= 'inline' in oldest ? oldest.inline.length : oldest.size;
+    stream.base++;
+  }
+}
+
+export function attemptProgress(image: Image, node: NodeImage, event: AttemptProgress): void {
+  const job = leasedBy(image, node, event.jobId, event.token);
+  if (job !== null) job.progress = fromPayload(event.data);
+}
+
+/** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */
+export function release(image: Image, now: Now, node: NodeImage, job: string, token: number): WorkerImage | null {
+  for (const id of node.workers) {
+    const worker = image.workers.get(id);
+    if (worker?.attempts.get(job) !== token) continue;
+    worker.attempts.delete(job);
+    if (worker.attempts.size === 0) worker.idleSince = now.mono;
+    return worker;
+  }
+  return null;
+}
+
+function conclude(image: Image, out: Decision, now: Now, job: JobImage, event: AttemptEnded): void {
+  if (event.started) start(image, now, job, event.agoMs + event.executionMs);
+  const ending = { output: fromPayload(event.output), executionMs: event.executionMs, agoMs: event.agoMs };
+  switch (event.outcome) {
+    case AttemptOutcome.COMPLETED:
+      finish(image, out, now, job, { ...ending, event: 'complete', error: null });
+      return;
+    case AttemptOutcome.FAILED:
+      finish(image, out, now, job, { ...ending, event: 'fail', error: event.error });
+      return;
+    case AttemptOutcome.TIMED_OUT:
+      finish(image, out, now, job, { ...ending, event: 'time-out', error: event.error || 'executionTimeout exceeded' });
+      return;
+    case AttemptOutcome.WORKER_LOST:
+      lose(image, out, now, job, event.error || 'worker lost');
+      return;
+    default:
+      // Stopped although the lease still stands: nobody asked for it any more, so it was not the job's fault.
+      requeue(image, out, job, false);
+  }
+}
+
+function acknowledge(out: Decision, node: NodeImage, jobId: string, token: number): void {
+  if (node.session === null) return;
+  out.do({ effect: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
+}
+
+function refill(image: Image, out: Decision, now: Now, worker: WorkerImage | null): void {
+  const endpoint = worker === null ? undefined : image.endpoints.get(worker.endpoint);
+  if (endpoint !== undefined) fill(image, out, now, endpoint);
+}

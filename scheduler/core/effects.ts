@@ -1,0 +1,98 @@
+/** What the core wants done. Effects of a step leave after the commit of the operations beside them. */
+import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
+import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { CapstanError } from '../../proto/errors.ts';
+import type { Op } from '../store/store.ts';
+import type { Cause, ReadPurpose } from './events.ts';
+import type { WorkerImage } from './image.ts';
+
+export type Effect =
+  /** Answer a gateway's request. */
+  | { readonly effect: 'reply'; readonly channel: number; readonly reply: JobReply }
+  /** Answer a unary call. */
+  | { readonly effect: 'answer'; readonly call: number; readonly result: Answer | CapstanError }
+  /** Send to a node's session; nothing happens when it is gone. */
+  | { readonly effect: 'send'; readonly node: string; readonly session: number; readonly event: SchedulerEvent }
+  /** Send the node its desired workers as they stand. */
+  | {
+      readonly effect: 'send-desired';
+      readonly node: string;
+      readonly session: number;
+      readonly epoch: number;
+      readonly workers: readonly WorkerImage[];
+    }
+  /** Send a leased job with its input. */
+  | {
+      readonly effect: 'dispatch';
+      readonly node: string;
+      readonly session: number;
+      readonly no: number;
+      readonly job: string;
+      readonly token: number;
+      readonly worker: string;
+      readonly executionTimeoutMs: number;
+      readonly attempt: number;
+      readonly hasS3: boolean;
+      readonly webhook: string;
+    }
+  /** End a node's session: it was silent, or another took its place. */
+  | { readonly effect: 'close-session'; readonly node: string; readonly session: number; readonly reason: string }
+  | { readonly effect: 'read-job'; readonly purpose: ReadPurpose; readonly endpoint: string; readonly job: string }
+  | { readonly effect: 'read-head'; readonly endpoint: string; readonly priority: 0 | 1; readonly after: number; readonly limit: number }
+  | { readonly effect: 'read-due'; readonly limit: number }
+  /** Tell gateways what changed. */
+  | { readonly effect: 'directory'; readonly update: DirectoryUpdate }
+  | {
+      readonly effect: 'log';
+      readonly level: 'info' | 'warn' | 'error';
+      readonly message: string;
+      readonly facts: Readonly<Record<string, unknown>>;
+    };
+
+/** Results of commands. */
+export type Answer =
+  | {
+      readonly answer: 'job';
+      readonly id: string;
+      readonly state: 'CANCELLED' | 'IN_QUEUE';
+      readonly delayMs: number | null;
+      readonly executionMs: number | null;
+    }
+  | { readonly answer: 'purged'; readonly removed: number }
+  | {
+      readonly answer: 'deployed';
+      readonly environment: string;
+      readonly endpoints: readonly { readonly id: string; readonly created: boolean }[];
+    }
+  | { readonly answer: 'done' };
+
+/** An operation with who asked for it, so that a refusal finds its way back. */
+export interface Write {
+  readonly op: Op;
+  readonly cause: Cause | null;
+}
+
+/** An effect, and the operation of the same batch without which it must not happen. */
+export interface Pending {
+  readonly effect: Effect;
+  readonly write: Write | null;
+}
+
+/** Everything one step decided. */
+export class Decision {
+  readonly writes: Write[] = [];
+  readonly effects: Pending[] = [];
+
+  /** Adds an operation. */
+  write(op: Op, cause: Cause | null = null): Write {
+    const write = { op, cause };
+    this.writes.push(write);
+    return write;
+  }
+
+  /** Adds an effect; with `write`, one that falls when that operation is refused. */
+  do(effect: Effect, write: Write | null = null): void {
+    this.effects.push({ effect, write });
+  }
+}

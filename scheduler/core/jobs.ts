@@ -1,0 +1,300 @@
+/**
+ * Changes of a job: each applies one transition of the table to the image, counts it, and writes
+ * the operation that makes it durable. Nothing else changes a job's phase or an endpoint's counters.
+ */
+import { JobState } from '../../proto/gen/capstan/v1/common.ts';
+import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { Body, JobRow } from '../store/store.ts';
+
+import type { Decision, Write } from './effects.ts';
+import type { Cause } from './events.ts';
+import type { EndpointImage, Image, JobImage, Now, WorkerImage } from './image.ts';
+import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
+import { transition } from './transitions.ts';
+import { span, toPayload } from './views.ts';
+import { answerGone, answerJob, answerStream } from './waiters.ts';
+
+/** Deletions are gathered: jobs due within this time of each other go together, ms. */
+export const deletionGatherMs = 250;
+
+/** How an attempt or a wait ended. */
+export interface Ending {
+  readonly event: 'complete' | 'fail' | 'time-out' | 'cancel';
+  readonly output: Body | null;
+  readonly error: string | null;
+  readonly executionMs: number | null;
+  /** Age of the end, ms. */
+  readonly agoMs: number;
+}
+
+export function endpointOf(image: Image, job: JobImage): EndpointImage | undefined {
+  return image.endpoints.get(job.endpoint);
+}
+
+/** The stored row of a job in the image. */
+export function toRow(job: JobImage): JobRow {
+  return {
+    no: job.no,
+    id: job.id,
+    endpoint: job.endpoint,
+    kind: job.kind,
+    state: job.lease === null ? 'IN_QUEUE' : 'LEASED',
+    priority: job.priority,
+    position: job.position,
+    token: job.token,
+    attempts: job.attempts,
+    lease: job.lease,
+    submittedAt: job.submittedAt,
+    startedAt: null,
+    endedAt: null,
+    deleteAt: job.deleteAt,
+    executionTimeoutMs: job.executionTimeoutMs,
+    ttlMs: job.ttlMs,
+    retentionMs: job.retentionMs,
+    webhook: job.webhook,
+    worker: job.worker,
+    delayMs: null,
+    executionMs: null,
+    error: null,
+    hasS3: job.hasS3,
+  };
+}
+
+/** The image of a stored row that is queued or leased. */
+export function fromRow(row: JobRow): JobImage {
+  return {
+    no: row.no,
+    id: row.id,
+    endpoint: row.endpoint,
+    kind: row.kind,
+    priority: row.priority,
+    executionTimeoutMs: row.executionTimeoutMs,
+    ttlMs: row.ttlMs,
+    retentionMs: row.retentionMs,
+    webhook: row.webhook,
+    hasS3: row.hasS3,
+    phase: row.state === 'LEASED' ? (row.startedAt === null ? 'LEASED' : 'STARTED') : 'QUEUED',
+    position: row.position,
+    token: row.token,
+    attempts: row.attempts,
+    submittedAt: row.submittedAt,
+    deleteAt: row.deleteAt,
+    lease: row.lease,
+    startedAt: row.startedAt,
+    startRecorded: row.startedAt !== null,
+    recordStart: null,
+    worker: row.worker,
+    progress: null,
+    stream: null,
+  };
+}
+
+/** Takes a lease for a job in the image; the caller writes it, alone or with the submission. */
+export function takeLease(image: Image, job: JobImage, worker: WorkerImage, incarnation: string): void {
+  job.token++;
+  job.phase = 'LEASED';
+  job.lease = { node: worker.node, incarnation, worker: worker.id };
+  job.worker = worker.id;
+  job.startedAt = null;
+  job.startRecorded = false;
+  job.progress = null;
+  job.stream = null;
+  worker.attempts.set(job.id, job.token);
+  worker.lastUsed = image.nextUse++;
+  image.jobs.set(job.id, job);
+  const endpoint = endpointOf(image, job);
+  if (endpoint !== undefined) countLeased(endpoint, job, 1);
+}
+
+/** Leases the first job of a lane. */
+export function leaseQueued(
+  image: Image,
+  out: Decision,
+  endpoint: EndpointImage,
+  job: JobImage,
+  worker: WorkerImage,
+  incarnation: string,
+): Write {
+  takeFirst(endpoint.lanes[job.priority]);
+  takeLease(image, job, worker, incarnation);
+  return out.write({ op: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobImage['lease']> });
+}
+
+/** The handler was entered `agoMs` ago: from here on the attempt counts. */
+export function start(image: Image, now: Now, job: JobImage, agoMs: number): void {
+  if (transition(job.phase, 'start') === null) return;
+  job.phase = 'STARTED';
+  job.attempts++;
+  job.startedAt = Math.max(job.submittedAt, now.wall - agoMs);
+  const endpoint = endpointOf(image, job);
+  if (endpoint !== undefined && job.attempts > 1) endpoint.counts.retried++;
+  job.recordStart = image.deadlines.add(now.mono + image.settings.recordStartAfterMs, { due: 'record-start', job, token: job.token });
+}
+
+/** The attempt has run for a while: make its start durable, so that it counts even if both sides die. */
+export function recordStart(out: Decision, job: JobImage, token: number): void {
+  if (job.phase !== 'STARTED' || job.token !== token || job.startRecorded || job.startedAt === null) return;
+  job.startRecorded = true;
+  out.write({
+    op: 'started',
+    no: job.no,
+    token,
+    startedAt: job.startedAt,
+    attempts: job.attempts,
+    delayMs: span(job.submittedAt, job.startedAt),
+  });
+}
+
+/** Ends a job; answers its waiters. Null when its phase forbids it. */
+export function finish(
+  image: Image,
+  out: Decision,
+  now: Now,
+  job: JobImage,
+  ending: Ending,
+  cause: Cause | null = null,
+): { readonly write: Write; readonly view: Job } | null {
+  const next = transition(job.phase, ending.event);
+  if (next === null) return null;
+  const state = next.to as 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
+  const from = job.phase === 'QUEUED' ? 'IN_QUEUE' : 'LEASED';
+  const endedAt = Math.max(job.submittedAt, now.wall - ending.agoMs);
+  const delayMs = job.startedAt === null ? null : span(job.submittedAt, job.startedAt);
+  const executionMs = delayMs === null ? null : (ending.executionMs ?? span(job.startedAt as number, endedAt));
+  const deleteAt = endedAt + job.retentionMs;
+  const endpoint = endpointOf(image, job);
+  if (endpoint !== undefined) {
+    if (from === 'IN_QUEUE') leave(endpoint.lanes[job.priority], job.no);
+    else countLeased(endpoint, job, -1);
+    if (state === 'COMPLETED') endpoint.counts.completed++;
+    else if (state !== 'CANCELLED') endpoint.counts.failed++;
+  }
+  const write = out.write(
+    {
+      op: 'finish',
+      no: job.no,
+      from,
+      token: job.token,
+      state,
+      endedAt,
+      deleteAt,
+      attempts: job.attempts,
+      delayMs,
+      executionMs,
+      error: ending.error,
+      output: ending.output,
+      chunks: job.stream?.chunks ?? [],
+      hook: null,
+    },
+    cause,
+  );
+  noteDeletion(image, deleteAt);
+  job.phase = state;
+  job.lease = null;
+  forget(image, job);
+  const view: Job = {
+    id: job.id,
+    endpointId: job.endpoint,
+    state: JobState[state],
+    ...(ending.output === null ? {} : { output: toPayload(ending.output) }),
+    ...(ending.error === null ? {} : { error: ending.error }),
+    ...(delayMs === null ? {} : { delayMs }),
+    ...(executionMs === null ? {} : { executionMs }),
+    retries: Math.max(0, job.attempts - 1),
+    workerId: job.worker ?? '',
+    queueReason: '',
+    webhook: job.webhook ?? '',
+    submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
+  };
+  const waiters = image.waiters.get(job.id);
+  if (waiters !== undefined) {
+    for (const waiter of [...waiters]) {
+      if (waiter.mode === 'job') answerJob(image, out, waiter, view, write);
+      else answerStream(image, out, waiter, view.state, [], ending.error, write);
+    }
+  }
+  return { write, view };
+}
+
+/** Gives a lease up and puts the job back at its place. `charged` false takes a reported start back. */
+export function requeue(image: Image, out: Decision, job: JobImage, charged: boolean): void {
+  if (transition(job.phase, 'requeue') === null) return;
+  if (!charged && job.phase === 'STARTED') job.attempts--;
+  const endpoint = endpointOf(image, job);
+  if (endpoint !== undefined) countLeased(endpoint, job, -1);
+  job.phase = 'QUEUED';
+  job.lease = null;
+  job.startedAt = null;
+  job.progress = null;
+  job.stream = null;
+  if (job.recordStart !== null) image.deadlines.drop(job.recordStart);
+  job.recordStart = null;
+  out.write({ op: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
+  if (endpoint === undefined || !putBack(endpoint.lanes[job.priority], job)) image.jobs.delete(job.id);
+  image.unsettled.add(job.endpoint);
+}
+
+/** The worker under a leased job is gone: again while attempts are left, else FAILED with that reason. */
+export function lose(image: Image, out: Decision, now: Now, job: JobImage, how: string): void {
+  const max = endpointOf(image, job)?.config.maxAttempts || image.settings.maxAttempts;
+  if (job.phase === 'STARTED' && job.attempts >= max) {
+    const error = `${how} (attempt ${job.attempts} of ${max})`;
+    finish(image, out, now, job, { event: 'fail', output: null, error, executionMs: null, agoMs: 0 });
+  } else {
+    requeue(image, out, job, true);
+  }
+}
+
+/** Removes a job whose ttl ran out, in any phase the image knows. */
+export function expire(image: Image, out: Decision, job: JobImage): Write | null {
+  if (transition(job.phase, 'expire') === null) return null;
+  const endpoint = endpointOf(image, job);
+  if (endpoint !== undefined) {
+    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
+    else countLeased(endpoint, job, -1);
+  }
+  job.phase = 'DELETED';
+  job.lease = null;
+  forget(image, job);
+  const write = out.write({ op: 'delete', no: job.no, dueBy: null });
+  answerGone(image, out, job.id, write);
+  return write;
+}
+
+/** A submitted job goes into its lane; it is known to the image only inside the window. */
+export function queue(image: Image, endpoint: EndpointImage, job: JobImage): void {
+  if (enqueue(endpoint.lanes[job.priority], job, image.settings.windowSize)) image.jobs.set(job.id, job);
+}
+
+/** Undoes what the image assumed of a submission or retry that the store refused. */
+export function undo(image: Image, job: JobImage): void {
+  const endpoint = endpointOf(image, job);
+  if (endpoint !== undefined) {
+    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
+    else if (job.lease !== null) {
+      countLeased(endpoint, job, -1);
+      const worker = image.workers.get(job.lease.worker);
+      if (worker?.attempts.get(job.id) === job.token) worker.attempts.delete(job.id);
+    }
+  }
+  job.phase = 'DELETED';
+  job.lease = null;
+  forget(image, job);
+}
+
+/** Lowers the time of the next look at due jobs. */
+export function noteDeletion(image: Image, at: number): void {
+  if (at + deletionGatherMs < image.nextDeletion) image.nextDeletion = at + deletionGatherMs;
+}
+
+function forget(image: Image, job: JobImage): void {
+  if (image.reads.open > 0) image.reads.ended.add(job.no);
+  if (image.jobs.get(job.id) === job) image.jobs.delete(job.id);
+  if (job.recordStart !== null) image.deadlines.drop(job.recordStart);
+  job.recordStart = null;
+}
+
+function countLeased(endpoint: EndpointImage, job: JobImage, by: 1 | -1): void {
+  endpoint.counts.inProgress += by;
+  if (job.priority === 1) endpoint.counts.inProgressLow += by;
+}

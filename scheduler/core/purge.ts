@@ -1,0 +1,39 @@
+/**
+ * Purging a queue: every job that waited when the purge was asked for ends CANCELLED. What is
+ * beyond the head window comes in by the ordinary refills, so a purge of a million jobs is many
+ * small steps; jobs submitted meanwhile are left alone.
+ */
+import type { Decision, Write } from './effects.ts';
+import type { EndpointImage, Image, Now } from './image.ts';
+import { finish } from './jobs.ts';
+import { first } from './lanes.ts';
+
+/** Error of a job that a purge ended. */
+export const purgedError = 'purged from the queue';
+
+/** Begins a purge, or joins the one under way. */
+export function startPurge(image: Image, endpoint: EndpointImage, call: number): void {
+  endpoint.purge ??= { upTo: 0, removed: 0, calls: [] };
+  endpoint.purge.upTo = image.nextPosition - 1;
+  endpoint.purge.calls.push(call);
+}
+
+/** Ends what the window shows; answers the callers when nothing at or below the mark is left. */
+export function purgeStep(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
+  const purge = endpoint.purge;
+  if (purge === null) return;
+  let last: Write | null = null;
+  let left = false;
+  for (const lane of endpoint.lanes) {
+    for (let job = first(lane); job !== null && job.position <= purge.upTo; job = first(lane)) {
+      const ended = finish(image, out, now, job, { event: 'cancel', output: null, error: purgedError, executionMs: null, agoMs: 0 });
+      if (ended === null) break;
+      last = ended.write;
+      purge.removed++;
+    }
+    if (lane.covered < purge.upTo || lane.refill !== null) left = true;
+  }
+  if (left) return;
+  endpoint.purge = null;
+  for (const call of purge.calls) out.do({ effect: 'answer', call, result: { answer: 'purged', removed: purge.removed } }, last);
+}

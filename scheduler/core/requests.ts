@@ -1,0 +1,346 @@
+/** What callers ask of jobs: submit, get, stream, cancel, retry, purge (SPEC.md, Queue-based endpoints). */
+import { CapstanError } from '../../proto/errors.ts';
+import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
+import { JobState } from '../../proto/gen/capstan/v1/common.ts';
+import { StopReason } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { JobRow, Outcome, WholeJob } from '../store/store.ts';
+
+import { fill, freeSlot, sendJob } from './dispatch.ts';
+import type { Decision } from './effects.ts';
+import type { Cause, CoreEvent, ReadPurpose } from './events.ts';
+import { readClosed, readOpened, type EndpointImage, type Image, type JobImage, type Now, type Waiter } from './image.ts';
+import { deletionGatherMs, expire, finish, fromRow, noteDeletion, queue, takeLease, toRow, undo } from './jobs.ts';
+import { startPurge } from './purge.ts';
+import { queueReason } from './reasons.ts';
+import { failureReply, jobReply, publicState, span, viewOfImage, viewOfRow } from './views.ts';
+import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, findWaiter, notFound } from './waiters.ts';
+
+/** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
+export function submit(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'submit' }>): void {
+  const endpoint = image.endpoints.get(event.endpoint);
+  const refusal = endpoint === undefined ? endpointNotFound(event.endpoint) : refusalOf(endpoint);
+  if (endpoint === undefined || refusal !== null) {
+    out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, refusal as CapstanError) });
+    return;
+  }
+  if (image.jobs.has(event.job)) {
+    get(image, out, now, { event: 'get', ref: event.ref, endpoint: event.endpoint, job: event.job, waitMs: event.waitMs });
+    return;
+  }
+  const { settings } = image;
+  const ttlMs = event.policy.ttlMs ?? settings.ttlMs;
+  const job: JobImage = {
+    no: image.nextNo++,
+    id: event.job,
+    endpoint: event.endpoint,
+    kind: event.kind,
+    priority: event.policy.lowPriority ? 1 : 0,
+    executionTimeoutMs: event.policy.executionTimeoutMs ?? (endpoint.config.executionTimeoutMs || settings.executionTimeoutMs),
+    ttlMs,
+    retentionMs: event.kind === 'RUN' ? settings.runRetentionMs : settings.runsyncRetentionMs,
+    webhook: event.webhook,
+    hasS3: event.s3 !== null,
+    phase: 'QUEUED',
+    position: image.nextPosition++,
+    token: 0,
+    attempts: 0,
+    submittedAt: now.wall,
+    deleteAt: now.wall + ttlMs,
+    lease: null,
+    startedAt: null,
+    startRecorded: false,
+    recordStart: null,
+    worker: null,
+    progress: null,
+    stream: null,
+  };
+  noteDeletion(image, job.deleteAt);
+  const [normal, low] = endpoint.lanes;
+  const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
+  const slot = nothingBefore ? freeSlot(image, endpoint, now) : null;
+  if (slot !== null) takeLease(image, job, slot.worker, slot.node.incarnation);
+  else {
+    queue(image, endpoint, job);
+    if (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT') image.unsettled.add(event.endpoint);
+  }
+  const write = out.write(
+    {
+      op: 'submit',
+      job: toRow(job),
+      input: event.input,
+      s3: event.s3,
+      idempotency: event.idempotency === null ? null : { ...event.idempotency, expiresAt: now.wall + 86_400_000 },
+    },
+    { cause: 'submit', ref: event.ref, job, waitMs: event.waitMs },
+  );
+  if (event.waitMs > 0) addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs);
+  else out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfImage(job, '')) }, write);
+  if (slot !== null) sendJob(out, job, slot, write);
+}
+
+/** Answers with a job's state, waiting for its end up to waitMs. */
+export function get(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'get' }>): void {
+  const job = liveJob(image, now, event.endpoint, event.job);
+  if (job !== null && event.waitMs <= 0) {
+    out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, view(image, now, job)) });
+    return;
+  }
+  addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs);
+  if (job === null) readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
+}
+
+/** Takes the unread chunks of a job, waiting for the first up to waitMs. */
+export function readStream(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'read-stream' }>): void {
+  const job = liveJob(image, now, event.endpoint, event.job);
+  const waiter = addWaiter(image, now, event.ref, event.endpoint, event.job, 'stream', event.waitMs);
+  if (job === null) readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
+  else if (job.stream !== null && job.stream.chunks.length > 0) drainTo(image, out, job, waiter);
+  else if (event.waitMs <= 0) answerStream(image, out, waiter, view(image, now, job).state, [], null);
+}
+
+/** Gives a waiter all kept chunks, and tells the agent that they were read. */
+export function drainTo(image: Image, out: Decision, job: JobImage, waiter: Waiter): void {
+  const stream = job.stream;
+  if (stream === null) return;
+  const chunks = stream.chunks;
+  stream.base += chunks.length;
+  stream.chunks = [];
+  stream.bytes = 0;
+  answerStream(image, out, waiter, JobState.IN_PROGRESS, chunks, null);
+  const session = job.lease === null ? null : (image.nodes.get(job.lease.node)?.session ?? null);
+  if (session === null || job.lease === null) return;
+  const value = { jobId: job.id, token: job.token, nextIndex: stream.base };
+  out.do({ effect: 'send', node: job.lease.node, session, event: { event: { $case: 'drained', value } } });
+}
+
+/** A wait is over: answer with what is known now. */
+export function waitOver(image: Image, out: Decision, now: Now, waiter: Waiter): void {
+  if (waiter.done) return;
+  const job = liveJob(image, now, waiter.endpoint, waiter.job);
+  if (job === null) {
+    waiter.immediate = true;
+    readFor(image, out, { purpose: 'waiter', ref: { channel: waiter.channel, request: waiter.request } }, waiter.endpoint, waiter.job);
+  } else if (waiter.mode === 'job') answerJob(image, out, waiter, view(image, now, job));
+  else answerStream(image, out, waiter, view(image, now, job).state, [], null);
+}
+
+/** Ends a queued or running job as CANCELLED and stops its handler. */
+export function cancel(image: Image, out: Decision, now: Now, call: number, endpoint: string, id: string): void {
+  const job = liveJob(image, now, endpoint, id);
+  if (job === null) readFor(image, out, { purpose: 'cancel', call, endpoint, job: id }, endpoint, id);
+  else cancelJob(image, out, now, call, job);
+}
+
+/** Puts a failed or timed-out job back at the tail. */
+export function retry(image: Image, out: Decision, now: Now, call: number, endpoint: string, id: string): void {
+  if (liveJob(image, now, endpoint, id) === null) readFor(image, out, { purpose: 'retry', call, endpoint, job: id }, endpoint, id);
+  else answerError(out, call, notRetryable(id, 'has not ended'));
+}
+
+export function purge(image: Image, out: Decision, now: Now, call: number, endpointId: string): void {
+  const endpoint = image.endpoints.get(endpointId);
+  if (endpoint === undefined) {
+    answerError(out, call, endpointNotFound(endpointId));
+    return;
+  }
+  startPurge(image, endpoint, call);
+  fill(image, out, now, endpoint);
+}
+
+/** A job that was not in the image has been read from the store. */
+export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurpose, found: WholeJob | null): void {
+  // A job that ended since its row was read must not be acted upon: read it again, after the commit.
+  if (found?.job.state === 'IN_QUEUE' && image.reads.ended.has(found.job.no)) {
+    out.do({ effect: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
+    return;
+  }
+  readClosed(image);
+  switch (purpose.purpose) {
+    case 'waiter': {
+      const waiter = findWaiter(image, purpose.ref);
+      if (waiter !== null) resolveWaiter(image, out, now, waiter, found);
+      return;
+    }
+    case 'cancel':
+    case 'retry': {
+      const live = liveJob(image, now, purpose.endpoint, purpose.job);
+      if (live === null && (found === null || found.job.deleteAt <= now.wall)) answerError(out, purpose.call, notFound(purpose.job));
+      else if (purpose.purpose === 'cancel') cancelStored(image, out, now, purpose.call, live, found);
+      else retryStored(image, out, now, purpose.call, live, found);
+    }
+  }
+}
+
+/** The store refused an operation that a caller asked for: undo what the image assumed, and answer. */
+export function refused(image: Image, out: Decision, now: Now, outcome: Outcome, cause: Cause): void {
+  switch (cause.cause) {
+    case 'submit': {
+      undo(image, cause.job);
+      const waiter = findWaiter(image, cause.ref);
+      if (outcome.outcome === 'idempotent-other-body') {
+        const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with another request body', {
+          field: 'Idempotency-Key',
+        });
+        if (waiter === null) out.do({ effect: 'reply', channel: cause.ref.channel, reply: failureReply(cause.ref.request, error) });
+        else answerFailure(image, out, waiter, error);
+        return;
+      }
+      // The job is there already: the same submission again, or its idempotency key.
+      const id = outcome.outcome === 'idempotent-same' ? outcome.jobId : cause.job.id;
+      if (waiter !== null) dropWaiter(image, waiter);
+      get(image, out, now, { event: 'get', ref: cause.ref, endpoint: cause.job.endpoint, job: id, waitMs: cause.waitMs });
+      return;
+    }
+    case 'retry':
+      undo(image, cause.job);
+      answerError(out, cause.call, notRetryable(cause.job.id, 'changed meanwhile'));
+      return;
+    case 'command':
+      answerError(out, cause.call, new CapstanError('CONFLICT', 'the state changed meanwhile; read it again'));
+  }
+}
+
+/** The job as it stands, for callers. */
+export function view(image: Image, now: Now, job: JobImage): Job {
+  const endpoint = image.endpoints.get(job.endpoint);
+  return viewOfImage(job, endpoint === undefined ? '' : queueReason(image, endpoint, now).reason);
+}
+
+function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, found: WholeJob | null): void {
+  const live = liveJob(image, now, waiter.endpoint, waiter.job);
+  if (live !== null) {
+    if (waiter.immediate) waitOver(image, out, now, waiter);
+    return;
+  }
+  if (found === null || found.job.deleteAt <= now.wall) {
+    answerFailure(image, out, waiter, notFound(waiter.job));
+    return;
+  }
+  const ended = found.job.state !== 'IN_QUEUE' && found.job.state !== 'LEASED';
+  if (!ended && !waiter.immediate) return;
+  if (waiter.mode === 'stream') {
+    const write = found.chunks.length > 0 && ended ? out.write({ op: 'drain', no: found.job.no, count: found.chunks.length }) : null;
+    answerStream(image, out, waiter, publicState(found.job), ended ? found.chunks : [], found.job.error, write);
+    return;
+  }
+  const endpoint = image.endpoints.get(found.job.endpoint);
+  answerJob(image, out, waiter, viewOfRow(found, endpoint === undefined ? '' : queueReason(image, endpoint, now).reason));
+}
+
+function cancelStored(image: Image, out: Decision, now: Now, call: number, live: JobImage | null, found: WholeJob | null): void {
+  if (live !== null) cancelJob(image, out, now, call, live);
+  else if (found !== null && found.job.state === 'IN_QUEUE') cancelJob(image, out, now, call, fromRow(found.job));
+  else
+    answerError(
+      out,
+      call,
+      new CapstanError('CONFLICT', `job ${found?.job.id} has ended as ${found?.job.state}; only a queued or running job can be cancelled`),
+    );
+}
+
+function cancelJob(image: Image, out: Decision, now: Now, call: number, job: JobImage): void {
+  const { lease, token, startedAt, submittedAt } = job;
+  const ended = finish(
+    image,
+    out,
+    now,
+    job,
+    { event: 'cancel', output: null, error: null, executionMs: null, agoMs: 0 },
+    { cause: 'command', call },
+  );
+  if (ended === null) {
+    answerError(out, call, new CapstanError('CONFLICT', `job ${job.id} has ended; only a queued or running job can be cancelled`));
+    return;
+  }
+  if (lease !== null) stopAttempt(image, out, lease.node, job.id, token, StopReason.CANCELLED);
+  const delayMs = startedAt === null ? null : span(submittedAt, startedAt);
+  const executionMs = startedAt === null ? null : span(startedAt, now.wall);
+  out.do({ effect: 'answer', call, result: { answer: 'job', id: job.id, state: 'CANCELLED', delayMs, executionMs } }, ended.write);
+}
+
+function retryStored(image: Image, out: Decision, now: Now, call: number, live: JobImage | null, found: WholeJob | null): void {
+  const row = found?.job;
+  const endpoint = row === undefined ? undefined : image.endpoints.get(row.endpoint);
+  if (live !== null || row === undefined || endpoint === undefined || (row.state !== 'FAILED' && row.state !== 'TIMED_OUT')) {
+    answerError(out, call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state}` : 'has not ended'));
+    return;
+  }
+  const queued: JobRow = {
+    ...row,
+    state: 'IN_QUEUE',
+    position: image.nextPosition++,
+    attempts: 0,
+    submittedAt: now.wall,
+    deleteAt: now.wall + row.ttlMs,
+    startedAt: null,
+    worker: null,
+  };
+  const job = fromRow(queued);
+  noteDeletion(image, job.deleteAt);
+  const write = out.write(
+    { op: 'retry', no: job.no, position: job.position, submittedAt: job.submittedAt, deleteAt: job.deleteAt },
+    { cause: 'retry', call, job },
+  );
+  queue(image, endpoint, job);
+  image.unsettled.add(job.endpoint);
+  out.do({ effect: 'answer', call, result: { answer: 'job', id: job.id, state: 'IN_QUEUE', delayMs: null, executionMs: null } }, write);
+  fill(image, out, now, endpoint);
+}
+
+/** Tells the node that runs an attempt to stop it. */
+export function stopAttempt(image: Image, out: Decision, node: string, job: string, token: number, reason: StopReason): void {
+  const session = image.nodes.get(node)?.session ?? null;
+  if (session !== null)
+    out.do({ effect: 'send', node, session, event: { event: { $case: 'stop', value: { jobId: job, token, reason } } } });
+}
+
+/** The job of this endpoint if the image holds it and its ttl is not over. */
+function liveJob(image: Image, now: Now, endpoint: string, id: string): JobImage | null {
+  const job = image.jobs.get(id);
+  if (job === undefined || job.endpoint !== endpoint) return null;
+  return job.deleteAt > now.wall ? job : null;
+}
+
+/** Removes what the store reported as due (ttl or retention over). */
+export function dueRead(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'due-read' }>): void {
+  image.readingDue = false;
+  // Whatever was submitted or ended during the read has lowered nextDeletion itself.
+  if (event.nextAt !== null) noteDeletion(image, event.nextAt <= event.wall ? now.wall - deletionGatherMs : event.nextAt);
+  for (const row of event.jobs) {
+    const job = image.jobs.get(row.id);
+    if (job !== undefined && job.no === row.no) {
+      if (job.deleteAt > now.wall) continue;
+      const { lease, token } = job;
+      expire(image, out, job);
+      if (lease !== null) stopAttempt(image, out, lease.node, job.id, token, StopReason.EXPIRED);
+      continue;
+    }
+    if (image.reads.ended.has(row.no)) continue;
+    if (row.state === 'IN_QUEUE') expire(image, out, fromRow(row));
+    else out.write({ op: 'delete', no: row.no, dueBy: event.wall });
+  }
+  readClosed(image);
+}
+
+function readFor(image: Image, out: Decision, purpose: ReadPurpose, endpoint: string, job: string): void {
+  readOpened(image);
+  out.do({ effect: 'read-job', purpose, endpoint, job });
+}
+
+function answerError(out: Decision, call: number, error: CapstanError): void {
+  out.do({ effect: 'answer', call, result: error });
+}
+
+function notRetryable(id: string, why: string): CapstanError {
+  return new CapstanError('CONFLICT', `job ${id} ${why}; only a FAILED or TIMED_OUT job can be retried`);
+}
+
+export function endpointNotFound(id: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `endpoint ${id} not found`);
+}
+
+function refusalOf(endpoint: EndpointImage): CapstanError | null {
+  return endpoint.config.kind === 'QUEUE'
+    ? null
+    : new CapstanError('INVALID_ARGUMENT', `endpoint ${endpoint.config.id} is load-balanced: it serves routes and has no queue`);
+}

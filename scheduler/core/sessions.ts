@@ -1,0 +1,212 @@
+/**
+ * Nodes and their sessions. A node that reports is believed about what it runs; leases it does
+ * not know are requeued uncharged, leases of an earlier incarnation are lost at once, and a node
+ * without a session keeps its leases for a grace period (DESIGN.md invariant 6).
+ */
+import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
+import { assertNever } from '../../proto/errors.ts';
+
+import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, release } from './attempts.ts';
+import { fill } from './dispatch.ts';
+import type { Decision } from './effects.ts';
+import type { CoreEvent } from './events.ts';
+import type { Image, NodeImage, Now, WorkerImage } from './image.ts';
+import { lose, requeue, start } from './jobs.ts';
+import { stopAttempt } from './requests.ts';
+import { forgetWorker } from './workers.ts';
+
+/** An agent's session begins. The shell has checked its identity and that no live session stands against it. */
+export function sessionOpened(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'session-opened' }>): void {
+  const node = image.nodes.get(event.node);
+  if (node === undefined) return;
+  const { hello } = event;
+  if (node.session !== null && node.session !== event.session) {
+    out.do({ effect: 'close-session', node: event.node, session: node.session, reason: 'the agent opened another session' });
+  }
+  node.session = event.session;
+  node.reported = true;
+  node.incarnation = hello.incarnation;
+  if (node.grace !== null) image.deadlines.drop(node.grace);
+  node.grace = null;
+  heard(image, now, node);
+  if (hello.inventory !== undefined) node.inventory = hello.inventory;
+  const { heartbeatMs, silenceMs } = image.settings;
+  const welcome = { $case: 'welcome', value: { heartbeatMs, silenceMs } } as const;
+  out.do({ effect: 'send', node: event.node, session: event.session, event: { event: welcome } });
+  reconcile(image, out, now, node, hello);
+  workersReported(image, out, now, node, hello.workers);
+  image.dirtyNodes.add(event.node);
+  settleIfReported(image);
+  out.do({
+    effect: 'log',
+    level: 'info',
+    message: 'node connected',
+    facts: { node: event.node, name: node.config.name, incarnation: hello.incarnation },
+  });
+}
+
+/** A session ended, for whatever reason. */
+export function sessionClosed(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'session-closed' }>): void {
+  const node = image.nodes.get(event.node);
+  if (node === undefined || node.session !== event.session) return;
+  node.session = null;
+  if (node.silence !== null) image.deadlines.drop(node.silence);
+  node.silence = null;
+  awaitNode(image, now, node);
+  out.do({
+    effect: 'log',
+    level: 'warn',
+    message: 'node disconnected',
+    facts: { node: event.node, name: node.config.name, graceMs: image.settings.nodeGraceMs },
+  });
+}
+
+/** Starts the grace period of a node without a session. */
+export function awaitNode(image: Image, now: Now, node: NodeImage): void {
+  node.grace ??= image.deadlines.add(now.mono + image.settings.nodeGraceMs, { due: 'grace', node: node.config.id });
+}
+
+/** Everything an agent reports within a session, in order. */
+export function agentReported(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'agent' }>): void {
+  const node = image.nodes.get(event.node);
+  if (node === undefined || node.session !== event.session) return;
+  heard(image, now, node);
+  for (const { event: report } of event.events) if (report !== undefined) apply(image, out, now, node, report);
+}
+
+/** A session said nothing for too long: end it, and start the grace period. */
+export function silenceDue(image: Image, out: Decision, now: Now, id: string): void {
+  const node = image.nodes.get(id);
+  if (node === undefined || node.session === null) return;
+  const quiet = now.mono - node.lastHeard;
+  if (quiet < image.settings.silenceMs) {
+    node.silence = image.deadlines.add(node.lastHeard + image.settings.silenceMs, { due: 'silence', node: id });
+    return;
+  }
+  const { session } = node;
+  node.silence = null;
+  out.do({ effect: 'close-session', node: id, session, reason: `nothing heard for ${Math.round(quiet)} ms` });
+  sessionClosed(image, out, now, { event: 'session-closed', node: id, session });
+}
+
+/** The grace period of a node is over: its jobs go elsewhere and its workers are given up. */
+export function graceOver(image: Image, out: Decision, now: Now, id: string): void {
+  const node = image.nodes.get(id);
+  if (node === undefined || node.session !== null) return;
+  node.grace = null;
+  node.reported = true;
+  loseLeases(image, out, now, node, () => true, `node ${node.config.name} lost`);
+  for (const worker of [...node.workers]) forgetWorker(image, worker);
+  settleIfReported(image);
+  out.do({ effect: 'log', level: 'warn', message: 'node lost', facts: { node: id, name: node.config.name } });
+}
+
+/** Once every node with work has reported (or its grace is over), scaling and redispatch begin. */
+export function settleIfReported(image: Image): void {
+  if (!image.settling) return;
+  for (const node of image.nodes.values()) if (!node.reported && node.workers.size > 0) return;
+  image.settling = false;
+  for (const id of image.endpoints.keys()) image.unsettled.add(id);
+}
+
+function apply(image: Image, out: Decision, now: Now, node: NodeImage, report: NonNullable<AgentEvent['event']>): void {
+  switch (report.$case) {
+    case 'started':
+      return attemptStarted(image, out, now, node, report.value);
+    case 'refused':
+      return attemptRefused(image, out, now, node, report.value);
+    case 'ended':
+      return attemptEnded(image, out, now, node, report.value);
+    case 'chunk':
+      return attemptChunk(image, out, node, report.value);
+    case 'progress':
+      return attemptProgress(image, node, report.value);
+    case 'workers':
+      return workersReported(image, out, now, node, report.value);
+    case 'inventory':
+      return inventoryReported(image, node, report.value);
+    case 'hello':
+    case 'heartbeat':
+    case 'logs':
+      return;
+    default:
+      return assertNever(report);
+  }
+}
+
+function inventoryReported(image: Image, node: NodeImage, inventory: Inventory): void {
+  node.inventory = inventory;
+  for (const endpoint of image.endpoints.values()) if (endpoint.rejections.length > 0) image.unsettled.add(endpoint.config.id);
+}
+
+function heard(image: Image, now: Now, node: NodeImage): void {
+  node.lastHeard = now.mono;
+  node.silence ??= image.deadlines.add(now.mono + image.settings.silenceMs, { due: 'silence', node: node.config.id });
+}
+
+/** Compares the leases of the image with the attempts the agent holds. */
+function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello: Hello): void {
+  loseLeases(image, out, now, node, (incarnation) => incarnation !== hello.incarnation, `node ${node.config.name} restarted`);
+  const held = new Map(hello.attempts.map((attempt) => [attempt.jobId, attempt]));
+  for (const id of node.workers) {
+    const worker = image.workers.get(id);
+    for (const [job, token] of [...(worker?.attempts ?? [])]) {
+      if (held.get(job)?.token === token) continue;
+      const lost = leasedBy(image, node, job, token);
+      release(image, now, node, job, token);
+      if (lost !== null) requeue(image, out, lost, false);
+    }
+  }
+  for (const attempt of hello.attempts) {
+    const job = leasedBy(image, node, attempt.jobId, attempt.token);
+    const worker = image.workers.get(attempt.workerId);
+    if (worker !== undefined) worker.attempts.set(attempt.jobId, attempt.token);
+    if (job === null) stopAttempt(image, out, node.config.id, attempt.jobId, attempt.token, StopReason.STALE);
+    else if (attempt.started) start(image, now, job, attempt.startedAgoMs);
+  }
+}
+
+/** Gives up the leases of a node whose incarnation matches, and the slots they held. */
+function loseLeases(image: Image, out: Decision, now: Now, node: NodeImage, which: (incarnation: string) => boolean, how: string): void {
+  for (const id of node.workers) {
+    const worker = image.workers.get(id);
+    for (const [jobId, token] of [...(worker?.attempts ?? [])]) {
+      const job = image.jobs.get(jobId);
+      const lease = job?.token === token ? job.lease : null;
+      if (lease !== null && !which(lease.incarnation)) continue;
+      worker?.attempts.delete(jobId);
+      if (job !== undefined && lease !== null) lose(image, out, now, job, how);
+    }
+  }
+  // Leases whose worker is not in the image any more.
+  for (const job of [...image.jobs.values()]) {
+    if (job.lease === null || job.lease.node !== node.config.id || !which(job.lease.incarnation)) continue;
+    lose(image, out, now, job, how);
+  }
+}
+
+function workersReported(image: Image, out: Decision, now: Now, node: NodeImage, actual: ActualWorkers | undefined): void {
+  const reported = new Map((actual?.workers ?? []).map((status) => [status.workerId, status]));
+  const touched = new Set<string>();
+  for (const id of [...node.workers]) {
+    const worker = image.workers.get(id) as WorkerImage;
+    const status = reported.get(id) ?? null;
+    if (status !== null) {
+      if (worker.status === null) worker.idleSince = now.mono;
+      worker.status = status;
+    } else if (worker.drain && (actual?.epoch ?? 0) >= node.epoch) {
+      for (const [job, token] of [...worker.attempts]) {
+        const leased = leasedBy(image, node, job, token);
+        worker.attempts.delete(job);
+        if (leased !== null) requeue(image, out, leased, false);
+      }
+      forgetWorker(image, id);
+    } else worker.status = null;
+    touched.add(worker.endpoint);
+  }
+  for (const id of touched) {
+    const endpoint = image.endpoints.get(id);
+    if (endpoint !== undefined) fill(image, out, now, endpoint);
+    image.unsettled.add(id);
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * The scheduler's core: one event in, a decision out, the image changed accordingly. Synchronous
+ * and deterministic; equal images, events and times give equal decisions. The shell commits the
+ * operations and carries out the effects afterwards.
+ */
+import { assertNever } from '../../proto/errors.ts';
+
+import { release } from './attempts.ts';
+import { deploy, join, putJoinToken, putKey } from './control.ts';
+import { fill } from './dispatch.ts';
+import type { Decision } from './effects.ts';
+import type { Command, CoreEvent } from './events.ts';
+import { readOpened, type Due, type Image, type Now } from './image.ts';
+import { fromRow, recordStart, requeue } from './jobs.ts';
+import { finishRefill } from './lanes.ts';
+import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submit, waitOver } from './requests.ts';
+import { needsLook, scaleEndpoint, scaleIntervalMs } from './scaling.ts';
+import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './sessions.ts';
+import { dropChannel, dropWaiter, findWaiter } from './waiters.ts';
+import { flushDesired } from './workers.ts';
+
+/** Jobs removed per read of due ones: small, so that live work is not held up. */
+export const dueBatch = 50;
+
+/** Applies one event. */
+export function step(image: Image, event: CoreEvent, now: Now, out: Decision): void {
+  apply(image, event, now, out);
+  if (image.unsettled.size > 0) scale(image, out, now);
+  if (image.dirtyNodes.size > 0) flushDesired(image, out);
+}
+
+/** Monotonic time at which the next tick is due; null when nothing is awaited. */
+export function nextDeadline(image: Image, now: Now): number | null {
+  const next = image.deadlines.next();
+  if (image.readingDue || image.nextDeletion === Number.POSITIVE_INFINITY) return next;
+  const deletion = now.mono + Math.max(0, image.nextDeletion - now.wall);
+  return next === null ? deletion : Math.min(next, deletion);
+}
+
+function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
+  switch (event.event) {
+    case 'submit':
+      return submit(image, out, now, event);
+    case 'get':
+      return get(image, out, now, event);
+    case 'read-stream':
+      return readStream(image, out, now, event);
+    case 'abandon': {
+      const waiter = findWaiter(image, event.ref);
+      if (waiter !== null) dropWaiter(image, waiter);
+      return;
+    }
+    case 'channel-closed':
+      return dropChannel(image, event.channel);
+    case 'command':
+      return command(image, out, now, event.call, event.command);
+    case 'session-opened':
+      return sessionOpened(image, out, now, event);
+    case 'session-closed':
+      return sessionClosed(image, out, now, event);
+    case 'agent':
+      return agentReported(image, out, now, event);
+    case 'refused':
+      if (event.cause !== null) refused(image, out, now, event.outcome, event.cause);
+      return;
+    case 'job-read':
+      return jobRead(image, out, now, event.purpose, event.found);
+    case 'head-read':
+      return headRead(image, out, now, event);
+    case 'due-read':
+      return dueRead(image, out, now, event);
+    case 'undelivered':
+      return undelivered(image, out, now, event);
+    case 'tick':
+      return tick(image, out, now);
+    default:
+      return assertNever(event);
+  }
+}
+
+function command(image: Image, out: Decision, now: Now, call: number, asked: Command): void {
+  switch (asked.command) {
+    case 'cancel':
+      return cancel(image, out, now, call, asked.endpoint, asked.job);
+    case 'retry':
+      return retry(image, out, now, call, asked.endpoint, asked.job);
+    case 'purge':
+      return purge(image, out, now, call, asked.endpoint);
+    case 'deploy':
+      return deploy(image, out, call, asked);
+    case 'put-key':
+      return putKey(image, out, call, asked.key);
+    case 'put-join-token':
+      return putJoinToken(image, out, call, asked.hash);
+    case 'join':
+      return join(image, out, call, asked);
+    default:
+      return assertNever(asked);
+  }
+}
+
+function headRead(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'head-read' }>): void {
+  const endpoint = image.endpoints.get(event.endpoint);
+  if (endpoint === undefined) return;
+  const lane = endpoint.lanes[event.priority];
+  const { added, dropped } = finishRefill(
+    lane,
+    event.rows.map((row) => fromRow(row.job)),
+    event.limit,
+    (id) => image.jobs.has(id),
+  );
+  for (const job of dropped) image.jobs.delete(job.id);
+  for (const job of added) if (job.position <= lane.covered) image.jobs.set(job.id, job);
+  fill(image, out, now, endpoint);
+}
+
+function undelivered(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'undelivered' }>): void {
+  const node = image.nodes.get(event.node);
+  if (node === undefined) return;
+  const worker = release(image, now, node, event.job, event.token);
+  const job = image.jobs.get(event.job);
+  if (job !== undefined && job.token === event.token && job.lease !== null) requeue(image, out, job, false);
+  if (worker !== null) image.unsettled.add(worker.endpoint);
+}
+
+function tick(image: Image, out: Decision, now: Now): void {
+  for (let due = image.deadlines.take(now.mono); due !== null; due = image.deadlines.take(now.mono)) handleDue(image, out, now, due);
+  if (now.wall >= image.nextDeletion && !image.readingDue) {
+    image.readingDue = true;
+    image.nextDeletion = Number.POSITIVE_INFINITY;
+    readOpened(image);
+    out.do({ effect: 'read-due', limit: dueBatch });
+  }
+}
+
+function handleDue(image: Image, out: Decision, now: Now, due: Due): void {
+  switch (due.due) {
+    case 'waiter':
+      return waitOver(image, out, now, due.waiter);
+    case 'record-start':
+      return recordStart(out, due.job, due.token);
+    case 'silence':
+      return silenceDue(image, out, now, due.node);
+    case 'grace':
+      return graceOver(image, out, now, due.node);
+    case 'refill': {
+      const endpoint = image.endpoints.get(due.endpoint);
+      if (endpoint !== undefined) fill(image, out, now, endpoint);
+      return;
+    }
+    case 'scale':
+      image.deadlines.add(now.mono + scaleIntervalMs, { due: 'scale' });
+      for (const endpoint of image.endpoints.values()) if (needsLook(endpoint)) image.unsettled.add(endpoint.config.id);
+      return;
+    default:
+      assertNever(due);
+  }
+}
+
+function scale(image: Image, out: Decision, now: Now): void {
+  if (image.settling) return;
+  for (const id of image.unsettled) {
+    const endpoint = image.endpoints.get(id);
+    if (endpoint === undefined) continue;
+    scaleEndpoint(image, out, now, endpoint);
+    fill(image, out, now, endpoint);
+  }
+  image.unsettled.clear();
+}

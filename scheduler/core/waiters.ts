@@ -1,0 +1,95 @@
+/** Requests that wait: for a job's end, for its next chunk, or for a row being read. No polling. */
+import { CapstanError } from '../../proto/errors.ts';
+import { JobState } from '../../proto/gen/capstan/v1/common.ts';
+import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { Body } from '../store/store.ts';
+
+import type { Decision, Write } from './effects.ts';
+import type { Ref } from './events.ts';
+import type { Image, Now, Waiter } from './image.ts';
+import { failureReply, jobReply, toPayload } from './views.ts';
+
+/** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
+export function addWaiter(image: Image, now: Now, ref: Ref, endpoint: string, job: string, mode: 'job' | 'stream', waitMs: number): Waiter {
+  const waiter: Waiter = {
+    channel: ref.channel,
+    request: ref.request,
+    endpoint,
+    job,
+    mode,
+    deadline: null,
+    immediate: waitMs <= 0,
+    done: false,
+  };
+  if (waitMs > 0) waiter.deadline = image.deadlines.add(now.mono + waitMs, { due: 'waiter', waiter });
+  const list = image.waiters.get(job);
+  if (list === undefined) image.waiters.set(job, [waiter]);
+  else list.push(waiter);
+  let channel = image.channels.get(ref.channel);
+  if (channel === undefined) image.channels.set(ref.channel, (channel = new Map()));
+  channel.set(ref.request, waiter);
+  return waiter;
+}
+
+/** Forgets a waiter, answered or not. */
+export function dropWaiter(image: Image, waiter: Waiter): void {
+  if (waiter.done) return;
+  waiter.done = true;
+  if (waiter.deadline !== null) image.deadlines.drop(waiter.deadline);
+  const list = image.waiters.get(waiter.job);
+  if (list !== undefined) {
+    if (list.length === 1) image.waiters.delete(waiter.job);
+    else list.splice(list.indexOf(waiter), 1);
+  }
+  const channel = image.channels.get(waiter.channel);
+  channel?.delete(waiter.request);
+  if (channel?.size === 0) image.channels.delete(waiter.channel);
+}
+
+export function findWaiter(image: Image, ref: Ref): Waiter | null {
+  return image.channels.get(ref.channel)?.get(ref.request) ?? null;
+}
+
+/** Forgets every waiter of a channel that closed. */
+export function dropChannel(image: Image, channel: number): void {
+  for (const waiter of [...(image.channels.get(channel)?.values() ?? [])]) dropWaiter(image, waiter);
+}
+
+/** Answers a waiter with a job. */
+export function answerJob(image: Image, out: Decision, waiter: Waiter, job: Job, write: Write | null = null): void {
+  dropWaiter(image, waiter);
+  out.do({ effect: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job) }, write);
+}
+
+/** Answers a waiter with stream chunks. */
+export function answerStream(
+  image: Image,
+  out: Decision,
+  waiter: Waiter,
+  state: JobState,
+  chunks: readonly Body[],
+  error: string | null,
+  write: Write | null = null,
+): void {
+  dropWaiter(image, waiter);
+  const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }) };
+  out.do(
+    { effect: 'reply', channel: waiter.channel, reply: { requestId: waiter.request, result: { $case: 'stream', value: part } } },
+    write,
+  );
+}
+
+/** Answers a waiter with a refusal. */
+export function answerFailure(image: Image, out: Decision, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
+  dropWaiter(image, waiter);
+  out.do({ effect: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error) }, write);
+}
+
+/** The job is not there (any more): whoever waits for it learns so. */
+export function answerGone(image: Image, out: Decision, job: string, write: Write | null): void {
+  for (const waiter of [...(image.waiters.get(job) ?? [])]) answerFailure(image, out, waiter, notFound(job), write);
+}
+
+export function notFound(job: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `job ${job} not found: it does not exist, or its ttl or retention is over`);
+}

@@ -1,0 +1,327 @@
+/**
+ * The shell around the core: feeds it events, commits what it decided, and only then carries out
+ * the effects. One batch is being committed while the next gathers, so the commit rate follows
+ * the disk and a batch grows with the load. A failed commit (disk full, a stale term) drops the
+ * image: every stream is ended, callers send again, and the shard is taken over anew.
+ */
+import { CapstanError, assertNever } from '../../proto/errors.ts';
+import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
+import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import { Decision, type Answer, type Effect, type Pending, type Write } from '../core/effects.ts';
+import type { Command, CoreEvent } from '../core/events.ts';
+import type { Image, Settings, WorkerImage } from '../core/image.ts';
+import type { RandomState } from '../core/random.ts';
+import { nextDeadline, step } from '../core/step.ts';
+import { restore } from '../core/restore.ts';
+import type { Body, Fence, Store } from '../store/store.ts';
+import type { Clock } from './clock.ts';
+import { PayloadCache } from './payload-cache.ts';
+import { readState } from './take-over.ts';
+
+type DispatchEffect = Extract<Effect, { effect: 'dispatch' }>;
+
+/** Where effects go: the open streams of gateways, agents and watchers. */
+export interface Ports {
+  reply(channel: number, reply: JobReply): void;
+  send(node: string, session: number, event: SchedulerEvent): void;
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[], image: Image): void;
+  sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
+  closeSession(node: string, session: number, reason: string): void;
+  directory(update: DirectoryUpdate): void;
+  /** The image is lost: end every stream so that the other sides send again. */
+  closeAll(reason: string): void;
+}
+
+/** What the engine tells of itself. */
+export interface EngineLog {
+  info(facts: object, message: string): void;
+  warn(facts: object, message: string): void;
+  error(facts: object, message: string): void;
+}
+
+export interface EngineOptions {
+  readonly store: Store;
+  readonly settings: Settings;
+  readonly clock: Clock;
+  readonly random: RandomState;
+  readonly owner: string;
+  readonly log: EngineLog;
+  /** Bytes of inputs kept in memory for dispatch. */
+  readonly payloadBytes: number;
+}
+
+/** One shard for now: SQLite has one owner of all. */
+const shard = 0;
+const payloadInlineLimit = 65_536;
+const takeOverRetryMs = 1_000;
+
+export class Engine {
+  readonly #options: EngineOptions;
+  readonly #ports: Ports;
+  readonly #payloads: PayloadCache;
+  readonly #calls = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
+  #image: Image | null = null;
+  #fence: Fence = { shard, term: 0n };
+  #gathering = new Decision();
+  #scheduled = false;
+  #committing = false;
+  #nextCall = 1;
+  #timer: NodeJS.Timeout | null = null;
+  #timerAt = Number.POSITIVE_INFINITY;
+  #retry: NodeJS.Timeout | null = null;
+  #closed = false;
+  #idle: (() => void)[] = [];
+
+  constructor(options: EngineOptions, ports: Ports) {
+    this.#options = options;
+    this.#ports = ports;
+    this.#payloads = new PayloadCache(options.payloadBytes);
+  }
+
+  /** The image, for reading; UNAVAILABLE while there is none. */
+  get image(): Image {
+    if (this.#image === null)
+      throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
+    return this.#image;
+  }
+
+  get up(): boolean {
+    return this.#image !== null;
+  }
+
+  get store(): Store {
+    return this.#options.store;
+  }
+
+  /** Takes the shard and rebuilds the image from the store. */
+  async takeOver(): Promise<void> {
+    const { store, owner, settings, clock, random } = this.#options;
+    const taken = await store.acquire(shard, owner, settings.nodeGraceMs);
+    if ('heldBy' in taken) throw new CapstanError('UNAVAILABLE', `the queue is held by another scheduler: ${taken.heldBy}`);
+    this.#fence = { shard, term: taken.term };
+    const stored = await readState(store);
+    this.#gathering = new Decision();
+    this.#payloads.clear();
+    this.#image = restore(settings, random, stored, clock.now(), this.#gathering);
+    this.#schedule();
+    this.#rearm();
+  }
+
+  /** Feeds one event to the core. */
+  handle(event: CoreEvent): void {
+    const image = this.#image;
+    if (image === null) return;
+    step(image, event, this.#options.clock.now(), this.#gathering);
+    if (event.event === 'submit' && image.jobs.get(event.job)?.phase !== undefined) this.#keep(image, event.job, event.input);
+    this.#schedule();
+  }
+
+  /** Carries out a command of the control plane; resolves after its commit. */
+  command(command: Command): Promise<Answer> {
+    const call = this.#nextCall++;
+    return new Promise((resolve, reject) => {
+      if (this.#image === null) {
+        reject(new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs }));
+        return;
+      }
+      this.#calls.set(call, { resolve, reject });
+      this.handle({ event: 'command', call, command });
+    });
+  }
+
+  /** Lets what is gathered be committed, then stops. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#retry !== null) clearTimeout(this.#retry);
+    if (this.#committing || this.#scheduled) await new Promise<void>((resolve) => this.#idle.push(resolve));
+    this.#image = null;
+  }
+
+  #keep(image: Image, id: string, input: Body): void {
+    const job = image.jobs.get(id);
+    if (job === undefined || ('inline' in input && input.inline.length > payloadInlineLimit)) return;
+    this.#payloads.put(job.no, input);
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || this.#committing) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
+      void this.#flush();
+    });
+  }
+
+  async #flush(): Promise<void> {
+    this.#committing = true;
+    try {
+      while (this.#image !== null && (this.#gathering.writes.length > 0 || this.#gathering.effects.length > 0))
+        await this.#round(this.#image);
+    } catch (error) {
+      this.#fail(error);
+    } finally {
+      this.#committing = false;
+    }
+    this.#rearm();
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /** Commits one batch, tells the core of refusals, and carries out the effects that stand. */
+  async #round(image: Image): Promise<void> {
+    const { writes, effects } = this.#gathering;
+    this.#gathering = new Decision();
+    const refused = writes.length === 0 ? null : await this.#commit(image, writes);
+    if (this.#image !== image) return;
+    this.#carryOut(effects, refused);
+  }
+
+  async #commit(image: Image, writes: readonly Write[]): Promise<Set<Write> | null> {
+    const outcomes = await this.#options.store.commit(
+      this.#fence,
+      writes.map((write) => write.op),
+    );
+    let refused: Set<Write> | null = null;
+    for (const [i, write] of writes.entries()) {
+      const outcome = outcomes[i];
+      if (write.op.op === 'finish' || write.op.op === 'delete') this.#payloads.delete(write.op.no);
+      if (outcome === undefined || outcome.outcome === 'ok') continue;
+      (refused ??= new Set()).add(write);
+      step(image, { event: 'refused', op: write.op, outcome, cause: write.cause }, this.#options.clock.now(), this.#gathering);
+    }
+    return refused;
+  }
+
+  #carryOut(effects: readonly Pending[], refused: ReadonlySet<Write> | null): void {
+    for (const { effect, write } of effects) {
+      if (refused !== null && write !== null && refused.has(write)) continue;
+      this.#perform(effect);
+    }
+  }
+
+  #perform(effect: Effect): void {
+    switch (effect.effect) {
+      case 'reply':
+        return this.#ports.reply(effect.channel, effect.reply);
+      case 'answer':
+        return this.#answer(effect.call, effect.result);
+      case 'send':
+        return this.#ports.send(effect.node, effect.session, effect.event);
+      case 'send-desired':
+        return this.#ports.sendDesired(effect.node, effect.session, effect.epoch, effect.workers, this.image);
+      case 'dispatch':
+        return this.#dispatch(effect);
+      case 'close-session':
+        return this.#ports.closeSession(effect.node, effect.session, effect.reason);
+      case 'read-job':
+        return this.#read(
+          (store) => store.read('job', effect.endpoint, effect.job),
+          (found) => this.handle({ event: 'job-read', purpose: effect.purpose, found }),
+        );
+      case 'read-head':
+        return this.#read(
+          (store) => store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, payloadInlineLimit),
+          (rows) => {
+            for (const row of rows) if (row.input !== null) this.#payloads.put(row.job.no, row.input);
+            this.handle({ event: 'head-read', endpoint: effect.endpoint, priority: effect.priority, rows, limit: effect.limit });
+          },
+        );
+      case 'read-due': {
+        const { wall } = this.#options.clock.now();
+        return this.#read(
+          (store) => store.read('due', wall, effect.limit),
+          ({ jobs, nextAt }) => this.handle({ event: 'due-read', jobs, nextAt, wall }),
+        );
+      }
+      case 'directory':
+        return this.#ports.directory(effect.update);
+      case 'log':
+        return this.#options.log[effect.level](effect.facts, effect.message);
+      default:
+        return assertNever(effect);
+    }
+  }
+
+  /** Sends a leased job; its input is at hand, or read first. */
+  #dispatch(effect: DispatchEffect): void {
+    const input = effect.hasS3 ? undefined : this.#payloads.get(effect.no);
+    if (input !== undefined) {
+      this.#ports.sendJob(effect, input, null);
+      return;
+    }
+    this.#read(
+      (store) => store.read('payload', effect.no),
+      (payload) => {
+        const job = this.#image?.jobs.get(effect.job);
+        const stands = job !== undefined && job.token === effect.token && job.lease !== null;
+        if (stands && payload !== null) this.#ports.sendJob(effect, payload.input, payload.s3);
+        else this.handle({ event: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
+      },
+    );
+  }
+
+  /** Reads and hands the answer on, unless the image was dropped meanwhile. */
+  #read<T>(ask: (store: Store) => Promise<T>, then: (answer: T) => void): void {
+    const image = this.#image;
+    ask(this.#options.store).then(
+      (answer) => {
+        if (this.#image === image && image !== null) then(answer);
+      },
+      (error: unknown) => {
+        if (this.#image === image && !this.#closed) this.#fail(error);
+      },
+    );
+  }
+
+  #answer(call: number, result: Answer | CapstanError): void {
+    const waiting = this.#calls.get(call);
+    this.#calls.delete(call);
+    if (result instanceof CapstanError) waiting?.reject(result);
+    else waiting?.resolve(result);
+  }
+
+  /** One timer for the earliest deadline. It fires, then the sockets are polled, then the core is told. */
+  #rearm(): void {
+    const image = this.#image;
+    if (image === null || this.#closed) return;
+    const now = this.#options.clock.now();
+    const at = nextDeadline(image, now);
+    if (at === null || (this.#timer !== null && this.#timerAt <= at)) return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timerAt = at;
+    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(0, Math.ceil(at - now.mono)), 2_147_483_647));
+  }
+
+  #fire(): void {
+    this.#timer = null;
+    this.#timerAt = Number.POSITIVE_INFINITY;
+    setImmediate(() => {
+      this.handle({ event: 'tick' });
+      this.#rearm();
+    });
+  }
+
+  /** Nothing of the last batch is known to be durable: forget the image and take over again. */
+  #fail(error: unknown): void {
+    if (this.#image === null) return;
+    this.#options.log.error({ err: error }, 'store failed; dropping the image and taking over again');
+    this.#image = null;
+    this.#gathering = new Decision();
+    const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: takeOverRetryMs });
+    for (const call of this.#calls.values()) call.reject(unavailable);
+    this.#calls.clear();
+    this.#ports.closeAll('the store failed');
+    this.#retryTakeOver();
+  }
+
+  #retryTakeOver(): void {
+    if (this.#closed) return;
+    this.#retry = setTimeout(() => {
+      this.takeOver().catch((error: unknown) => {
+        this.#options.log.error({ err: error }, 'take-over failed; trying again');
+        this.#retryTakeOver();
+      });
+    }, takeOverRetryMs);
+  }
+}

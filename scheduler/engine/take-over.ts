@@ -1,0 +1,45 @@
+/** Reads everything take-over needs, page by page. */
+import type { StoredState } from '../core/restore.ts';
+import type { ControlKind, ControlRow, JobRow, Store } from '../store/store.ts';
+
+const pageSize = 500;
+const kinds: readonly ControlKind[] = [
+  'account',
+  'key',
+  'environment',
+  'endpoint',
+  'release',
+  'build',
+  'node',
+  'join-token',
+  'desired',
+  'setting',
+];
+
+export async function readState(store: Store): Promise<StoredState> {
+  const control: ControlRow[] = [];
+  for (const kind of kinds) control.push(...(await allControl(store, kind)));
+  return { control, counts: await store.read('counts'), leased: await allLeased(store), highest: await store.read('highest') };
+}
+
+async function allControl(store: Store, kind: ControlKind): Promise<ControlRow[]> {
+  const rows: ControlRow[] = [];
+  for (let after = ''; ;) {
+    const page = await store.read('control', kind, after, pageSize);
+    rows.push(...page);
+    const last = page.at(-1);
+    if (last === undefined || page.length < pageSize) return rows;
+    after = last.key;
+  }
+}
+
+async function allLeased(store: Store): Promise<JobRow[]> {
+  const rows: JobRow[] = [];
+  for (let after = 0; ;) {
+    const page = await store.read('leased', after, pageSize);
+    rows.push(...page);
+    const last = page.at(-1);
+    if (last === undefined || page.length < pageSize) return rows;
+    after = last.no;
+  }
+}

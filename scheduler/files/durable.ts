@@ -1,0 +1,78 @@
+/** Small files that are there whole or not at all, whenever the machine stops. */
+import { randomBytes } from 'node:crypto';
+import { link, mkdir, open, rename, unlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+
+/**
+ * Creates the file with mode 0600 unless it is there. Durable when it resolves; of several
+ * processes that try at once exactly one is answered true.
+ */
+export async function createDurably(path: string, text: string): Promise<boolean> {
+  return place(path, text, async (temporary) => {
+    try {
+      await link(temporary, path);
+      return true;
+    } catch (error) {
+      if (isErrno(error, 'EEXIST')) return false;
+      throw error;
+    } finally {
+      await unlink(temporary);
+    }
+  });
+}
+
+/** Writes the file with mode 0600, in place of the one that is there. */
+export async function replaceDurably(path: string, text: string): Promise<void> {
+  await place(path, text, async (temporary) => {
+    await rename(temporary, path);
+    return true;
+  });
+}
+
+async function place(path: string, text: string, settle: (temporary: string) => Promise<boolean>): Promise<boolean> {
+  const folder = dirname(path);
+  const temporary = join(folder, `.new-${randomBytes(8).toString('hex')}`);
+  const file = await open(temporary, 'wx', 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } catch (error) {
+    await file.close();
+    await unlink(temporary);
+    throw error;
+  }
+  await file.close();
+  const settled = await settle(temporary);
+  await syncFolder(folder);
+  return settled;
+}
+
+/**
+ * Makes a folder and those above it that are missing. Not by `recursive`: that never returns where
+ * a file system refuses new folders by saying the parent is missing (as /proc does).
+ */
+export async function makeFolder(path: string, mode: number): Promise<void> {
+  try {
+    await mkdir(path, { mode });
+  } catch (error) {
+    if (isErrno(error, 'EEXIST')) return;
+    if (!isErrno(error, 'ENOENT') || dirname(path) === path) throw error;
+    await makeFolder(dirname(path), mode);
+    await mkdir(path, { mode });
+  }
+}
+
+/** Makes the names in a folder durable. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** True for a system error with this code. */
+export function isErrno(error: unknown, ...codes: readonly string[]): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' && codes.includes(error.code);
+}

@@ -1,0 +1,80 @@
+/**
+ * Encryption at rest of small texts: s3Config and env values (DESIGN.md invariant 10).
+ *
+ *   byte 0       version, 1
+ *   bytes 1–4    id of the key: tells which key encrypted it, reveals nothing of the key
+ *   bytes 5–16   random nonce
+ *   then         the text encrypted with AES-256-GCM, and 16 bytes of tag
+ *
+ * The associated data holds version, key id and the text's place (whose credentials, which
+ * variable): a value copied to another row does not decrypt there.
+ */
+import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto';
+
+import { CapstanError } from '../../proto/errors.ts';
+
+const VERSION = 1;
+const KEY_ID_BYTES = 4;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const HEAD_BYTES = 1 + KEY_ID_BYTES;
+const OVERHEAD_BYTES = HEAD_BYTES + NONCE_BYTES + TAG_BYTES;
+export const MASTER_KEY_BYTES = 32;
+
+interface Key {
+  readonly id: Buffer;
+  readonly secret: Buffer;
+}
+
+/** Encrypts with the current master key; decrypts with it or an older one. */
+export class Cipher {
+  readonly #current: Key;
+  readonly #keys: readonly Key[];
+
+  /** Master keys of 32 bytes: the current one, then older ones that may still be needed to read. */
+  constructor(masterKey: Uint8Array, older: readonly Uint8Array[] = []) {
+    this.#current = deriveKey(masterKey);
+    this.#keys = [this.#current, ...older.map(deriveKey)];
+  }
+
+  /** `place` names where the text is kept, for example `job/<id>/s3`; the same must be given to decrypt. */
+  encrypt(text: string, place: string): Buffer {
+    const head = Buffer.concat([Buffer.of(VERSION), this.#current.id]);
+    const nonce = randomBytes(NONCE_BYTES);
+    const cipher = createCipheriv('aes-256-gcm', this.#current.secret, nonce, { authTagLength: TAG_BYTES });
+    cipher.setAAD(associated(head, place));
+    return Buffer.concat([head, nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+  }
+
+  /** Fails with DATA_DIR when the key is unknown or the value is not what was encrypted for this place. */
+  decrypt(sealed: Uint8Array, place: string): string {
+    const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
+    if (bytes.length < OVERHEAD_BYTES || bytes[0] !== VERSION)
+      throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: not an encrypted value of this version`);
+    const head = bytes.subarray(0, HEAD_BYTES);
+    const key = this.#keys.find((candidate) => candidate.id.equals(head.subarray(1)));
+    if (key === undefined) throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: it was encrypted with another master key`);
+    const nonce = bytes.subarray(HEAD_BYTES, HEAD_BYTES + NONCE_BYTES);
+    const decipher = createDecipheriv('aes-256-gcm', key.secret, nonce, { authTagLength: TAG_BYTES });
+    decipher.setAAD(associated(head, place));
+    decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
+    try {
+      return Buffer.concat([decipher.update(bytes.subarray(HEAD_BYTES + NONCE_BYTES, -TAG_BYTES)), decipher.final()]).toString('utf8');
+    } catch (cause) {
+      throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: the value was changed, or belongs elsewhere`, { cause });
+    }
+  }
+}
+
+/** The master key itself encrypts nothing, so that other uses can be given keys of their own from it. */
+function deriveKey(master: Uint8Array): Key {
+  if (master.length !== MASTER_KEY_BYTES)
+    throw new CapstanError('DATA_DIR', `the master key must have ${MASTER_KEY_BYTES} bytes, not ${master.length}`);
+  const secret = Buffer.from(hkdfSync('sha256', master, '', 'capstan at rest 1', 32));
+  const id = createHash('sha256').update('capstan key id 1').update(secret).digest().subarray(0, KEY_ID_BYTES);
+  return { id, secret };
+}
+
+function associated(head: Buffer, place: string): Buffer {
+  return Buffer.concat([head, Buffer.from(place, 'utf8')]);
+}

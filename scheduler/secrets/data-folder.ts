@@ -1,0 +1,168 @@
+/**
+ * The data folder's frame (docs/architecture.md, Data folder): its layout version and the secrets
+ * made at the first start. `version` is written last: a folder without it is one whose first start
+ * has not finished, and is finished by the next.
+ */
+import { randomBytes } from 'node:crypto';
+import { chmod, readFile, stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { MASTER_KEY_BYTES } from './cipher.ts';
+import { createDurably, isErrno, makeFolder, syncFolder } from '../files/durable.ts';
+
+/** Version of the layout that this program reads and writes. */
+export const LAYOUT_VERSION = 1;
+
+/** Held in memory and in files of mode 0600; never in a log line or an error. */
+export interface Secrets {
+  /** The account's key, for the local tool to find. */
+  readonly apiKey: string;
+  /** What gateways show the scheduler. */
+  readonly gatewayToken: string;
+  /** What new nodes show. */
+  readonly joinToken: string;
+  /** 32 bytes; encrypts s3Config and env values at rest. */
+  readonly masterKey: Buffer;
+}
+
+export interface DataFolder {
+  /** Absolute path. */
+  readonly path: string;
+  readonly secrets: Secrets;
+  /** What this call made; all false in a folder that was complete. `apiKey` means a key to show once. */
+  readonly created: {
+    readonly folder: boolean;
+    readonly apiKey: boolean;
+    readonly gatewayToken: boolean;
+    readonly joinToken: boolean;
+    readonly masterKey: boolean;
+  };
+}
+
+export interface PrepareOptions {
+  /** The account's key when this is the first start (SERVICE_API_KEY); one is generated without it, and a later start keeps what is there. */
+  readonly apiKey?: string | undefined;
+}
+
+/**
+ * Creates or opens a data folder. Fails with DATA_NEWER when a newer version of Capstan wrote it,
+ * with DATA_DIR when it cannot be used, with CONFIG when the given key cannot be one.
+ */
+export async function prepareDataFolder(dir: string, options: PrepareOptions = {}): Promise<DataFolder> {
+  const path = resolve(dir);
+  try {
+    return await prepare(path, options);
+  } catch (error) {
+    if (error instanceof CapstanError) throw error;
+    throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: ${reason(error)}`, { cause: error });
+  }
+}
+
+async function prepare(path: string, options: PrepareOptions): Promise<DataFolder> {
+  if (options.apiKey !== undefined) checkApiKey(options.apiKey);
+  await makeFolder(path, 0o700);
+  if (!(await stat(path)).isDirectory()) throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: it is not a folder`);
+
+  const first = (await readVersion(path)) === null;
+  const secretsPath = join(path, 'secrets');
+  await makeFolder(secretsPath, 0o700);
+  await chmod(secretsPath, 0o700);
+
+  // A lost master key must not be replaced in silence: what it encrypted could never be read again.
+  if (!first && !(await exists(join(secretsPath, 'master-key')))) {
+    throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: secrets/master-key is missing; restore it from a backup`);
+  }
+  const masterKey = await secret(join(secretsPath, 'master-key'), () => randomBytes(MASTER_KEY_BYTES).toString('hex'));
+  if (!/^[0-9a-f]{64}$/.test(masterKey.text))
+    throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: secrets/master-key must be 64 hex digits`);
+  const apiKey = await secret(join(secretsPath, 'api-key'), () => options.apiKey ?? `cap_${token()}`);
+  const gatewayToken = await secret(join(secretsPath, 'gateway-token'), token);
+  const joinToken = await secret(join(secretsPath, 'join-token'), token);
+  if (first) await createDurably(join(path, 'version'), `${LAYOUT_VERSION}\n`);
+  else await syncFolder(path);
+
+  return {
+    path,
+    secrets: {
+      apiKey: apiKey.text,
+      gatewayToken: gatewayToken.text,
+      joinToken: joinToken.text,
+      masterKey: Buffer.from(masterKey.text, 'hex'),
+    },
+    created: { folder: first, apiKey: apiKey.made, gatewayToken: gatewayToken.made, joinToken: joinToken.made, masterKey: masterKey.made },
+  };
+}
+
+/** The folder's layout version; null when its first start has not finished. */
+async function readVersion(path: string): Promise<number | null> {
+  let text: string;
+  try {
+    text = (await readFile(join(path, 'version'), 'utf8')).trim();
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return null;
+    throw error;
+  }
+  if (!/^[1-9][0-9]{0,8}$/.test(text))
+    throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: its file 'version' holds no layout version`);
+  const version = Number(text);
+  if (version > LAYOUT_VERSION) {
+    throw new CapstanError(
+      'DATA_NEWER',
+      `the data folder ${path} has layout version ${version}; this version of Capstan knows layouts up to ${LAYOUT_VERSION}`,
+    );
+  }
+  return version;
+}
+
+/** Reads a secret's file, making it first when it is missing. */
+async function secret(path: string, make: () => string): Promise<{ text: string; made: boolean }> {
+  const made = !(await exists(path)) && (await createDurably(path, `${make()}\n`));
+  if (!made) await chmod(path, 0o600);
+  const text = (await readFile(path, 'utf8')).trim();
+  if (text === '') throw new CapstanError('DATA_DIR', `cannot use the data folder: ${path} is empty`);
+  return { text, made };
+}
+
+/** 32 characters that need no quoting in a URL or a shell: 192 bits. */
+function token(): string {
+  return randomBytes(24).toString('base64url');
+}
+
+function checkApiKey(key: string): void {
+  // It travels in a header and stands in a file of one line.
+  if (!/^[\x21-\x7e]{1,256}$/.test(key)) {
+    throw new CapstanError('CONFIG', 'SERVICE_API_KEY must be 1 to 256 printable ASCII characters without spaces', {
+      field: 'SERVICE_API_KEY',
+    });
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return false;
+    throw error;
+  }
+}
+
+/** A system error in words; its path and call name are left out, the code stays for searching. */
+function reason(error: unknown): string {
+  const words: Readonly<Record<string, string>> = {
+    EACCES: 'permission denied',
+    EPERM: 'operation not permitted',
+    ENOTDIR: 'it, or a folder above it, is a file',
+    EEXIST: 'it is not a folder',
+    EISDIR: 'a file is expected where a folder is',
+    EROFS: 'the file system is read-only',
+    ENOSPC: 'the disk is full',
+    EDQUOT: 'the disk quota is used up',
+    ENOENT: 'no such file or folder',
+  };
+  if (!(error instanceof Error)) return String(error);
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : null;
+  if (code === null) return error.message;
+  return `${words[code] ?? error.message} (${code})`;
+}

@@ -1,0 +1,244 @@
+/** JobService: gateways' streams of submissions and waits, and the unary calls beside them. */
+import type { ServerDuplexStream } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { JobKind, JobState, WorkerState, type S3Config } from '../../proto/gen/capstan/v1/common.ts';
+import type {
+  EndpointHealth,
+  Job,
+  JobReplies,
+  JobReply,
+  JobRequest,
+  JobRequests,
+  JobServiceServer,
+  ListJobsRequest,
+  ListJobsResponse,
+  Submit,
+} from '../../proto/gen/capstan/v1/jobs.ts';
+import { toStatus } from '../../proto/grpc-errors.ts';
+import type { Answer } from '../core/effects.ts';
+import type { CoreEvent } from '../core/events.ts';
+import type { EndpointImage, Image } from '../core/image.ts';
+import { isReady } from '../core/dispatch.ts';
+import { endpointNotFound, view } from '../core/requests.ts';
+import { failureReply, fromPayload, storedState, viewOfRow } from '../core/views.ts';
+import type { Clock } from '../engine/clock.ts';
+import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { Cipher } from '../secrets/cipher.ts';
+import type { Authorizer } from './auth.ts';
+import { BatchWriter } from './batch-writer.ts';
+import { unary } from './calls.ts';
+
+type ChannelCall = ServerDuplexStream<JobRequests, JobReplies>;
+
+/** The open channels of gateways, and the service that opens them. */
+export class JobChannels {
+  readonly #channels = new Map<number, { readonly call: ChannelCall; readonly writer: BatchWriter<JobReply> }>();
+  readonly #engine: Engine;
+  readonly #auth: Authorizer;
+  readonly #cipher: Cipher;
+  readonly #log: EngineLog;
+  readonly #clock: Clock;
+  #next = 1;
+
+  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, clock: Clock, log: EngineLog) {
+    this.#engine = engine;
+    this.#auth = auth;
+    this.#cipher = cipher;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** Sends a reply on a channel; nothing happens when it is gone (its requests come again on another). */
+  reply(channel: number, reply: JobReply): void {
+    this.#channels.get(channel)?.writer.add(reply, replyBytes(reply));
+  }
+
+  closeAll(reason: string): void {
+    for (const { call } of this.#channels.values()) call.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
+    this.#channels.clear();
+  }
+
+  service(): JobServiceServer {
+    const gateway = <Request, Reply>(name: string, handler: (request: Request) => Promise<Reply> | Reply) =>
+      unary<Request, Reply>(this.#log, name, (request, metadata) => {
+        this.#auth.gateway(metadata);
+        return handler(request);
+      });
+    return {
+      channel: (call) => this.#open(call),
+      cancel: gateway('Cancel', async ({ endpointId, jobId }) =>
+        toJob(endpointId, await this.#engine.command({ command: 'cancel', endpoint: endpointId, job: jobId })),
+      ),
+      retry: gateway('Retry', async ({ endpointId, jobId }) =>
+        toJob(endpointId, await this.#engine.command({ command: 'retry', endpoint: endpointId, job: jobId })),
+      ),
+      purgeQueue: gateway('PurgeQueue', async ({ endpointId }) => {
+        const answer = await this.#engine.command({ command: 'purge', endpoint: endpointId });
+        return { removed: answer.answer === 'purged' ? answer.removed : 0 };
+      }),
+      listJobs: gateway('ListJobs', (request: ListJobsRequest) => this.#list(request)),
+      getHealth: gateway('GetHealth', ({ endpointId }) => health(this.#engine.image, endpointId)),
+    } satisfies JobServiceServer;
+  }
+
+  #open(call: ChannelCall): void {
+    try {
+      this.#auth.gateway(call.metadata);
+    } catch (error) {
+      call.emit('error', toStatus(error));
+      return;
+    }
+    const channel = this.#next++;
+    const writer = new BatchWriter<JobReply>((replies) => call.write({ replies }));
+    this.#channels.set(channel, { call, writer });
+    const closed = (): void => {
+      if (this.#channels.delete(channel)) this.#engine.handle({ event: 'channel-closed', channel });
+    };
+    call.on('data', ({ requests }: JobRequests) => {
+      for (const request of requests) this.#handle(channel, request);
+    });
+    call.on('end', () => {
+      closed();
+      call.end();
+    });
+    call.on('cancelled', closed);
+    call.on('error', closed);
+  }
+
+  #handle(channel: number, request: JobRequest): void {
+    const ref = { channel, request: request.requestId };
+    const { endpointId: endpoint, operation } = request;
+    switch (operation?.$case) {
+      case 'submit':
+        return this.#submit(ref, endpoint, operation.value);
+      case 'get':
+        return this.#engine.handle({ event: 'get', ref, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
+      case 'stream':
+        return this.#engine.handle({ event: 'read-stream', ref, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
+      case 'abandon':
+        return this.#engine.handle({ event: 'abandon', ref: { channel, request: operation.value } });
+      case undefined:
+        this.reply(channel, failureReply(request.requestId, new CapstanError('INVALID_ARGUMENT', 'the request names no operation')));
+    }
+  }
+
+  #submit(ref: { channel: number; request: number }, endpoint: string, submit: Submit): void {
+    const input = fromPayload(submit.input);
+    if (input === null || submit.jobId === '') {
+      this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is missing', { field: 'input' })));
+      return;
+    }
+    const event: CoreEvent = {
+      event: 'submit',
+      ref,
+      endpoint,
+      job: submit.jobId,
+      kind: submit.kind === JobKind.RUNSYNC ? 'RUNSYNC' : 'RUN',
+      input,
+      webhook: submit.webhook === '' ? null : submit.webhook,
+      policy: {
+        executionTimeoutMs: submit.policy?.executionTimeoutMs ?? null,
+        ttlMs: submit.policy?.ttlMs ?? null,
+        lowPriority: submit.policy?.lowPriority ?? false,
+      },
+      s3: submit.s3Config === undefined ? null : this.#cipher.encrypt(JSON.stringify(submit.s3Config), s3Place(submit.jobId)),
+      idempotency: submit.idempotencyKey === '' ? null : { key: `${endpoint}/${submit.idempotencyKey}`, bodyHash: submit.bodyHash },
+      waitMs: submit.waitMs,
+    };
+    this.#engine.handle(event);
+  }
+
+  async #list(request: ListJobsRequest): Promise<ListJobsResponse> {
+    const { image, store } = this.#engine;
+    if (!image.endpoints.has(request.endpointId)) throw endpointNotFound(request.endpointId);
+    const limit = request.limit === 0 ? 20 : Math.min(100, request.limit);
+    const { jobs, total } = await store.read('page', request.endpointId, storedState(request.state), request.offset, limit);
+    const now = this.#clock.now();
+    return {
+      total,
+      jobs: jobs.map((whole) => {
+        const live = this.#engine.image.jobs.get(whole.job.id);
+        return live === undefined ? viewOfRow(whole, '') : view(this.#engine.image, now, live);
+      }),
+    };
+  }
+}
+
+/** Where a job's credentials are kept, for the cipher. */
+export function s3Place(job: string): string {
+  return `job/${job}/s3`;
+}
+
+/** Reads back what {@link s3Place} holds. */
+export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Config {
+  return JSON.parse(cipher.decrypt(sealed, s3Place(job))) as S3Config;
+}
+
+/** Counts of an endpoint (WIRE.md section 1, /health). */
+export function health(image: Image, id: string): EndpointHealth {
+  const endpoint = image.endpoints.get(id);
+  if (endpoint === undefined) throw endpointNotFound(id);
+  const workers = workerCounts(image, endpoint);
+  return {
+    jobsCompleted: endpoint.counts.completed,
+    jobsFailed: endpoint.counts.failed,
+    jobsInProgress: endpoint.counts.inProgress,
+    jobsInQueue: endpoint.lanes[0].count + endpoint.lanes[1].count,
+    jobsRetried: endpoint.counts.retried,
+    workersIdle: workers.idle,
+    workersInitializing: workers.initializing,
+    workersReady: workers.idle + workers.running,
+    workersRunning: workers.running,
+    workersThrottled: workers.throttled,
+    workersUnhealthy: workers.unhealthy,
+  };
+}
+
+function workerCounts(
+  image: Image,
+  endpoint: EndpointImage,
+): { idle: number; running: number; initializing: number; throttled: number; unhealthy: number } {
+  const counts = { idle: 0, running: 0, initializing: 0, throttled: 0, unhealthy: 0 };
+  for (const id of endpoint.workers) {
+    const worker = image.workers.get(id);
+    if (worker === undefined) continue;
+    if (worker.attempts.size > 0) counts.running++;
+    else if (isReady(worker)) counts.idle++;
+    else if (worker.drain) continue;
+    else if (worker.status?.state === WorkerState.THROTTLED) counts.throttled++;
+    else if (worker.status?.state === WorkerState.UNHEALTHY) counts.unhealthy++;
+    else counts.initializing++;
+  }
+  return counts;
+}
+
+function toJob(endpointId: string, answer: Answer): Job {
+  if (answer.answer !== 'job') throw new CapstanError('INTERNAL', 'unexpected answer');
+  return {
+    id: answer.id,
+    endpointId,
+    state: answer.state === 'CANCELLED' ? JobState.CANCELLED : JobState.IN_QUEUE,
+    ...(answer.delayMs === null ? {} : { delayMs: answer.delayMs }),
+    ...(answer.executionMs === null ? {} : { executionMs: answer.executionMs }),
+    retries: 0,
+    workerId: '',
+    queueReason: '',
+    webhook: '',
+    submittedAtMs: 0n,
+  };
+}
+
+function replyBytes(reply: JobReply): number {
+  switch (reply.result?.$case) {
+    case 'job':
+      return reply.result.value.output?.body?.$case === 'inline' ? reply.result.value.output.body.value.length : 0;
+    case 'stream': {
+      let bytes = 0;
+      for (const chunk of reply.result.value.chunks) if (chunk.body?.$case === 'inline') bytes += chunk.body.value.length;
+      return bytes;
+    }
+    default:
+      return 0;
+  }
+}

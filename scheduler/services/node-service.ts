@@ -1,0 +1,240 @@
+/** NodeService: nodes join, and keep one session each. */
+import { randomBytes } from 'node:crypto';
+
+import type { ServerDuplexStream } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import {
+  type AgentMessage,
+  type Dispatch,
+  type LogLine,
+  type LogsRequest,
+  type NodeServiceServer,
+  type ReleaseSpec,
+  type SchedulerEvent,
+  type SchedulerMessage,
+  type WorkerSpec,
+} from '../../proto/gen/capstan/v1/nodes.ts';
+import { toStatus } from '../../proto/grpc-errors.ts';
+import type { Effect } from '../core/effects.ts';
+import type { Image, Release, WorkerImage } from '../core/image.ts';
+import { toPayload } from '../core/views.ts';
+import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { Cipher } from '../secrets/cipher.ts';
+import { hashKey } from '../secrets/hash.ts';
+import type { Body } from '../store/store.ts';
+import type { Authorizer } from './auth.ts';
+import { BatchWriter } from './batch-writer.ts';
+import { unary } from './calls.ts';
+import { openS3 } from './job-service.ts';
+
+type SessionCall = ServerDuplexStream<AgentMessage, SchedulerMessage>;
+
+interface Session {
+  readonly node: string;
+  readonly call: SessionCall;
+  readonly writer: BatchWriter<SchedulerEvent>;
+}
+
+const protocolVersion = 1;
+const logsTimeoutMs = 3_000;
+
+/** The open sessions of agents, and the service that opens them. */
+export class NodeSessions {
+  readonly #sessions = new Map<number, Session>();
+  readonly #logs = new Map<number, { readonly waiting: Set<number>; readonly lines: LogLine[]; readonly done: () => void }>();
+  readonly #engine: Engine;
+  readonly #auth: Authorizer;
+  readonly #cipher: Cipher;
+  readonly #log: EngineLog;
+  #nextSession = 1;
+  #nextLogs = 1;
+
+  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, log: EngineLog) {
+    this.#engine = engine;
+    this.#auth = auth;
+    this.#cipher = cipher;
+    this.#log = log;
+  }
+
+  service(): NodeServiceServer {
+    return {
+      join: unary(this.#log, 'Join', async ({ joinToken, name }) => {
+        const nodeId = `node-${randomBytes(8).toString('hex')}`;
+        const nodeSecret = randomBytes(32).toString('base64url');
+        const node = { id: nodeId, name: name.slice(0, 128) || nodeId, secretHash: hashKey(nodeSecret).toString('hex') };
+        await this.#engine.command({ command: 'join', tokenHash: hashKey(joinToken).toString('hex'), node });
+        return { nodeId, nodeSecret };
+      }),
+      session: (call) => this.#open(call),
+    } satisfies NodeServiceServer;
+  }
+
+  send(node: string, session: number, event: SchedulerEvent): void {
+    const open = this.#sessions.get(session);
+    if (open?.node === node) open.writer.add(event, 0);
+  }
+
+  /** Sends a leased job with its input. */
+  sendJob(effect: Extract<Effect, { effect: 'dispatch' }>, input: Body, s3: Uint8Array | null): void {
+    const open = this.#sessions.get(effect.session);
+    if (open === undefined) return;
+    const value: Dispatch = {
+      jobId: effect.job,
+      token: effect.token,
+      workerId: effect.worker,
+      input: toPayload(input),
+      executionTimeoutMs: effect.executionTimeoutMs,
+      attempt: effect.attempt,
+      webhook: effect.webhook,
+      ...(s3 === null ? {} : { s3Config: openS3(this.#cipher, effect.job, s3) }),
+    };
+    open.writer.add({ event: { $case: 'dispatch', value } }, 'inline' in input ? input.inline.length : 0);
+  }
+
+  /** Sends the whole desired set with the releases it names. */
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[], image: Image): void {
+    const specs: WorkerSpec[] = workers.map((worker) => ({
+      workerId: worker.id,
+      releaseId: worker.release,
+      deviceUuids: [...worker.devices],
+      drain: worker.drain,
+    }));
+    const releases: ReleaseSpec[] = [];
+    for (const id of new Set(workers.map((worker) => worker.release))) {
+      const release = image.releases.get(id);
+      if (release !== undefined) releases.push(this.#releaseSpec(image, release));
+    }
+    this.send(node, session, { event: { $case: 'desired', value: { epoch, workers: specs, releases } } });
+  }
+
+  closeSession(_node: string, session: number, reason: string): void {
+    const open = this.#sessions.get(session);
+    if (open === undefined) return;
+    this.#sessions.delete(session);
+    open.writer.flush();
+    open.call.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
+  }
+
+  closeAll(reason: string): void {
+    for (const [session, { node }] of [...this.#sessions]) this.closeSession(node, session, reason);
+  }
+
+  /** Asks the connected nodes for log lines; a node that does not answer in time is left out. */
+  async logs(request: Omit<LogsRequest, 'requestId'>): Promise<LogLine[]> {
+    const requestId = this.#nextLogs++;
+    const waiting = new Set(this.#sessions.keys());
+    if (waiting.size === 0) return [];
+    const lines: LogLine[] = [];
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, logsTimeoutMs);
+      const done = (): void => {
+        clearTimeout(timer);
+        resolve();
+      };
+      this.#logs.set(requestId, { waiting, lines, done });
+      for (const [session, { node }] of this.#sessions) {
+        this.send(node, session, { event: { $case: 'logs', value: { ...request, requestId } } });
+      }
+    });
+    this.#logs.delete(requestId);
+    lines.sort((a, b) => (a.atMs < b.atMs ? -1 : a.atMs > b.atMs ? 1 : 0));
+    return lines.slice(-request.limit);
+  }
+
+  #open(call: SessionCall): void {
+    let node: string;
+    try {
+      node = this.#auth.node(call.metadata);
+    } catch (error) {
+      call.emit('error', toStatus(error));
+      return;
+    }
+    const session = this.#nextSession++;
+    const writer = new BatchWriter<SchedulerEvent>((events) => call.write({ events }));
+    let greeted = false;
+    const closed = (): void => {
+      this.#answerLogs(session);
+      if (this.#sessions.delete(session)) this.#engine.handle({ event: 'session-closed', node, session });
+    };
+    call.on('data', (message: AgentMessage) => {
+      try {
+        if (!greeted) {
+          greeted = true;
+          this.#greet(node, session, { node, call, writer }, message);
+        } else if (this.#sessions.has(session)) this.#receive(node, session, message);
+      } catch (error) {
+        this.#sessions.delete(session);
+        call.emit('error', toStatus(error));
+      }
+    });
+    call.on('end', () => {
+      closed();
+      call.end();
+    });
+    call.on('cancelled', closed);
+    call.on('error', closed);
+  }
+
+  #greet(node: string, session: number, open: Session, message: AgentMessage): void {
+    const first = message.events[0]?.event;
+    if (first?.$case !== 'hello') throw new CapstanError('INVALID_ARGUMENT', 'the first event of a session must be Hello');
+    const hello = first.value;
+    if (hello.protocol !== protocolVersion) {
+      throw new CapstanError('INVALID_ARGUMENT', `protocol: this scheduler speaks version ${protocolVersion}, the agent ${hello.protocol}`);
+    }
+    const known = this.#engine.image.nodes.get(node);
+    if (known !== undefined && known.session !== null && known.incarnation !== hello.incarnation && this.#sessions.has(known.session)) {
+      throw new CapstanError('ALREADY_EXISTS', `another agent holds the session of node ${known.config.name}`, { retryAfterMs: 1_000 });
+    }
+    this.#sessions.set(session, open);
+    this.#engine.handle({ event: 'session-opened', node, session, hello });
+    const rest = message.events.slice(1);
+    if (rest.length > 0) this.#receive(node, session, { events: rest });
+  }
+
+  #receive(node: string, session: number, message: AgentMessage): void {
+    for (const { event } of message.events) {
+      if (event?.$case !== 'logs') continue;
+      this.#logs.get(event.value.requestId)?.lines.push(...event.value.lines);
+      this.#answerLogs(session, event.value.requestId);
+    }
+    this.#engine.handle({ event: 'agent', node, session, events: message.events });
+  }
+
+  /** A session answered one request for logs, or (without a number) will answer none any more. */
+  #answerLogs(session: number, requestId?: number): void {
+    for (const [id, { waiting, done }] of this.#logs) {
+      if ((requestId === undefined || requestId === id) && waiting.delete(session) && waiting.size === 0) done();
+    }
+  }
+
+  #releaseSpec(image: Image, release: Release): ReleaseSpec {
+    const config = image.endpoints.get(release.endpoint)?.config;
+    const env = release.envSealed === null || config === undefined ? {} : openEnv(this.#cipher, config, release.envSealed);
+    return {
+      releaseId: release.id,
+      endpointId: release.endpoint,
+      endpointName: config?.name ?? '',
+      kind: config?.kind === 'LOAD_BALANCED' ? EndpointKind.LOAD_BALANCED : EndpointKind.QUEUE,
+      buildDigest: release.buildDigest,
+      buildSize: release.buildSize,
+      runtime: release.runtime,
+      functions: [...release.functions],
+      env,
+      maxConcurrency: release.maxConcurrency,
+      startTimeoutMs: image.settings.startTimeoutMs,
+      memoryBytes: 0n,
+    };
+  }
+}
+
+/** Where an endpoint's environment values are kept, for the cipher. */
+export function envPlace(config: { readonly account: string; readonly environment: string; readonly name: string }): string {
+  return `env/${config.account}/${config.environment}/${config.name}`;
+}
+
+function openEnv(cipher: Cipher, config: Parameters<typeof envPlace>[0], sealed: string): Record<string, string> {
+  return JSON.parse(cipher.decrypt(Buffer.from(sealed, 'base64'), envPlace(config))) as Record<string, string>;
+}

@@ -1,0 +1,69 @@
+/**
+ * What the reflection service tells: our messages and the health service's, so that `grpcurl`
+ * works without the `.proto` files.
+ *
+ * The descriptors come from the library's loader, which names the entry type of a map field like
+ * the field (`Env`) where the language guide says `EnvEntry`; strict clients refuse the whole file
+ * for it. They are corrected here on their way.
+ */
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { FileDescriptorProtoSchema, type DescriptorProto } from '@bufbuild/protobuf/wkt';
+import type { Server } from '@grpc/grpc-js';
+import { load, type PackageDefinition } from '@grpc/proto-loader';
+import { ReflectionService } from '@grpc/reflection';
+import { protoPath as healthProto } from 'grpc-health-check';
+
+const protoFolder = join(dirname(fileURLToPath(import.meta.url)), '../../proto');
+const protoFiles = ['control', 'jobs', 'nodes', 'blobs'].map((name) => `capstan/v1/${name}.proto`);
+
+/** Puts the reflection service (v1 and v1alpha) on a server. */
+export async function addReflection(server: Server): Promise<void> {
+  const descriptors = await load([...protoFiles, healthProto], { includeDirs: [protoFolder], keepCase: true });
+  new ReflectionService(corrected(descriptors)).addToServer(server);
+}
+
+/** The same package with every file's descriptor corrected; files stand in it once for each of their types. */
+function corrected(descriptors: PackageDefinition): PackageDefinition {
+  const files = new Map<string, Buffer>();
+  const correct = (bytes: Buffer): Buffer => {
+    const key = bytes.toString('latin1');
+    let file = files.get(key);
+    if (file === undefined) {
+      file = Buffer.from(correctFile(bytes));
+      files.set(key, file);
+    }
+    return file;
+  };
+  return Object.fromEntries(
+    Object.entries(descriptors).map(([name, definition]) => [
+      name,
+      'fileDescriptorProtos' in definition
+        ? { ...definition, fileDescriptorProtos: definition.fileDescriptorProtos.map(correct) }
+        : definition,
+    ]),
+  );
+}
+
+function correctFile(bytes: Uint8Array): Uint8Array {
+  const file = fromBinary(FileDescriptorProtoSchema, bytes);
+  for (const message of file.messageType) nameMapEntries(message);
+  return toBinary(FileDescriptorProtoSchema, file);
+}
+
+function nameMapEntries(message: DescriptorProto): void {
+  for (const nested of message.nestedType) {
+    nameMapEntries(nested);
+    if (nested.options?.mapEntry !== true) continue;
+    const field = message.field.find((candidate) => candidate.typeName === nested.name);
+    if (field === undefined || nested.name.endsWith('Entry')) continue;
+    nested.name = `${pascalCase(field.name)}Entry`;
+    field.typeName = nested.name;
+  }
+}
+
+function pascalCase(name: string): string {
+  return name.replaceAll(/(?:^|_)([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}

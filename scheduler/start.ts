@@ -1,0 +1,150 @@
+/** The scheduler as a part: opens its data folder, takes its queue over, and serves gRPC. */
+import { randomBytes, randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+
+import { pino, type Logger } from 'pino';
+
+import { BlobServiceService } from '../proto/gen/capstan/v1/blobs.ts';
+import { ControlServiceService, KeyScope } from '../proto/gen/capstan/v1/control.ts';
+import { JobServiceService } from '../proto/gen/capstan/v1/jobs.ts';
+import { NodeServiceService } from '../proto/gen/capstan/v1/nodes.ts';
+import { FileBlobStore } from './blobs/file-store.ts';
+import { buildId } from './blobs/ids.ts';
+import { blobService } from './blobs/service.ts';
+import { sweepOrphans } from './blobs/sweep.ts';
+import type { SchedulerConfig } from './config.ts';
+import { defaultSettings, type Settings } from './core/image.ts';
+import { SystemClock, type Clock } from './engine/clock.ts';
+import { Engine, type Ports } from './engine/engine.ts';
+import { Cipher } from './secrets/cipher.ts';
+import { prepareDataFolder, type Secrets } from './secrets/data-folder.ts';
+import { hashKey } from './secrets/hash.ts';
+import { Authorizer, defaultAccount } from './services/auth.ts';
+import { Control } from './services/control-service.ts';
+import { JobChannels } from './services/job-service.ts';
+import { NodeSessions } from './services/node-service.ts';
+import { makeGrpcServer } from './services/server.ts';
+import { openSqliteStore } from './store/sqlite/client.ts';
+
+/** What tests may put in place of the real thing. */
+export interface SchedulerDeps {
+  readonly clock?: Clock;
+  readonly log?: Logger;
+}
+
+export interface SchedulerHandle {
+  /** Host and port it listens on. */
+  readonly address: string;
+  close(): Promise<void>;
+}
+
+const sweepIntervalMs = 600_000;
+const sweepAgeMs = 3_600_000;
+const closeWithinMs = 5_000;
+
+/** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_NEWER or ADDRESS_IN_USE when it cannot. */
+export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
+  const log = deps.log ?? pino({ name: 'scheduler', level: config.logLevel }, pino.destination({ fd: 2, sync: true }));
+  const clock = deps.clock ?? new SystemClock();
+  const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey });
+  const store = await openSqliteStore({ file: join(folder.path, 'scheduler', 'capstan.db') });
+  const cipher = new Cipher(folder.secrets.masterKey);
+  const blobs = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
+
+  // The ports are the services, which need the engine: they are filled in below.
+  const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
+  const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
+  const engine = new Engine(
+    {
+      store,
+      settings: settingsOf(config),
+      clock,
+      random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
+      owner: randomUUID(),
+      log,
+      payloadBytes: config.payloadCacheMb * 1_000_000,
+    },
+    ports,
+  );
+  const auth = new Authorizer(engine, folder.secrets.gatewayToken);
+  const channels = new JobChannels(engine, auth, cipher, clock, log);
+  const sessions = new NodeSessions(engine, auth, cipher, log);
+  const control = new Control({ engine, auth, cipher, sessions, clock, log, buildSize: (digest) => buildSize(blobs, digest) });
+  Object.assign(ports, wire(channels, sessions, control));
+
+  const server = await makeGrpcServer();
+  server.add(JobServiceService, channels.service());
+  server.add(NodeServiceService, sessions.service());
+  server.add(ControlServiceService, control.service());
+  const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
+  server.add(BlobServiceService, blobService({ store: blobs, authorize: (metadata) => auth.identify(metadata), onFault }));
+  let address: string;
+  try {
+    await engine.takeOver();
+    await bootstrap(engine, folder.secrets);
+    address = await server.bind(`${config.host}:${config.port}`);
+  } catch (error) {
+    await engine.close();
+    await store.close();
+    throw error;
+  }
+  server.setServing(true);
+  const sweep = setInterval(() => {
+    sweepOrphans(blobs, { ageMs: sweepAgeMs, named: (ids) => namedBlobs(engine, ids) }).catch(onFault);
+  }, sweepIntervalMs);
+  log.info({ address, dataDir: folder.path }, 'scheduler serves');
+
+  return {
+    address,
+    close: async () => {
+      clearInterval(sweep);
+      sessions.closeAll('the scheduler is stopping');
+      control.closeAll('the scheduler is stopping');
+      channels.closeAll('the scheduler is stopping');
+      await server.close(closeWithinMs);
+      await engine.close();
+      await store.close();
+      log.info('scheduler stopped');
+    },
+  };
+}
+
+/** The first key and join token; later changes to the keys are the operator's. */
+async function bootstrap(engine: Engine, secrets: Secrets): Promise<void> {
+  if (engine.image.keys.size === 0) {
+    const key = { hash: hashKey(secrets.apiKey).toString('hex'), account: defaultAccount, scope: KeyScope.ALL, endpoints: [], name: 'first key' };
+    await engine.command({ command: 'put-key', key });
+  }
+  await engine.command({ command: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
+}
+
+function wire(channels: JobChannels, sessions: NodeSessions, control: Control): Ports {
+  return {
+    reply: (channel, reply) => channels.reply(channel, reply),
+    send: (node, session, event) => sessions.send(node, session, event),
+    sendDesired: (node, session, epoch, workers, image) => sessions.sendDesired(node, session, epoch, workers, image),
+    sendJob: (effect, input, s3) => sessions.sendJob(effect, input, s3),
+    closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
+    directory: (update) => control.directory(update),
+    closeAll: (reason) => {
+      channels.closeAll(reason);
+      sessions.closeAll(reason);
+      control.closeAll(reason);
+    },
+  };
+}
+
+function settingsOf(config: SchedulerConfig): Settings {
+  const { workerQuota, maxAttempts, nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs } = config;
+  return { ...defaultSettings, workerQuota, maxAttempts, nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs };
+}
+
+async function buildSize(blobs: FileBlobStore, digest: string): Promise<number | null> {
+  return blobs.size(buildId(digest));
+}
+
+/** Builds are named by control rows, bodies by the rows of jobs. */
+async function namedBlobs(engine: Engine, ids: readonly string[]): Promise<string[]> {
+  const builds = ids.filter((id) => engine.image.builds.has(id.replace(/^build\//, '')));
+  return [...builds, ...(await engine.store.read('blobsNamed', ids))];
+}

@@ -1,0 +1,189 @@
+/**
+ * The SQLite store as the scheduler's main thread uses it: batches go to the store thread as
+ * packed buffers and come back as outcomes.
+ *
+ *   opening ──ready──▶ serving ──close()──▶ closing ──▶ closed
+ *      │                  │
+ *      └─ open fails      └─ thread ends, or a batch could not be written ──▶ failed
+ *
+ * In `failed` and `closed` every call rejects at once; nothing ever waits for a thread that is gone.
+ */
+import { Worker } from 'node:worker_threads';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import type { Fence, Op, Outcome, Reads, Store } from '../store.ts';
+import { packBatch, unpackOutcomes } from './packing/batches.ts';
+import { unpackResult } from './packing/results.ts';
+import { fromFailure, isFailure, type Answer, type Question, type ThreadData } from './protocol.ts';
+
+export interface SqliteStoreOptions {
+  /** Path of the database; made with its folder where missing. */
+  readonly file: string;
+  /** WAL pages (4 KiB) between checkpoints; the engine's default when left out. */
+  readonly checkpointPages?: number;
+}
+
+/** A question that has no answer yet. */
+interface Pending {
+  readonly fence: Fence | null;
+  /** Whether a failure of it leaves the store unusable. */
+  readonly writes: boolean;
+  settle(answer: Answer): void;
+  reject(error: Error): void;
+}
+
+/** Batches are packed into a buffer of the last batches' size, within these bounds (bytes). */
+const leastBuffer = 1_024;
+const mostBuffer = 1_048_576;
+/** Answered questions kept in the list before it is cut. */
+const compactAt = 1_024;
+
+/**
+ * Opens (or makes) the database and its thread. Rejects with `DATA_DIR` or `DATA_NEWER` when the
+ * file cannot be used.
+ */
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
+  const data: ThreadData = { file: options.file, checkpointPages: options.checkpointPages ?? null };
+  const worker = new Worker(new URL('thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
+  const client = new SqliteClient(options.file, worker);
+  try {
+    await client.opened;
+  } catch (error) {
+    await client.exited;
+    throw error;
+  }
+  return client;
+}
+
+/** The main thread's end of a store thread that is starting. */
+export class SqliteClient implements Store {
+  readonly opened: Promise<void>;
+  readonly #file: string;
+  readonly #worker: Worker;
+  readonly exited: Promise<void>;
+  #pending: Pending[] = [];
+  /** Index of the oldest question without an answer. */
+  #first = 0;
+  /** Why calls are refused; null while serving. */
+  #refusal: CapstanError | null = null;
+  #closed: Promise<void> | null = null;
+  #sizeHint = leastBuffer;
+
+  constructor(file: string, worker: Worker) {
+    this.#file = file;
+    this.#worker = worker;
+    const exit = Promise.withResolvers<void>();
+    this.exited = exit.promise;
+    worker.on('message', (answer: Answer) => this.#answered(answer));
+    worker.on('messageerror', (error) => this.#fail(this.#ended(error.message)));
+    worker.on('error', (error) => this.#fail(this.#ended(error instanceof Error ? error.message : String(error))));
+    worker.on('exit', (code) => {
+      this.#fail(this.#ended(`exit code ${code}`));
+      exit.resolve();
+    });
+    // The thread's first word is the answer to being opened.
+    this.opened = this.#expect(null, true, () => undefined);
+  }
+
+  async commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]> {
+    if (this.#refusal !== null) throw this.#refusal;
+    const { buffer, size } = this.#pack(fence, ops);
+    this.#sizeHint = Math.min(mostBuffer, Math.max(leastBuffer, size + (size >> 2)));
+    this.#worker.postMessage(buffer, [buffer]);
+    return this.#expect(fence, true, (answer) => unpackOutcomes(answer as ArrayBuffer | null, ops.length));
+  }
+
+  async read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+    return this.#ask({ ask: 'read', query, args }, false, (answer) =>
+      unpackResult(query, answer as ArrayBuffer | { readonly value: ReturnType<Reads[K]> }),
+    );
+  }
+
+  async acquire(shard: number, owner: string, forMs: number): Promise<{ readonly term: bigint } | { readonly heldBy: string }> {
+    return this.#ask(
+      { ask: 'acquire', shard, owner, forMs },
+      true,
+      (answer) => (answer as { readonly value: { readonly term: bigint } }).value,
+    );
+  }
+
+  /** The file belongs to this process alone: nobody else changes a shard. */
+  onHint(_wake: (shard: number) => void): () => void {
+    return () => undefined;
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#end();
+    return this.#closed;
+  }
+
+  async #end(): Promise<void> {
+    // Also after a failure, so that the file is closed in order. The thread's end answers what is left.
+    this.#worker.postMessage({ ask: 'close' } satisfies Question);
+    this.#refusal ??= new CapstanError('UNAVAILABLE', `store ${this.#file}: it is closed`);
+    await this.exited;
+  }
+
+  /** A batch that cannot be packed is a fault of ours, and what follows it was made on the assumption that it is written. */
+  #pack(fence: Fence, ops: readonly Op[]): { readonly buffer: ArrayBuffer; readonly size: number } {
+    try {
+      return packBatch(fence, ops, this.#sizeHint);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#refusal = new CapstanError('INTERNAL', `store ${this.#file}: the batch could not be packed: ${reason}`, { cause: error });
+      throw this.#refusal;
+    }
+  }
+
+  #ask<T>(question: Question, writes: boolean, read: (answer: Answer) => T): Promise<T> {
+    if (this.#refusal !== null) throw this.#refusal;
+    this.#worker.postMessage(question);
+    return this.#expect(null, writes, read);
+  }
+
+  #expect<T>(fence: Fence | null, writes: boolean, read: (answer: Answer) => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#pending.push({
+        fence,
+        writes,
+        settle(answer) {
+          try {
+            resolve(read(answer));
+          } catch (error) {
+            reject(error instanceof Error ? error : new Error(String(error)));
+          }
+        },
+        reject,
+      });
+    });
+  }
+
+  #answered(answer: Answer): void {
+    const pending = this.#pending[this.#first];
+    if (pending === undefined) return;
+    this.#first++;
+    if (this.#first === this.#pending.length || this.#first > compactAt) {
+      this.#pending.splice(0, this.#first);
+      this.#first = 0;
+    }
+    if (!isFailure(answer)) {
+      pending.settle(answer);
+      return;
+    }
+    const error = fromFailure(answer.failure, pending.fence);
+    if (pending.writes && error instanceof CapstanError) this.#refusal ??= error;
+    pending.reject(error);
+  }
+
+  #fail(error: CapstanError): void {
+    this.#refusal ??= error;
+    const waiting = this.#pending.slice(this.#first);
+    this.#pending = [];
+    this.#first = 0;
+    for (const pending of waiting) pending.reject(error);
+  }
+
+  #ended(how: string): CapstanError {
+    return new CapstanError('INTERNAL', `store ${this.#file}: its thread ended: ${how}`);
+  }
+}

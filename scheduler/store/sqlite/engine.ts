@@ -1,0 +1,250 @@
+/**
+ * The SQLite driver's synchronous engine. A batch is one transaction: a guard that fails is one
+ * outcome, an error of the database takes all of the batch back and is thrown.
+ *
+ * The thread (`thread.ts`) runs it in production, the simulator calls it in its loop.
+ */
+import type { Database } from 'better-sqlite3';
+
+import { assertNever } from '../../../proto/errors.ts';
+import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
+import { storeFailure } from './failures.ts';
+import { openDatabase } from './open.ts';
+import { bodyStatements } from './sql/bodies.ts';
+import { controlStatements } from './sql/control.ts';
+import { hookStatements } from './sql/hooks.ts';
+import { idempotencyStatements } from './sql/idempotency.ts';
+import { pageStatements } from './sql/pages.ts';
+import { queueStatements } from './sql/queue.ts';
+import { removalStatements } from './sql/removal.ts';
+import { shardStatements } from './sql/shards.ts';
+import { submitStatements } from './sql/submit.ts';
+import { transitionStatements } from './sql/transitions.ts';
+
+export interface SqliteOptions {
+  /** Path of the database, made with its folder where missing; `:memory:` for one that ends with the engine. */
+  readonly file: string;
+  /** Wall clock, ms since 1970, for the expiry of idempotency keys; the machine's when left out. */
+  readonly now?: () => number;
+  /** WAL pages (4 KiB) after which {@link SqliteEngine.tidy} checkpoints. */
+  readonly checkpointPages?: number;
+}
+
+/** Expired idempotency keys removed with one batch, so that no commit grows with what expired. */
+const sweepRows = 50;
+/** How long to look no further once nothing was left to sweep, ms. */
+const sweepPauseMs = 60_000;
+const defaultCheckpointPages = 4_000;
+
+const ok: Outcome = Object.freeze({ outcome: 'ok' });
+const exists: Outcome = Object.freeze({ outcome: 'exists' });
+const stale: Outcome = Object.freeze({ outcome: 'stale' });
+const gone: Outcome = Object.freeze({ outcome: 'gone' });
+const conflict: Outcome = Object.freeze({ outcome: 'conflict' });
+const idempotentOtherBody: Outcome = Object.freeze({ outcome: 'idempotent-other-body' });
+
+export class SqliteEngine implements StoreEngine {
+  readonly #file: string;
+  readonly #db: Database;
+  readonly #now: () => number;
+  readonly #checkpointPages: number;
+  readonly #sql: ReturnType<typeof prepareAll>;
+  readonly #reads: Reads;
+  #sweepAt = Number.NEGATIVE_INFINITY;
+
+  /** Throws `DATA_DIR` or `DATA_NEWER`, see {@link openDatabase}. */
+  constructor(options: SqliteOptions) {
+    this.#file = options.file;
+    this.#now = options.now ?? Date.now;
+    this.#checkpointPages = options.checkpointPages ?? defaultCheckpointPages;
+    this.#db = openDatabase(options.file);
+    this.#sql = prepareAll(this.#db);
+    this.#reads = readsOf(this.#sql, this.#now);
+  }
+
+  commit(fence: Fence, ops: readonly Op[]): Outcome[] {
+    return this.#transaction('the batch was not written', () => {
+      const term = this.#sql.shards.term(fence.shard);
+      if (term === null || BigInt(term) !== fence.term) throw new StaleTermError(fence);
+      const removed = { no: 0, position: 0 };
+      const outcomes = ops.map((op) => this.#apply(op, removed));
+      if (removed.no > 0) this.#sql.removal.mark(removed.no, removed.position);
+      this.#sweep();
+      return outcomes;
+    });
+  }
+
+  read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): ReturnType<Reads[K]> {
+    // The compiler cannot see that the method and its arguments are of the same query.
+    const run = this.#reads[query] as (...args: Parameters<Reads[K]>) => ReturnType<Reads[K]>;
+    try {
+      return run(...args);
+    } catch (error) {
+      throw error instanceof RangeError ? error : storeFailure(this.#file, `${query} could not be read`, error);
+    }
+  }
+
+  acquire(shard: number, owner: string, forMs: number): { readonly term: bigint } {
+    return this.#transaction('the shard was not taken', () => ({ term: this.#sql.shards.acquire(shard, owner, this.#now() + forMs) }));
+  }
+
+  /**
+   * Copies the WAL into the database once it is long enough. Called between batches, after their
+   * answers went out: it takes tens of milliseconds of disk time that no commit should wait inside.
+   */
+  tidy(): void {
+    try {
+      const [state] = this.#sql.walState.all();
+      if (state === undefined || state.log - state.checkpointed < this.#checkpointPages) return;
+      this.#db.pragma('wal_checkpoint(PASSIVE)');
+    } catch (error) {
+      throw storeFailure(this.#file, 'the write-ahead log could not be copied into it', error);
+    }
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+
+  #transaction<T>(failure: string, work: () => T): T {
+    const { begin, commit, rollback } = this.#sql;
+    try {
+      begin.run();
+      const result = work();
+      commit.run();
+      return result;
+    } catch (error) {
+      // A full disk or an I/O error has rolled back already.
+      if (this.#db.inTransaction) rollback.run();
+      throw error instanceof StaleTermError ? error : storeFailure(this.#file, failure, error);
+    }
+  }
+
+  #apply(op: Op, removed: { no: number; position: number }): Outcome {
+    const sql = this.#sql;
+    switch (op.op) {
+      case 'submit':
+        return this.#submit(op);
+      case 'lease':
+        return sql.transitions.lease(op) ? ok : this.#refused(op.no);
+      case 'started':
+        return sql.transitions.started(op) ? ok : this.#refused(op.no);
+      case 'finish':
+        if (!sql.transitions.finish(op)) return this.#refused(op.no);
+        if (op.chunks.length > 0) sql.bodies.addChunks(op.no, op.chunks);
+        if (op.hook !== null) sql.hooks.add(op.hook);
+        return ok;
+      case 'requeue':
+        return sql.transitions.requeue(op) ? ok : this.#refused(op.no);
+      case 'retry': {
+        const chunks = sql.transitions.retry(op);
+        if (chunks === null) return this.#refused(op.no);
+        if (chunks > 0) sql.bodies.dropChunks(op.no);
+        return ok;
+      }
+      case 'delete': {
+        const row = sql.removal.remove(op.no, op.dueBy ?? Number.MAX_SAFE_INTEGER);
+        if (row === null) return this.#refused(op.no);
+        sql.bodies.dropInput(op.no);
+        if (row.chunks > 0) sql.bodies.dropChunks(op.no);
+        removed.no = Math.max(removed.no, op.no);
+        removed.position = Math.max(removed.position, row.position);
+        return ok;
+      }
+      case 'drain':
+        return plain(sql.bodies.drain(op.no, op.count));
+      case 'hook':
+        return sql.hooks.tried(op.id, op.tries, op.dueAt) ? ok : gone;
+      case 'put':
+        return plain(sql.control.put(op.kind, op.key, op.version, op.value));
+      default:
+        return assertNever(op);
+    }
+  }
+
+  /** The id is looked at before the key: a submission sent again is `exists`, whatever its key says. */
+  #submit(op: Extract<Op, { op: 'submit' }>): Outcome {
+    const { submit, idempotency } = this.#sql;
+    const key = op.idempotency;
+    if (key === null) return submit.insert(op.job, op.input, op.s3) ? ok : exists;
+    const taken = idempotency.find(key.key, this.#now());
+    if (taken !== null) {
+      if (this.#sql.pages.idTaken(op.job.id)) return exists;
+      if (!sameBytes(taken.bodyHash, key.bodyHash)) return idempotentOtherBody;
+      return { outcome: 'idempotent-same', jobId: taken.jobId };
+    }
+    if (!submit.insert(op.job, op.input, op.s3)) return exists;
+    idempotency.take(key.key, op.job.id, key.bodyHash, key.expiresAt);
+    return ok;
+  }
+
+  #refused(no: number): Outcome {
+    return this.#sql.transitions.standing(no) ? stale : gone;
+  }
+
+  #sweep(): void {
+    const now = this.#now();
+    if (now < this.#sweepAt) return;
+    const swept = this.#sql.idempotency.sweep(now, sweepRows);
+    if (swept < sweepRows) this.#sweepAt = now + sweepPauseMs;
+  }
+}
+
+function prepareAll(db: Database) {
+  const bodies = bodyStatements(db);
+  return {
+    // IMMEDIATE: a batch writes, so it takes the write lock before it reads the term.
+    begin: db.prepare('BEGIN IMMEDIATE'),
+    commit: db.prepare('COMMIT'),
+    rollback: db.prepare('ROLLBACK'),
+    /** How long the WAL is, and how much of it is copied; copies nothing. */
+    walState: db.prepare<[], { log: number; checkpointed: number }>('PRAGMA wal_checkpoint(NOOP)'),
+    bodies,
+    control: controlStatements(db),
+    hooks: hookStatements(db),
+    idempotency: idempotencyStatements(db),
+    pages: pageStatements(db, bodies.chunks),
+    queue: queueStatements(db),
+    removal: removalStatements(db),
+    shards: shardStatements(db),
+    submit: submitStatements(db),
+    transitions: transitionStatements(db),
+  };
+}
+
+function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
+  return {
+    job: sql.pages.job,
+    payload: sql.bodies.payload,
+    head: sql.queue.head,
+    leased: sql.queue.leased,
+    due: sql.removal.due,
+    blobsOf: sql.bodies.blobsOf,
+    blobsNamed: sql.bodies.blobsNamed,
+    counts: sql.queue.counts,
+    highest: sql.removal.highest,
+    page: sql.pages.page,
+    control: sql.control.list,
+    hooks: sql.hooks.due,
+    idempotency: (key) => sql.idempotency.find(key, now()),
+  };
+}
+
+function plain(outcome: 'ok' | 'stale' | 'gone' | 'conflict'): Outcome {
+  switch (outcome) {
+    case 'ok':
+      return ok;
+    case 'stale':
+      return stale;
+    case 'gone':
+      return gone;
+    case 'conflict':
+      return conflict;
+    default:
+      return assertNever(outcome);
+  }
+}
+
+function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return Buffer.compare(a, b) === 0;
+}

@@ -1,0 +1,31 @@
+import { CapstanError } from '../../../proto/errors.ts';
+
+/** The extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
+export function sqliteCode(error: unknown): string | null {
+  if (!(error instanceof Error) || error.name !== 'SqliteError' || !('code' in error)) return null;
+  return typeof error.code === 'string' ? error.code : null;
+}
+
+/** A failure to open or to use the database as one clear line. `what` says what was being done. */
+export function storeFailure(file: string, what: string, error: unknown): CapstanError {
+  if (error instanceof CapstanError) return error;
+  const code = sqliteCode(error);
+  const text = error instanceof Error ? error.message : String(error);
+  if (code === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text}`, { cause: error });
+  const reason = plainReason(code);
+  if (reason === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text} (${code})`, { cause: error });
+  return new CapstanError('DATA_DIR', `store ${file}: ${what}: ${reason} (${code})`, { cause: error });
+}
+
+/** Codes whose reason lies in the folder or the disk; null for those that are faults of ours. */
+function plainReason(code: string): string | null {
+  if (code === 'SQLITE_BUSY' || code.startsWith('SQLITE_BUSY_') || code === 'SQLITE_LOCKED') return 'another process is using it';
+  if (code === 'SQLITE_NOTADB') return 'the file is not a database';
+  if (code.startsWith('SQLITE_CORRUPT')) return 'the file is damaged';
+  if (code.startsWith('SQLITE_CANTOPEN')) return 'the file cannot be opened';
+  if (code.startsWith('SQLITE_READONLY')) return 'the file or its folder cannot be written';
+  if (code.startsWith('SQLITE_FULL')) return 'the disk is full';
+  if (code.startsWith('SQLITE_IOERR')) return 'the disk could not be read or written';
+  if (code === 'SQLITE_PERM' || code === 'SQLITE_AUTH') return 'access is denied';
+  return null;
+}

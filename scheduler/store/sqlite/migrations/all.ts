@@ -1,0 +1,5 @@
+import { queue } from './0001_queue.ts';
+import type { Migration } from './migration.ts';
+
+/** Every migration this version knows, in order. */
+export const migrations: readonly Migration[] = [queue];

@@ -1,0 +1,99 @@
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+import Database from 'better-sqlite3';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { storeFailure } from './failures.ts';
+import { migrations as known } from './migrations/all.ts';
+import type { Migration } from './migrations/migration.ts';
+
+/** Marks a database file as ours ('CAPS'), so that a wrong path is not filled with our tables. */
+const applicationId = 0x43415053;
+
+/** How long to wait for another process to let go of the file, ms: one that is ending. */
+const busyMs = 2_000;
+
+/**
+ * Opens the database, brings its layout up to date and takes it for this process alone.
+ * `:memory:` makes an empty one in memory.
+ *
+ * Throws `DATA_DIR` when the file or its folder cannot be used, `DATA_NEWER` when a newer version
+ * wrote it; each with one line that names the file.
+ */
+export function openDatabase(file: string, migrations: readonly Migration[] = known): Database.Database {
+  if (file !== ':memory:') makeFolder(file);
+  let db: Database.Database;
+  try {
+    db = new Database(file, { timeout: busyMs });
+  } catch (error) {
+    throw openFailure(file, error);
+  }
+  try {
+    prepareConnection(db);
+    refuseForeign(db, file);
+    migrate(db, file, migrations);
+    return db;
+  } catch (error) {
+    db.close();
+    throw openFailure(file, error);
+  }
+}
+
+function makeFolder(file: string): void {
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new CapstanError('DATA_DIR', `store ${file}: cannot open: its folder cannot be made: ${reason}`, { cause: error });
+  }
+}
+
+/** better-sqlite3 reports a path it cannot even try as a TypeError. */
+function openFailure(file: string, error: unknown): CapstanError {
+  if (error instanceof TypeError) return new CapstanError('DATA_DIR', `store ${file}: cannot open: ${error.message}`, { cause: error });
+  return storeFailure(file, 'cannot open', error);
+}
+
+function prepareConnection(db: Database.Database): void {
+  // One process owns the file: the kernel drops the lock with the process, however it ends. It also
+  // keeps the WAL's index in our own memory, so a transaction makes no locking calls.
+  db.pragma('locking_mode = EXCLUSIVE');
+  db.pragma('journal_mode = WAL');
+  // Acknowledged means durable (DESIGN.md invariant 1): the WAL is synced at each commit.
+  db.pragma('synchronous = FULL');
+  db.pragma('fullfsync = ON');
+  // The engine checkpoints between commits (SqliteEngine.tidy); this is only the backstop.
+  db.pragma('wal_autocheckpoint = 100000');
+  db.pragma('cache_size = -65536');
+  db.pragma('temp_store = MEMORY');
+  db.pragma('foreign_keys = OFF');
+  db.pragma('trusted_schema = OFF');
+}
+
+function refuseForeign(db: Database.Database, file: string): void {
+  const found = db.pragma('application_id', { simple: true });
+  if (found === applicationId) return;
+  const tables = db.prepare<[], number>('SELECT count(*) FROM sqlite_schema').pluck().get() ?? 0;
+  if (found !== 0 || tables > 0)
+    throw new CapstanError('DATA_DIR', `store ${file}: cannot open: the file is a database of another program`);
+}
+
+function migrate(db: Database.Database, file: string, migrations: readonly Migration[]): void {
+  const apply = db.transaction(() => {
+    db.pragma(`application_id = ${applicationId}`);
+    db.exec('CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT');
+    const done = db.prepare<[], number | null>('SELECT max(number) FROM migrations').pluck().get() ?? 0;
+    const newest = migrations.at(-1)?.number ?? 0;
+    if (done > newest) {
+      throw new CapstanError('DATA_NEWER', `store ${file}: cannot open: its layout is version ${done}, this program knows up to ${newest}`);
+    }
+    const record = db.prepare<[number, string]>('INSERT INTO migrations (number, name) VALUES (?, ?)');
+    for (const migration of migrations) {
+      if (migration.number <= done) continue;
+      db.exec(migration.sql);
+      record.run(migration.number, migration.name);
+    }
+  });
+  apply.exclusive();
+}

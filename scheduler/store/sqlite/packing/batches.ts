@@ -1,0 +1,223 @@
+import { assertNever } from '../../../../proto/errors.ts';
+import type { ControlKind, Fence, Op, Outcome, StoredState } from '../../store.ts';
+import { Packer, Unpacker } from './packer.ts';
+import {
+  packBodies,
+  packBody,
+  packHook,
+  packJob,
+  packState,
+  unpackBodies,
+  unpackBody,
+  unpackHook,
+  unpackJob,
+  unpackState,
+  unpackWholeBody,
+} from './rows.ts';
+
+const SUBMIT = 0;
+const LEASE = 1;
+const STARTED = 2;
+const FINISH = 3;
+const REQUEUE = 4;
+const RETRY = 5;
+const DELETE = 6;
+const DRAIN = 7;
+const HOOK = 8;
+const PUT = 9;
+
+/** A batch and its fence as one buffer. `sizeHint`: bytes the last batches took. */
+export function packBatch(fence: Fence, ops: readonly Op[], sizeHint: number): { readonly buffer: ArrayBuffer; readonly size: number } {
+  const out = new Packer(sizeHint);
+  out.count(fence.shard);
+  out.bigint(fence.term);
+  out.count(ops.length);
+  for (const op of ops) packOp(out, op);
+  return { buffer: out.finish(), size: out.size };
+}
+
+export function unpackBatch(buffer: ArrayBuffer): { readonly fence: Fence; readonly ops: Op[] } {
+  const from = new Unpacker(buffer);
+  const fence = { shard: from.count(), term: from.bigint() };
+  return { fence, ops: from.list(() => unpackOp(from)) };
+}
+
+function packOp(out: Packer, op: Op): void {
+  switch (op.op) {
+    case 'submit':
+      out.byte(SUBMIT);
+      packJob(out, op.job);
+      packBody(out, op.input);
+      out.bytes(op.s3);
+      out.text(op.idempotency === null ? null : op.idempotency.key);
+      if (op.idempotency !== null) {
+        out.bytes(op.idempotency.bodyHash);
+        out.number(op.idempotency.expiresAt);
+      }
+      return;
+    case 'lease':
+      out.byte(LEASE);
+      out.number(op.no);
+      out.number(op.token);
+      out.text(op.lease.node);
+      out.text(op.lease.incarnation);
+      out.text(op.lease.worker);
+      return;
+    case 'started':
+      out.byte(STARTED);
+      out.number(op.no);
+      out.number(op.token);
+      out.number(op.startedAt);
+      out.number(op.attempts);
+      out.number(op.delayMs);
+      return;
+    case 'finish':
+      out.byte(FINISH);
+      out.number(op.no);
+      packState(out, op.from);
+      out.number(op.token);
+      packState(out, op.state);
+      out.number(op.endedAt);
+      out.number(op.deleteAt);
+      out.number(op.attempts);
+      out.number(op.delayMs);
+      out.number(op.executionMs);
+      out.text(op.error);
+      packBody(out, op.output);
+      packBodies(out, op.chunks);
+      out.byte(op.hook === null ? 0 : 1);
+      if (op.hook !== null) packHook(out, op.hook);
+      return;
+    case 'requeue':
+      out.byte(REQUEUE);
+      out.number(op.no);
+      out.number(op.token);
+      out.number(op.attempts);
+      return;
+    case 'retry':
+      out.byte(RETRY);
+      out.number(op.no);
+      out.number(op.position);
+      out.number(op.submittedAt);
+      out.number(op.deleteAt);
+      return;
+    case 'delete':
+      out.byte(DELETE);
+      out.number(op.no);
+      out.number(op.dueBy);
+      return;
+    case 'drain':
+      out.byte(DRAIN);
+      out.number(op.no);
+      out.number(op.count);
+      return;
+    case 'hook':
+      out.byte(HOOK);
+      out.text(op.id);
+      out.number(op.tries);
+      out.number(op.dueAt);
+      return;
+    case 'put':
+      out.byte(PUT);
+      out.text(op.kind);
+      out.text(op.key);
+      out.number(op.version);
+      out.text(op.value);
+      return;
+    default:
+      assertNever(op);
+  }
+}
+
+function unpackOp(from: Unpacker): Op {
+  const tag = from.byte();
+  switch (tag) {
+    case SUBMIT: {
+      const job = unpackJob(from);
+      const input = unpackWholeBody(from);
+      const s3 = from.bytesOrNull();
+      const key = from.textOrNull();
+      const idempotency = key === null ? null : { key, bodyHash: from.bytes(), expiresAt: from.number() };
+      return { op: 'submit', job, input, s3, idempotency };
+    }
+    case LEASE:
+      return {
+        op: 'lease',
+        no: from.number(),
+        token: from.number(),
+        lease: { node: from.text(), incarnation: from.text(), worker: from.text() },
+      };
+    case STARTED:
+      return {
+        op: 'started',
+        no: from.number(),
+        token: from.number(),
+        startedAt: from.number(),
+        attempts: from.number(),
+        delayMs: from.number(),
+      };
+    case FINISH:
+      return {
+        op: 'finish',
+        no: from.number(),
+        from: unpackState(from) as 'LEASED' | 'IN_QUEUE',
+        token: from.number(),
+        state: unpackState(from) as Exclude<StoredState, 'LEASED' | 'IN_QUEUE'>,
+        endedAt: from.number(),
+        deleteAt: from.number(),
+        attempts: from.number(),
+        delayMs: from.numberOrNull(),
+        executionMs: from.numberOrNull(),
+        error: from.textOrNull(),
+        output: unpackBody(from),
+        chunks: unpackBodies(from),
+        hook: from.byte() === 0 ? null : unpackHook(from),
+      };
+    case REQUEUE:
+      return { op: 'requeue', no: from.number(), token: from.number(), attempts: from.number() };
+    case RETRY:
+      return { op: 'retry', no: from.number(), position: from.number(), submittedAt: from.number(), deleteAt: from.number() };
+    case DELETE:
+      return { op: 'delete', no: from.number(), dueBy: from.numberOrNull() };
+    case DRAIN:
+      return { op: 'drain', no: from.number(), count: from.number() };
+    case HOOK:
+      return { op: 'hook', id: from.text(), tries: from.number(), dueAt: from.numberOrNull() };
+    case PUT:
+      return {
+        op: 'put',
+        kind: from.text() as ControlKind,
+        key: from.text(),
+        version: from.number(),
+        value: from.textOrNull(),
+      };
+    default:
+      throw new Error(`unknown operation ${tag} in a packed batch`);
+  }
+}
+
+const outcomes: readonly Outcome['outcome'][] = ['ok', 'exists', 'idempotent-same', 'idempotent-other-body', 'stale', 'gone', 'conflict'];
+const ok: Outcome = Object.freeze({ outcome: 'ok' });
+
+/** Null for a batch whose outcomes are all `ok`, which nearly every batch's are. */
+export function packOutcomes(list: readonly Outcome[]): ArrayBuffer | null {
+  if (list.every((outcome) => outcome.outcome === 'ok')) return null;
+  const out = new Packer(list.length + 64);
+  for (const outcome of list) {
+    out.byte(outcomes.indexOf(outcome.outcome));
+    if (outcome.outcome === 'idempotent-same') out.text(outcome.jobId);
+  }
+  return out.finish();
+}
+
+export function unpackOutcomes(buffer: ArrayBuffer | null, count: number): Outcome[] {
+  if (buffer === null) return new Array<Outcome>(count).fill(ok);
+  const from = new Unpacker(buffer);
+  const list: Outcome[] = [];
+  for (let i = 0; i < count; i++) {
+    const outcome = outcomes[from.byte()];
+    if (outcome === undefined) throw new Error('unknown outcome in a packed answer');
+    list.push(outcome === 'idempotent-same' ? { outcome, jobId: from.text() } : { outcome });
+  }
+  return list;
+}

@@ -1,0 +1,147 @@
+import type { Body, HookRow, JobKind, JobRow, StoredState } from '../../store.ts';
+import type { Packer, Unpacker } from './packer.ts';
+
+const states: readonly StoredState[] = ['IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'];
+const kinds: readonly JobKind[] = ['RUN', 'RUNSYNC'];
+
+const stateCodes = Object.fromEntries(states.map((state, code) => [state, code])) as Record<StoredState, number>;
+
+const valueOf = <T>(values: readonly T[], code: number): T => {
+  const value = values[code];
+  if (value === undefined) throw new Error(`unknown code ${code} in a packed row`);
+  return value;
+};
+
+export function packState(out: Packer, state: StoredState): void {
+  out.byte(stateCodes[state]);
+}
+
+export function unpackState(from: Unpacker): StoredState {
+  return valueOf(states, from.byte());
+}
+
+export function packJob(out: Packer, job: JobRow): void {
+  out.number(job.no);
+  out.text(job.id);
+  out.text(job.endpoint);
+  out.byte(job.kind === 'RUN' ? 0 : 1);
+  packState(out, job.state);
+  out.byte(job.priority);
+  out.number(job.position);
+  out.number(job.token);
+  out.number(job.attempts);
+  const lease = job.lease;
+  out.text(lease === null ? null : lease.node);
+  if (lease !== null) {
+    out.text(lease.incarnation);
+    out.text(lease.worker);
+  }
+  out.number(job.submittedAt);
+  out.number(job.startedAt);
+  out.number(job.endedAt);
+  out.number(job.deleteAt);
+  out.number(job.executionTimeoutMs);
+  out.number(job.ttlMs);
+  out.number(job.retentionMs);
+  out.text(job.webhook);
+  out.text(job.worker);
+  out.number(job.delayMs);
+  out.number(job.executionMs);
+  out.text(job.error);
+  out.byte(job.hasS3 ? 1 : 0);
+}
+
+export function unpackJob(from: Unpacker): JobRow {
+  const no = from.number();
+  const id = from.text();
+  const endpoint = from.text();
+  const kind = valueOf(kinds, from.byte());
+  const state = unpackState(from);
+  const priority = from.byte() === 0 ? 0 : 1;
+  const position = from.number();
+  const token = from.number();
+  const attempts = from.number();
+  const node = from.textOrNull();
+  const lease = node === null ? null : { node, incarnation: from.text(), worker: from.text() };
+  return {
+    no,
+    id,
+    endpoint,
+    kind,
+    state,
+    priority,
+    position,
+    token,
+    attempts,
+    lease,
+    submittedAt: from.number(),
+    startedAt: from.numberOrNull(),
+    endedAt: from.numberOrNull(),
+    deleteAt: from.number(),
+    executionTimeoutMs: from.number(),
+    ttlMs: from.number(),
+    retentionMs: from.number(),
+    webhook: from.textOrNull(),
+    worker: from.textOrNull(),
+    delayMs: from.numberOrNull(),
+    executionMs: from.numberOrNull(),
+    error: from.textOrNull(),
+    hasS3: from.byte() === 1,
+  };
+}
+
+/** 0 none, 1 inline, 2 in the blob store. */
+export function packBody(out: Packer, body: Body | null): void {
+  if (body === null) {
+    out.byte(0);
+  } else if ('inline' in body) {
+    out.byte(1);
+    out.bytes(body.inline);
+  } else {
+    out.byte(2);
+    out.text(body.blob);
+    out.number(body.size);
+  }
+}
+
+export function unpackBody(from: Unpacker): Body | null {
+  const tag = from.byte();
+  if (tag === 0) return null;
+  if (tag === 1) return { inline: from.bytes() };
+  return { blob: from.text(), size: from.number() };
+}
+
+export function unpackWholeBody(from: Unpacker): Body {
+  const body = unpackBody(from);
+  if (body === null) throw new Error('a packed body is missing');
+  return body;
+}
+
+export function packBodies(out: Packer, bodies: readonly Body[]): void {
+  out.count(bodies.length);
+  for (const body of bodies) packBody(out, body);
+}
+
+export function unpackBodies(from: Unpacker): Body[] {
+  return from.list(() => unpackWholeBody(from));
+}
+
+export function packHook(out: Packer, hook: HookRow): void {
+  out.text(hook.id);
+  out.number(hook.jobNo);
+  out.text(hook.url);
+  packBody(out, hook.payload);
+  out.number(hook.dueAt);
+  out.number(hook.tries);
+}
+
+export function unpackHook(from: Unpacker): HookRow {
+  return {
+    id: from.text(),
+    jobNo: from.number(),
+    url: from.text(),
+    payload: unpackWholeBody(from),
+    dueAt: from.number(),
+    tries: from.number(),
+  };
+}

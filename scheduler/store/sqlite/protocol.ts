@@ -1,0 +1,47 @@
+/**
+ * What the client and the store thread say to each other. Questions are answered in order, so
+ * neither side numbers them. A packed batch is posted as the bare buffer: it is the hot one.
+ */
+import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
+import { StaleTermError, type Fence, type Reads } from '../store.ts';
+
+export interface ThreadData {
+  readonly file: string;
+  readonly checkpointPages: number | null;
+}
+
+export type Question =
+  | ArrayBuffer
+  | { readonly ask: 'read'; readonly query: keyof Reads; readonly args: readonly unknown[] }
+  | { readonly ask: 'acquire'; readonly shard: number; readonly owner: string; readonly forMs: number }
+  | { readonly ask: 'close' };
+
+/** Null: done, and for a batch all outcomes `ok`. */
+export type Answer = null | ArrayBuffer | { readonly value: unknown } | { readonly failure: Failure };
+
+/** An error in a form that survives the crossing. */
+export interface Failure {
+  /** `stale` and `range` are the caller's and leave the store working; any other ends it. */
+  readonly kind: 'stale' | 'range' | 'coded' | 'other';
+  readonly code: ErrorCode | null;
+  readonly message: string;
+}
+
+export function toFailure(error: unknown): Failure {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof StaleTermError) return { kind: 'stale', code: null, message };
+  if (error instanceof CapstanError) return { kind: 'coded', code: error.code, message };
+  if (error instanceof RangeError) return { kind: 'range', code: null, message };
+  return { kind: 'other', code: null, message };
+}
+
+/** `fence` is the batch's, for a stale term. */
+export function fromFailure(failure: Failure, fence: Fence | null): Error {
+  if (failure.kind === 'stale' && fence !== null) return new StaleTermError(fence);
+  if (failure.kind === 'range') return new RangeError(failure.message);
+  return new CapstanError(failure.code ?? 'INTERNAL', failure.message);
+}
+
+export function isFailure(answer: Answer): answer is { readonly failure: Failure } {
+  return answer !== null && typeof answer === 'object' && 'failure' in answer;
+}

@@ -1,0 +1,75 @@
+import type { Database } from 'better-sqlite3';
+
+import type { Body } from '../../store.ts';
+import { blobOf, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.ts';
+
+const payload = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
+const insertChunk = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
+const readChunks = 'SELECT inline, blob, size FROM chunks WHERE no = ? ORDER BY idx';
+const dropChunks = 'DELETE FROM chunks WHERE no = ?';
+const dropInput = 'DELETE FROM inputs WHERE no = ?';
+
+/** Chunks are dropped from the front only, so the first kept index is what was drained so far. */
+const drainChunks = `
+DELETE FROM chunks WHERE no = @no AND idx < (SELECT min(idx) FROM chunks WHERE no = @no) + @count`;
+const ended = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
+const countDrained = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
+
+const blobsOf = `
+SELECT blob FROM inputs WHERE no = @no AND blob IS NOT NULL
+UNION ALL SELECT output_blob FROM jobs WHERE no = @no AND output_blob IS NOT NULL
+UNION ALL SELECT blob FROM chunks WHERE no = @no AND blob IS NOT NULL`;
+
+const blobsNamed = `
+SELECT value FROM json_each(?) WHERE
+  EXISTS (SELECT 1 FROM inputs INDEXED BY inputs_blob WHERE blob = value)
+  OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_output_blob WHERE output_blob = value)
+  OR EXISTS (SELECT 1 FROM chunks INDEXED BY chunks_blob WHERE blob = value)
+  OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_blob WHERE blob = value)`;
+
+/** Inputs, chunks, and which blobs rows name. */
+export function bodyStatements(db: Database) {
+  const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(payload).raw();
+  const chunkIn = db.prepare(insertChunk);
+  const chunkRows = db.prepare<[number], BodyTuple>(readChunks).raw();
+  const chunksOut = db.prepare<[number]>(dropChunks);
+  const inputOut = db.prepare<[number]>(dropInput);
+  const drainRows = db.prepare<[{ no: number; count: number }]>(drainChunks);
+  const endedRow = db.prepare<[number], 0 | 1>(ended).pluck();
+  const drained = db.prepare<[number, number]>(countDrained);
+  const ofJob = db.prepare<[{ no: number }], string>(blobsOf).pluck();
+  const named = db.prepare<[string], string>(blobsNamed).pluck();
+  return {
+    payload(no: number): { input: Body; s3: Uint8Array | null } | null {
+      const row = payloadRow.get(no);
+      return row === undefined ? null : { input: toWholeBody([row[0], row[1], row[2]]), s3: row[3] };
+    },
+    addChunks(no: number, bodies: readonly Body[]): void {
+      bodies.forEach((body, idx) => chunkIn.run(no, idx, inlineOf(body), blobOf(body), sizeOf(body)));
+    },
+    chunks(no: number): Body[] {
+      return chunkRows.all(no).map(toWholeBody);
+    },
+    dropInput(no: number): void {
+      inputOut.run(no);
+    },
+    dropChunks(no: number): void {
+      chunksOut.run(no);
+    },
+    /** Drops the first `count` chunks of an ended job. */
+    drain(no: number, count: number): 'ok' | 'stale' | 'gone' {
+      const isEnded = endedRow.get(no);
+      if (isEnded === undefined) return 'gone';
+      if (isEnded === 0) return 'stale';
+      const { changes } = drainRows.run({ no, count });
+      if (changes > 0) drained.run(changes, no);
+      return 'ok';
+    },
+    blobsOf(no: number): string[] {
+      return ofJob.all({ no });
+    },
+    blobsNamed(ids: readonly string[]): string[] {
+      return named.all(JSON.stringify(ids));
+    },
+  };
+}

@@ -1,0 +1,33 @@
+import type { Database } from 'better-sqlite3';
+
+import type { ControlKind, ControlRow } from '../../store.ts';
+import { bound } from '../rows.ts';
+
+const insert = 'INSERT INTO control (kind, key, version, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING';
+const update = 'UPDATE control SET version = ?, value = ? WHERE kind = ? AND key = ? AND version = ?';
+const remove = 'DELETE FROM control WHERE kind = ? AND key = ? AND version = ?';
+const standing = 'SELECT 1 FROM control WHERE kind = ? AND key = ?';
+const list = 'SELECT kind, key, version, value FROM control WHERE kind = ? AND key > ? ORDER BY key LIMIT ?';
+
+/** Control rows: small versioned JSON documents. */
+export function controlStatements(db: Database) {
+  const insertRow = db.prepare<[string, string, string]>(insert);
+  const updateRow = db.prepare<[number, string, string, string, number]>(update);
+  const removeRow = db.prepare<[string, string, number]>(remove);
+  const standingRow = db.prepare<[string, string], 1>(standing).pluck();
+  const listRows = db.prepare<[string, string, number], [ControlKind, string, number, string]>(list).raw();
+  return {
+    /** `conflict` when the present version is not `version - 1`; `gone` when there is nothing to remove. */
+    put(kind: ControlKind, key: string, version: number, value: string | null): 'ok' | 'conflict' | 'gone' {
+      if (value === null) {
+        if (removeRow.run(kind, key, version - 1).changes === 1) return 'ok';
+        return standingRow.get(kind, key) === undefined ? 'gone' : 'conflict';
+      }
+      const { changes } = version === 1 ? insertRow.run(kind, key, value) : updateRow.run(version, value, kind, key, version - 1);
+      return changes === 1 ? 'ok' : 'conflict';
+    },
+    list(kind: ControlKind, after: string, limit: number): ControlRow[] {
+      return listRows.all(kind, after, bound(limit)).map(([rowKind, key, version, value]) => ({ kind: rowKind, key, version, value }));
+    },
+  };
+}

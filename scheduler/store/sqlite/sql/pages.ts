@@ -1,0 +1,80 @@
+import type { Database } from 'better-sqlite3';
+
+import type { Body, StoredState, WholeJob } from '../../store.ts';
+import { bound, jobColumns, toBody, toJob, type BodyTuple, type JobTuple } from '../rows.ts';
+
+type WholeTuple = [...JobTuple, chunks: number, ...BodyTuple];
+
+const wholeColumns = `${jobColumns}, chunks, output, output_blob, output_size`;
+const one = `SELECT ${wholeColumns} FROM jobs WHERE id = ? AND endpoint = ?`;
+const taken = 'SELECT 1 FROM jobs WHERE id = ?';
+const byNumber = `SELECT ${wholeColumns} FROM jobs WHERE no = ?`;
+
+/**
+ * Newest first means latest submission or retry first, which is the order of positions. No index
+ * holds all of an endpoint's jobs in that order (it would cost every submission); each state's own
+ * index does, and a page takes the newest of each and merges them.
+ */
+const sources: Readonly<Record<StoredState, readonly string[]>> = {
+  IN_QUEUE: [
+    "FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE' AND endpoint = @endpoint AND priority = 0",
+    "FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE' AND endpoint = @endpoint AND priority = 1",
+  ],
+  LEASED: ["FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND endpoint = @endpoint"],
+  COMPLETED: ["FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL AND endpoint = @endpoint AND state = 'COMPLETED'"],
+  FAILED: ["FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL AND endpoint = @endpoint AND state = 'FAILED'"],
+  CANCELLED: ["FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL AND endpoint = @endpoint AND state = 'CANCELLED'"],
+  TIMED_OUT: ["FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL AND endpoint = @endpoint AND state = 'TIMED_OUT'"],
+};
+
+function pageSql(from: readonly string[]): string {
+  const newest = from.map((source) => `SELECT * FROM (SELECT no, position ${source} ORDER BY position DESC LIMIT @offset + @limit)`);
+  return `SELECT no FROM (${newest.join(' UNION ALL ')}) ORDER BY position DESC, no DESC LIMIT @limit OFFSET @offset`;
+}
+
+function totalSql(from: readonly string[]): string {
+  return `SELECT ${from.map((source) => `(SELECT count(*) ${source})`).join(' + ')}`;
+}
+
+/** Jobs with their bodies: one by id, and pages of an endpoint's. */
+export function pageStatements(db: Database, chunksOf: (no: number) => Body[]) {
+  const oneRow = db.prepare<[string, string], WholeTuple>(one).raw();
+  const numberRow = db.prepare<[number], WholeTuple>(byNumber).raw();
+  const takenRow = db.prepare<[string], 1>(taken).pluck();
+  const prepare = (from: readonly string[]) => ({
+    page: db.prepare<[{ endpoint: string; offset: number; limit: number }], number>(pageSql(from)).pluck(),
+    total: db.prepare<[{ endpoint: string }], number>(totalSql(from)).pluck(),
+  });
+  const states: Readonly<Record<StoredState | 'ALL', ReturnType<typeof prepare>>> = {
+    IN_QUEUE: prepare(sources.IN_QUEUE),
+    LEASED: prepare(sources.LEASED),
+    COMPLETED: prepare(sources.COMPLETED),
+    FAILED: prepare(sources.FAILED),
+    CANCELLED: prepare(sources.CANCELLED),
+    TIMED_OUT: prepare(sources.TIMED_OUT),
+    ALL: prepare(Object.values(sources).flat()),
+  };
+  const whole = (row: WholeTuple): WholeJob => ({
+    job: toJob(row),
+    output: toBody(row[25], row[26], row[27]),
+    chunks: row[24] > 0 ? chunksOf(row[0]) : [],
+  });
+  return {
+    job(endpoint: string, id: string): WholeJob | null {
+      const row = oneRow.get(id, endpoint);
+      return row === undefined ? null : whole(row);
+    },
+    idTaken(id: string): boolean {
+      return takenRow.get(id) !== undefined;
+    },
+    page(endpoint: string, state: StoredState | null, offset: number, limit: number): { jobs: WholeJob[]; total: number } {
+      const { page, total } = states[state ?? 'ALL'];
+      const jobs: WholeJob[] = [];
+      for (const no of page.all({ endpoint, offset: bound(offset), limit: bound(limit) })) {
+        const row = numberRow.get(no);
+        if (row !== undefined) jobs.push(whole(row));
+      }
+      return { jobs, total: total.get({ endpoint }) ?? 0 };
+    },
+  };
+}

@@ -1,0 +1,43 @@
+import type { Database } from 'better-sqlite3';
+
+import type { EndpointCounts, JobRow, QueuedJob, StoredState } from '../../store.ts';
+import { bound, jobColumns, toJob, type JobTuple } from '../rows.ts';
+
+/** length() of a blob reads no overflow page, so a big input that is left out costs nothing. */
+const head = `
+SELECT ${jobColumns.replace(/\bno\b/, 'jobs.no')}, CASE WHEN length(inputs.inline) <= ? THEN inputs.inline END
+FROM jobs INDEXED BY jobs_queued LEFT JOIN inputs ON inputs.no = jobs.no
+WHERE state = 'IN_QUEUE' AND endpoint = ? AND priority = ? AND position > ?
+ORDER BY position LIMIT ?`;
+
+/** Without the hint the planner walks the whole table by number. */
+const leased = `
+SELECT ${jobColumns} FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND no > ? ORDER BY no LIMIT ?`;
+
+const counts = `
+SELECT endpoint, 'IN_QUEUE', priority, count(*) FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE' GROUP BY endpoint, priority
+UNION ALL
+SELECT endpoint, 'LEASED', priority, count(*) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' GROUP BY endpoint, priority
+UNION ALL
+SELECT endpoint, state, priority, count(*) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL GROUP BY endpoint, state, priority`;
+
+/** What take-over and the head windows read. */
+export function queueStatements(db: Database) {
+  const headRows = db.prepare<[number, string, number, number, number], [...JobTuple, Uint8Array | null]>(head).raw();
+  const leasedRows = db.prepare<[number, number], JobTuple>(leased).raw();
+  const countRows = db.prepare<[], [string, StoredState, 0 | 1, number]>(counts).raw();
+  return {
+    head(endpoint: string, priority: 0 | 1, after: number, limit: number, inputLimit: number): QueuedJob[] {
+      return headRows.all(inputLimit, endpoint, priority, after, bound(limit)).map((row) => {
+        const inline = row[24];
+        return { job: toJob(row), input: inline === null ? null : { inline } };
+      });
+    },
+    leased(after: number, limit: number): JobRow[] {
+      return leasedRows.all(after, bound(limit)).map(toJob);
+    },
+    counts(): EndpointCounts[] {
+      return countRows.all().map(([endpoint, state, priority, count]) => ({ endpoint, state, priority, count }));
+    },
+  };
+}

@@ -1,0 +1,52 @@
+import type { Database } from 'better-sqlite3';
+
+import type { JobRow } from '../../store.ts';
+import { bound, jobColumns, toJob, type JobTuple } from '../rows.ts';
+
+const remove = 'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks';
+const due = `SELECT ${jobColumns} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, no LIMIT ?`;
+const nextDue = 'SELECT delete_at FROM jobs INDEXED BY jobs_due ORDER BY delete_at, no LIMIT 1 OFFSET ?';
+const mark = 'UPDATE marks SET value = @value WHERE name = @name AND value < @value';
+const marked = 'SELECT value FROM marks WHERE name = ?';
+const highestNo = 'SELECT max(no) FROM jobs';
+
+/** Take-over only: three scans of indexes that hold the position, none of the table. */
+const highestPosition = `
+SELECT max(p) FROM (
+  SELECT max(position) AS p FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE'
+  UNION ALL SELECT max(position) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED'
+  UNION ALL SELECT max(position) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL
+)`;
+
+/** Removal of jobs, and the marks that keep their numbers from being given out again. */
+export function removalStatements(db: Database) {
+  const removeRow = db.prepare<[number, number], [position: number, chunks: number]>(remove).raw();
+  const dueRows = db.prepare<[number, number], JobTuple>(due).raw();
+  const nextRow = db.prepare<[number], number>(nextDue).pluck();
+  const markRow = db.prepare<[{ name: string; value: number }]>(mark);
+  const markedRow = db.prepare<[string], number>(marked).pluck();
+  const noRow = db.prepare<[], number | null>(highestNo).pluck();
+  const positionRow = db.prepare<[], number | null>(highestPosition).pluck();
+  return {
+    /** What the removed row held, or null when it was not there or not due. */
+    remove(no: number, dueBy: number): { readonly position: number; readonly chunks: number } | null {
+      const row = removeRow.get(no, dueBy);
+      return row === undefined ? null : { position: row[0], chunks: row[1] };
+    },
+    /** Remembers the highest number and position of a batch's removed jobs. */
+    mark(no: number, position: number): void {
+      markRow.run({ name: 'no', value: no });
+      markRow.run({ name: 'position', value: position });
+    },
+    due(wall: number, limit: number): { jobs: JobRow[]; nextAt: number | null } {
+      const jobs = dueRows.all(wall, bound(limit)).map(toJob);
+      return { jobs, nextAt: nextRow.get(jobs.length) ?? null };
+    },
+    highest(): { no: number; position: number } {
+      return {
+        no: Math.max(noRow.get() ?? 0, markedRow.get('no') ?? 0),
+        position: Math.max(positionRow.get() ?? 0, markedRow.get('position') ?? 0),
+      };
+    },
+  };
+}

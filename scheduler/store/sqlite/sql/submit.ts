@@ -1,0 +1,49 @@
+import type { Database } from 'better-sqlite3';
+
+import type { Body, JobRow } from '../../store.ts';
+import { blobOf, inlineOf, ms, sizeOf } from '../rows.ts';
+
+const insertJob = `
+INSERT INTO jobs (
+  no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
+  submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, has_s3
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING`;
+
+const insertInput = 'INSERT INTO inputs (no, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
+
+/** Inserts a job, queued or leased, with its input. */
+export function submitStatements(db: Database) {
+  const job = db.prepare(insertJob);
+  const input = db.prepare(insertInput);
+  return {
+    /** False when the id is taken. */
+    insert(row: JobRow, body: Body, s3: Uint8Array | null): boolean {
+      const lease = row.lease;
+      const { changes } = job.run(
+        row.no,
+        row.id,
+        row.endpoint,
+        row.kind,
+        row.state,
+        row.priority,
+        row.position,
+        row.token,
+        row.attempts,
+        lease === null ? null : lease.node,
+        lease === null ? null : lease.incarnation,
+        lease === null ? row.worker : lease.worker,
+        ms(row.submittedAt),
+        ms(row.deleteAt),
+        ms(row.executionTimeoutMs),
+        ms(row.ttlMs),
+        ms(row.retentionMs),
+        row.webhook,
+        s3 === null ? 0 : 1,
+      );
+      if (changes === 0) return false;
+      input.run(row.no, inlineOf(body), blobOf(body), sizeOf(body), s3);
+      return true;
+    },
+  };
+}

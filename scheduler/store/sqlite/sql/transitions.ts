@@ -1,0 +1,88 @@
+import type { Database } from 'better-sqlite3';
+
+import type { Op } from '../../store.ts';
+import { blobOf, inlineOf, ms, msOrNull, sizeOf } from '../rows.ts';
+
+type OpOf<K extends Op['op']> = Extract<Op, { op: K }>;
+
+/** A lease is the start of a new attempt: what the last one recorded is dropped. */
+const lease = `
+UPDATE jobs SET state = 'LEASED', token = ?, node = ?, incarnation = ?, worker = ?, started_at = NULL, delay_ms = NULL
+WHERE no = ? AND state = 'IN_QUEUE' AND token = ? - 1`;
+
+const started = `
+UPDATE jobs SET started_at = ?, attempts = ?, delay_ms = ?
+WHERE no = ? AND state = 'LEASED' AND token = ?`;
+
+const requeue = `
+UPDATE jobs SET state = 'IN_QUEUE', node = NULL, incarnation = NULL, attempts = ?, started_at = NULL, delay_ms = NULL
+WHERE no = ? AND state = 'LEASED' AND token = ?`;
+
+const finish = `
+UPDATE jobs SET state = ?, node = NULL, incarnation = NULL, ended_at = ?, delete_at = ?, attempts = ?, delay_ms = ?, execution_ms = ?,
+  error = ?, output = ?, output_blob = ?, output_size = ?, chunks = ?
+WHERE no = ? AND state = ? AND token = ?`;
+
+/** The row is read before it is written: its chunks go with the old end. */
+const retriable = "SELECT chunks FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
+
+const retry = `
+UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, attempts = 0, worker = NULL,
+  started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
+  error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
+WHERE no = ?`;
+
+const standing = 'SELECT 1 FROM jobs WHERE no = ?';
+
+/** The guarded changes of a job's row; each is false when the guard failed. */
+export function transitionStatements(db: Database) {
+  const leaseRow = db.prepare(lease);
+  const startRow = db.prepare(started);
+  const requeueRow = db.prepare(requeue);
+  const finishRow = db.prepare(finish);
+  const retriableRow = db.prepare<[number], number>(retriable).pluck();
+  const retryRow = db.prepare(retry);
+  const standingRow = db.prepare<[number], 1>(standing).pluck();
+  return {
+    lease(op: OpOf<'lease'>): boolean {
+      return leaseRow.run(op.token, op.lease.node, op.lease.incarnation, op.lease.worker, op.no, op.token).changes === 1;
+    },
+    started(op: OpOf<'started'>): boolean {
+      return startRow.run(ms(op.startedAt), op.attempts, ms(op.delayMs), op.no, op.token).changes === 1;
+    },
+    requeue(op: OpOf<'requeue'>): boolean {
+      return requeueRow.run(op.attempts, op.no, op.token).changes === 1;
+    },
+    finish(op: OpOf<'finish'>): boolean {
+      return (
+        finishRow.run(
+          op.state,
+          ms(op.endedAt),
+          ms(op.deleteAt),
+          op.attempts,
+          msOrNull(op.delayMs),
+          msOrNull(op.executionMs),
+          op.error,
+          inlineOf(op.output),
+          blobOf(op.output),
+          sizeOf(op.output),
+          op.chunks.length,
+          op.no,
+          op.from,
+          op.token,
+        ).changes === 1
+      );
+    },
+    /** How many chunks the row kept until now, or null when the guard failed. */
+    retry(op: OpOf<'retry'>): number | null {
+      const chunks = retriableRow.get(op.no);
+      if (chunks === undefined) return null;
+      retryRow.run(op.position, ms(op.submittedAt), ms(op.deleteAt), op.no);
+      return chunks;
+    },
+    /** True when the job's row is there, in whatever state. */
+    standing(no: number): boolean {
+      return standingRow.get(no) !== undefined;
+    },
+  };
+}

@@ -1,0 +1,80 @@
+/**
+ * The store thread: runs the engine, so that neither a commit nor a checkpoint ever holds up the
+ * main thread. Questions are answered in the order they came in.
+ *
+ * After a batch that the database could not write, everything after it is refused: later batches
+ * were made on the assumption that it had been written.
+ */
+import { parentPort, workerData } from 'node:worker_threads';
+
+import { SqliteEngine } from './engine.ts';
+import { packOutcomes, unpackBatch } from './packing/batches.ts';
+import { packResult } from './packing/results.ts';
+import { toFailure, type Answer, type Failure, type Question, type ThreadData } from './protocol.ts';
+
+const port = parentPort;
+if (port === null) throw new Error('thread.ts runs as a worker thread only');
+
+const data = workerData as ThreadData;
+let engine: SqliteEngine | null = null;
+let broken: Failure | null = null;
+
+function answer(message: Answer): void {
+  if (message instanceof ArrayBuffer) port?.postMessage(message, [message]);
+  else port?.postMessage(message);
+}
+
+function open(): void {
+  try {
+    engine = new SqliteEngine({ file: data.file, ...(data.checkpointPages === null ? {} : { checkpointPages: data.checkpointPages }) });
+    answer(null);
+  } catch (error) {
+    answer({ failure: toFailure(error) });
+    port?.close();
+  }
+}
+
+/** A read that fails refuses that read alone; a write that fails for more than a stale term ends the store. */
+function ask(running: SqliteEngine, question: Question): void {
+  try {
+    if (question instanceof ArrayBuffer) {
+      const { fence, ops } = unpackBatch(question);
+      answer(packOutcomes(running.commit(fence, ops)));
+    } else if (question.ask === 'read') {
+      answer(packResult(question.query, running.read(question.query, ...(question.args as never))));
+    } else if (question.ask === 'acquire') {
+      answer({ value: running.acquire(question.shard, question.owner, question.forMs) });
+    } else {
+      running.close();
+      answer(null);
+    }
+  } catch (error) {
+    const failure = toFailure(error);
+    const isRead = !(question instanceof ArrayBuffer) && question.ask === 'read';
+    if (!isRead && failure.kind !== 'stale') broken = failure;
+    answer({ failure });
+  }
+}
+
+/** After the answer, so that nobody waits for it; a failure shows with the next question. */
+function tidy(running: SqliteEngine): void {
+  try {
+    running.tidy();
+  } catch (error) {
+    broken = toFailure(error);
+  }
+}
+
+port.on('message', (question: Question) => {
+  if (engine === null) return;
+  const closing = !(question instanceof ArrayBuffer) && question.ask === 'close';
+  if (broken !== null && !closing) {
+    answer({ failure: broken });
+    return;
+  }
+  ask(engine, question);
+  if (question instanceof ArrayBuffer && broken === null) tidy(engine);
+  if (closing) port.close();
+});
+
+open();

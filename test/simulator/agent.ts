@@ -1,0 +1,290 @@
+/**
+ * An agent process in the simulated world: keeps to the session protocol, runs "handlers" that
+ * take random time and end in random ways, and may crash, lose a worker, or lose its connection.
+ */
+import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import {
+  AttemptOutcome,
+  RefusalReason,
+  type AgentEvent,
+  type AttemptEnded,
+  type Hello,
+  type Inventory,
+  type SchedulerEvent,
+  type WorkerStatus,
+} from '../../proto/gen/capstan/v1/nodes.ts';
+import type { WorkerImage } from '../../scheduler/core/image.ts';
+import type { World } from './world.ts';
+
+interface SimWorker {
+  readonly id: string;
+  readonly endpoint: string;
+  readonly release: string;
+  readonly maxConcurrency: number;
+  drain: boolean;
+  ready: boolean;
+  readonly attempts: Set<string>;
+}
+
+interface SimAttempt {
+  readonly job: string;
+  readonly token: number;
+  readonly worker: string;
+  started: number | null;
+  ended: AttemptEnded | null;
+}
+
+/** What the scheduler's side of the session sees. */
+export interface AgentWiring {
+  /** Opens a session; answers its number, or null when the scheduler is not there. */
+  connect(agent: SimAgent, hello: Hello): number | null;
+  send(agent: SimAgent, session: number, events: AgentEvent[]): void;
+  /** The handler of an attempt was entered. */
+  entered(job: string, token: number, node: string): void;
+}
+
+export class SimAgent {
+  readonly id: string;
+  readonly #world: World;
+  readonly #wiring: AgentWiring;
+  readonly #workers = new Map<string, SimWorker>();
+  readonly #attempts = new Map<string, SimAttempt>();
+  session: number | null = null;
+  alive = false;
+  incarnation = '';
+  overCapacity = 0;
+  #life = 0;
+  #epoch = 0;
+  /** Chance that an attempt's worker dies under it. */
+  lossRate = 0;
+  /** Longest handler, ms. */
+  longest = 40;
+
+  constructor(world: World, id: string, wiring: AgentWiring) {
+    this.#world = world;
+    this.id = id;
+    this.#wiring = wiring;
+  }
+
+  start(): void {
+    this.#life++;
+    this.alive = true;
+    this.#epoch = 0;
+    this.incarnation = `${this.id}-${this.#life}`;
+    this.#workers.clear();
+    this.#attempts.clear();
+    this.#reconnect(0);
+  }
+
+  crash(): void {
+    this.#life++;
+    this.alive = false;
+    this.#world.trace(`agent ${this.id} crashed`);
+  }
+
+  disconnected(): void {
+    if (this.session === null) return;
+    this.session = null;
+    if (this.alive) this.#reconnect(this.#world.random.int(5, 400));
+  }
+
+  /** Attempts that hold a slot or whose result nobody acknowledged. */
+  get pending(): number {
+    return this.#attempts.size;
+  }
+
+  receive(event: SchedulerEvent): void {
+    const message = event.event;
+    if (message?.$case === 'stop') this.#stop(message.value.jobId, message.value.token);
+    else if (message?.$case === 'ack') {
+      const key = keyOf(message.value.jobId, message.value.token);
+      if (this.#attempts.get(key)?.ended != null) this.#attempts.delete(key);
+    }
+  }
+
+  desired(epoch: number, workers: readonly WorkerImage[]): void {
+    if (epoch < this.#epoch) return;
+    this.#epoch = epoch;
+    const wanted = new Map(workers.map((worker) => [worker.id, worker]));
+    for (const worker of this.#workers.values()) {
+      const spec = wanted.get(worker.id);
+      if (spec === undefined || spec.drain) worker.drain = true;
+    }
+    for (const spec of workers) if (!this.#workers.has(spec.id) && !spec.drain) this.#startWorker(spec);
+    this.#reap();
+    this.#reportWorkers();
+  }
+
+  dispatch(job: string, token: number, workerId: string): void {
+    const key = keyOf(job, token);
+    if (this.#attempts.has(key)) return;
+    const worker = this.#workers.get(workerId);
+    const refusal =
+      worker === undefined
+        ? RefusalReason.UNKNOWN_WORKER
+        : !worker.ready
+          ? RefusalReason.NOT_READY
+          : worker.drain
+            ? RefusalReason.DRAINING
+            : worker.attempts.size >= worker.maxConcurrency
+              ? RefusalReason.OVER_CAPACITY
+              : null;
+    if (refusal === RefusalReason.OVER_CAPACITY) this.overCapacity++;
+    if (refusal !== null || worker === undefined) {
+      this.#send({ event: { $case: 'refused', value: { jobId: job, token, reason: refusal ?? RefusalReason.UNKNOWN_WORKER, detail: '' } } });
+      return;
+    }
+    const attempt: SimAttempt = { job, token, worker: workerId, started: null, ended: null };
+    this.#attempts.set(key, attempt);
+    worker.attempts.add(key);
+    this.#later(this.#world.random.next(), () => this.#enter(attempt));
+  }
+
+  #enter(attempt: SimAttempt): void {
+    if (attempt.ended !== null || this.#attempts.get(keyOf(attempt.job, attempt.token)) !== attempt) return;
+    attempt.started = this.#world.now;
+    this.#wiring.entered(attempt.job, attempt.token, this.id);
+    this.#send({ event: { $case: 'started', value: { jobId: attempt.job, token: attempt.token, agoMs: 0 } } });
+    const { random } = this.#world;
+    const outcome = random.chance(this.lossRate) ? AttemptOutcome.WORKER_LOST : random.chance(0.1) ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
+    this.#later(random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * this.longest, () => this.#end(attempt, outcome));
+  }
+
+  #stop(job: string, token: number): void {
+    const attempt = this.#attempts.get(keyOf(job, token));
+    if (attempt === undefined) {
+      this.#send({ event: { $case: 'refused', value: { jobId: job, token, reason: RefusalReason.STOPPED, detail: '' } } });
+    } else if (attempt.ended === null) this.#end(attempt, AttemptOutcome.STOPPED);
+  }
+
+  #end(attempt: SimAttempt, outcome: AttemptOutcome): void {
+    if (attempt.ended !== null) return;
+    const output = Buffer.from(JSON.stringify(attempt.job));
+    attempt.ended = {
+      jobId: attempt.job,
+      token: attempt.token,
+      outcome,
+      ...(outcome === AttemptOutcome.COMPLETED ? { output: { body: { $case: 'inline', value: output } } } : {}),
+      error: outcome === AttemptOutcome.FAILED ? 'it failed' : '',
+      executionMs: attempt.started === null ? 0 : Math.round(this.#world.now - attempt.started),
+      agoMs: 0,
+      started: attempt.started !== null,
+      chunks: 0,
+    };
+    const worker = this.#workers.get(attempt.worker);
+    worker?.attempts.delete(keyOf(attempt.job, attempt.token));
+    this.#send({ event: { $case: 'ended', value: attempt.ended } });
+    if (this.#reap()) this.#reportWorkers();
+  }
+
+  #startWorker(spec: WorkerImage): void {
+    const worker: SimWorker = { id: spec.id, endpoint: spec.endpoint, release: spec.release, maxConcurrency: spec.maxConcurrency, drain: false, ready: false, attempts: new Set() };
+    this.#workers.set(spec.id, worker);
+    this.#later(this.#world.random.int(1, 200), () => {
+      worker.ready = true;
+      this.#reportWorkers();
+    });
+  }
+
+  #reap(): boolean {
+    let reaped = false;
+    for (const worker of this.#workers.values()) {
+      if (!worker.drain || worker.attempts.size > 0) continue;
+      this.#workers.delete(worker.id);
+      reaped = true;
+    }
+    return reaped;
+  }
+
+  #reconnect(delay: number): void {
+    this.#later(delay, () => {
+      this.session = this.#wiring.connect(this, this.#hello());
+      if (this.session === null) {
+        this.#reconnect(this.#world.random.int(20, 300));
+        return;
+      }
+      for (const attempt of this.#attempts.values()) if (attempt.ended !== null) this.#send({ event: { $case: 'ended', value: attempt.ended } });
+      this.#beat(this.session);
+    });
+  }
+
+  #beat(session: number): void {
+    this.#later(1_000, () => {
+      if (this.session !== session) return;
+      this.#send({ event: { $case: 'heartbeat', value: {} } });
+      this.#beat(session);
+    });
+  }
+
+  #hello(): Hello {
+    return {
+      protocol: 1,
+      incarnation: this.incarnation,
+      agentVersion: 'simulated',
+      workers: { epoch: this.#epoch, workers: this.#statuses() },
+      attempts: [...this.#attempts.values()].map((attempt) => ({
+        jobId: attempt.job,
+        token: attempt.token,
+        workerId: attempt.worker,
+        started: attempt.started !== null,
+        startedAgoMs: attempt.started === null ? 0 : Math.round(this.#world.now - attempt.started),
+      })),
+      inventory: inventory(this.id),
+    };
+  }
+
+  #statuses(): WorkerStatus[] {
+    return [...this.#workers.values()].map((worker) => ({
+      workerId: worker.id,
+      endpointId: worker.endpoint,
+      releaseId: worker.release,
+      state: !worker.ready ? WorkerState.INITIALIZING : worker.drain ? WorkerState.DRAINING : worker.attempts.size > 0 ? WorkerState.RUNNING : WorkerState.IDLE,
+      reason: '',
+      detail: '',
+      failures: 0,
+      deviceUuids: [],
+      artifactMs: 0,
+      startedMs: 0,
+      loadedMs: 0,
+    }));
+  }
+
+  #reportWorkers(): void {
+    this.#send({ event: { $case: 'workers', value: { epoch: this.#epoch, workers: this.#statuses() } } });
+  }
+
+  #send(event: AgentEvent): void {
+    if (this.session !== null) this.#wiring.send(this, this.session, [event]);
+  }
+
+  #later(delay: number, run: () => void): void {
+    const life = this.#life;
+    this.#world.after(delay, () => {
+      if (life === this.#life && this.alive) run();
+    });
+  }
+}
+
+function keyOf(job: string, token: number): string {
+  return `${job} ${token}`;
+}
+
+function inventory(hostname: string): Inventory {
+  return {
+    hostname,
+    os: 'linux',
+    arch: 'x64',
+    cpuCount: 8,
+    cpuModel: 'simulated',
+    memoryBytes: 0n,
+    memoryAvailableBytes: 0n,
+    diskBytes: 0n,
+    diskAvailableBytes: 0n,
+    cpuPercent: 0,
+    devices: [],
+    deviceProblem: '',
+    runtimes: ['thread'],
+    nodeVersion: 'v24.0.0',
+    pythonVersion: '',
+  };
+}

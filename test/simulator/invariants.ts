@@ -1,0 +1,150 @@
+/**
+ * The invariants of DESIGN.md section 3, checked from outside the core: from the operations the
+ * store took, from what agents were sent, and by recounting.
+ */
+import type { Image } from '../../scheduler/core/image.ts';
+import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
+import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
+
+interface JobModel {
+  readonly id: string;
+  readonly endpoint: string;
+  readonly priority: 0 | 1;
+  state: StoredState;
+  token: number;
+  deleteAt: number;
+  /** Ends recorded since submission or the last retry. */
+  ends: number;
+}
+
+/** What the world knows of every job, built from committed operations alone. */
+export class Ledger {
+  readonly jobs = new Map<number, JobModel>();
+  readonly byId = new Map<string, JobModel>();
+  readonly deleted = new Set<string>();
+  readonly #started = new Map<string, number>();
+
+  /** Takes a committed operation; throws when it breaks an invariant. */
+  observe(op: Op, outcome: Outcome, wall: number): void {
+    if (outcome.outcome !== 'ok') return;
+    switch (op.op) {
+      case 'submit': {
+        const { no, id, endpoint, priority, state, token, deleteAt } = op.job;
+        if (this.byId.has(id) && !this.deleted.has(id)) fail(`job ${id} was inserted twice`);
+        const model: JobModel = { id, endpoint, priority, state, token, deleteAt, ends: 0 };
+        this.jobs.set(no, model);
+        this.byId.set(id, model);
+        this.deleted.delete(id);
+        return;
+      }
+      case 'lease': {
+        const job = this.#job(op.no);
+        if (job.state !== 'IN_QUEUE') fail(`job ${job.id} was leased while ${job.state}`);
+        if (op.token !== job.token + 1) fail(`job ${job.id}: token went from ${job.token} to ${op.token}`);
+        job.state = 'LEASED';
+        job.token = op.token;
+        return;
+      }
+      case 'requeue': {
+        const job = this.#job(op.no);
+        if (job.state !== 'LEASED') fail(`job ${job.id} was requeued while ${job.state}`);
+        job.state = 'IN_QUEUE';
+        return;
+      }
+      case 'finish': {
+        const job = this.#job(op.no);
+        if (job.state !== op.from) fail(`job ${job.id} ended while ${job.state}, not ${op.from}`);
+        job.state = op.state;
+        job.deleteAt = op.deleteAt;
+        if (++job.ends > 1) fail(`job ${job.id} ended ${job.ends} times`);
+        return;
+      }
+      case 'retry': {
+        const job = this.#job(op.no);
+        if (job.state !== 'FAILED' && job.state !== 'TIMED_OUT') fail(`job ${job.id} was retried while ${job.state}`);
+        job.state = 'IN_QUEUE';
+        job.ends = 0;
+        job.deleteAt = op.deleteAt;
+        return;
+      }
+      case 'delete': {
+        const job = this.#job(op.no);
+        if (wall < job.deleteAt) fail(`job ${job.id} was deleted ${job.deleteAt - wall} ms early`);
+        this.jobs.delete(op.no);
+        this.deleted.add(job.id);
+        return;
+      }
+      case 'started':
+      case 'drain':
+      case 'hook':
+      case 'put':
+    }
+  }
+
+  /** A handler was entered: once per lease. */
+  entered(job: string, token: number): void {
+    const times = (this.#started.get(`${job} ${token}`) ?? 0) + 1;
+    this.#started.set(`${job} ${token}`, times);
+    if (times > 1) fail(`attempt ${job} ${token} was entered twice`);
+  }
+
+  #job(no: number): JobModel {
+    const job = this.jobs.get(no);
+    if (job === undefined) throw new Error(`operation on job number ${no}, which is not there`);
+    return job;
+  }
+}
+
+/** Holds at every moment: slots, windows, waiters. */
+export function checkImage(image: Image): void {
+  for (const worker of image.workers.values()) {
+    if (worker.attempts.size > worker.maxConcurrency) fail(`worker ${worker.id} holds ${worker.attempts.size} jobs of ${worker.maxConcurrency}`);
+  }
+  for (const { lanes } of image.endpoints.values()) {
+    for (const lane of lanes) {
+      let last = -1;
+      for (const job of lane.window.slice(lane.head)) {
+        if (job.phase !== 'QUEUED') continue;
+        if (job.position <= last) fail(`window out of order at ${job.id}`);
+        last = job.position;
+        if (image.jobs.get(job.id) !== job) fail(`job ${job.id} is in a window, but not in the image`);
+      }
+      if (lane.count < 0) fail('a lane counts fewer than no jobs');
+    }
+  }
+  for (const job of image.jobs.values()) if ((job.lease === null) !== (job.phase === 'QUEUED')) fail(`job ${job.id} is ${job.phase} with lease ${job.lease === null ? 'none' : 'held'}`);
+  for (const [id, waiters] of image.waiters) {
+    for (const waiter of waiters) if (waiter.done || waiter.job !== id) fail(`waiter of ${id} is done but kept`);
+  }
+}
+
+/** Holds whenever nothing is gathered: the counters against a recount. */
+export function checkCounts(image: Image, store: SqliteEngine): void {
+  const found = new Map<string, number>();
+  for (const { endpoint, state, priority, count } of store.read('counts')) found.set(`${endpoint} ${state} ${priority}`, count);
+  for (const [id, { lanes, counts }] of image.endpoints) {
+    for (const priority of [0, 1] as const) {
+      const queued = found.get(`${id} IN_QUEUE ${priority}`) ?? 0;
+      if (lanes[priority].count !== queued) fail(`endpoint ${id} priority ${priority}: counted ${lanes[priority].count} queued jobs, there are ${queued}`);
+    }
+    const leased = (found.get(`${id} LEASED 0`) ?? 0) + (found.get(`${id} LEASED 1`) ?? 0);
+    if (counts.inProgress !== leased) fail(`endpoint ${id}: counted ${counts.inProgress} leased jobs, there are ${leased}`);
+  }
+}
+
+/** Everything a lane with a whole window claims is really there. */
+export function checkWindows(image: Image, store: SqliteEngine): void {
+  for (const [id, { lanes }] of image.endpoints) {
+    for (const priority of [0, 1] as const) {
+      const lane = lanes[priority];
+      if (lane.refill !== null) continue;
+      const shown = lane.window.slice(lane.head).filter((job) => job.phase === 'QUEUED').map((job) => job.id);
+      const stored = store.read('head', id, priority, -1, 100_000, 0).filter((row) => row.job.position <= lane.covered).map((row) => row.job.id);
+      if (shown.join() !== stored.join()) fail(`endpoint ${id} priority ${priority}: the window shows [${shown.slice(0, 5).join()}…] (${shown.length}), the store [${stored.slice(0, 5).join()}…] (${stored.length})`);
+    }
+  }
+}
+
+function fail(what: string): never {
+  throw new Error(`invariant broken: ${what}`);
+}

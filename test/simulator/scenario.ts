@@ -1,0 +1,326 @@
+/** One simulated run: gateways that submit and ask, agents that work, and everything that can break. */
+import { JobState } from '../../proto/gen/capstan/v1/common.ts';
+import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { CoreEvent, EndpointInput, PolicyInput } from '../../scheduler/core/events.ts';
+import { SimAgent, type AgentWiring } from './agent.ts';
+import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
+import { SimScheduler, type Wiring } from './scheduler.ts';
+import { Link, World } from './world.ts';
+import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { WorkerImage } from '../../scheduler/core/image.ts';
+
+/** How rough the world is; every figure is a chance or a count. */
+export interface Weather {
+  readonly jobs: number;
+  /** Chance of a crash at a commit of the scheduler. */
+  readonly schedulerCrash: number;
+  /** Crashes of agents, and broken connections, in the whole run. */
+  readonly agentCrashes: number;
+  readonly disconnects: number;
+  /** Chance that a worker dies under an attempt. */
+  readonly workerLoss: number;
+  /** Jobs kept in a window: small ones exercise refills. */
+  readonly windowSize: number;
+}
+
+/** What a run leaves behind. */
+export interface Result {
+  readonly digest: string;
+  readonly acknowledged: number;
+  readonly completed: number;
+  readonly steps: number;
+}
+
+const chaosMs = 8_000;
+const healMs = 60_000;
+
+type Mapped = { op: 'desired'; epoch: number; workers: readonly WorkerImage[] } | { op: 'job'; job: string; token: number; worker: string } | { op: 'event'; event: SchedulerEvent };
+
+export class Scenario {
+  readonly world: World;
+  readonly #weather: Weather;
+  readonly #ledger = new Ledger();
+  readonly #scheduler: SimScheduler;
+  readonly #agents: SimAgent[] = [];
+  readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<Mapped> }>();
+  readonly #open = new Map<number, { event: (ref: { channel: number; request: number }) => CoreEvent; answered: (reply: JobReply) => void }>();
+  readonly #acknowledged = new Set<string>();
+  readonly #ended = new Map<string, JobState>();
+  #endpoints: string[] = [];
+  #channel = 0;
+  #request = 0;
+  #session = 0;
+  #jobs = 0;
+  #steps = 0;
+
+  constructor(seed: number, weather: Weather) {
+    this.world = new World(seed);
+    this.#weather = weather;
+    const wiring: Wiring = {
+      reply: (channel, reply) => this.#toGateway(channel, reply),
+      send: (node, session, event) => this.#down(node, session, { op: 'event', event }),
+      sendDesired: (node, session, epoch, workers) => this.#down(node, session, { op: 'desired', epoch, workers }),
+      sendJob: (effect) => this.#down(effect.node, effect.session, { op: 'job', job: effect.job, token: effect.token, worker: effect.worker }),
+      closeSession: (_node, session) => this.#breakSession(session),
+      observe: (op, outcome) => {
+        this.world.trace(`op ${op.op} ${'no' in op ? op.no : op.op === 'submit' ? `${op.job.no} ${op.job.id}` : ''} ${outcome.outcome}`);
+        this.#ledger.observe(op, outcome, this.world.clock().wall);
+      },
+      check: (image) => {
+        this.#steps++;
+        checkImage(image);
+      },
+      crashed: () => this.#schedulerDown(),
+    };
+    this.#scheduler = new SimScheduler(this.world, wiring, { windowSize: weather.windowSize, nodeGraceMs: 2_000, silenceMs: 4_000, maxAttempts: 3 });
+    const agentWiring: AgentWiring = {
+      connect: (agent, hello) => {
+        if (this.#scheduler.image === null || this.world.random.chance(0.1)) return null;
+        const known = this.#scheduler.image.nodes.get(agent.id);
+        // The shell refuses a second agent while the first one's session is open.
+        if (known?.session != null && known.incarnation !== hello.incarnation) return null;
+        const session = ++this.#session;
+        const up = new Link<AgentEvent[]>(this.world, (events) => this.#scheduler.handle({ event: 'agent', node: agent.id, session, events }));
+        const down = new Link<Mapped>(this.world, (message) => this.#deliver(agent, session, message));
+        this.#links.set(session, { agent, up, down });
+        this.#scheduler.handle({ event: 'session-opened', node: agent.id, session, hello });
+        return session;
+      },
+      send: (_agent, session, events) => this.#links.get(session)?.up.send(events),
+      entered: (job, token, node) => {
+        this.world.trace(`entered ${job} ${token} on ${node}`);
+        this.#ledger.entered(job, token);
+      },
+    };
+    for (const name of ['a', 'b', 'c']) this.#agents.push(new SimAgent(this.world, name, agentWiring));
+  }
+
+  run(): Result {
+    try {
+      this.#setUp();
+      this.#chaos();
+      this.#heal();
+      this.#judge();
+    } catch (error) {
+      const seed = this.world.seed;
+      throw new Error(`seed ${seed}: ${error instanceof Error ? error.stack : String(error)}\nreplay: SIM_SEED=${seed} npm test -- test/simulator/simulator.test.ts\n${this.world.recent(60)}`, { cause: error });
+    } finally {
+      this.#scheduler.store.close();
+    }
+    const completed = [...this.#ended.values()].filter((state) => state === JobState.COMPLETED).length;
+    return { digest: this.world.digest(), acknowledged: this.#acknowledged.size, completed, steps: this.#steps };
+  }
+
+  #setUp(): void {
+    this.#scheduler.start();
+    const ignore = (): void => undefined;
+    this.#scheduler.command({ command: 'put-key', key: { hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } }, ignore);
+    this.#scheduler.command({ command: 'put-join-token', hash: 't' }, ignore);
+    for (const agent of this.#agents) {
+      this.#scheduler.command({ command: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
+    }
+    const endpoints = [endpointInput('one', 4, 1), endpointInput('many', 2, 4)];
+    this.#scheduler.command({ command: 'deploy', account: 'acc', environment: 'default', build: { digest: 'd', size: 1, createdAt: 0 }, endpoints }, (result) => {
+      if ('answer' in result && result.answer === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
+    });
+    this.world.run(this.world.now + 100);
+    if (this.#endpoints.length === 0) throw new Error('nothing was deployed');
+    for (const agent of this.#agents) {
+      agent.lossRate = this.#weather.workerLoss;
+      agent.start();
+    }
+    this.#channel = 1;
+  }
+
+  #chaos(): void {
+    const { random } = this.world;
+    this.#scheduler.crashRate = this.#weather.schedulerCrash;
+    for (let i = 0; i < this.#weather.jobs; i++) this.world.after(random.next() * chaosMs, () => this.#act());
+    for (let i = 0; i < this.#weather.agentCrashes; i++) {
+      this.world.after(random.next() * chaosMs, () => {
+        const agent = random.pick(this.#agents);
+        if (!agent.alive) return;
+        const { session } = agent;
+        agent.crash();
+        agent.session = null;
+        if (session !== null) this.world.after(random.int(0, 50), () => this.#breakSession(session));
+        this.world.after(random.int(60, 1_500), () => agent.start());
+      });
+    }
+    for (let i = 0; i < this.#weather.disconnects; i++) {
+      this.world.after(random.next() * chaosMs, () => {
+        const { session } = random.pick(this.#agents);
+        if (session !== null) this.#breakSession(session);
+      });
+    }
+    for (let at = 0; at < chaosMs; at += 50) {
+      this.world.run(this.world.now + 50);
+      this.#recount();
+    }
+  }
+
+  #heal(): void {
+    this.#scheduler.crashRate = 0;
+    for (const agent of this.#agents) agent.lossRate = 0;
+    const until = this.world.now + healMs;
+    while (this.world.now < until) {
+      this.world.run(this.world.now + 1_000);
+      this.#recount();
+    }
+  }
+
+  /** After healing: everything acknowledged has ended or was deleted in its time, and nothing is held. */
+  #judge(): void {
+    const { image, store } = this.#scheduler;
+    if (image === null) throw new Error('the scheduler did not come back');
+    for (const id of this.#acknowledged) {
+      const job = this.#ledger.byId.get(id);
+      if (job === undefined) throw new Error(`acknowledged job ${id} was never stored`);
+      if (this.#ledger.deleted.has(id)) continue;
+      if (job.state === 'IN_QUEUE' || job.state === 'LEASED') throw new Error(`acknowledged job ${id} is still ${job.state} after the world healed`);
+      if (store.read('job', job.endpoint, id) === null) throw new Error(`acknowledged job ${id} is lost`);
+    }
+    if (this.#open.size > 0) throw new Error(`${this.#open.size} requests were never answered: ${[...this.#open.keys()].slice(0, 5).join()}`);
+    for (const worker of image.workers.values()) if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
+    for (const agent of this.#agents) if (agent.pending > 0) throw new Error(`agent ${agent.id} still holds ${agent.pending} attempts`);
+    if (image.waiters.size > 0) throw new Error('waiters are left');
+  }
+
+  #recount(): void {
+    const { image, store } = this.#scheduler;
+    if (image === null || !this.#scheduler.quiet) return;
+    checkCounts(image, store);
+    checkWindows(image, store);
+  }
+
+  #act(): void {
+    const { random } = this.world;
+    const endpoint = random.pick(this.#endpoints);
+    const known = [...this.#acknowledged];
+    const what = random.next();
+    if (what < 0.6 || known.length === 0) this.#submit(endpoint);
+    else if (what < 0.75) this.#get(random.pick(known));
+    else if (what < 0.85) this.#control('cancel', random.pick(known));
+    else if (what < 0.95) this.#control('retry', random.pick(known));
+    else if (what < 0.97) this.#scheduler.command({ command: 'purge', endpoint }, () => undefined);
+    else for (let i = 0; i < 30; i++) this.#submit(endpoint);
+  }
+
+  #submit(endpoint: string): void {
+    const { random } = this.world;
+    const job = `job-${++this.#jobs}`;
+    const sync = random.chance(0.3);
+    const policy: PolicyInput = { executionTimeoutMs: null, ttlMs: random.chance(0.1) ? random.int(500, 10_000) : null, lowPriority: random.chance(0.2) };
+    const waitMs = sync ? random.int(1_000, 20_000) : 0;
+    const input = { inline: Buffer.from('{}') };
+    this.#ask(
+      (ref) => ({ event: 'submit', ref, endpoint, job, kind: sync ? 'RUNSYNC' : 'RUN', input, webhook: null, policy, s3: null, idempotency: null, waitMs }),
+      (reply) => this.#learnt(job, reply),
+    );
+  }
+
+  #get(job: string): void {
+    const { random } = this.world;
+    const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
+    const waitMs = random.chance(0.5) ? 0 : random.int(100, 5_000);
+    this.#ask((ref) => ({ event: random.chance(0.2) ? 'read-stream' : 'get', ref, endpoint, job, waitMs }), () => undefined);
+  }
+
+  #control(command: 'cancel' | 'retry', job: string): void {
+    const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
+    this.#scheduler.command({ command, endpoint, job }, (result) => {
+      this.world.trace(`${command} ${job}: ${result instanceof Error ? result.message : 'done'}`);
+    });
+  }
+
+  #ask(event: (ref: { channel: number; request: number }) => CoreEvent, answered: (reply: JobReply) => void): void {
+    const request = ++this.#request;
+    this.#open.set(request, { event, answered });
+    if (this.#scheduler.image !== null) this.#send(request);
+  }
+
+  #send(request: number): void {
+    const channel = this.#channel;
+    this.world.after(this.world.random.next(), () => {
+      const asked = this.#open.get(request);
+      if (asked !== undefined && channel === this.#channel) this.#scheduler.handle(asked.event({ channel, request }));
+    });
+  }
+
+  #toGateway(channel: number, reply: JobReply): void {
+    if (channel !== this.#channel) return;
+    const asked = this.#open.get(reply.requestId);
+    if (asked === undefined) return;
+    this.#open.delete(reply.requestId);
+    this.world.trace(`reply ${reply.requestId} ${reply.result?.$case} ${reply.result?.$case === 'job' ? reply.result.value.state : ''}`);
+    asked.answered(reply);
+  }
+
+  #learnt(job: string, reply: JobReply): void {
+    if (reply.result?.$case !== 'job') return;
+    this.#acknowledged.add(job);
+    if (this.#ledger.byId.get(job) === undefined) throw new Error(`job ${job} was acknowledged before it was stored`);
+    const { state } = reply.result.value;
+    if (state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS) this.#ended.set(job, state);
+  }
+
+  #down(_node: string, session: number, message: Mapped): void {
+    this.#links.get(session)?.down.send(message);
+  }
+
+  #deliver(agent: SimAgent, session: number, message: Mapped): void {
+    if (!agent.alive || agent.session !== session) return;
+    if (message.op === 'desired') agent.desired(message.epoch, message.workers);
+    else if (message.op === 'job') agent.dispatch(message.job, message.token, message.worker);
+    else agent.receive(message.event);
+  }
+
+  #breakSession(session: number): void {
+    const link = this.#links.get(session);
+    if (link === undefined) return;
+    this.#links.delete(session);
+    link.up.open = false;
+    link.down.open = false;
+    const { agent } = link;
+    this.world.after(this.world.random.int(0, 30), () => {
+      if (agent.session === session) agent.disconnected();
+    });
+    this.world.after(this.world.random.int(0, 30), () => this.#scheduler.handle({ event: 'session-closed', node: agent.id, session }));
+  }
+
+  #schedulerDown(): void {
+    const { random } = this.world;
+    for (const session of [...this.#links.keys()]) this.#breakSession(session);
+    this.#channel++;
+    this.world.after(random.int(20, 1_000), () => {
+      this.#scheduler.start();
+      for (const request of this.#open.keys()) this.#send(request);
+    });
+  }
+}
+
+function endpointInput(name: string, workersMax: number, maxConcurrency: number): EndpointInput {
+  return {
+    name,
+    kind: 'QUEUE',
+    imageName: '',
+    workersMin: 0,
+    workersMax,
+    idleTimeoutS: 2,
+    gpuIds: '',
+    gpuCount: 0,
+    cpu: '',
+    maxConcurrency,
+    executionTimeoutMs: 0,
+    scalerType: maxConcurrency > 1 ? 'REQUEST_COUNT' : 'QUEUE_DELAY',
+    scalerValue: 2,
+    maxAttempts: 0,
+    routes: {},
+    functions: [{ name, module: name, parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
+    runtime: 'thread',
+    envSealed: null,
+    envDigest: '',
+  };
+}
+

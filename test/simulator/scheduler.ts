@@ -1,0 +1,225 @@
+/**
+ * A scheduler process in the simulated world: the real core on the real SQLite engine, with a
+ * shell that commits after a delay and may crash before the batch is applied, or after it was and
+ * before anyone learnt the outcome.
+ */
+import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import { Decision, type Answer, type Effect, type Pending, type Write } from '../../scheduler/core/effects.ts';
+import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
+import { defaultSettings, type Image, type Settings, type WorkerImage } from '../../scheduler/core/image.ts';
+import { restore } from '../../scheduler/core/restore.ts';
+import { nextDeadline, step } from '../../scheduler/core/step.ts';
+import type { ControlKind, Op, Outcome } from '../../scheduler/store/store.ts';
+import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
+import type { World } from './world.ts';
+
+type Dispatch = Extract<Effect, { effect: 'dispatch' }>;
+
+/** Where a scheduler's effects go. */
+export interface Wiring {
+  reply(channel: number, reply: JobReply): void;
+  send(node: string, session: number, event: SchedulerEvent): void;
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[]): void;
+  sendJob(effect: Dispatch, input: string): void;
+  closeSession(node: string, session: number): void;
+  /** Every operation and its outcome, as the store took them. */
+  observe(op: Op, outcome: Outcome): void;
+  /** After each step. */
+  check(image: Image): void;
+  crashed(): void;
+}
+
+const kinds: readonly ControlKind[] = ['account', 'key', 'environment', 'endpoint', 'release', 'build', 'node', 'join-token', 'desired', 'setting'];
+
+export class SimScheduler {
+  readonly settings: Settings;
+  readonly store: SqliteEngine;
+  readonly #world: World;
+  readonly #wiring: Wiring;
+  readonly #calls = new Map<number, (result: Answer | Error) => void>();
+  image: Image | null = null;
+  #term = 0n;
+  #gathering = new Decision();
+  #life = 0;
+  #busy = false;
+  #flushing = false;
+  #nextCall = 1;
+  #timer = Number.POSITIVE_INFINITY;
+  /** Chance that a commit crashes the process. */
+  crashRate = 0;
+
+  constructor(world: World, wiring: Wiring, settings: Partial<Settings> = {}) {
+    this.#world = world;
+    this.#wiring = wiring;
+    this.settings = { ...defaultSettings, ...settings };
+    this.store = new SqliteEngine({ file: ':memory:', now: () => world.clock().wall });
+  }
+
+  start(): void {
+    this.#life++;
+    this.#term = (this.store.acquire(0, `life-${this.#life}`, 10_000) as { term: bigint }).term;
+    const control = kinds.flatMap((kind) => this.store.read('control', kind, '', 1_000));
+    const stored = { control, counts: this.store.read('counts'), leased: this.store.read('leased', 0, 10_000), highest: this.store.read('highest') };
+    this.#gathering = new Decision();
+    this.#busy = false;
+    this.#flushing = false;
+    this.#timer = Number.POSITIVE_INFINITY;
+    const seed = this.#world.random.int(1, 2 ** 31);
+    this.image = restore(this.settings, [seed, 2, 3, this.#life], stored, this.#world.clock(), this.#gathering);
+    this.#world.trace('scheduler started');
+    this.#schedule();
+    this.#rearm();
+  }
+
+  crash(): void {
+    if (this.image === null) return;
+    this.#life++;
+    this.image = null;
+    for (const answer of this.#calls.values()) answer(new Error('crashed'));
+    this.#calls.clear();
+    this.#world.trace('scheduler crashed');
+    this.#wiring.crashed();
+  }
+
+  /** Nothing is gathered or being committed. */
+  get quiet(): boolean {
+    return !this.#busy && this.#gathering.writes.length === 0 && this.#gathering.effects.length === 0;
+  }
+
+  handle(event: CoreEvent): void {
+    if (this.image === null) return;
+    step(this.image, event, this.#world.clock(), this.#gathering);
+    this.#wiring.check(this.image);
+    this.#schedule();
+  }
+
+  command(command: Command, then: (result: Answer | Error) => void): void {
+    if (this.image === null) {
+      then(new Error('down'));
+      return;
+    }
+    const call = this.#nextCall++;
+    this.#calls.set(call, then);
+    this.handle({ event: 'command', call, command });
+  }
+
+  #later(delay: number, run: () => void): void {
+    const life = this.#life;
+    this.#world.after(delay, () => {
+      if (life === this.#life) run();
+    });
+  }
+
+  #schedule(): void {
+    if (this.#flushing) return;
+    this.#flushing = true;
+    this.#later(0, () => this.#flush());
+  }
+
+  #flush(): void {
+    const { writes, effects } = this.#gathering;
+    if (writes.length === 0 && effects.length === 0) {
+      this.#flushing = false;
+      this.#rearm();
+      return;
+    }
+    this.#gathering = new Decision();
+    this.#busy = true;
+    if (writes.length === 0) this.#after(effects, null);
+    else this.#later(0.1 + this.#world.random.next() * 3, () => this.#commit(writes, effects));
+  }
+
+  #commit(writes: readonly Write[], effects: readonly Pending[]): void {
+    if (this.#world.random.chance(this.crashRate / 2)) {
+      this.crash();
+      return;
+    }
+    const outcomes = this.store.commit({ shard: 0, term: this.#term }, writes.map((write) => write.op));
+    writes.forEach((write, i) => this.#wiring.observe(write.op, outcomes[i] as Outcome));
+    if (this.#world.random.chance(this.crashRate / 2)) {
+      this.crash();
+      return;
+    }
+    this.#later(0.05, () => {
+      const refused = new Set<Write>();
+      writes.forEach((write, i) => {
+        const outcome = outcomes[i] as Outcome;
+        if (outcome.outcome === 'ok' || this.image === null) return;
+        refused.add(write);
+        step(this.image, { event: 'refused', op: write.op, outcome, cause: write.cause }, this.#world.clock(), this.#gathering);
+      });
+      this.#after(effects, refused);
+    });
+  }
+
+  #after(effects: readonly Pending[], refused: ReadonlySet<Write> | null): void {
+    for (const { effect, write } of effects) {
+      if (write !== null && refused?.has(write) === true) continue;
+      this.#perform(effect);
+      if (this.image === null) return;
+    }
+    this.#busy = false;
+    this.#flush();
+  }
+
+  #perform(effect: Effect): void {
+    switch (effect.effect) {
+      case 'reply':
+        return this.#wiring.reply(effect.channel, effect.reply);
+      case 'answer': {
+        const then = this.#calls.get(effect.call);
+        this.#calls.delete(effect.call);
+        return then?.(effect.result);
+      }
+      case 'send':
+        return this.#wiring.send(effect.node, effect.session, effect.event);
+      case 'send-desired':
+        return this.#wiring.sendDesired(effect.node, effect.session, effect.epoch, effect.workers);
+      case 'dispatch':
+        return this.#dispatch(effect);
+      case 'close-session':
+        return this.#wiring.closeSession(effect.node, effect.session);
+      // Reads see what is committed now; their answers come later.
+      case 'read-job': {
+        const found = this.store.read('job', effect.endpoint, effect.job);
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ event: 'job-read', purpose: effect.purpose, found }));
+      }
+      case 'read-head': {
+        const rows = this.store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, 1_000);
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ ...effect, event: 'head-read', rows }));
+      }
+      case 'read-due': {
+        const { wall } = this.#world.clock();
+        const due = this.store.read('due', wall, effect.limit);
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ event: 'due-read', ...due, wall }));
+      }
+      case 'directory':
+      case 'log':
+    }
+  }
+
+  #dispatch(effect: Dispatch): void {
+    const payload = this.store.read('payload', effect.no);
+    this.#later(this.#world.random.chance(0.5) ? 0 : this.#world.random.next() * 4, () => {
+      const job = this.image?.jobs.get(effect.job);
+      const stands = job !== undefined && job.token === effect.token && job.lease !== null;
+      if (stands && payload !== null && 'inline' in payload.input) this.#wiring.sendJob(effect, Buffer.from(payload.input.inline).toString());
+      else this.handle({ event: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
+    });
+  }
+
+  #rearm(): void {
+    if (this.image === null) return;
+    const at = nextDeadline(this.image, this.#world.clock());
+    if (at === null || (this.#timer <= at && this.#timer > this.#world.now)) return;
+    this.#timer = Math.max(at, this.#world.now);
+    const armed = this.#timer;
+    this.#later(Math.max(0, at - this.#world.now), () => {
+      if (this.#timer !== armed) return;
+      this.#timer = Number.POSITIVE_INFINITY;
+      this.handle({ event: 'tick' });
+      this.#rearm();
+    });
+  }
+}
