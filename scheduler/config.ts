@@ -59,8 +59,8 @@ export const schedulerEnv: Readonly<Record<keyof SchedulerConfig, string>> = {
 
 /** The configuration from overrides (flags, tests), then the environment, then the defaults. CONFIG names what is wrong. */
 export function readConfig(
-  env: Readonly<Record<string, string | undefined>>,
   overrides: Partial<Record<keyof SchedulerConfig, unknown>> = {},
+  env: NodeJS.ProcessEnv = process.env,
 ): SchedulerConfig {
   const given: Record<string, unknown> = {};
   for (const [option, variable] of Object.entries(schedulerEnv)) {

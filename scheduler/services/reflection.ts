@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema, type DescriptorProto } from '@bufbuild/protobuf/wkt';
 import type { Server } from '@grpc/grpc-js';
-import { load, type PackageDefinition } from '@grpc/proto-loader';
+import { load, type AnyDefinition, type EnumTypeDefinition, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
 import { ReflectionService } from '@grpc/reflection';
 import { protoPath as healthProto } from 'grpc-health-check';
 
@@ -37,14 +37,18 @@ function corrected(descriptors: PackageDefinition): PackageDefinition {
     }
     return file;
   };
-  return Object.fromEntries(
-    Object.entries(descriptors).map(([name, definition]) => [
-      name,
-      'fileDescriptorProtos' in definition
-        ? { ...definition, fileDescriptorProtos: definition.fileDescriptorProtos.map(correct) }
-        : definition,
-    ]),
-  );
+  const result: PackageDefinition = {};
+  for (const [name, definition] of Object.entries(descriptors)) {
+    // Services stand in a package without files; their messages bring those.
+    result[name] = isTypeDefinition(definition)
+      ? { ...definition, fileDescriptorProtos: definition.fileDescriptorProtos.map(correct) }
+      : definition;
+  }
+  return result;
+}
+
+function isTypeDefinition(definition: AnyDefinition): definition is MessageTypeDefinition<object, object> | EnumTypeDefinition {
+  return Array.isArray((definition as Record<string, unknown>)['fileDescriptorProtos']);
 }
 
 function correctFile(bytes: Uint8Array): Uint8Array {

@@ -72,6 +72,8 @@ export class Ledger {
         if (wall < job.deleteAt) fail(`job ${job.id} was deleted ${job.deleteAt - wall} ms early`);
         this.jobs.delete(op.no);
         this.deleted.add(job.id);
+        // A submission sent again after its job's ttl begins another life, with tokens from 1.
+        for (let token = 1; token <= job.token; token++) this.#started.delete(`${job.id} ${token}`);
         return;
       }
       case 'started':

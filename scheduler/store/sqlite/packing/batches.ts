@@ -211,7 +211,7 @@ export function packOutcomes(list: readonly Outcome[]): ArrayBuffer | null {
 }
 
 export function unpackOutcomes(buffer: ArrayBuffer | null, count: number): Outcome[] {
-  if (buffer === null) return new Array<Outcome>(count).fill(ok);
+  if (buffer === null) return Array.from({ length: count }, () => ok);
   const from = new Unpacker(buffer);
   const list: Outcome[] = [];
   for (let i = 0; i < count; i++) {

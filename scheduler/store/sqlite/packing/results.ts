@@ -91,7 +91,7 @@ const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = { jo
 
 /** The form of a query's result, or undefined for one that is cloned as it is. */
 function formOf<K extends keyof Reads>(query: K): Form<ReturnType<Reads[K]>> | undefined {
-  return forms[query] as Form<ReturnType<Reads[K]>> | undefined;
+  return forms[query];
 }
 
 /** A buffer, or for a query without rows the result itself. */

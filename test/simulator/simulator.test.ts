@@ -1,0 +1,32 @@
+import test from 'ava';
+
+import { Scenario, type Weather } from './scenario.ts';
+
+/** SIM_SEED replays one seed; SIM_SEEDS sets how many are run. */
+const only = process.env['SIM_SEED'];
+const seeds = Number(process.env['SIM_SEEDS'] ?? 2_000);
+
+/** Weather follows from the seed, so that a seed alone replays its run. */
+function weatherOf(seed: number): Weather {
+  return {
+    jobs: 40 + (seed % 7) * 20,
+    schedulerCrash: [0, 0.002, 0.01, 0.03][seed % 4] ?? 0,
+    agentCrashes: seed % 5,
+    disconnects: (seed * 3) % 7,
+    workerLoss: seed % 2 === 0 ? 0.1 : 0,
+    windowSize: [4, 8, 1_000][seed % 3] ?? 1_000,
+  };
+}
+
+test('every invariant holds in every simulated world, whatever breaks', (t) => {
+  t.timeout(300_000);
+  const list = only === undefined ? Array.from({ length: seeds }, (_, i) => i + 1) : [Number(only)];
+  let acknowledged = 0;
+  for (const seed of list) acknowledged += new Scenario(seed, weatherOf(seed)).run().acknowledged;
+  t.log(`${list.length} seeds, ${acknowledged} acknowledged jobs`);
+  t.true(acknowledged > list.length);
+});
+
+test('a seed replays to the same trace', (t) => {
+  for (const seed of [3, 77, 1_234]) t.is(new Scenario(seed, weatherOf(seed)).run().digest, new Scenario(seed, weatherOf(seed)).run().digest);
+});

@@ -1,0 +1,270 @@
+/** A scheduler on a free port with a temporary data folder, and plain clients for its services. */
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { credentials, Metadata, type ClientDuplexStream, type ServiceError } from '@grpc/grpc-js';
+
+import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { ControlServiceClient, type DeployResponse, type EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { JobServiceClient, type JobReplies, type JobReply, type JobRequest, type JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
+import {
+  CallStyle,
+  NodeServiceClient,
+  type AgentEvent,
+  type AgentMessage,
+  type Hello,
+  type SchedulerEvent,
+  type SchedulerMessage,
+} from '../../proto/gen/capstan/v1/nodes.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { readConfig } from '../../scheduler/config.ts';
+import { start, type SchedulerHandle } from '../../scheduler/start.ts';
+
+/** A build of arbitrary bytes: these tests unpack nothing. */
+const build = Buffer.from('not really an archive');
+export const buildDigest = createHash('sha256').update(build).digest('hex');
+
+export class TestScheduler {
+  readonly dataDir: string;
+  handle: SchedulerHandle;
+  readonly #settings: Record<string, unknown>;
+  readonly #closers: (() => void)[] = [];
+
+  private constructor(dataDir: string, handle: SchedulerHandle, settings: Record<string, unknown>) {
+    this.dataDir = dataDir;
+    this.handle = handle;
+    this.#settings = settings;
+  }
+
+  static async open(settings: Record<string, unknown> = {}): Promise<TestScheduler> {
+    const dataDir = await mkdtemp(join(tmpdir(), 'capstan-scheduler-'));
+    const all = { dataDir, port: 0, logLevel: 'silent', ...settings };
+    return new TestScheduler(dataDir, await start(readConfig(all, {})), all);
+  }
+
+  /** Stops it and starts it again on the same data folder and port. */
+  async restart(): Promise<void> {
+    const port = this.handle.address.split(':').at(-1);
+    await this.handle.close();
+    this.handle = await start(readConfig({ ...this.#settings, port }, {}));
+  }
+
+  async close(): Promise<void> {
+    for (const close of this.#closers) close();
+    await this.handle.close();
+    await rm(this.dataDir, { recursive: true, force: true });
+  }
+
+  secret(name: 'api-key' | 'gateway-token' | 'join-token'): string {
+    return readFileSync(join(this.dataDir, 'secrets', name), 'utf8').trim();
+  }
+
+  bearer(token: string, node?: string): Metadata {
+    const metadata = new Metadata();
+    metadata.set('authorization', `Bearer ${token}`);
+    if (node !== undefined) metadata.set('capstan-node', node);
+    return metadata;
+  }
+
+  get jobs(): JobServiceClient {
+    return this.#client(JobServiceClient);
+  }
+
+  get control(): ControlServiceClient {
+    return this.#client(ControlServiceClient);
+  }
+
+  get nodes(): NodeServiceClient {
+    return this.#client(NodeServiceClient);
+  }
+
+  get blobs(): BlobServiceClient {
+    return this.#client(BlobServiceClient);
+  }
+
+  /** Uploads the build and deploys endpoints; answers what the scheduler said. */
+  async deploy(endpoints: readonly Partial<EndpointSpec>[], token = this.secret('api-key')): Promise<DeployResponse> {
+    await unary<unknown>((done) => {
+      const call = this.blobs.put(this.bearer(token), done);
+      call.write({ part: { $case: 'header', value: { purpose: BlobPurpose.BUILD, size: build.length, digest: buildDigest } } });
+      call.write({ part: { $case: 'data', value: build } });
+      call.end();
+    });
+    const request = { environment: '', buildDigest, buildSize: build.length, endpoints: endpoints.map(endpointSpec) };
+    return unary((done) => this.control.deploy(request, this.bearer(token), done));
+  }
+
+  channel(): TestChannel {
+    return new TestChannel(this.jobs.channel(this.bearer(this.secret('gateway-token'))));
+  }
+
+  /** Joins as a node; sessions are opened with {@link TestNode.session}. */
+  async join(name: string): Promise<TestNode> {
+    const { nodeId, nodeSecret } = await unary<{ nodeId: string; nodeSecret: string }>((done) =>
+      this.nodes.join({ joinToken: this.secret('join-token'), name }, done),
+    );
+    return new TestNode(this, nodeId, nodeSecret);
+  }
+
+  #client<T extends { close(): void }>(Client: new (address: string, security: ReturnType<typeof credentials.createInsecure>) => T): T {
+    const client = new Client(this.handle.address, credentials.createInsecure());
+    this.#closers.push(() => client.close());
+    return client;
+  }
+}
+
+/** A gateway's channel: requests in, replies out, matched by number. */
+export class TestChannel {
+  readonly #call: ClientDuplexStream<JobRequests, JobReplies>;
+  readonly #waiting = new Map<number, (reply: JobReply) => void>();
+  #next = 1;
+
+  constructor(call: ClientDuplexStream<JobRequests, JobReplies>) {
+    this.#call = call;
+    call.on('data', ({ replies }: JobReplies) => {
+      for (const reply of replies) this.#waiting.get(reply.requestId)?.(reply);
+    });
+    call.on('error', () => undefined);
+  }
+
+  ask(endpointId: string, operation: JobRequest['operation']): Promise<JobReply> {
+    const requestId = this.#next++;
+    return new Promise((resolve) => {
+      this.#waiting.set(requestId, resolve);
+      this.#call.write({ requests: [{ requestId, endpointId, ...(operation === undefined ? {} : { operation }) }] });
+    });
+  }
+
+  end(): void {
+    this.#call.cancel();
+  }
+}
+
+/** A node whose agent the test plays. */
+export class TestNode {
+  readonly id: string;
+  readonly #scheduler: TestScheduler;
+  readonly #secret: string;
+
+  constructor(scheduler: TestScheduler, id: string, secret: string) {
+    this.#scheduler = scheduler;
+    this.id = id;
+    this.#secret = secret;
+  }
+
+  session(hello: Partial<Hello> = {}): TestSession {
+    return new TestSession(this.#scheduler.nodes.session(this.#scheduler.bearer(this.#secret, this.id)), hello);
+  }
+}
+
+type EventKind = NonNullable<SchedulerEvent['event']>['$case'];
+type EventOf<K extends EventKind> = { readonly [Kind in EventKind]: Extract<NonNullable<SchedulerEvent['event']>, { $case: Kind }> }[K];
+
+/** One session: waits for what the scheduler sends, in order. */
+export class TestSession {
+  readonly call: ClientDuplexStream<AgentMessage, SchedulerMessage>;
+  readonly received: SchedulerEvent[] = [];
+  readonly ended: Promise<unknown>;
+  #wake: (() => void)[] = [];
+
+  constructor(call: ClientDuplexStream<AgentMessage, SchedulerMessage>, hello: Partial<Hello>) {
+    this.call = call;
+    call.on('data', ({ events }: SchedulerMessage) => {
+      this.received.push(...events);
+      for (const wake of this.#wake.splice(0)) wake();
+    });
+    this.ended = new Promise((resolve) => {
+      call.on('error', (error) => resolve(fromServiceError(error)));
+      call.on('end', () => resolve(null));
+    });
+    const value: Hello = {
+      protocol: 1,
+      incarnation: 'first',
+      agentVersion: 'test',
+      workers: { epoch: 0, workers: [] },
+      attempts: [],
+      inventory: testInventory(),
+      ...hello,
+    };
+    this.send({ $case: 'hello', value });
+  }
+
+  send(...events: NonNullable<AgentEvent['event']>[]): void {
+    this.call.write({ events: events.map((event) => ({ event })) });
+  }
+
+  /** Takes the first event of a kind that was not taken yet, waiting for it. */
+  async take<K extends EventKind>(kind: K): Promise<EventOf<K>['value']> {
+    for (;;) {
+      const index = this.received.findIndex(({ event }) => event?.$case === kind);
+      const found = this.received[index]?.event;
+      if (found !== undefined) {
+        this.received.splice(index, 1);
+        return found.value as EventOf<K>['value'];
+      }
+      await new Promise<void>((resolve) => this.#wake.push(resolve));
+    }
+  }
+
+  close(): void {
+    this.call.cancel();
+  }
+}
+
+export function endpointSpec(spec: Partial<EndpointSpec>): EndpointSpec {
+  const name = spec.name ?? 'echo';
+  return {
+    name,
+    kind: EndpointKind.QUEUE,
+    imageName: '',
+    workersMin: 0,
+    workersMax: 1,
+    idleTimeoutS: 60,
+    gpuIds: '',
+    gpuCount: 0,
+    cpu: '',
+    functions: [{ name, module: name, parameters: [], callStyle: CallStyle.WHOLE }],
+    env: {},
+    maxConcurrency: 1,
+    executionTimeoutMs: 0,
+    scalerType: '',
+    scalerValue: 0,
+    routes: {},
+    maxAttempts: 0,
+    ...spec,
+  };
+}
+
+export function testInventory(): NonNullable<Hello['inventory']> {
+  return {
+    hostname: 'test',
+    os: 'linux',
+    arch: 'x64',
+    cpuCount: 2,
+    cpuModel: '',
+    memoryBytes: 0n,
+    memoryAvailableBytes: 0n,
+    diskBytes: 0n,
+    diskAvailableBytes: 0n,
+    cpuPercent: 0,
+    devices: [],
+    deviceProblem: '',
+    runtimes: ['thread'],
+    nodeVersion: '',
+    pythonVersion: '',
+  };
+}
+
+/** A unary call as a promise; rejects with the project's error. */
+export function unary<T>(call: (done: (error: ServiceError | null, reply: T) => void) => unknown): Promise<T> {
+  return new Promise((resolve, reject) => {
+    call((error, reply) => {
+      if (error === null) resolve(reply);
+      else reject(fromServiceError(error));
+    });
+  });
+}
