@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
+import { errorTable } from '../proto/errors.ts';
 import { BlobServiceService } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceService, KeyScope } from '../proto/gen/capstan/v1/control.ts';
 import { JobServiceService } from '../proto/gen/capstan/v1/jobs.ts';
@@ -30,6 +31,8 @@ import { openSqliteStore } from './store/sqlite/client.ts';
 export interface SchedulerDeps {
   readonly clock?: Clock;
   readonly log?: Logger;
+  /** The store failed: by default the process ends, and whoever supervises it starts it again. */
+  readonly onFatal?: (error: unknown) => void;
 }
 
 export interface SchedulerHandle {
@@ -63,6 +66,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       owner: randomUUID(),
       log,
       payloadBytes: config.payloadCacheMb * 1_000_000,
+      onFatal: deps.onFatal ?? (() => process.exit(errorTable.DATA_DIR.exit)),
     },
     ports,
   );
@@ -112,7 +116,13 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 /** The first key and join token; later changes to the keys are the operator's. */
 async function bootstrap(engine: Engine, secrets: Secrets): Promise<void> {
   if (engine.image.keys.size === 0) {
-    const key = { hash: hashKey(secrets.apiKey).toString('hex'), account: defaultAccount, scope: KeyScope.ALL, endpoints: [], name: 'first key' };
+    const key = {
+      hash: hashKey(secrets.apiKey).toString('hex'),
+      account: defaultAccount,
+      scope: KeyScope.ALL,
+      endpoints: [],
+      name: 'first key',
+    };
     await engine.command({ command: 'put-key', key });
   }
   await engine.command({ command: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });

@@ -25,7 +25,7 @@ export function freeSlot(image: Image, endpoint: EndpointImage, now: Now): Slot 
       if (less > 0 || (less === 0 && worker.lastUsed < best.worker.lastUsed)) continue;
     }
     const node = image.nodes.get(worker.node);
-    if (node === undefined || node.session === null) continue;
+    if (node?.session == null) continue;
     best = { worker, node, session: node.session };
   }
   return best;

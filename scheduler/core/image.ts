@@ -3,8 +3,7 @@
  * workers and control rows. It is rebuilt from the store at take-over and is changed by
  * `step` alone.
  */
-import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Device, Inventory, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Device, FunctionSpec, Inventory, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { Body, ControlKind, JobKind, Lease } from '../store/store.ts';
 

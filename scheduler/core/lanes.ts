@@ -62,13 +62,13 @@ export function leave(lane: Lane, no: number): void {
 
 /** True when the window should be filled up from the store; the caller starts the read. */
 export function wantsRefill(lane: Lane, windowSize: number): boolean {
-  return lane.covered !== Number.POSITIVE_INFINITY && lane.refill === null && lane.window.length - lane.head < windowSize / 4;
+  return lane.covered !== Number.POSITIVE_INFINITY && lane.refill === null && lane.window.length - lane.head < windowSize / 2;
 }
 
-/** Position after which a refill starts, and how many jobs it may bring. */
+/** Position after which a refill starts, and how many jobs it may bring: a quarter at a time, since a long read holds up commits. */
 export function startRefill(lane: Lane, windowSize: number): { readonly after: number; readonly limit: number } {
   lane.refill = { added: false, removed: new Set() };
-  return { after: lane.covered, limit: Math.max(1, windowSize - (lane.window.length - lane.head)) };
+  return { after: lane.covered, limit: Math.max(1, Math.min(windowSize - (lane.window.length - lane.head), Math.ceil(windowSize / 4))) };
 }
 
 /**

@@ -229,13 +229,8 @@ function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, fo
 
 function cancelStored(image: Image, out: Decision, now: Now, call: number, live: JobImage | null, found: WholeJob | null): void {
   if (live !== null) cancelJob(image, out, now, call, live);
-  else if (found !== null && found.job.state === 'IN_QUEUE') cancelJob(image, out, now, call, fromRow(found.job));
-  else
-    answerError(
-      out,
-      call,
-      new CapstanError('CONFLICT', `job ${found?.job.id} has ended as ${found?.job.state}; only a queued or running job can be cancelled`),
-    );
+  else if (found?.job.state === 'IN_QUEUE') cancelJob(image, out, now, call, fromRow(found.job));
+  else answerError(out, call, notCancellable(found?.job.id ?? '', found?.job.state ?? 'gone'));
 }
 
 function cancelJob(image: Image, out: Decision, now: Now, call: number, job: JobImage): void {
@@ -249,7 +244,7 @@ function cancelJob(image: Image, out: Decision, now: Now, call: number, job: Job
     { cause: 'command', call },
   );
   if (ended === null) {
-    answerError(out, call, new CapstanError('CONFLICT', `job ${job.id} has ended; only a queued or running job can be cancelled`));
+    answerError(out, call, notCancellable(job.id, job.phase));
     return;
   }
   if (lease !== null) stopAttempt(image, out, lease.node, job.id, token, StopReason.CANCELLED);
@@ -262,7 +257,7 @@ function retryStored(image: Image, out: Decision, now: Now, call: number, live: 
   const row = found?.job;
   const endpoint = row === undefined ? undefined : image.endpoints.get(row.endpoint);
   if (live !== null || row === undefined || endpoint === undefined || (row.state !== 'FAILED' && row.state !== 'TIMED_OUT')) {
-    answerError(out, call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state}` : 'has not ended'));
+    answerError(out, call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'gone'}` : 'has not ended'));
     return;
   }
   const queued: JobRow = {
@@ -329,6 +324,10 @@ function readFor(image: Image, out: Decision, purpose: ReadPurpose, endpoint: st
 
 function answerError(out: Decision, call: number, error: CapstanError): void {
   out.do({ effect: 'answer', call, result: error });
+}
+
+function notCancellable(id: string, state: string): CapstanError {
+  return new CapstanError('CONFLICT', `job ${id} is ${state}; only a queued or running job can be cancelled`);
 }
 
 function notRetryable(id: string, why: string): CapstanError {

@@ -55,7 +55,7 @@ export function sessionClosed(image: Image, out: Decision, now: Now, event: Extr
   awaitNode(image, now, node);
   out.do({
     effect: 'log',
-    level: 'warn',
+    level: 'info',
     message: 'node disconnected',
     facts: { node: event.node, name: node.config.name, graceMs: image.settings.nodeGraceMs },
   });
@@ -77,7 +77,7 @@ export function agentReported(image: Image, out: Decision, now: Now, event: Extr
 /** A session said nothing for too long: end it, and start the grace period. */
 export function silenceDue(image: Image, out: Decision, now: Now, id: string): void {
   const node = image.nodes.get(id);
-  if (node === undefined || node.session === null) return;
+  if (node?.session == null) return;
   const quiet = now.mono - node.lastHeard;
   if (quiet < image.settings.silenceMs) {
     node.silence = image.deadlines.add(node.lastHeard + image.settings.silenceMs, { due: 'silence', node: id });
@@ -125,13 +125,20 @@ function apply(image: Image, out: Decision, now: Now, node: NodeImage, report: N
       return workersReported(image, out, now, node, report.value);
     case 'inventory':
       return inventoryReported(image, node, report.value);
-    case 'hello':
     case 'heartbeat':
+      return answerHeartbeat(out, node);
+    case 'hello':
     case 'logs':
       return;
     default:
       return assertNever(report);
   }
+}
+
+/** An idle agent hears nothing else, and would take the session for dead. */
+function answerHeartbeat(out: Decision, node: NodeImage): void {
+  if (node.session === null) return;
+  out.do({ effect: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
 }
 
 function inventoryReported(image: Image, node: NodeImage, inventory: Inventory): void {

@@ -1,6 +1,6 @@
 /** Requests that wait: for a job's end, for its next chunk, or for a row being read. No polling. */
 import { CapstanError } from '../../proto/errors.ts';
-import { JobState } from '../../proto/gen/capstan/v1/common.ts';
+import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body } from '../store/store.ts';
 
@@ -26,7 +26,10 @@ export function addWaiter(image: Image, now: Now, ref: Ref, endpoint: string, jo
   if (list === undefined) image.waiters.set(job, [waiter]);
   else list.push(waiter);
   let channel = image.channels.get(ref.channel);
-  if (channel === undefined) image.channels.set(ref.channel, (channel = new Map()));
+  if (channel === undefined) {
+    channel = new Map<number, Waiter>();
+    image.channels.set(ref.channel, channel);
+  }
   channel.set(ref.request, waiter);
   return waiter;
 }

@@ -1,8 +1,9 @@
 /**
  * The shell around the core: feeds it events, commits what it decided, and only then carries out
  * the effects. One batch is being committed while the next gathers, so the commit rate follows
- * the disk and a batch grows with the load. A failed commit (disk full, a stale term) drops the
- * image: every stream is ended, callers send again, and the shard is taken over anew.
+ * the disk and a batch grows with the load. Under a stale term the image is dropped, every stream
+ * is ended (callers send again) and the shard is taken over anew; any other failure of the store
+ * leaves open what of the last batch is durable, so the process must end and start again.
  */
 import { CapstanError, assertNever } from '../../proto/errors.ts';
 import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
@@ -14,7 +15,7 @@ import type { Image, Settings, WorkerImage } from '../core/image.ts';
 import type { RandomState } from '../core/random.ts';
 import { nextDeadline, step } from '../core/step.ts';
 import { restore } from '../core/restore.ts';
-import type { Body, Fence, Store } from '../store/store.ts';
+import { StaleTermError, type Body, type Fence, type Store } from '../store/store.ts';
 import type { Clock } from './clock.ts';
 import { PayloadCache } from './payload-cache.ts';
 import { readState } from './take-over.ts';
@@ -49,6 +50,8 @@ export interface EngineOptions {
   readonly log: EngineLog;
   /** Bytes of inputs kept in memory for dispatch. */
   readonly payloadBytes: number;
+  /** The store is unusable: the process must end. */
+  readonly onFatal: (error: unknown) => void;
 }
 
 /** One shard for now: SQLite has one owner of all. */
@@ -302,17 +305,19 @@ export class Engine {
     });
   }
 
-  /** Nothing of the last batch is known to be durable: forget the image and take over again. */
+  /** Nothing of the last batch is known to be durable: forget the image. */
   #fail(error: unknown): void {
     if (this.#image === null) return;
-    this.#options.log.error({ err: error }, 'store failed; dropping the image and taking over again');
+    const fatal = !(error instanceof StaleTermError);
+    this.#options.log.error({ err: error }, fatal ? 'the store failed' : 'another scheduler took the queue; taking over again');
     this.#image = null;
     this.#gathering = new Decision();
     const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: takeOverRetryMs });
     for (const call of this.#calls.values()) call.reject(unavailable);
     this.#calls.clear();
     this.#ports.closeAll('the store failed');
-    this.#retryTakeOver();
+    if (fatal) this.#options.onFatal(error);
+    else this.#retryTakeOver();
   }
 
   #retryTakeOver(): void {

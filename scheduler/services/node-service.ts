@@ -5,16 +5,16 @@ import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import {
-  type AgentMessage,
-  type Dispatch,
-  type LogLine,
-  type LogsRequest,
-  type NodeServiceServer,
-  type ReleaseSpec,
-  type SchedulerEvent,
-  type SchedulerMessage,
-  type WorkerSpec,
+import type {
+  AgentMessage,
+  Dispatch,
+  LogLine,
+  LogsRequest,
+  NodeServiceServer,
+  ReleaseSpec,
+  SchedulerEvent,
+  SchedulerMessage,
+  WorkerSpec,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { Effect } from '../core/effects.ts';

@@ -3,7 +3,15 @@ import test, { type ExecutionContext } from 'ava';
 
 import { JobKind, JobState, WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
-import { AttemptOutcome, CallStyle, RefusalReason, StopReason, type Dispatch, type FunctionSpec, type WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import {
+  AttemptOutcome,
+  CallStyle,
+  RefusalReason,
+  StopReason,
+  type Dispatch,
+  type FunctionSpec,
+  type WorkerStatus,
+} from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import { TestScheduler, unary, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 
@@ -15,7 +23,10 @@ async function open(t: ExecutionContext, settings: Record<string, unknown> = {})
 
 function submit(jobId: string, more: Partial<Submit> = {}): { $case: 'submit'; value: Submit } {
   const input = { body: { $case: 'inline', value: Buffer.from('{"n":1}') } } as const;
-  return { $case: 'submit', value: { jobId, kind: JobKind.RUN, input, webhook: '', idempotencyKey: '', bodyHash: Buffer.alloc(0), waitMs: 0, ...more } };
+  return {
+    $case: 'submit',
+    value: { jobId, kind: JobKind.RUN, input, webhook: '', idempotencyKey: '', bodyHash: Buffer.alloc(0), waitMs: 0, ...more },
+  };
 }
 
 function jobOf(t: ExecutionContext, reply: JobReply): Job {
@@ -50,12 +61,30 @@ function complete(session: TestSession, { jobId, token }: Dispatch, more: Record
   const output = { body: { $case: 'inline', value: Buffer.from('"done"') } } as const;
   session.send(
     { $case: 'started', value: { jobId, token, agoMs: 0 } },
-    { $case: 'ended', value: { jobId, token, outcome: AttemptOutcome.COMPLETED, output, error: '', executionMs: 5, agoMs: 0, started: true, chunks: 0, ...more } },
+    {
+      $case: 'ended',
+      value: {
+        jobId,
+        token,
+        outcome: AttemptOutcome.COMPLETED,
+        output,
+        error: '',
+        executionMs: 5,
+        agoMs: 0,
+        started: true,
+        chunks: 0,
+        ...more,
+      },
+    },
   );
 }
 
 /** A scheduler with one endpoint, one node and one ready worker. */
-async function ready(t: ExecutionContext, settings: Record<string, unknown> = {}, spec = {}): Promise<{ scheduler: TestScheduler; endpoint: string; node: TestNode; session: TestSession; worker: string }> {
+async function ready(
+  t: ExecutionContext,
+  settings: Record<string, unknown> = {},
+  spec = {},
+): Promise<{ scheduler: TestScheduler; endpoint: string; node: TestNode; session: TestSession; worker: string }> {
   const scheduler = await open(t, settings);
   const { endpoints } = await scheduler.deploy([{ name: 'echo', workersMin: 1, ...spec }]);
   const endpoint = endpoints[0]?.id ?? '';
@@ -170,7 +199,9 @@ test('a late result changes nothing and is acknowledged', async (t) => {
   const channel = scheduler.channel();
   await channel.ask(endpoint, submit('cancelled'));
   const dispatch = await session.take('dispatch');
-  await unary<Job>((done) => scheduler.jobs.cancel({ endpointId: endpoint, jobId: 'cancelled' }, scheduler.bearer(scheduler.secret('gateway-token')), done));
+  await unary<Job>((done) =>
+    scheduler.jobs.cancel({ endpointId: endpoint, jobId: 'cancelled' }, scheduler.bearer(scheduler.secret('gateway-token')), done),
+  );
   const stop = await session.take('stop');
   t.is(stop.jobId, 'cancelled');
   t.is(stop.reason, StopReason.CANCELLED);
@@ -195,7 +226,12 @@ test('a refused job goes back to its place and is not charged', async (t) => {
 test('what was acknowledged is there after a restart, and results kept by the agent are recorded once', async (t) => {
   const { scheduler, endpoint, node, session, worker } = await ready(t);
   await scheduler.channel().ask(endpoint, submit('running'));
-  await scheduler.channel().ask(endpoint, submit('waiting', { s3Config: { accessId: 'id', accessSecret: 'very-secret', bucketName: 'b', endpointUrl: 'https://s3' } }));
+  await scheduler
+    .channel()
+    .ask(
+      endpoint,
+      submit('waiting', { s3Config: { accessId: 'id', accessSecret: 'very-secret', bucketName: 'b', endpointUrl: 'https://s3' } }),
+    );
   const { jobId, token } = await session.take('dispatch');
   await scheduler.restart();
   await session.ended;
@@ -216,7 +252,12 @@ test('what was acknowledged is there after a restart, and results kept by the ag
 
 test('credentials are not in the database as they came', async (t) => {
   const { scheduler, endpoint } = await ready(t);
-  await scheduler.channel().ask(endpoint, submit('secret', { s3Config: { accessId: 'id', accessSecret: 'needle-in-the-file', bucketName: 'b', endpointUrl: 'https://s3' } }));
+  await scheduler
+    .channel()
+    .ask(
+      endpoint,
+      submit('secret', { s3Config: { accessId: 'id', accessSecret: 'needle-in-the-file', bucketName: 'b', endpointUrl: 'https://s3' } }),
+    );
   const { readFile, readdir } = await import('node:fs/promises');
   const folder = `${scheduler.dataDir}/scheduler`;
   for (const name of await readdir(folder)) {
@@ -276,7 +317,9 @@ test('retry puts a failed job back with the same id and forgets its result', asy
   t.is(job.state, JobState.COMPLETED);
   t.is(job.error, undefined);
   t.is(job.retries, 0);
-  const conflict = await t.throwsAsync<CapstanError>(unary<Job>((done) => scheduler.jobs.retry({ endpointId: endpoint, jobId: 'again' }, token, done)));
+  const conflict = await t.throwsAsync<CapstanError>(
+    unary<Job>((done) => scheduler.jobs.retry({ endpointId: endpoint, jobId: 'again' }, token, done)),
+  );
   t.is(conflict.code, 'CONFLICT');
 });
 
@@ -285,6 +328,13 @@ test('two live agents with one identity: the second is refused', async (t) => {
   const second = node.session({ incarnation: 'another' });
   t.is(((await second.ended) as CapstanError).code, 'ALREADY_EXISTS');
   session.send({ $case: 'heartbeat', value: {} });
+  t.pass();
+});
+
+test('a heartbeat is answered, so that an idle session is heard on both sides', async (t) => {
+  const { session } = await ready(t);
+  session.send({ $case: 'heartbeat', value: {} });
+  await session.take('heartbeat');
   t.pass();
 });
 
@@ -303,7 +353,12 @@ test('nothing is served without the right credential', async (t) => {
 test('a deployment past the quota changes nothing and says by how much', async (t) => {
   const scheduler = await open(t, { workerQuota: 5 });
   await scheduler.deploy([{ name: 'one', workersMax: 3 }]);
-  const error = await t.throwsAsync<CapstanError>(scheduler.deploy([{ name: 'two', workersMax: 2 }, { name: 'three', workersMax: 1 }]));
+  const error = await t.throwsAsync<CapstanError>(
+    scheduler.deploy([
+      { name: 'two', workersMax: 2 },
+      { name: 'three', workersMax: 1 },
+    ]),
+  );
   t.is(error.code, 'QUOTA_EXCEEDED');
   t.regex(error.message, /would be 6, the account's quota is 5/);
   const { endpoints } = await unary<{ endpoints: unknown[] }>((done) =>
@@ -320,7 +375,13 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
     [[{ name: 'bad name' }], /"bad name" must be 1 to 64/],
     [[{ name: 'a' }, { name: 'a' }], /a: is named twice/],
     [[{ name: 'a', functions: [fn, { ...fn, name: 'g' }] }], /exactly one function, not 2/],
-    [[{ name: 'a', functions: [fn] }, { name: 'b', functions: [fn] }], /function f is also defined by a/],
+    [
+      [
+        { name: 'a', functions: [fn] },
+        { name: 'b', functions: [fn] },
+      ],
+      /function f is also defined by a/,
+    ],
     [[{ name: 'a', workersMin: 3, workersMax: 2 }], /a.workersMin: must be at most workersMax/],
     [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /gpu and cpu are alternatives/],
     [[{ name: 'a', idleTimeoutS: 0 }], /a.idleTimeout: must be between 1 and 3600/],
@@ -339,7 +400,19 @@ function texts(reply: JobReply): string[] {
 }
 
 function statusOf(workerId: string, endpointId: string): WorkerStatus {
-  return { workerId, endpointId, releaseId: '', state: WorkerState.IDLE, reason: '', detail: '', failures: 0, deviceUuids: [], artifactMs: 0, startedMs: 0, loadedMs: 0 };
+  return {
+    workerId,
+    endpointId,
+    releaseId: '',
+    state: WorkerState.IDLE,
+    reason: '',
+    detail: '',
+    failures: 0,
+    deviceUuids: [],
+    artifactMs: 0,
+    startedMs: 0,
+    loadedMs: 0,
+  };
 }
 
 /** Opens a session, again while the scheduler has not noticed yet that the last one is gone. */

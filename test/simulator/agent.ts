@@ -131,7 +131,9 @@ export class SimAgent {
               : null;
     if (refusal === RefusalReason.OVER_CAPACITY) this.overCapacity++;
     if (refusal !== null || worker === undefined) {
-      this.#send({ event: { $case: 'refused', value: { jobId: job, token, reason: refusal ?? RefusalReason.UNKNOWN_WORKER, detail: '' } } });
+      this.#send({
+        event: { $case: 'refused', value: { jobId: job, token, reason: refusal ?? RefusalReason.UNKNOWN_WORKER, detail: '' } },
+      });
       return;
     }
     const attempt: SimAttempt = { job, token, worker: workerId, started: null, ended: null };
@@ -146,7 +148,11 @@ export class SimAgent {
     this.#wiring.entered(attempt.job, attempt.token, this.id);
     this.#send({ event: { $case: 'started', value: { jobId: attempt.job, token: attempt.token, agoMs: 0 } } });
     const { random } = this.#world;
-    const outcome = random.chance(this.lossRate) ? AttemptOutcome.WORKER_LOST : random.chance(0.1) ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
+    const outcome = random.chance(this.lossRate)
+      ? AttemptOutcome.WORKER_LOST
+      : random.chance(0.1)
+        ? AttemptOutcome.FAILED
+        : AttemptOutcome.COMPLETED;
     this.#later(random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * this.longest, () => this.#end(attempt, outcome));
   }
 
@@ -178,7 +184,15 @@ export class SimAgent {
   }
 
   #startWorker(spec: WorkerImage): void {
-    const worker: SimWorker = { id: spec.id, endpoint: spec.endpoint, release: spec.release, maxConcurrency: spec.maxConcurrency, drain: false, ready: false, attempts: new Set() };
+    const worker: SimWorker = {
+      id: spec.id,
+      endpoint: spec.endpoint,
+      release: spec.release,
+      maxConcurrency: spec.maxConcurrency,
+      drain: false,
+      ready: false,
+      attempts: new Set(),
+    };
     this.#workers.set(spec.id, worker);
     this.#later(this.#world.random.int(1, 200), () => {
       worker.ready = true;
@@ -203,7 +217,8 @@ export class SimAgent {
         this.#reconnect(this.#world.random.int(20, 300));
         return;
       }
-      for (const attempt of this.#attempts.values()) if (attempt.ended !== null) this.#send({ event: { $case: 'ended', value: attempt.ended } });
+      for (const attempt of this.#attempts.values())
+        if (attempt.ended !== null) this.#send({ event: { $case: 'ended', value: attempt.ended } });
       this.#beat(this.session);
     });
   }
@@ -238,7 +253,13 @@ export class SimAgent {
       workerId: worker.id,
       endpointId: worker.endpoint,
       releaseId: worker.release,
-      state: !worker.ready ? WorkerState.INITIALIZING : worker.drain ? WorkerState.DRAINING : worker.attempts.size > 0 ? WorkerState.RUNNING : WorkerState.IDLE,
+      state: !worker.ready
+        ? WorkerState.INITIALIZING
+        : worker.drain
+          ? WorkerState.DRAINING
+          : worker.attempts.size > 0
+            ? WorkerState.RUNNING
+            : WorkerState.IDLE,
       reason: '',
       detail: '',
       failures: 0,

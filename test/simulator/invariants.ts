@@ -100,7 +100,8 @@ export class Ledger {
 /** Holds at every moment: slots, windows, waiters. */
 export function checkImage(image: Image): void {
   for (const worker of image.workers.values()) {
-    if (worker.attempts.size > worker.maxConcurrency) fail(`worker ${worker.id} holds ${worker.attempts.size} jobs of ${worker.maxConcurrency}`);
+    if (worker.attempts.size > worker.maxConcurrency)
+      fail(`worker ${worker.id} holds ${worker.attempts.size} jobs of ${worker.maxConcurrency}`);
   }
   for (const { lanes } of image.endpoints.values()) {
     for (const lane of lanes) {
@@ -114,7 +115,9 @@ export function checkImage(image: Image): void {
       if (lane.count < 0) fail('a lane counts fewer than no jobs');
     }
   }
-  for (const job of image.jobs.values()) if ((job.lease === null) !== (job.phase === 'QUEUED')) fail(`job ${job.id} is ${job.phase} with lease ${job.lease === null ? 'none' : 'held'}`);
+  for (const job of image.jobs.values())
+    if ((job.lease === null) !== (job.phase === 'QUEUED'))
+      fail(`job ${job.id} is ${job.phase} with lease ${job.lease === null ? 'none' : 'held'}`);
   for (const [id, waiters] of image.waiters) {
     for (const waiter of waiters) if (waiter.done || waiter.job !== id) fail(`waiter of ${id} is done but kept`);
   }
@@ -127,7 +130,8 @@ export function checkCounts(image: Image, store: SqliteEngine): void {
   for (const [id, { lanes, counts }] of image.endpoints) {
     for (const priority of [0, 1] as const) {
       const queued = found.get(`${id} IN_QUEUE ${priority}`) ?? 0;
-      if (lanes[priority].count !== queued) fail(`endpoint ${id} priority ${priority}: counted ${lanes[priority].count} queued jobs, there are ${queued}`);
+      if (lanes[priority].count !== queued)
+        fail(`endpoint ${id} priority ${priority}: counted ${lanes[priority].count} queued jobs, there are ${queued}`);
     }
     const leased = (found.get(`${id} LEASED 0`) ?? 0) + (found.get(`${id} LEASED 1`) ?? 0);
     if (counts.inProgress !== leased) fail(`endpoint ${id}: counted ${counts.inProgress} leased jobs, there are ${leased}`);
@@ -140,9 +144,18 @@ export function checkWindows(image: Image, store: SqliteEngine): void {
     for (const priority of [0, 1] as const) {
       const lane = lanes[priority];
       if (lane.refill !== null) continue;
-      const shown = lane.window.slice(lane.head).filter((job) => job.phase === 'QUEUED').map((job) => job.id);
-      const stored = store.read('head', id, priority, -1, 100_000, 0).filter((row) => row.job.position <= lane.covered).map((row) => row.job.id);
-      if (shown.join() !== stored.join()) fail(`endpoint ${id} priority ${priority}: the window shows [${shown.slice(0, 5).join()}…] (${shown.length}), the store [${stored.slice(0, 5).join()}…] (${stored.length})`);
+      const shown = lane.window
+        .slice(lane.head)
+        .filter((job) => job.phase === 'QUEUED')
+        .map((job) => job.id);
+      const stored = store
+        .read('head', id, priority, -1, 100_000, 0)
+        .filter((row) => row.job.position <= lane.covered)
+        .map((row) => row.job.id);
+      if (shown.join() !== stored.join())
+        fail(
+          `endpoint ${id} priority ${priority}: the window shows [${shown.slice(0, 5).join()}…] (${shown.length}), the store [${stored.slice(0, 5).join()}…] (${stored.length})`,
+        );
     }
   }
 }

@@ -37,7 +37,10 @@ const healMs = 60_000;
 /** Recounting reads whole queues: often enough to catch a breach near its cause, no more. */
 const recountMs = 333;
 
-type Mapped = { op: 'desired'; epoch: number; workers: readonly WorkerImage[] } | { op: 'job'; job: string; token: number; worker: string } | { op: 'event'; event: SchedulerEvent };
+type Mapped =
+  | { op: 'desired'; epoch: number; workers: readonly WorkerImage[] }
+  | { op: 'job'; job: string; token: number; worker: string }
+  | { op: 'event'; event: SchedulerEvent };
 
 export class Scenario {
   readonly world: World;
@@ -46,7 +49,10 @@ export class Scenario {
   readonly #scheduler: SimScheduler;
   readonly #agents: SimAgent[] = [];
   readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<Mapped> }>();
-  readonly #open = new Map<number, { event: (ref: { channel: number; request: number }) => CoreEvent; answered: (reply: JobReply) => void }>();
+  readonly #open = new Map<
+    number,
+    { event: (ref: { channel: number; request: number }) => CoreEvent; answered: (reply: JobReply) => void }
+  >();
   readonly #acknowledged = new Set<string>();
   readonly #ended = new Map<string, JobState>();
   #endpoints: string[] = [];
@@ -63,7 +69,8 @@ export class Scenario {
       reply: (channel, reply) => this.#toGateway(channel, reply),
       send: (node, session, event) => this.#down(node, session, { op: 'event', event }),
       sendDesired: (node, session, epoch, workers) => this.#down(node, session, { op: 'desired', epoch, workers }),
-      sendJob: (effect) => this.#down(effect.node, effect.session, { op: 'job', job: effect.job, token: effect.token, worker: effect.worker }),
+      sendJob: (effect) =>
+        this.#down(effect.node, effect.session, { op: 'job', job: effect.job, token: effect.token, worker: effect.worker }),
       closeSession: (_node, session) => this.#breakSession(session),
       observe: (op, outcome) => {
         this.world.trace(`op ${op.op} ${'no' in op ? op.no : op.op === 'submit' ? `${op.job.no} ${op.job.id}` : ''} ${outcome.outcome}`);
@@ -75,7 +82,12 @@ export class Scenario {
       },
       crashed: () => this.#schedulerDown(),
     };
-    this.#scheduler = new SimScheduler(this.world, wiring, { windowSize: weather.windowSize, nodeGraceMs: 2_000, silenceMs: 4_000, maxAttempts: 3 });
+    this.#scheduler = new SimScheduler(this.world, wiring, {
+      windowSize: weather.windowSize,
+      nodeGraceMs: 2_000,
+      silenceMs: 4_000,
+      maxAttempts: 3,
+    });
     const agentWiring: AgentWiring = {
       connect: (agent, hello) => {
         if (this.#scheduler.image === null || this.world.random.chance(0.1)) return null;
@@ -83,7 +95,9 @@ export class Scenario {
         // The shell refuses a second agent while the first one's session is open.
         if (known?.session != null && known.incarnation !== hello.incarnation) return null;
         const session = ++this.#session;
-        const up = new Link<AgentEvent[]>(this.world, (events) => this.#scheduler.handle({ event: 'agent', node: agent.id, session, events }));
+        const up = new Link<AgentEvent[]>(this.world, (events) =>
+          this.#scheduler.handle({ event: 'agent', node: agent.id, session, events }),
+        );
         const down = new Link<Mapped>(this.world, (message) => this.#deliver(agent, session, message));
         this.#links.set(session, { agent, up, down });
         this.#scheduler.handle({ event: 'session-opened', node: agent.id, session, hello });
@@ -106,7 +120,10 @@ export class Scenario {
       this.#judge();
     } catch (error) {
       const seed = this.world.seed;
-      throw new Error(`seed ${seed}: ${error instanceof Error ? error.stack : String(error)}\nreplay: SIM_SEED=${seed} npm test -- test/simulator/simulator.test.ts\n${this.world.recent(60)}`, { cause: error });
+      throw new Error(
+        `seed ${seed}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\nreplay: SIM_SEED=${seed} npm test -- test/simulator/simulator.test.ts\n${this.world.recent(60)}`,
+        { cause: error },
+      );
     } finally {
       this.#scheduler.store.close();
     }
@@ -117,15 +134,21 @@ export class Scenario {
   #setUp(): void {
     this.#scheduler.start();
     const ignore = (): void => undefined;
-    this.#scheduler.command({ command: 'put-key', key: { hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } }, ignore);
+    this.#scheduler.command(
+      { command: 'put-key', key: { hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
+      ignore,
+    );
     this.#scheduler.command({ command: 'put-join-token', hash: 't' }, ignore);
     for (const agent of this.#agents) {
       this.#scheduler.command({ command: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
     }
     const endpoints = [endpointInput('one', 4, 1), endpointInput('many', 2, 4)];
-    this.#scheduler.command({ command: 'deploy', account: 'acc', environment: 'default', build: { digest: 'd', size: 1, createdAt: 0 }, endpoints }, (result) => {
-      if ('answer' in result && result.answer === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
-    });
+    this.#scheduler.command(
+      { command: 'deploy', account: 'acc', environment: 'default', build: { digest: 'd', size: 1, createdAt: 0 }, endpoints },
+      (result) => {
+        if ('answer' in result && result.answer === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
+      },
+    );
     this.world.run(this.world.now + 100);
     if (this.#endpoints.length === 0) throw new Error('nothing was deployed');
     for (const agent of this.#agents) {
@@ -182,11 +205,14 @@ export class Scenario {
       if (this.#ledger.deleted.has(id)) continue;
       // A lowPriority job starts no worker: it may wait for as long as there is none.
       if (job.state === 'IN_QUEUE' && job.priority === 1 && image.endpoints.get(job.endpoint)?.workers.size === 0) continue;
-      if (job.state === 'IN_QUEUE' || job.state === 'LEASED') throw new Error(`acknowledged job ${id} is still ${job.state} after the world healed`);
+      if (job.state === 'IN_QUEUE' || job.state === 'LEASED')
+        throw new Error(`acknowledged job ${id} is still ${job.state} after the world healed`);
       if (store.read('job', job.endpoint, id) === null) throw new Error(`acknowledged job ${id} is lost`);
     }
-    if (this.#open.size > 0) throw new Error(`${this.#open.size} requests were never answered: ${[...this.#open.keys()].slice(0, 5).join()}`);
-    for (const worker of image.workers.values()) if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
+    if (this.#open.size > 0)
+      throw new Error(`${this.#open.size} requests were never answered: ${[...this.#open.keys()].slice(0, 5).join()}`);
+    for (const worker of image.workers.values())
+      if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
     for (const agent of this.#agents) if (agent.pending > 0) throw new Error(`agent ${agent.id} still holds ${agent.pending} attempts`);
     if (image.waiters.size > 0) throw new Error('waiters are left');
   }
@@ -215,11 +241,27 @@ export class Scenario {
     const { random } = this.world;
     const job = `job-${++this.#jobs}`;
     const sync = random.chance(0.3);
-    const policy: PolicyInput = { executionTimeoutMs: null, ttlMs: random.chance(0.1) ? random.int(500, 10_000) : null, lowPriority: random.chance(0.2) };
+    const policy: PolicyInput = {
+      executionTimeoutMs: null,
+      ttlMs: random.chance(0.1) ? random.int(500, 10_000) : null,
+      lowPriority: random.chance(0.2),
+    };
     const waitMs = sync ? random.int(1_000, 20_000) : 0;
     const input = { inline: Buffer.from('{}') };
     this.#ask(
-      (ref) => ({ event: 'submit', ref, endpoint, job, kind: sync ? 'RUNSYNC' : 'RUN', input, webhook: null, policy, s3: null, idempotency: null, waitMs }),
+      (ref) => ({
+        event: 'submit',
+        ref,
+        endpoint,
+        job,
+        kind: sync ? 'RUNSYNC' : 'RUN',
+        input,
+        webhook: null,
+        policy,
+        s3: null,
+        idempotency: null,
+        waitMs,
+      }),
       (reply) => this.#learnt(job, reply),
     );
   }
@@ -228,7 +270,10 @@ export class Scenario {
     const { random } = this.world;
     const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
     const waitMs = random.chance(0.5) ? 0 : random.int(100, 5_000);
-    this.#ask((ref) => ({ event: random.chance(0.2) ? 'read-stream' : 'get', ref, endpoint, job, waitMs }), () => undefined);
+    this.#ask(
+      (ref) => ({ event: random.chance(0.2) ? 'read-stream' : 'get', ref, endpoint, job, waitMs }),
+      () => undefined,
+    );
   }
 
   #control(command: 'cancel' | 'retry', job: string): void {
@@ -257,7 +302,9 @@ export class Scenario {
     const asked = this.#open.get(reply.requestId);
     if (asked === undefined) return;
     this.#open.delete(reply.requestId);
-    this.world.trace(`reply ${reply.requestId} ${reply.result?.$case} ${reply.result?.$case === 'job' ? reply.result.value.state : ''}`);
+    this.world.trace(
+      `reply ${reply.requestId} ${reply.result?.$case ?? ''} ${reply.result?.$case === 'job' ? reply.result.value.state : ''}`,
+    );
     asked.answered(reply);
   }
 
@@ -327,4 +374,3 @@ function endpointInput(name: string, workersMax: number, maxConcurrency: number)
     envDigest: '',
   };
 }
-

@@ -30,7 +30,18 @@ export interface Wiring {
   crashed(): void;
 }
 
-const kinds: readonly ControlKind[] = ['account', 'key', 'environment', 'endpoint', 'release', 'build', 'node', 'join-token', 'desired', 'setting'];
+const kinds: readonly ControlKind[] = [
+  'account',
+  'key',
+  'environment',
+  'endpoint',
+  'release',
+  'build',
+  'node',
+  'join-token',
+  'desired',
+  'setting',
+];
 
 export class SimScheduler {
   readonly settings: Settings;
@@ -60,7 +71,12 @@ export class SimScheduler {
     this.#life++;
     this.#term = (this.store.acquire(0, `life-${this.#life}`, 10_000) as { term: bigint }).term;
     const control = kinds.flatMap((kind) => this.store.read('control', kind, '', 1_000));
-    const stored = { control, counts: this.store.read('counts'), leased: this.store.read('leased', 0, 10_000), highest: this.store.read('highest') };
+    const stored = {
+      control,
+      counts: this.store.read('counts'),
+      leased: this.store.read('leased', 0, 10_000),
+      highest: this.store.read('highest'),
+    };
     this.#gathering = new Decision();
     this.#busy = false;
     this.#flushing = false;
@@ -135,7 +151,10 @@ export class SimScheduler {
       this.crash();
       return;
     }
-    const outcomes = this.store.commit({ shard: 0, term: this.#term }, writes.map((write) => write.op));
+    const outcomes = this.store.commit(
+      { shard: 0, term: this.#term },
+      writes.map((write) => write.op),
+    );
     writes.forEach((write, i) => this.#wiring.observe(write.op, outcomes[i] as Outcome));
     if (this.#world.random.chance(this.crashRate / 2)) {
       this.crash();
@@ -204,7 +223,8 @@ export class SimScheduler {
     this.#later(this.#world.random.chance(0.5) ? 0 : this.#world.random.next() * 4, () => {
       const job = this.image?.jobs.get(effect.job);
       const stands = job !== undefined && job.token === effect.token && job.lease !== null;
-      if (stands && payload !== null && 'inline' in payload.input) this.#wiring.sendJob(effect, Buffer.from(payload.input.inline).toString());
+      if (stands && payload !== null && 'inline' in payload.input)
+        this.#wiring.sendJob(effect, Buffer.from(payload.input.inline).toString());
       else this.handle({ event: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
     });
   }

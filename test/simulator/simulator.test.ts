@@ -28,5 +28,6 @@ test('every invariant holds in every simulated world, whatever breaks', (t) => {
 });
 
 test('a seed replays to the same trace', (t) => {
-  for (const seed of [3, 77, 1_234]) t.is(new Scenario(seed, weatherOf(seed)).run().digest, new Scenario(seed, weatherOf(seed)).run().digest);
+  for (const seed of [3, 77, 1_234])
+    t.is(new Scenario(seed, weatherOf(seed)).run().digest, new Scenario(seed, weatherOf(seed)).run().digest);
 });

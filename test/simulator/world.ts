@@ -68,7 +68,10 @@ export class World {
 
   /** The last lines, for a failure report. */
   recent(lines: number, about?: string): string {
-    return this.#recent.filter((line) => about === undefined || line.includes(about)).slice(-lines).join('\n');
+    return this.#recent
+      .filter((line) => about === undefined || line.includes(about))
+      .slice(-lines)
+      .join('\n');
   }
 }
 
