@@ -165,6 +165,8 @@ function toConfig(id: string, command: Deploy, input: EndpointInput, release: st
     scalerValue: input.scalerValue,
     maxAttempts: input.maxAttempts,
     routes: input.routes,
+    limits: input.limits,
+    requestsPerWorker: input.requestsPerWorker,
     release,
   };
 }

@@ -6,10 +6,11 @@ import type { CapstanError } from '../../proto/errors.ts';
 import type { Op } from '../store/store.ts';
 import type { Cause, ReadPurpose } from './events.ts';
 import type { WorkerImage } from './image.ts';
+import type { Usage } from './rate-limits.ts';
 
 export type Effect =
-  /** Answer a gateway's request. */
-  | { readonly effect: 'reply'; readonly channel: number; readonly reply: JobReply }
+  /** Answer a gateway's request, which is open no longer. */
+  | { readonly effect: 'reply'; readonly channel: number; readonly reply: JobReply; readonly usage: Usage | null }
   /** Answer a unary call. */
   | { readonly effect: 'answer'; readonly call: number; readonly result: Answer | CapstanError }
   /** Send to a node's session; nothing happens when it is gone. */

@@ -1,12 +1,21 @@
 /** What happens to the core: facts from gateways, agents, the store and the clock. */
 import type { AgentEvent, FunctionSpec, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
+import type { LimitedOperation, Usage } from './rate-limits.ts';
 import type { BuildRow, EndpointConfig, JobImage, KeyRow, NodeConfig } from './image.ts';
 
 /** A gateway's request: which channel, which request on it. */
 export interface Ref {
   readonly channel: number;
   readonly request: number;
+}
+
+/** How a request counts towards rate limits. */
+export interface Counting {
+  /** Null for what is not counted. */
+  readonly limitedAs: LimitedOperation | null;
+  /** Sent again after a broken stream: let in before. */
+  readonly resent: boolean;
 }
 
 /** Per-job overrides as the caller gave them; ms. */
@@ -43,6 +52,7 @@ export type CoreEvent =
   | {
       readonly event: 'submit';
       readonly ref: Ref;
+      readonly counting: Counting;
       readonly endpoint: string;
       readonly job: string;
       readonly kind: JobKind;
@@ -53,8 +63,22 @@ export type CoreEvent =
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array } | null;
       readonly waitMs: number;
     }
-  | { readonly event: 'get'; readonly ref: Ref; readonly endpoint: string; readonly job: string; readonly waitMs: number }
-  | { readonly event: 'read-stream'; readonly ref: Ref; readonly endpoint: string; readonly job: string; readonly waitMs: number }
+  | {
+      readonly event: 'get';
+      readonly ref: Ref;
+      readonly counting: Counting;
+      readonly endpoint: string;
+      readonly job: string;
+      readonly waitMs: number;
+    }
+  | {
+      readonly event: 'read-stream';
+      readonly ref: Ref;
+      readonly counting: Counting;
+      readonly endpoint: string;
+      readonly job: string;
+      readonly waitMs: number;
+    }
   | { readonly event: 'abandon'; readonly ref: Ref }
   | { readonly event: 'channel-closed'; readonly channel: number }
   | { readonly event: 'command'; readonly call: number; readonly command: Command }
@@ -79,7 +103,7 @@ export type CoreEvent =
 
 /** Who asked for an operation that may be refused. */
 export type Cause =
-  | { readonly cause: 'submit'; readonly ref: Ref; readonly job: JobImage; readonly waitMs: number }
+  | { readonly cause: 'submit'; readonly ref: Ref; readonly usage: Usage | null; readonly job: JobImage; readonly waitMs: number }
   | { readonly cause: 'retry'; readonly call: number; readonly job: JobImage }
   | { readonly cause: 'command'; readonly call: number };
 

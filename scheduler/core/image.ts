@@ -9,6 +9,7 @@ import type { Body, ControlKind, JobKind, Lease } from '../store/store.ts';
 
 import { Deadlines, type Deadline } from './deadlines.ts';
 import type { RandomState } from './random.ts';
+import { defaultLimits, defaultRequestsPerWorker, type LimitedOperation, type Limits, type Usage } from './rate-limits.ts';
 import type { Phase } from './transitions.ts';
 
 /** Both clocks, ms. Wall for ttl and retention, never running backwards; mono for everything else. */
@@ -42,6 +43,9 @@ export interface Settings {
   readonly windowSize: number;
   /** Bytes of unread chunks kept per job. */
   readonly streamBytes: number;
+  /** Rate limits of an account's endpoints, where an endpoint has none of its own. */
+  readonly limits: Limits;
+  readonly requestsPerWorker: number;
 }
 
 export const defaultSettings: Settings = {
@@ -58,6 +62,8 @@ export const defaultSettings: Settings = {
   recordStartAfterMs: 1_000,
   windowSize: 1_000,
   streamBytes: 16 * 1024 * 1024,
+  limits: defaultLimits,
+  requestsPerWorker: defaultRequestsPerWorker,
 };
 
 /** A job that is leased or in a head window. */
@@ -107,6 +113,8 @@ export interface Waiter {
   readonly mode: 'job' | 'stream';
   /** When it is answered as things stand then; null for one that only awaits a read. */
   deadline: Deadline<Due> | null;
+  /** What the request counts towards until it is answered. */
+  readonly usage: Usage | null;
   /** Answer with the present state as soon as it is read. */
   immediate: boolean;
   done: boolean;
@@ -148,6 +156,9 @@ export interface EndpointConfig {
   /** 0: the service's default. */
   readonly maxAttempts: number;
   readonly routes: Readonly<Record<string, string>>;
+  /** Rate limits that differ from the account's. */
+  readonly limits: Partial<Limits>;
+  readonly requestsPerWorker: number | null;
   readonly release: string;
 }
 
@@ -173,6 +184,8 @@ export interface EndpointImage {
   counts: { inProgress: number; inProgressLow: number; completed: number; failed: number; retried: number };
   /** Per-node rejections of the last placement that failed, for people. */
   rejections: readonly { readonly node: string; readonly reason: string }[];
+  /** What callers used of the rate limits. */
+  readonly usage: Map<LimitedOperation, Usage>;
   /** A purge under way: ends every queued job at or below this position. */
   purge: { upTo: number; removed: number; readonly calls: number[] } | null;
 }
@@ -309,6 +322,7 @@ export function newEndpoint(config: EndpointConfig): EndpointImage {
     workers: new Set(),
     counts: { inProgress: 0, inProgressLow: 0, completed: 0, failed: 0, retried: 0 },
     rejections: [],
+    usage: new Map(),
     purge: null,
   };
 }

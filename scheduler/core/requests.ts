@@ -7,11 +7,13 @@ import type { JobRow, Outcome, WholeJob } from '../store/store.ts';
 
 import { fill, freeSlot, sendJob } from './dispatch.ts';
 import type { Decision } from './effects.ts';
-import type { Cause, CoreEvent, ReadPurpose } from './events.ts';
+import type { Cause, CoreEvent, Counting, ReadPurpose, Ref } from './events.ts';
 import { readClosed, readOpened, type EndpointImage, type Image, type JobImage, type Now, type Waiter } from './image.ts';
 import { deletionGatherMs, expire, finish, fromRow, noteDeletion, queue, takeLease, toRow, undo } from './jobs.ts';
 import { startPurge } from './purge.ts';
+import { admit, type Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
+import { limitOf, usageOf } from './limits.ts';
 import { failureReply, jobReply, publicState, span, viewOfImage, viewOfRow } from './views.ts';
 import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, findWaiter, notFound } from './waiters.ts';
 
@@ -20,11 +22,13 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
   const endpoint = image.endpoints.get(event.endpoint);
   const refusal = endpoint === undefined ? endpointNotFound(event.endpoint) : refusalOf(endpoint);
   if (endpoint === undefined || refusal !== null) {
-    out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, refusal as CapstanError) });
+    refuse(out, event.ref, refusal as CapstanError);
     return;
   }
+  const usage = letIn(image, out, now, endpoint, event);
+  if (usage === undefined) return;
   if (image.jobs.has(event.job)) {
-    get(image, out, now, { event: 'get', ref: event.ref, endpoint: event.endpoint, job: event.job, waitMs: event.waitMs });
+    look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
     return;
   }
   const { settings } = image;
@@ -71,28 +75,56 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
       s3: event.s3,
       idempotency: event.idempotency === null ? null : { ...event.idempotency, expiresAt: now.wall + 86_400_000 },
     },
-    { cause: 'submit', ref: event.ref, job, waitMs: event.waitMs },
+    { cause: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
   );
-  if (event.waitMs > 0) addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs);
-  else out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfImage(job, '')) }, write);
+  if (event.waitMs > 0) addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs, usage);
+  else out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfImage(job, '')), usage }, write);
   if (slot !== null) sendJob(out, job, slot, write);
 }
 
 /** Answers with a job's state, waiting for its end up to waitMs. */
 export function get(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'get' }>): void {
-  const job = liveJob(image, now, event.endpoint, event.job);
-  if (job !== null && event.waitMs <= 0) {
-    out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, view(image, now, job)) });
+  const usage = letIn(image, out, now, image.endpoints.get(event.endpoint), event);
+  if (usage !== undefined) look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
+}
+
+function look(image: Image, out: Decision, now: Now, ref: Ref, endpoint: string, id: string, waitMs: number, usage: Usage | null): void {
+  const job = liveJob(image, now, endpoint, id);
+  if (job !== null && waitMs <= 0) {
+    out.do({ effect: 'reply', channel: ref.channel, reply: jobReply(ref.request, view(image, now, job)), usage });
     return;
   }
-  addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs);
-  if (job === null) readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
+  addWaiter(image, now, ref, endpoint, id, 'job', waitMs, usage);
+  if (job === null) readFor(image, out, { purpose: 'waiter', ref }, endpoint, id);
+}
+
+/** Counts a request; undefined when it was over the limit and has been refused. */
+function letIn(
+  image: Image,
+  out: Decision,
+  now: Now,
+  endpoint: EndpointImage | undefined,
+  event: { readonly ref: Ref; readonly counting: Counting },
+): Usage | null | undefined {
+  const { limitedAs, resent } = event.counting;
+  if (limitedAs === null || endpoint === undefined) return null;
+  const usage = usageOf(endpoint, limitedAs);
+  const error = admit(usage, limitOf(image, endpoint, limitedAs), now.mono, limitedAs, resent);
+  if (error === null) return usage;
+  refuse(out, event.ref, error);
+  return undefined;
+}
+
+function refuse(out: Decision, ref: Ref, error: CapstanError): void {
+  out.do({ effect: 'reply', channel: ref.channel, reply: failureReply(ref.request, error), usage: null });
 }
 
 /** Takes the unread chunks of a job, waiting for the first up to waitMs. */
 export function readStream(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'read-stream' }>): void {
+  const usage = letIn(image, out, now, image.endpoints.get(event.endpoint), event);
+  if (usage === undefined) return;
   const job = liveJob(image, now, event.endpoint, event.job);
-  const waiter = addWaiter(image, now, event.ref, event.endpoint, event.job, 'stream', event.waitMs);
+  const waiter = addWaiter(image, now, event.ref, event.endpoint, event.job, 'stream', event.waitMs, usage);
   if (job === null) readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
   else if (job.stream !== null && job.stream.chunks.length > 0) drainTo(image, out, job, waiter);
   else if (event.waitMs <= 0) answerStream(image, out, waiter, view(image, now, job).state, [], null);
@@ -177,18 +209,21 @@ export function refused(image: Image, out: Decision, now: Now, outcome: Outcome,
     case 'submit': {
       undo(image, cause.job);
       const waiter = findWaiter(image, cause.ref);
+      // The caller that would have waited went away meanwhile.
+      if (cause.waitMs > 0 && waiter === null) return;
       if (outcome.outcome === 'idempotent-other-body') {
         const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with another request body', {
           field: 'Idempotency-Key',
         });
-        if (waiter === null) out.do({ effect: 'reply', channel: cause.ref.channel, reply: failureReply(cause.ref.request, error) });
+        if (waiter === null)
+          out.do({ effect: 'reply', channel: cause.ref.channel, reply: failureReply(cause.ref.request, error), usage: cause.usage });
         else answerFailure(image, out, waiter, error);
         return;
       }
       // The job is there already: the same submission again, or its idempotency key.
       const id = outcome.outcome === 'idempotent-same' ? outcome.jobId : cause.job.id;
       if (waiter !== null) dropWaiter(image, waiter);
-      get(image, out, now, { event: 'get', ref: cause.ref, endpoint: cause.job.endpoint, job: id, waitMs: cause.waitMs });
+      look(image, out, now, cause.ref, cause.job.endpoint, id, cause.waitMs, cause.usage);
       return;
     }
     case 'retry':

@@ -16,7 +16,7 @@ import { finishRefill } from './lanes.ts';
 import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submit, waitOver } from './requests.ts';
 import { needsLook, scaleEndpoint, scaleIntervalMs } from './scaling.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './sessions.ts';
-import { dropChannel, dropWaiter, findWaiter } from './waiters.ts';
+import { abandonWaiter, dropChannel, findWaiter } from './waiters.ts';
 import { flushDesired } from './workers.ts';
 
 /** Jobs removed per read of due ones: small, so that live work is not held up. */
@@ -47,7 +47,7 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
       return readStream(image, out, now, event);
     case 'abandon': {
       const waiter = findWaiter(image, event.ref);
-      if (waiter !== null) dropWaiter(image, waiter);
+      if (waiter !== null) abandonWaiter(image, waiter);
       return;
     }
     case 'channel-closed':

@@ -7,10 +7,20 @@ import type { Body } from '../store/store.ts';
 import type { Decision, Write } from './effects.ts';
 import type { Ref } from './events.ts';
 import type { Image, Now, Waiter } from './image.ts';
+import type { Usage } from './rate-limits.ts';
 import { failureReply, jobReply, toPayload } from './views.ts';
 
 /** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
-export function addWaiter(image: Image, now: Now, ref: Ref, endpoint: string, job: string, mode: 'job' | 'stream', waitMs: number): Waiter {
+export function addWaiter(
+  image: Image,
+  now: Now,
+  ref: Ref,
+  endpoint: string,
+  job: string,
+  mode: 'job' | 'stream',
+  waitMs: number,
+  usage: Usage | null,
+): Waiter {
   const waiter: Waiter = {
     channel: ref.channel,
     request: ref.request,
@@ -18,6 +28,7 @@ export function addWaiter(image: Image, now: Now, ref: Ref, endpoint: string, jo
     job,
     mode,
     deadline: null,
+    usage,
     immediate: waitMs <= 0,
     done: false,
   };
@@ -34,7 +45,14 @@ export function addWaiter(image: Image, now: Now, ref: Ref, endpoint: string, jo
   return waiter;
 }
 
-/** Forgets a waiter, answered or not. */
+/** Forgets a waiter that will not be answered: its request is open no longer. */
+export function abandonWaiter(image: Image, waiter: Waiter): void {
+  if (waiter.done) return;
+  if (waiter.usage !== null) waiter.usage.open--;
+  dropWaiter(image, waiter);
+}
+
+/** Forgets a waiter. */
 export function dropWaiter(image: Image, waiter: Waiter): void {
   if (waiter.done) return;
   waiter.done = true;
@@ -55,13 +73,13 @@ export function findWaiter(image: Image, ref: Ref): Waiter | null {
 
 /** Forgets every waiter of a channel that closed. */
 export function dropChannel(image: Image, channel: number): void {
-  for (const waiter of [...(image.channels.get(channel)?.values() ?? [])]) dropWaiter(image, waiter);
+  for (const waiter of [...(image.channels.get(channel)?.values() ?? [])]) abandonWaiter(image, waiter);
 }
 
 /** Answers a waiter with a job. */
 export function answerJob(image: Image, out: Decision, waiter: Waiter, job: Job, write: Write | null = null): void {
   dropWaiter(image, waiter);
-  out.do({ effect: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job) }, write);
+  out.do({ effect: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
 }
 
 /** Answers a waiter with stream chunks. */
@@ -77,7 +95,12 @@ export function answerStream(
   dropWaiter(image, waiter);
   const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }) };
   out.do(
-    { effect: 'reply', channel: waiter.channel, reply: { requestId: waiter.request, result: { $case: 'stream', value: part } } },
+    {
+      effect: 'reply',
+      channel: waiter.channel,
+      reply: { requestId: waiter.request, result: { $case: 'stream', value: part } },
+      usage: waiter.usage,
+    },
     write,
   );
 }
@@ -85,7 +108,7 @@ export function answerStream(
 /** Answers a waiter with a refusal. */
 export function answerFailure(image: Image, out: Decision, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
   dropWaiter(image, waiter);
-  out.do({ effect: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error) }, write);
+  out.do({ effect: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
 }
 
 /** The job is not there (any more): whoever waits for it learns so. */

@@ -206,6 +206,7 @@ export class Engine {
   #perform(effect: Effect): void {
     switch (effect.effect) {
       case 'reply':
+        if (effect.usage !== null) effect.usage.open--;
         return this.#ports.reply(effect.channel, effect.reply);
       case 'answer':
         return this.#answer(effect.call, effect.result);

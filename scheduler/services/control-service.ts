@@ -164,6 +164,8 @@ export class Control {
         scalerType: config.scalerType,
         scalerValue: config.scalerValue,
         routes: { ...config.routes },
+        rateLimits: { ...config.limits },
+        ...(config.requestsPerWorker === null ? {} : { requestsPerWorker: config.requestsPerWorker }),
         maxAttempts: config.maxAttempts,
       },
       releaseId: config.release,

@@ -5,6 +5,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointInput } from '../core/events.ts';
+import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/rate-limits.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { envPlace } from './node-service.ts';
 
@@ -79,9 +80,22 @@ function check(spec: EndpointSpec, owner: { readonly account: string; readonly e
     scalerValue: spec.scalerValue === 0 ? defaultScalerValue : spec.scalerValue,
     maxAttempts: spec.maxAttempts,
     routes: spec.routes,
+    limits: limitsOf(spec),
+    requestsPerWorker: spec.requestsPerWorker ?? null,
     envSealed: env === '{}' ? null : cipher.encrypt(env, envPlace({ ...owner, name: spec.name })).toString('base64'),
     envDigest: createHash('sha256').update(env).digest('hex'),
   };
+}
+
+function limitsOf(spec: EndpointSpec): Partial<Limits> {
+  const limits: Partial<Record<LimitedOperation, Limit>> = {};
+  for (const [operation, { requests, concurrent }] of Object.entries(spec.rateLimits)) {
+    if (!Object.hasOwn(defaultLimits, operation)) {
+      throw invalid(`${spec.name}.rateLimits.${operation}`, `is not an operation; there are ${Object.keys(defaultLimits).join(', ')}`);
+    }
+    limits[operation as LimitedOperation] = { requests, concurrent };
+  }
+  return limits;
 }
 
 function name(field: string, value: string): void {

@@ -17,9 +17,11 @@ import type {
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { Answer } from '../core/effects.ts';
-import type { CoreEvent } from '../core/events.ts';
+import type { CoreEvent, Counting, Ref } from '../core/events.ts';
 import type { EndpointImage, Image } from '../core/image.ts';
 import { isReady } from '../core/dispatch.ts';
+import { limitOf, usageOf } from '../core/limits.ts';
+import { admit, type LimitedOperation } from '../core/rate-limits.ts';
 import { endpointNotFound, view } from '../core/requests.ts';
 import { failureReply, fromPayload, storedState, viewOfRow } from '../core/views.ts';
 import type { Clock } from '../engine/clock.ts';
@@ -67,19 +69,38 @@ export class JobChannels {
       });
     return {
       channel: (call) => this.#open(call),
-      cancel: gateway('Cancel', async ({ endpointId, jobId }) =>
-        toJob(endpointId, await this.#engine.command({ command: 'cancel', endpoint: endpointId, job: jobId })),
+      cancel: gateway('Cancel', ({ endpointId, jobId }) =>
+        this.#limited(endpointId, 'cancel', async () =>
+          toJob(endpointId, await this.#engine.command({ command: 'cancel', endpoint: endpointId, job: jobId })),
+        ),
       ),
       retry: gateway('Retry', async ({ endpointId, jobId }) =>
         toJob(endpointId, await this.#engine.command({ command: 'retry', endpoint: endpointId, job: jobId })),
       ),
-      purgeQueue: gateway('PurgeQueue', async ({ endpointId }) => {
-        const answer = await this.#engine.command({ command: 'purge', endpoint: endpointId });
-        return { removed: answer.answer === 'purged' ? answer.removed : 0 };
-      }),
-      listJobs: gateway('ListJobs', (request: ListJobsRequest) => this.#list(request)),
+      purgeQueue: gateway('PurgeQueue', ({ endpointId }) =>
+        this.#limited(endpointId, 'purge-queue', async () => {
+          const answer = await this.#engine.command({ command: 'purge', endpoint: endpointId });
+          return { removed: answer.answer === 'purged' ? answer.removed : 0 };
+        }),
+      ),
+      listJobs: gateway('ListJobs', (request: ListJobsRequest) => this.#limited(request.endpointId, 'requests', () => this.#list(request))),
       getHealth: gateway('GetHealth', ({ endpointId }) => health(this.#engine.image, endpointId)),
     } satisfies JobServiceServer;
+  }
+
+  /** A unary call that counts towards an endpoint's rate limits while it is open. */
+  async #limited<Reply>(endpointId: string, operation: LimitedOperation, handler: () => Promise<Reply>): Promise<Reply> {
+    const { image } = this.#engine;
+    const endpoint = image.endpoints.get(endpointId);
+    if (endpoint === undefined) throw endpointNotFound(endpointId);
+    const usage = usageOf(endpoint, operation);
+    const refusal = admit(usage, limitOf(image, endpoint, operation), this.#clock.now().mono, operation, false);
+    if (refusal !== null) throw refusal;
+    try {
+      return await handler();
+    } finally {
+      usage.open--;
+    }
   }
 
   #open(call: ChannelCall): void {
@@ -109,13 +130,21 @@ export class JobChannels {
   #handle(channel: number, request: JobRequest): void {
     const ref = { channel, request: request.requestId };
     const { endpointId: endpoint, operation } = request;
+    const counting = countingOf(request);
     switch (operation?.$case) {
       case 'submit':
-        return this.#submit(ref, endpoint, operation.value);
+        return this.#submit(ref, counting, endpoint, operation.value);
       case 'get':
-        return this.#engine.handle({ event: 'get', ref, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
+        return this.#engine.handle({ event: 'get', ref, counting, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
       case 'stream':
-        return this.#engine.handle({ event: 'read-stream', ref, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
+        return this.#engine.handle({
+          event: 'read-stream',
+          ref,
+          counting,
+          endpoint,
+          job: operation.value.jobId,
+          waitMs: operation.value.waitMs,
+        });
       case 'abandon':
         return this.#engine.handle({ event: 'abandon', ref: { channel, request: operation.value } });
       case undefined:
@@ -123,7 +152,7 @@ export class JobChannels {
     }
   }
 
-  #submit(ref: { channel: number; request: number }, endpoint: string, submit: Submit): void {
+  #submit(ref: Ref, counting: Counting, endpoint: string, submit: Submit): void {
     const input = fromPayload(submit.input);
     if (input === null || submit.jobId === '') {
       this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is missing', { field: 'input' })));
@@ -132,6 +161,7 @@ export class JobChannels {
     const event: CoreEvent = {
       event: 'submit',
       ref,
+      counting,
       endpoint,
       job: submit.jobId,
       kind: submit.kind === JobKind.RUNSYNC ? 'RUNSYNC' : 'RUN',
@@ -162,6 +192,22 @@ export class JobChannels {
         return live === undefined ? viewOfRow(whole, '') : view(this.#engine.image, now, live);
       }),
     };
+  }
+}
+
+/** How a request counts: as its gateway says, else as its own kind. */
+function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
+  if (limitedAs === 'none' || operation === undefined) return { limitedAs: null, resent };
+  if (limitedAs === 'openai') return { limitedAs: 'openai', resent };
+  switch (operation.$case) {
+    case 'submit':
+      return { limitedAs: operation.value.kind === JobKind.RUNSYNC ? 'runsync' : 'run', resent };
+    case 'get':
+      return { limitedAs: 'status', resent };
+    case 'stream':
+      return { limitedAs: 'stream', resent };
+    case 'abandon':
+      return { limitedAs: null, resent };
   }
 }
 

@@ -51,7 +51,7 @@ export class Scenario {
   readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<Mapped> }>();
   readonly #open = new Map<
     number,
-    { event: (ref: { channel: number; request: number }) => CoreEvent; answered: (reply: JobReply) => void }
+    { event: (ref: { channel: number; request: number }, resent: boolean) => CoreEvent; sent: boolean; answered: (reply: JobReply) => void }
   >();
   readonly #acknowledged = new Set<string>();
   readonly #ended = new Map<string, JobState>();
@@ -215,6 +215,9 @@ export class Scenario {
       if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
     for (const agent of this.#agents) if (agent.pending > 0) throw new Error(`agent ${agent.id} still holds ${agent.pending} attempts`);
     if (image.waiters.size > 0) throw new Error('waiters are left');
+    for (const { usage } of image.endpoints.values()) {
+      for (const [operation, { open }] of usage) if (open !== 0) throw new Error(`${operation}: ${open} requests still count as open`);
+    }
   }
 
   #recount(): void {
@@ -249,9 +252,10 @@ export class Scenario {
     const waitMs = sync ? random.int(1_000, 20_000) : 0;
     const input = { inline: Buffer.from('{}') };
     this.#ask(
-      (ref) => ({
+      (ref, resent) => ({
         event: 'submit',
         ref,
+        counting: { limitedAs: sync ? 'runsync' : 'run', resent },
         endpoint,
         job,
         kind: sync ? 'RUNSYNC' : 'RUN',
@@ -271,7 +275,17 @@ export class Scenario {
     const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
     const waitMs = random.chance(0.5) ? 0 : random.int(100, 5_000);
     this.#ask(
-      (ref) => ({ event: random.chance(0.2) ? 'read-stream' : 'get', ref, endpoint, job, waitMs }),
+      (ref, resent) => {
+        const stream = random.chance(0.2);
+        return {
+          event: stream ? 'read-stream' : 'get',
+          ref,
+          counting: { limitedAs: stream ? 'stream' : 'status', resent },
+          endpoint,
+          job,
+          waitMs,
+        };
+      },
       () => undefined,
     );
   }
@@ -283,9 +297,9 @@ export class Scenario {
     });
   }
 
-  #ask(event: (ref: { channel: number; request: number }) => CoreEvent, answered: (reply: JobReply) => void): void {
+  #ask(event: (ref: { channel: number; request: number }, resent: boolean) => CoreEvent, answered: (reply: JobReply) => void): void {
     const request = ++this.#request;
-    this.#open.set(request, { event, answered });
+    this.#open.set(request, { event, answered, sent: false });
     if (this.#scheduler.image !== null) this.#send(request);
   }
 
@@ -293,7 +307,10 @@ export class Scenario {
     const channel = this.#channel;
     this.world.after(this.world.random.next(), () => {
       const asked = this.#open.get(request);
-      if (asked !== undefined && channel === this.#channel) this.#scheduler.handle(asked.event({ channel, request }));
+      if (asked !== undefined && channel === this.#channel) {
+        this.#scheduler.handle(asked.event({ channel, request }, asked.sent));
+        asked.sent = true;
+      }
     });
   }
 
@@ -368,6 +385,8 @@ function endpointInput(name: string, workersMax: number, maxConcurrency: number)
     scalerValue: 2,
     maxAttempts: 0,
     routes: {},
+    limits: {},
+    requestsPerWorker: null,
     functions: [{ name, module: name, parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
     runtime: 'thread',
     envSealed: null,

@@ -185,6 +185,7 @@ export class SimScheduler {
   #perform(effect: Effect): void {
     switch (effect.effect) {
       case 'reply':
+        if (effect.usage !== null) effect.usage.open--;
         return this.#wiring.reply(effect.channel, effect.reply);
       case 'answer': {
         const then = this.#calls.get(effect.call);

@@ -135,7 +135,9 @@ export class TestChannel {
     const requestId = this.#next++;
     return new Promise((resolve) => {
       this.#waiting.set(requestId, resolve);
-      this.#call.write({ requests: [{ requestId, endpointId, ...(operation === undefined ? {} : { operation }) }] });
+      this.#call.write({
+        requests: [{ requestId, endpointId, limitedAs: '', resent: false, ...(operation === undefined ? {} : { operation }) }],
+      });
     });
   }
 
@@ -235,6 +237,7 @@ export function endpointSpec(spec: Partial<EndpointSpec>): EndpointSpec {
     scalerValue: 0,
     routes: {},
     maxAttempts: 0,
+    rateLimits: {},
     ...spec,
   };
 }

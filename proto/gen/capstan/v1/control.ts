@@ -173,6 +173,13 @@ export interface EndpointSpec {
   routes: { [key: string]: string };
   /** Charged attempts a job gets before it ends FAILED; 0: the service's default, 2. */
   maxAttempts: number;
+  /**
+   * Limits that differ from the account's, by operation: run, runsync, status, stream, cancel,
+   * purge-queue, openai, requests (SPEC.md, Rate limits).
+   */
+  rateLimits: { [key: string]: RateLimit };
+  /** Requests per 10 seconds that each running worker adds; absent: the account's, 100. */
+  requestsPerWorker?: number | undefined;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -183,6 +190,19 @@ export interface EndpointSpec_EnvEntry {
 export interface EndpointSpec_RoutesEntry {
   key: string;
   value: string;
+}
+
+export interface EndpointSpec_RateLimitsEntry {
+  key: string;
+  value?: RateLimit | undefined;
+}
+
+/** 0 stands for no limit. */
+export interface RateLimit {
+  /** Requests in any 10 seconds. */
+  requests: number;
+  /** Requests open at once. */
+  concurrent: number;
 }
 
 export interface DeployResponse {
@@ -1013,6 +1033,8 @@ function createBaseEndpointSpec(): EndpointSpec {
     scalerValue: 0,
     routes: {},
     maxAttempts: 0,
+    rateLimits: {},
+    requestsPerWorker: undefined,
   };
 }
 
@@ -1068,6 +1090,12 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     });
     if (message.maxAttempts !== 0) {
       writer.uint32(136).uint32(message.maxAttempts);
+    }
+    globalThis.Object.entries(message.rateLimits).forEach(([key, value]: [string, RateLimit]) => {
+      EndpointSpec_RateLimitsEntry.encode({ key: key as any, value }, writer.uint32(146).fork()).join();
+    });
+    if (message.requestsPerWorker !== undefined) {
+      writer.uint32(152).uint32(message.requestsPerWorker);
     }
     return writer;
   },
@@ -1227,6 +1255,25 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.maxAttempts = reader.uint32();
             continue;
           }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            const entry18 = EndpointSpec_RateLimitsEntry.decode(reader, reader.uint32());
+            if (entry18.value !== undefined) {
+              message.rateLimits[entry18.key] = entry18.value;
+            }
+            continue;
+          }
+          case 19: {
+            if (tag !== 152) {
+              break;
+            }
+
+            message.requestsPerWorker = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1330,6 +1377,38 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         : isSet(object.max_attempts)
         ? globalThis.Number(object.max_attempts)
         : 0,
+      rateLimits: isObject(object.rateLimits)
+        ? (globalThis.Object.entries(object.rateLimits) as [string, any][]).reduce(
+          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: RateLimit.fromJSON(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : isObject(object.rate_limits)
+        ? (globalThis.Object.entries(object.rate_limits) as [string, any][]).reduce(
+          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: RateLimit.fromJSON(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : {},
+      requestsPerWorker: isSet(object.requestsPerWorker)
+        ? globalThis.Number(object.requestsPerWorker)
+        : isSet(object.requests_per_worker)
+        ? globalThis.Number(object.requests_per_worker)
+        : undefined,
     };
   },
 
@@ -1398,6 +1477,18 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.maxAttempts !== 0) {
       obj.maxAttempts = Math.round(message.maxAttempts);
     }
+    if (message.rateLimits) {
+      const entries = globalThis.Object.entries(message.rateLimits) as [string, RateLimit][];
+      if (entries.length > 0) {
+        obj.rateLimits = {};
+        entries.forEach(([k, v]) => {
+          obj.rateLimits[k] = RateLimit.toJSON(v);
+        });
+      }
+    }
+    if (message.requestsPerWorker !== undefined) {
+      obj.requestsPerWorker = Math.round(message.requestsPerWorker);
+    }
     return obj;
   },
 
@@ -1439,6 +1530,16 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
       {},
     );
     message.maxAttempts = object.maxAttempts ?? 0;
+    message.rateLimits = (globalThis.Object.entries(object.rateLimits ?? {}) as [string, RateLimit][]).reduce(
+      (acc: { [key: string]: RateLimit }, [key, value]: [string, RateLimit]) => {
+        if (value !== undefined) {
+          acc[key] = RateLimit.fromPartial(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.requestsPerWorker = object.requestsPerWorker ?? undefined;
     return message;
   },
 };
@@ -1609,6 +1710,178 @@ export const EndpointSpec_RoutesEntry: MessageFns<EndpointSpec_RoutesEntry> = {
     const message = createBaseEndpointSpec_RoutesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseEndpointSpec_RateLimitsEntry(): EndpointSpec_RateLimitsEntry {
+  return { key: "", value: undefined };
+}
+
+export const EndpointSpec_RateLimitsEntry: MessageFns<EndpointSpec_RateLimitsEntry> = {
+  encode(message: EndpointSpec_RateLimitsEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== undefined) {
+      RateLimit.encode(message.value, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndpointSpec_RateLimitsEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndpointSpec_RateLimitsEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = RateLimit.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EndpointSpec_RateLimitsEntry {
+    return {
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      value: isSet(object.value) ? RateLimit.fromJSON(object.value) : undefined,
+    };
+  },
+
+  toJSON(message: EndpointSpec_RateLimitsEntry): unknown {
+    const obj: any = {};
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.value !== undefined) {
+      obj.value = RateLimit.toJSON(message.value);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndpointSpec_RateLimitsEntry>, I>>(base?: I): EndpointSpec_RateLimitsEntry {
+    return EndpointSpec_RateLimitsEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndpointSpec_RateLimitsEntry>, I>>(object: I): EndpointSpec_RateLimitsEntry {
+    const message = createBaseEndpointSpec_RateLimitsEntry();
+    message.key = object.key ?? "";
+    message.value = (object.value !== undefined && object.value !== null)
+      ? RateLimit.fromPartial(object.value)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseRateLimit(): RateLimit {
+  return { requests: 0, concurrent: 0 };
+}
+
+export const RateLimit: MessageFns<RateLimit> = {
+  encode(message: RateLimit, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.requests !== 0) {
+      writer.uint32(8).uint32(message.requests);
+    }
+    if (message.concurrent !== 0) {
+      writer.uint32(16).uint32(message.concurrent);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RateLimit {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRateLimit();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.requests = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.concurrent = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RateLimit {
+    return {
+      requests: isSet(object.requests) ? globalThis.Number(object.requests) : 0,
+      concurrent: isSet(object.concurrent) ? globalThis.Number(object.concurrent) : 0,
+    };
+  },
+
+  toJSON(message: RateLimit): unknown {
+    const obj: any = {};
+    if (message.requests !== 0) {
+      obj.requests = Math.round(message.requests);
+    }
+    if (message.concurrent !== 0) {
+      obj.concurrent = Math.round(message.concurrent);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RateLimit>, I>>(base?: I): RateLimit {
+    return RateLimit.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RateLimit>, I>>(object: I): RateLimit {
+    const message = createBaseRateLimit();
+    message.requests = object.requests ?? 0;
+    message.concurrent = object.concurrent ?? 0;
     return message;
   },
 };

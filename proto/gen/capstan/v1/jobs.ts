@@ -46,12 +46,22 @@ export interface JobRequest {
   /** Chosen by the gateway, unique among the open requests of its channel. */
   requestId: number;
   endpointId: string;
-  operation?: { $case: "submit"; value: Submit } | { $case: "get"; value: GetJob } | {
-    $case: "stream";
-    value: ReadStream;
-  } | //
-  /** The caller of the named request went away: forget its wait. Has no reply. */
-  { $case: "abandon"; value: number } | undefined;
+  operation?:
+    | { $case: "submit"; value: Submit }
+    | { $case: "get"; value: GetJob }
+    | { $case: "stream"; value: ReadStream }
+    | //
+    /** The caller of the named request went away: forget its wait. Has no reply. */
+    { $case: "abandon"; value: number }
+    | undefined;
+  /**
+   * What the request counts as for rate limits: empty for its own kind (run, runsync, status,
+   * stream), `openai` for calls of the OpenAI route, `none` for what a gateway does within a call
+   * that was counted already.
+   */
+  limitedAs: string;
+  /** Sent again after a broken channel: it was let in before, and is not counted anew. */
+  resent: boolean;
 }
 
 /**
@@ -276,7 +286,7 @@ export const JobRequests: MessageFns<JobRequests> = {
 };
 
 function createBaseJobRequest(): JobRequest {
-  return { requestId: 0, endpointId: "", operation: undefined };
+  return { requestId: 0, endpointId: "", operation: undefined, limitedAs: "", resent: false };
 }
 
 export const JobRequest: MessageFns<JobRequest> = {
@@ -300,6 +310,12 @@ export const JobRequest: MessageFns<JobRequest> = {
       case "abandon":
         writer.uint32(48).uint32(message.operation.value);
         break;
+    }
+    if (message.limitedAs !== "") {
+      writer.uint32(58).string(message.limitedAs);
+    }
+    if (message.resent !== false) {
+      writer.uint32(64).bool(message.resent);
     }
     return writer;
   },
@@ -365,6 +381,22 @@ export const JobRequest: MessageFns<JobRequest> = {
             message.operation = { $case: "abandon", value: reader.uint32() };
             continue;
           }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.limitedAs = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.resent = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -398,6 +430,12 @@ export const JobRequest: MessageFns<JobRequest> = {
         : isSet(object.abandon)
         ? { $case: "abandon", value: globalThis.Number(object.abandon) }
         : undefined,
+      limitedAs: isSet(object.limitedAs)
+        ? globalThis.String(object.limitedAs)
+        : isSet(object.limited_as)
+        ? globalThis.String(object.limited_as)
+        : "",
+      resent: isSet(object.resent) ? globalThis.Boolean(object.resent) : false,
     };
   },
 
@@ -417,6 +455,12 @@ export const JobRequest: MessageFns<JobRequest> = {
       obj.stream = ReadStream.toJSON(message.operation.value);
     } else if (message.operation?.$case === "abandon") {
       obj.abandon = Math.round(message.operation.value);
+    }
+    if (message.limitedAs !== "") {
+      obj.limitedAs = message.limitedAs;
+    }
+    if (message.resent !== false) {
+      obj.resent = message.resent;
     }
     return obj;
   },
@@ -454,6 +498,8 @@ export const JobRequest: MessageFns<JobRequest> = {
         break;
       }
     }
+    message.limitedAs = object.limitedAs ?? "";
+    message.resent = object.resent ?? false;
     return message;
   },
 };

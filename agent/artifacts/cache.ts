@@ -1,0 +1,182 @@
+/**
+ * Unpacked builds under `<data>/agent/cache/<digest>/`: fetched once however many workers want
+ * one, verified by SHA-256 before anything of them is unpacked, in place by one rename.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import type { Logger } from 'pino';
+
+import { CapstanError } from '../../proto/errors.ts';
+import type { BlobTransfer } from '../blobs/blob-transfer.ts';
+import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
+
+const DIGEST = /^[0-9a-f]{64}$/;
+/** Beginning of the names of what is not finished; removed at the start. */
+const UNFINISHED = '.new-';
+/** A build's unpacked size lies beside it; written first, so that a build without one was never finished. */
+const SIZE_SUFFIX = '.size';
+/** Largest artifact, bytes (SPEC.md, Other limits). */
+const MAX_ARTIFACT_BYTES = 500_000_000;
+
+export interface CacheOptions {
+  readonly folder: string;
+  readonly maxBytes: number;
+  readonly blobs: Pick<BlobTransfer, 'frames'>;
+  readonly log: Logger;
+  readonly limits?: UnpackLimits;
+}
+
+/** A build in use: it stays until it is released as often as it was acquired. */
+export interface HeldBuild {
+  readonly folder: string;
+  release(): void;
+}
+
+interface Build {
+  bytes: number;
+  /** Wall clock, ms: survives restarts as the folder's modification time. */
+  usedAt: number;
+  holders: number;
+}
+
+export class ArtifactCache {
+  readonly #options: CacheOptions;
+  readonly #builds = new Map<string, Build>();
+  readonly #fetches = new Map<string, Promise<void>>();
+  readonly #closed = new AbortController();
+
+  private constructor(options: CacheOptions) {
+    this.#options = options;
+  }
+
+  /** Takes over what an earlier agent left, and removes what it left unfinished. */
+  static async open(options: CacheOptions): Promise<ArtifactCache> {
+    const cache = new ArtifactCache(options);
+    await mkdir(options.folder, { recursive: true });
+    // Ends Node's search for a package.json: a build in a checkout must not inherit the checkout's module type.
+    await writeFile(join(options.folder, 'package.json'), '{}\n');
+    const names = await readdir(options.folder);
+    for (const name of names) {
+      if (name.startsWith(UNFINISHED)) await rm(join(options.folder, name), { recursive: true, force: true });
+      else if (DIGEST.test(name)) await cache.#adopt(name);
+      else if (name.endsWith(SIZE_SUFFIX) && !names.includes(name.slice(0, -SIZE_SUFFIX.length))) await rm(join(options.folder, name));
+    }
+    return cache;
+  }
+
+  /** The folder of a build, fetched if it is not here. Throws INVALID_ARCHIVE, NOT_FOUND, UNAVAILABLE, DATA_DIR. */
+  async acquire(digest: string): Promise<HeldBuild> {
+    if (!DIGEST.test(digest)) throw new CapstanError('INVALID_ARGUMENT', 'build_digest is not a SHA-256 in hex', { field: 'build_digest' });
+    while (!this.#builds.has(digest)) await this.#fetchOnce(digest);
+    const build = this.#builds.get(digest);
+    if (build === undefined) throw new CapstanError('INTERNAL', `build ${digest} vanished`);
+    build.holders += 1;
+    build.usedAt = Date.now();
+    const folder = this.#path(digest);
+    const now = new Date(build.usedAt);
+    await utimes(folder, now, now);
+    let held = true;
+    return {
+      folder,
+      release: () => {
+        if (held) build.holders -= 1;
+        held = false;
+      },
+    };
+  }
+
+  /** Gives up what is being fetched. */
+  async close(): Promise<void> {
+    this.#closed.abort();
+    await Promise.allSettled(this.#fetches.values());
+  }
+
+  #fetchOnce(digest: string): Promise<void> {
+    const running = this.#fetches.get(digest);
+    if (running !== undefined) return running;
+    const fetch = this.#fetch(digest).finally(() => this.#fetches.delete(digest));
+    this.#fetches.set(digest, fetch);
+    return fetch;
+  }
+
+  async #fetch(digest: string): Promise<void> {
+    const unfinished = this.#path(`${UNFINISHED}${randomUUID()}`);
+    try {
+      await mkdir(join(unfinished, 'build'), { recursive: true });
+      const archive = join(unfinished, 'archive');
+      await this.#download(digest, archive);
+      const { bytes, entries } = await unpack(createReadStream(archive), join(unfinished, 'build'), this.#options.limits ?? UNPACK_LIMITS);
+      await writeFile(this.#sizePath(digest), String(bytes));
+      await rename(join(unfinished, 'build'), this.#path(digest));
+      this.#builds.set(digest, { bytes, usedAt: Date.now(), holders: 0 });
+      this.#options.log.info({ digest, bytes, entries }, 'build unpacked');
+    } catch (error) {
+      if (error instanceof CapstanError) throw error;
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new CapstanError('DATA_DIR', `the build cannot be kept on this node: ${reason}`, { cause: error });
+    } finally {
+      await rm(unfinished, { recursive: true, force: true });
+    }
+    await this.#evict(digest);
+  }
+
+  async #download(digest: string, path: string): Promise<void> {
+    const hash = createHash('sha256');
+    const file = await open(path, 'wx', 0o600);
+    let bytes = 0;
+    try {
+      for await (const frame of this.#options.blobs.frames(`build/${digest}`, this.#closed.signal)) {
+        if ('size' in frame) continue;
+        bytes += frame.data.length;
+        if (bytes > MAX_ARTIFACT_BYTES) throw new CapstanError('INVALID_ARCHIVE', `the build has more than ${MAX_ARTIFACT_BYTES} bytes`);
+        hash.update(frame.data);
+        await file.writeFile(frame.data);
+      }
+    } finally {
+      await file.close();
+    }
+    const found = hash.digest('hex');
+    if (found !== digest) throw new CapstanError('INVALID_ARCHIVE', `the build's bytes have the digest ${found} instead of ${digest}`);
+  }
+
+  /** Least recently used first; never one that a worker has, nor the one just fetched. */
+  async #evict(keep: string): Promise<void> {
+    let total = 0;
+    for (const build of this.#builds.values()) total += build.bytes;
+    const idle = [...this.#builds].filter(([digest, build]) => build.holders === 0 && digest !== keep && !this.#fetches.has(digest));
+    idle.sort(([, a], [, b]) => a.usedAt - b.usedAt);
+    for (const [digest, build] of idle) {
+      if (total <= this.#options.maxBytes) return;
+      if (build.holders > 0) continue;
+      total -= build.bytes;
+      this.#builds.delete(digest);
+      // By rename first: half a build must never look like one.
+      const doomed = this.#path(`${UNFINISHED}${randomUUID()}`);
+      await rename(this.#path(digest), doomed);
+      await rm(doomed, { recursive: true, force: true });
+      await rm(this.#sizePath(digest), { force: true });
+      this.#options.log.info({ digest, bytes: build.bytes }, 'build evicted');
+    }
+  }
+
+  async #adopt(digest: string): Promise<void> {
+    const size = Number(await readFile(this.#sizePath(digest), 'utf8').catch(() => Number.NaN));
+    if (!Number.isFinite(size)) {
+      await rm(this.#path(digest), { recursive: true, force: true });
+      return;
+    }
+    const { mtimeMs } = await stat(this.#path(digest));
+    this.#builds.set(digest, { bytes: size, usedAt: mtimeMs, holders: 0 });
+  }
+
+  #path(name: string): string {
+    return join(this.#options.folder, name);
+  }
+
+  #sizePath(digest: string): string {
+    return this.#path(`${digest}${SIZE_SUFFIX}`);
+  }
+}

@@ -1,0 +1,155 @@
+/**
+ * A build's archive into a folder, safely (DESIGN.md section 6): nothing outside of the folder,
+ * neither by path nor by link, no devices, bounded in entries and bytes. An archive that breaks a
+ * rule is refused whole, with the entry's name.
+ */
+import { realpath, readlink } from 'node:fs/promises';
+import { join, posix, sep } from 'node:path';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+
+import { extract, type ReadEntry } from 'tar';
+
+import { CapstanError } from '../../proto/errors.ts';
+
+export interface UnpackLimits {
+  readonly entries: number;
+  /** Sum of the files' sizes, bytes. */
+  readonly bytes: number;
+}
+
+export const UNPACK_LIMITS: UnpackLimits = { entries: 200_000, bytes: 4_000_000_000 };
+
+export interface Unpacked {
+  readonly entries: number;
+  readonly bytes: number;
+}
+
+/** Unpacks `source` (a tar, compressed or not) into `folder`, which exists and is empty. Throws INVALID_ARCHIVE. */
+export async function unpack(source: Readable, folder: string, limits: UnpackLimits = UNPACK_LIMITS): Promise<Unpacked> {
+  const check = new EntryCheck(limits, () => source.destroy(new Error('refused')));
+  const sink = extract({
+    cwd: folder,
+    strict: true,
+    preserveOwner: false,
+    noMtime: true,
+    filter: (path, entry) => check.accept(path, entry as ReadEntry),
+  });
+  try {
+    await pipeline(source, sink);
+  } catch (error) {
+    // What the library says about an archive is about the bytes; a broken rule says more.
+    check.throwIfBroken();
+    if (isSystemError(error)) throw error;
+    throw invalid(`the build's archive is damaged: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  check.throwIfBroken();
+  await checkLinks(folder, check.links);
+  return { entries: check.entries, bytes: check.bytes };
+}
+
+/** Judges each entry before it is written; after the first broken rule nothing more is written. */
+class EntryCheck {
+  readonly #limits: UnpackLimits;
+  readonly #files = new Set<string>();
+  #broken: string | undefined;
+  /** Symbolic links, by their path. */
+  readonly links: string[] = [];
+  entries = 0;
+  bytes = 0;
+
+  readonly #onBroken: () => void;
+
+  constructor(limits: UnpackLimits, onBroken: () => void) {
+    this.#limits = limits;
+    this.#onBroken = onBroken;
+  }
+
+  accept(path: string, entry: ReadEntry): boolean {
+    if (this.#broken !== undefined) return false;
+    this.#broken = this.#fault(path, entry);
+    if (this.#broken !== undefined) {
+      this.#onBroken();
+      return false;
+    }
+    // No set-user-id and the like, and always readable by its owner.
+    const runnable = ((entry.mode ?? 0) & 0o100) !== 0 || entry.type === 'Directory';
+    entry.mode = runnable ? 0o755 : 0o644;
+    return true;
+  }
+
+  throwIfBroken(): void {
+    if (this.#broken !== undefined) throw invalid(this.#broken);
+  }
+
+  #fault(path: string, entry: ReadEntry): string | undefined {
+    this.entries += 1;
+    this.bytes += entry.size;
+    if (this.entries > this.#limits.entries) return `the build has more than ${this.#limits.entries} entries`;
+    if (this.bytes > this.#limits.bytes) return `the build unpacks to more than ${this.#limits.bytes} bytes`;
+    if (path.startsWith('/') || path.includes('\\') || path.includes('\0')) return `entry ${quote(path)} has no relative path`;
+    const name = posix.normalize(path);
+    if (isOutside(name)) return `entry ${quote(path)} lies outside of the build`;
+    switch (entry.type) {
+      case 'File':
+      case 'OldFile':
+      case 'ContiguousFile':
+        this.#files.add(name);
+        return undefined;
+      case 'Directory':
+        return undefined;
+      case 'SymbolicLink': {
+        const target = entry.linkpath ?? '';
+        if (target === '' || target.startsWith('/') || isOutside(posix.join(posix.dirname(name), target))) {
+          return `entry ${quote(path)} is a link out of the build`;
+        }
+        this.links.push(name);
+        return undefined;
+      }
+      case 'Link': {
+        // Only to a file that came before it: then no link in between can lead it away.
+        const target = posix.normalize(entry.linkpath ?? '');
+        if (!this.#files.has(target)) return `entry ${quote(path)} is a link to no file of the build`;
+        this.#files.add(name);
+        return undefined;
+      }
+      default:
+        return `entry ${quote(path)} is a ${entry.type}, not a file, folder or link`;
+    }
+  }
+}
+
+/** Links through links may lead out although each alone does not: each is followed to its end. */
+async function checkLinks(folder: string, links: readonly string[]): Promise<void> {
+  const root = await realpath(folder);
+  for (const link of links) {
+    const path = join(root, link);
+    let real: string;
+    try {
+      real = await realpath(path);
+    } catch (error) {
+      if (isSystemError(error) && (error.code === 'ENOENT' || error.code === 'ELOOP' || error.code === 'ENOTDIR')) {
+        const target = await readlink(path).catch(() => '');
+        throw invalid(`entry ${quote(link)} is a link to nothing (${quote(target)})`);
+      }
+      throw error;
+    }
+    if (real !== root && !real.startsWith(root + sep)) throw invalid(`entry ${quote(link)} is a link out of the build`);
+  }
+}
+
+function isOutside(path: string): boolean {
+  return path === '..' || path.startsWith('../');
+}
+
+function quote(name: string): string {
+  return JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name);
+}
+
+function invalid(message: string): CapstanError {
+  return new CapstanError('INVALID_ARCHIVE', message);
+}
+
+function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' && 'syscall' in error;
+}

@@ -1,0 +1,180 @@
+/** Bodies and builds over a connection of their own, so that they never stand in the way of the session. */
+import { once } from 'node:events';
+
+import type { ClientWritableStream } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import {
+  BlobPurpose,
+  type BlobServiceClient,
+  type GetBlobResponse,
+  type PutBlobRequest,
+  type PutBlobResponse,
+} from '../../proto/gen/capstan/v1/blobs.ts';
+import type { BlobRef } from '../../proto/gen/capstan/v1/common.ts';
+import { Backoff } from '../session/backoff.ts';
+import { blobClient, nodeMetadata } from '../session/connection.ts';
+import type { Identity } from '../session/identity.ts';
+
+const FRAME_BYTES = 256 * 1024;
+/** A transfer that moves nothing for this long, ms, is given up. */
+const STALL_MS = 30_000;
+const FIRST_RETRY_MS = 50;
+const LAST_RETRY_MS = 5_000;
+const INPUT_TRIES = 4;
+
+export class BlobTransfer {
+  readonly #client: BlobServiceClient;
+  readonly #identity: () => Identity | undefined;
+
+  constructor(address: string, identity: () => Identity | undefined) {
+    this.#client = blobClient(address);
+    this.#identity = identity;
+  }
+
+  /**
+   * The bytes of a blob, frame by frame, after its size. Throws NOT_FOUND, UNAVAILABLE and what
+   * else the scheduler answers, DEADLINE_EXCEEDED when it stalls.
+   */
+  async *frames(id: string, signal: AbortSignal): AsyncGenerator<{ readonly size: number } | { readonly data: Buffer }> {
+    const stream = this.#client.get({ id }, this.#metadata());
+    const stall = guard(stream, signal);
+    try {
+      for await (const { part } of stream as AsyncIterable<GetBlobResponse>) {
+        stall.moved();
+        if (part?.$case === 'size') yield { size: part.value };
+        else if (part?.$case === 'data') yield { data: part.value };
+      }
+    } catch (error) {
+      throw stall.reason() ?? fromServiceError(error);
+    } finally {
+      stall.end();
+      stream.cancel();
+    }
+  }
+
+  /** A body whole; a few tries while the scheduler is away. */
+  async get(ref: BlobRef, signal: AbortSignal): Promise<Buffer> {
+    const backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
+    for (let tries = 1; ; tries += 1) {
+      try {
+        const parts: Buffer[] = [];
+        for await (const frame of this.frames(ref.id, signal)) if ('data' in frame) parts.push(frame.data);
+        const bytes = Buffer.concat(parts);
+        if (bytes.length !== ref.size) throw new CapstanError('UNAVAILABLE', `the body has ${bytes.length} bytes instead of ${ref.size}`);
+        return bytes;
+      } catch (error) {
+        if (tries >= INPUT_TRIES || !isTransient(error) || signal.aborted) throw error;
+        await pause(backoff.next(), signal);
+      }
+    }
+  }
+
+  /** Stores a body; tries until the scheduler has it, refuses it, or `signal` ends the matter. */
+  async put(bytes: Buffer, signal: AbortSignal): Promise<BlobRef> {
+    const backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
+    for (;;) {
+      try {
+        return await this.#putOnce(bytes, signal);
+      } catch (error) {
+        if (!isTransient(error) || signal.aborted) throw error;
+        await pause(backoff.next(), signal);
+      }
+    }
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  async #putOnce(bytes: Buffer, signal: AbortSignal): Promise<BlobRef> {
+    const { promise, resolve, reject } = Promise.withResolvers<PutBlobResponse>();
+    const stream: ClientWritableStream<PutBlobRequest> = this.#client.put(this.#metadata(), (error, response) =>
+      error === null ? resolve(response) : reject(error),
+    );
+    const stall = guard(stream, signal);
+    try {
+      stream.on('error', reject);
+      const write = async (part: PutBlobRequest): Promise<void> => {
+        if (!stream.write(part)) await Promise.race([once(stream, 'drain'), promise]);
+        stall.moved();
+      };
+      await write({ part: { $case: 'header', value: { purpose: BlobPurpose.BODY, size: bytes.length, digest: '' } } });
+      for (let at = 0; at < bytes.length; at += FRAME_BYTES) {
+        await write({ part: { $case: 'data', value: bytes.subarray(at, at + FRAME_BYTES) } });
+      }
+      stream.end();
+      const { id, size } = await promise;
+      return { id, size };
+    } catch (error) {
+      throw stall.reason() ?? fromServiceError(error);
+    } finally {
+      stall.end();
+    }
+  }
+
+  #metadata(): ReturnType<typeof nodeMetadata> {
+    const identity = this.#identity();
+    if (identity === undefined) throw new CapstanError('UNAVAILABLE', 'the node has not joined');
+    return nodeMetadata(identity);
+  }
+}
+
+/** Worth another try: the scheduler is away, busy or does not know us yet; the body itself was not refused. */
+export function isTransient(thrown: unknown): boolean {
+  switch (fromServiceError(thrown).code) {
+    case 'UNAVAILABLE':
+    case 'DEADLINE_EXCEEDED':
+    case 'RATE_LIMITED':
+    case 'INTERNAL':
+    case 'UNAUTHENTICATED':
+    case 'PERMISSION_DENIED':
+      return true;
+    default:
+      return false;
+  }
+}
+
+interface StallGuard {
+  moved(): void;
+  /** Why the guard ended the transfer, if it did. */
+  reason(): CapstanError | undefined;
+  end(): void;
+}
+
+/** Cancels a transfer that stalls, or that nobody wants any more. */
+function guard(stream: { cancel(): void }, signal: AbortSignal): StallGuard {
+  let reason: CapstanError | undefined;
+  const stop = (code: 'DEADLINE_EXCEEDED' | 'CONFLICT', message: string): void => {
+    reason ??= new CapstanError(code, message);
+    stream.cancel();
+  };
+  const onAbort = (): void => stop('CONFLICT', 'the transfer was given up');
+  const timer = setTimeout(() => stop('DEADLINE_EXCEEDED', `the transfer stalled for ${STALL_MS} ms`), STALL_MS);
+  signal.addEventListener('abort', onAbort);
+  if (signal.aborted) onAbort();
+  return {
+    moved: () => {
+      timer.refresh();
+    },
+    reason: () => reason,
+    end: () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+    },
+  };
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(done, ms);
+    function done(): void {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', done);
+      resolve();
+    }
+    signal.addEventListener('abort', done);
+  });
+}

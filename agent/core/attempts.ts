@@ -1,0 +1,271 @@
+/** The agent as arbiter of its slots: what it takes, refuses, stops and reports (DESIGN.md invariants 2, 6 and 8). */
+import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
+import { append, isStoring, newChunkLog, rewind, settle, takeUnsent, type ChunkLog } from './chunks.ts';
+import type { Effect, HandlerResult } from './events.ts';
+import { attemptKey, type Attempt, type AttemptKey, type Image, type StopCause, type Worker } from './image.ts';
+import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
+import { endIfFree, forgiveFailures } from './workers.ts';
+
+/** Documents above this size, bytes, travel through the blob store (docs/architecture.md, Bodies). */
+export const INLINE_BYTES = 64 * 1024;
+/** The error of a job whose handler ran too long (WIRE.md section 1). */
+export const TIMED_OUT_ERROR = 'executionTimeout exceeded';
+
+/** Takes the job, or says why not. The same lease twice is one attempt. */
+export function acceptDispatch(image: Image, dispatch: Dispatch, out: Effect[]): void {
+  const key = attemptKey(dispatch.jobId, dispatch.token);
+  if (image.attempts.has(key)) return;
+  const older = image.attempts.get(image.newest.get(dispatch.jobId) ?? '');
+  if (older !== undefined && older.token > dispatch.token) {
+    out.push(reportRefused(dispatch.jobId, dispatch.token, RefusalReason.STOPPED, 'a newer attempt at this job is here'));
+    return;
+  }
+  if (older !== undefined) stopAttempt(image, older, 'stopped', out);
+  const refusal = refusalOf(image, dispatch);
+  if (refusal !== undefined) {
+    out.push(reportRefused(dispatch.jobId, dispatch.token, refusal.reason, refusal.detail));
+    return;
+  }
+  const attempt: Attempt = {
+    key,
+    jobId: dispatch.jobId,
+    token: dispatch.token,
+    workerId: dispatch.workerId,
+    executionTimeoutMs: dispatch.executionTimeoutMs,
+    phase: 'fetching',
+    dispatch,
+    stop: undefined,
+    startedAt: undefined,
+    deadline: undefined,
+    chunks: undefined,
+    progress: undefined,
+    end: undefined,
+  };
+  image.attempts.set(key, attempt);
+  image.newest.set(dispatch.jobId, key);
+  image.workers.get(dispatch.workerId)?.attempts.add(key);
+  const body = dispatch.input?.body;
+  if (body?.$case === 'blob') out.push({ do: 'fetch-input', key, blob: body.value });
+  else if (body === undefined) refuse(image, attempt, RefusalReason.INPUT_UNAVAILABLE, 'the lease came without an input', out);
+  else handToWorker(image, attempt, body.value, out);
+}
+
+/** The input is complete: the worker gets the job, if it is still able to take it. */
+export function handToWorker(image: Image, attempt: Attempt, input: Buffer, out: Effect[]): void {
+  const { dispatch } = attempt;
+  if (attempt.phase !== 'fetching' || dispatch === undefined) return;
+  if (image.workers.get(attempt.workerId)?.phase !== 'ready') {
+    refuse(image, attempt, RefusalReason.NOT_READY, 'the worker stopped while the input was fetched', out);
+    return;
+  }
+  attempt.phase = 'handed';
+  attempt.dispatch = undefined;
+  out.push({ do: 'run', key: attempt.key, dispatch, input });
+}
+
+export function handlerEntered(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+  if (attempt.phase !== 'handed') return;
+  attempt.phase = 'running';
+  attempt.startedAt = now;
+  if (attempt.executionTimeoutMs > 0 && attempt.stop === undefined) attempt.deadline = now + attempt.executionTimeoutMs;
+  if (image.online) out.push(reportStarted(attempt, now));
+}
+
+export function handlerEnded(image: Image, attempt: Attempt, result: HandlerResult, now: number, out: Effect[]): void {
+  if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
+  if (attempt.stop !== undefined || result.kind === 'stopped') {
+    endStopped(image, attempt, result.ms, now, out);
+  } else if (result.kind === 'failed') {
+    endAttempt(image, attempt, AttemptOutcome.FAILED, result.error, result.ms, now, out);
+  } else {
+    const large = result.output.length > INLINE_BYTES;
+    endAttempt(image, attempt, AttemptOutcome.COMPLETED, '', result.ms, now, out, large ? 'stored' : inline(result.output));
+    if (large) out.push({ do: 'store-output', key: attempt.key, bytes: result.output });
+  }
+  const worker = image.workers.get(attempt.workerId);
+  if (worker !== undefined) forgiveFailures(image, worker);
+}
+
+/**
+ * The worker can finish nothing any more: its host is gone, or its handlers were stopped hard to
+ * end one of them. A stopped attempt has its own end; the neighbours of a hard stop are given
+ * back uncharged (NEIGHBOUR_STOPPED, also after STARTED); everything else is WORKER_LOST.
+ */
+export function loseAttempts(image: Image, worker: Worker, hardStop: boolean, detail: string, now: number, out: Effect[]): void {
+  for (const key of worker.attempts) {
+    const attempt = image.attempts.get(key);
+    if (attempt === undefined || attempt.phase === 'fetching') continue;
+    if (attempt.stop !== undefined) endStopped(image, attempt, undefined, now, out);
+    else if (hardStop) refuse(image, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail, out);
+    else endAttempt(image, attempt, AttemptOutcome.WORKER_LOST, detail, undefined, now, out);
+  }
+}
+
+/** StopAttempt of the scheduler. What is not here was never started as far as anyone can tell. */
+export function handleStop(image: Image, stop: StopAttempt, out: Effect[]): void {
+  const attempt = image.attempts.get(attemptKey(stop.jobId, stop.token));
+  if (attempt === undefined) out.push(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not here'));
+  else stopAttempt(image, attempt, 'stopped', out);
+}
+
+export function stopAttempt(image: Image, attempt: Attempt, cause: StopCause, out: Effect[]): void {
+  if (attempt.phase === 'fetching') {
+    refuse(image, attempt, RefusalReason.STOPPED, 'stopped before its start', out);
+    return;
+  }
+  if (attempt.stop !== undefined || (attempt.phase !== 'handed' && attempt.phase !== 'running')) return;
+  attempt.stop = cause;
+  attempt.deadline = undefined;
+  out.push({ do: 'cancel', key: attempt.key, workerId: attempt.workerId });
+}
+
+/** Gives the lease back. Nothing is kept: a session that misses the refusal misses the attempt in the next Hello, too. */
+export function refuse(image: Image, attempt: Attempt, reason: RefusalReason, detail: string, out: Effect[]): void {
+  out.push(reportRefused(attempt.jobId, attempt.token, reason, detail));
+  freeSlot(image, attempt, out);
+  forget(image, attempt.key, out);
+}
+
+export function forget(image: Image, key: AttemptKey, out: Effect[]): void {
+  const attempt = image.attempts.get(key);
+  if (attempt === undefined) return;
+  freeSlot(image, attempt, out);
+  image.attempts.delete(key);
+  if (image.newest.get(attempt.jobId) === key) image.newest.delete(attempt.jobId);
+  out.push({ do: 'forget', key });
+}
+
+/** The large output lies in the blob store, or never will. */
+export function outputStored(
+  image: Image,
+  attempt: Attempt,
+  stored: { output: Payload } | { refused: string },
+  now: number,
+  out: Effect[],
+): void {
+  const { end } = attempt;
+  if (end === undefined || !end.storing) return;
+  end.storing = false;
+  if ('output' in stored) {
+    end.output = stored.output;
+  } else {
+    end.outcome = AttemptOutcome.FAILED;
+    end.error = `the result could not be stored: ${stored.refused}`;
+  }
+  reportEndWhenComplete(image, attempt, now, out);
+}
+
+export function addChunk(image: Image, attempt: Attempt, data: Buffer, now: number, out: Effect[]): void {
+  if (attempt.phase !== 'running') return;
+  const log = (attempt.chunks ??= newChunkLog());
+  const large = data.length > INLINE_BYTES;
+  const index = append(log, large ? undefined : inline(data), data.length);
+  if (large) out.push({ do: 'store-chunk', key: attempt.key, index, bytes: data });
+  sendChunks(image, attempt, log, now, out);
+}
+
+/** Sends what may go out and gives the generator what credits it may have. */
+export function sendChunks(image: Image, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
+  if (image.online) {
+    for (const { index, data } of takeUnsent(log)) {
+      out.push(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data } }));
+    }
+  }
+  const count = settle(log, image.online, now);
+  if (count > 0 && attempt.phase === 'running') out.push({ do: 'credit', key: attempt.key, workerId: attempt.workerId, count });
+}
+
+/** A large chunk arrived in the blob store: it, and what waited behind it, may go out. */
+export function chunkStored(image: Image, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
+  sendChunks(image, attempt, log, now, out);
+  reportEndWhenComplete(image, attempt, now, out);
+}
+
+/** After Welcome: everything the scheduler may lack about an attempt, in the order it happened. */
+export function resend(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+  if (attempt.startedAt !== undefined) out.push(reportStarted(attempt, now));
+  if (attempt.chunks !== undefined) {
+    rewind(attempt.chunks);
+    sendChunks(image, attempt, attempt.chunks, now, out);
+  }
+  if (attempt.progress !== undefined && attempt.phase === 'running') out.push(progressOf(attempt, attempt.progress));
+  reportEndWhenComplete(image, attempt, now, out);
+}
+
+export function setProgress(image: Image, attempt: Attempt, data: Buffer, out: Effect[]): void {
+  if (attempt.phase !== 'running') return;
+  attempt.progress = inline(data);
+  if (image.online) out.push(progressOf(attempt, attempt.progress));
+}
+
+function progressOf(attempt: Attempt, data: Payload): Effect {
+  return report({ $case: 'progress', value: { jobId: attempt.jobId, token: attempt.token, data } });
+}
+
+function refusalOf(image: Image, dispatch: Dispatch): { reason: RefusalReason; detail: string } | undefined {
+  const worker = image.workers.get(dispatch.workerId);
+  if (worker === undefined) return { reason: RefusalReason.UNKNOWN_WORKER, detail: 'no such worker on this node' };
+  if (worker.draining || image.closing) return { reason: RefusalReason.DRAINING, detail: 'the worker is on its way out' };
+  if (worker.phase !== 'ready') return { reason: RefusalReason.NOT_READY, detail: worker.detail || worker.reason };
+  const slots = Math.max(1, worker.release.maxConcurrency);
+  if (worker.attempts.size >= slots) return { reason: RefusalReason.OVER_CAPACITY, detail: `all ${slots} slots are taken` };
+  return undefined;
+}
+
+function endStopped(image: Image, attempt: Attempt, ms: number | undefined, now: number, out: Effect[]): void {
+  if (attempt.startedAt === undefined) {
+    refuse(image, attempt, RefusalReason.STOPPED, 'stopped before its start', out);
+    return;
+  }
+  const timedOut = attempt.stop === 'timed-out';
+  const outcome = timedOut ? AttemptOutcome.TIMED_OUT : AttemptOutcome.STOPPED;
+  endAttempt(image, attempt, outcome, timedOut ? TIMED_OUT_ERROR : '', ms, now, out);
+}
+
+function endAttempt(
+  image: Image,
+  attempt: Attempt,
+  outcome: AttemptOutcome,
+  error: string,
+  ms: number | undefined,
+  now: number,
+  out: Effect[],
+  output?: Payload | 'stored',
+): void {
+  const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : now - attempt.startedAt);
+  attempt.phase = output === 'stored' ? 'storing' : 'ended';
+  attempt.deadline = undefined;
+  attempt.end = {
+    outcome,
+    output: output === 'stored' ? undefined : output,
+    error,
+    executionMs: Math.max(0, Math.round(executionMs)),
+    at: now,
+    storing: output === 'stored',
+  };
+  freeSlot(image, attempt, out);
+  reportEndWhenComplete(image, attempt, now, out);
+}
+
+/** The end follows the last chunk, and both follow their large bodies. */
+function reportEndWhenComplete(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+  const { end } = attempt;
+  if (end === undefined || end.storing) return;
+  if (attempt.chunks !== undefined && isStoring(attempt.chunks)) {
+    attempt.phase = 'storing';
+    return;
+  }
+  attempt.phase = 'ended';
+  if (image.online) out.push(reportEnded(attempt, end, now));
+}
+
+function freeSlot(image: Image, attempt: Attempt, out: Effect[]): void {
+  const worker = image.workers.get(attempt.workerId);
+  if (worker === undefined || !worker.attempts.delete(attempt.key)) return;
+  endIfFree(image, worker, out);
+}
+
+function inline(bytes: Buffer): Payload {
+  return { body: { $case: 'inline', value: bytes } };
+}

@@ -1,0 +1,120 @@
+/**
+ * The chunks of one attempt that the caller has not read yet, kept to be sent again after a new
+ * session (DESIGN.md section 4: stream chunks live with their attempt).
+ *
+ * Bounds. A generator runs ahead of the agent by its credits only. The log keeps at most
+ * {@link KEPT_CHUNKS} chunks or {@link KEPT_BYTES} bytes. When it is full:
+ *  - while a reader is there (it drained something within {@link READER_LAPSE_MS}) or the
+ *    session is down, the generator waits: credits are withheld;
+ *  - while nobody reads, it goes on, and the oldest chunks already sent are dropped here. They
+ *    are still in the job's final output and in the scheduler's memory; only a scheduler that
+ *    restarts in the middle lacks them. A stream that nobody reads never hangs its job.
+ */
+import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+
+/** Chunks kept for sending again, at most. */
+export const KEPT_CHUNKS = 1_000;
+/** Bytes of chunks kept for sending again, at most. */
+export const KEPT_BYTES = 8 * 1024 * 1024;
+/** A reader that drained nothing for this long, ms, is not waited for. */
+export const READER_LAPSE_MS = 15_000;
+
+interface KeptChunk {
+  /** Absent while a large chunk is on its way into the blob store. */
+  data: Payload | undefined;
+  readonly bytes: number;
+}
+
+export interface ChunkLog {
+  /** Index of the first kept chunk. */
+  first: number;
+  kept: KeptChunk[];
+  bytes: number;
+  /** Index of the next chunk to send in this session. */
+  next: number;
+  /** Chunks produced in all. */
+  total: number;
+  /** When the reader last drained, monotonic ms; absent when nobody reads. */
+  drainedAt: number | undefined;
+  /** Credits withheld from the generator. */
+  owed: number;
+}
+
+export function newChunkLog(): ChunkLog {
+  return { first: 0, kept: [], bytes: 0, next: 0, total: 0, drainedAt: undefined, owed: 0 };
+}
+
+/** Adds a chunk, whose payload may come later ({@link setStored}); answers its index. */
+export function append(log: ChunkLog, data: Payload | undefined, bytes: number): number {
+  log.kept.push({ data, bytes });
+  log.bytes += bytes;
+  log.owed += 1;
+  return log.total++;
+}
+
+export function setStored(log: ChunkLog, index: number, data: Payload): void {
+  const chunk = log.kept[index - log.first];
+  if (chunk !== undefined) chunk.data = data;
+}
+
+/** True while a chunk waits for the blob store; the attempt's end waits with it. */
+export function isStoring(log: ChunkLog): boolean {
+  return log.kept.some((chunk) => chunk.data === undefined);
+}
+
+/** The chunks that may go out now, in order without a gap; they count as sent. */
+export function takeUnsent(log: ChunkLog): { readonly index: number; readonly data: Payload }[] {
+  const out = [];
+  for (;;) {
+    const data = log.kept[log.next - log.first]?.data;
+    if (data === undefined) return out;
+    out.push({ index: log.next, data });
+    log.next += 1;
+  }
+}
+
+/** A new session: everything kept goes out again. */
+export function rewind(log: ChunkLog): void {
+  log.next = log.first;
+}
+
+/** The caller has read everything below `nextIndex`. */
+export function drain(log: ChunkLog, nextIndex: number, now: number): void {
+  const last = Math.min(nextIndex, log.total);
+  if (last <= log.first) return;
+  dropBefore(log, last);
+  log.next = Math.max(log.next, log.first);
+  log.drainedAt = now;
+}
+
+/**
+ * Credits to give to the generator now: all that are owed, unless the log is full and has a
+ * reason to wait. Drops what nobody reads.
+ */
+export function settle(log: ChunkLog, online: boolean, now: number): number {
+  if (log.drainedAt !== undefined && now >= log.drainedAt + READER_LAPSE_MS) log.drainedAt = undefined;
+  if (isFull(log)) {
+    const hasReader = log.drainedAt !== undefined;
+    if (!online || hasReader) return 0;
+    while (isFull(log) && log.first < log.next) dropBefore(log, log.first + 1);
+    if (isFull(log)) return 0;
+  }
+  const credits = log.owed;
+  log.owed = 0;
+  return credits;
+}
+
+/** When withheld credits are to be looked at again, monotonic ms. */
+export function settleAt(log: ChunkLog): number | undefined {
+  return log.owed > 0 && log.drainedAt !== undefined ? log.drainedAt + READER_LAPSE_MS : undefined;
+}
+
+function isFull(log: ChunkLog): boolean {
+  return log.kept.length > KEPT_CHUNKS || log.bytes > KEPT_BYTES;
+}
+
+function dropBefore(log: ChunkLog, index: number): void {
+  const gone = log.kept.splice(0, index - log.first);
+  for (const chunk of gone) log.bytes -= chunk.bytes;
+  log.first = index;
+}

@@ -1,0 +1,127 @@
+/**
+ * What the agent knows: the desired set it last applied, the workers that are really here, and
+ * every attempt it holds. The image belongs to the core (step.ts); nothing else changes it.
+ *
+ * Life of a worker:
+ *
+ *   waiting ──devices free──▶ artifact ──unpacked──▶ starting ──loaded──▶ ready
+ *                                 ▲  │                  │ │                 │
+ *                                 │  └────── fails ─────┘ │    dies         │
+ *                                 │            ▼          │     │           │
+ *                                 └─time─── backoff ◀─────┼─────┘           │
+ *                                                         ▼                 ▼
+ *                                      (not wanted and holding nothing) ending ──exited──▶ gone
+ *
+ * Life of an attempt:
+ *
+ *   fetching ──input here──▶ handed ──handler entered──▶ running ──▶ storing ──▶ ended ──ack──▶ gone
+ *       │                      │ (worker died, stopped)                ▲
+ *       └─ refused: gone       └────────────────────────────────────────┘
+ *
+ * A slot is taken from `fetching` to `running`; `storing` and `ended` hold no slot.
+ */
+import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+import type { AttemptOutcome, Dispatch, ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { ChunkLog } from './chunks.ts';
+
+/** Names one attempt: job and fencing token. */
+export type AttemptKey = string;
+
+export function attemptKey(jobId: string, token: number): AttemptKey {
+  return `${jobId}#${token}`;
+}
+
+export type WorkerPhase = 'waiting' | 'artifact' | 'starting' | 'ready' | 'backoff' | 'ending';
+
+export interface Worker {
+  readonly id: string;
+  readonly releaseId: string;
+  readonly release: ReleaseSpec;
+  readonly deviceUuids: readonly string[];
+  phase: WorkerPhase;
+  /** Takes nothing new and ends once it holds nothing. Never taken back. */
+  draining: boolean;
+  /** Attempts that take a slot. */
+  readonly attempts: Set<AttemptKey>;
+  /** Number of the present start; what an earlier start still says is ignored. */
+  start: number;
+  /** A host process was asked for in this start and has not been reported gone. */
+  hostAlive: boolean;
+  /** The runtime was told to end the host of this start; told once. */
+  endAsked: boolean;
+  /** Starts, or lives, that failed in a row. */
+  failures: number;
+  /** Why it is not serving; empty when all is well. */
+  reason: string;
+  detail: string;
+  /** Monotonic ms. */
+  askedAt: number;
+  readyAt: number;
+  /** When `backoff` is over, or `starting` has taken too long. */
+  deadline: number | undefined;
+  artifactMs: number;
+  startedMs: number;
+  loadedMs: number;
+}
+
+/** Why a running handler was told to stop; decides what its end is called. */
+export type StopCause = 'stopped' | 'timed-out';
+
+export interface Attempt {
+  readonly key: AttemptKey;
+  readonly jobId: string;
+  readonly token: number;
+  readonly workerId: string;
+  readonly executionTimeoutMs: number;
+  phase: 'fetching' | 'handed' | 'running' | 'storing' | 'ended';
+  /** Held only until the attempt is handed to its worker. */
+  dispatch: Dispatch | undefined;
+  stop: StopCause | undefined;
+  startedAt: number | undefined;
+  /** executionTimeout's end, monotonic ms. */
+  deadline: number | undefined;
+  chunks: ChunkLog | undefined;
+  progress: Payload | undefined;
+  end: AttemptEnd | undefined;
+}
+
+export interface AttemptEnd {
+  outcome: AttemptOutcome;
+  output: Payload | undefined;
+  error: string;
+  executionMs: number;
+  at: number;
+  /** The output is being put into the blob store. */
+  storing: boolean;
+}
+
+export interface Image {
+  /** Epoch of the desired set last applied. */
+  epoch: number;
+  desired: readonly WorkerSpec[];
+  releases: Map<string, ReleaseSpec>;
+  readonly workers: Map<string, Worker>;
+  readonly attempts: Map<AttemptKey, Attempt>;
+  /** The newest attempt of each job. */
+  readonly newest: Map<string, AttemptKey>;
+  /** The scheduler has welcomed the present session. */
+  online: boolean;
+  /** The agent is on its way out: takes nothing new. */
+  closing: boolean;
+  /** The set of workers differs from what was last reported. */
+  workersChanged: boolean;
+}
+
+export function emptyImage(): Image {
+  return {
+    epoch: 0,
+    desired: [],
+    releases: new Map(),
+    workers: new Map(),
+    attempts: new Map(),
+    newest: new Map(),
+    online: false,
+    closing: false,
+    workersChanged: false,
+  };
+}

@@ -1,0 +1,87 @@
+/** What the agent tells the scheduler about itself, built from the image. */
+import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import type { ActualWorkers, AgentEvent, AttemptRef, AttemptEnded, RefusalReason, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Effect } from './events.ts';
+import type { Attempt, AttemptEnd, Image, Worker } from './image.ts';
+
+/** A worker that failed this often in a row is said to be in a crash loop. */
+export const CRASH_LOOP_FAILURES = 3;
+
+/** The whole actual set (WorkerStatus of nodes.proto). */
+export function actualWorkers(image: Image): ActualWorkers {
+  return { epoch: image.epoch, workers: [...image.workers.values()].map(workerStatus) };
+}
+
+/** Every attempt held, for Hello. */
+export function attemptRefs(image: Image, now: number): AttemptRef[] {
+  return [...image.attempts.values()].map((attempt) => ({
+    jobId: attempt.jobId,
+    token: attempt.token,
+    workerId: attempt.workerId,
+    started: attempt.startedAt !== undefined,
+    startedAgoMs: attempt.startedAt === undefined ? 0 : age(attempt.startedAt, now),
+  }));
+}
+
+export function reportStarted(attempt: Attempt, now: number): Effect {
+  return report({
+    $case: 'started',
+    value: { jobId: attempt.jobId, token: attempt.token, agoMs: age(attempt.startedAt ?? now, now) },
+  });
+}
+
+export function reportRefused(jobId: string, token: number, reason: RefusalReason, detail: string): Effect {
+  return report({ $case: 'refused', value: { jobId, token, reason, detail } });
+}
+
+export function reportEnded(attempt: Attempt, end: AttemptEnd, now: number): Effect {
+  const value: AttemptEnded = {
+    jobId: attempt.jobId,
+    token: attempt.token,
+    outcome: end.outcome,
+    output: end.output,
+    error: end.error,
+    executionMs: end.executionMs,
+    agoMs: age(end.at, now),
+    started: attempt.startedAt !== undefined,
+    chunks: attempt.chunks?.total ?? 0,
+  };
+  return report({ $case: 'ended', value });
+}
+
+export function report(event: NonNullable<AgentEvent['event']>): Effect {
+  return { do: 'report', event: { event } };
+}
+
+function workerStatus(worker: Worker): WorkerStatus {
+  return {
+    workerId: worker.id,
+    endpointId: worker.release.endpointId,
+    releaseId: worker.releaseId,
+    state: workerState(worker),
+    reason: worker.reason,
+    detail: worker.detail,
+    failures: worker.failures,
+    deviceUuids: [...worker.deviceUuids],
+    artifactMs: worker.artifactMs,
+    startedMs: worker.startedMs,
+    loadedMs: worker.loadedMs,
+  };
+}
+
+function workerState(worker: Worker): WorkerState {
+  if (worker.draining || worker.phase === 'ending') return WorkerState.DRAINING;
+  switch (worker.phase) {
+    case 'ready':
+      return worker.attempts.size > 0 ? WorkerState.RUNNING : WorkerState.IDLE;
+    case 'backoff':
+      return WorkerState.UNHEALTHY;
+    default:
+      // A crash loop stays visible while its next start is under way.
+      return worker.failures >= CRASH_LOOP_FAILURES ? WorkerState.UNHEALTHY : WorkerState.INITIALIZING;
+  }
+}
+
+function age(since: number, now: number): number {
+  return Math.max(0, Math.round(now - since));
+}

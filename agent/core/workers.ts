@@ -1,0 +1,168 @@
+/** Desired against actual workers: what to start, drain, end and start again. */
+import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Effect } from './events.ts';
+import type { Image, Worker } from './image.ts';
+import { CRASH_LOOP_FAILURES } from './report.ts';
+
+/** First wait before a failed worker is started again, ms; doubles with each failure in a row. */
+export const BACKOFF_FIRST_MS = 1_000;
+/** Longest such wait, ms. */
+export const BACKOFF_LAST_MS = 60_000;
+/** A worker that served this long, ms, starts its count of failures anew. */
+export const STEADY_MS = 60_000;
+/** Time to become ready where the release says none, ms. */
+export const DEFAULT_START_TIMEOUT_MS = 60_000;
+
+/** Moves the actual set towards the desired one as far as it can go now. */
+export function converge(image: Image, now: number, out: Effect[]): void {
+  const desired = new Map(image.desired.map((spec) => [spec.workerId, spec]));
+  for (const worker of image.workers.values()) {
+    const spec = desired.get(worker.id);
+    const wanted = spec !== undefined && !spec.drain && spec.releaseId === worker.releaseId;
+    if (!worker.draining && (!wanted || image.closing)) {
+      worker.draining = true;
+      image.workersChanged = true;
+    }
+    if (worker.draining) endIfFree(image, worker, out);
+  }
+  for (const spec of image.desired) {
+    const release = image.releases.get(spec.releaseId);
+    if (image.closing || spec.drain || release === undefined || image.workers.has(spec.workerId)) continue;
+    image.workers.set(spec.workerId, newWorker(spec, release, now));
+    image.workersChanged = true;
+  }
+  for (const worker of image.workers.values()) {
+    if (worker.phase === 'waiting' && !worker.draining && devicesFree(image, worker)) beginStart(image, worker, out);
+  }
+}
+
+/** Ends a draining worker that holds nothing; the runtime's `exited` removes it. */
+export function endIfFree(image: Image, worker: Worker, out: Effect[]): void {
+  if (!worker.draining || worker.attempts.size > 0) return;
+  if (!worker.hostAlive) {
+    image.workers.delete(worker.id);
+    image.workersChanged = true;
+    return;
+  }
+  worker.phase = 'ending';
+  worker.deadline = undefined;
+  endHost(worker, false, out);
+}
+
+/** The first step of a start: the build. */
+export function beginStart(image: Image, worker: Worker, out: Effect[]): void {
+  worker.start += 1;
+  worker.phase = 'artifact';
+  worker.deadline = undefined;
+  worker.endAsked = false;
+  if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'ARTIFACT';
+  image.workersChanged = true;
+  out.push({ do: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
+}
+
+/** The build is here: on to the host process. */
+export function startHost(image: Image, worker: Worker, folder: string, now: number, out: Effect[]): void {
+  worker.artifactMs = Math.round(now - worker.askedAt);
+  worker.hostAlive = true;
+  awaitLoad(image, worker, now);
+  out.push({
+    do: 'start-host',
+    workerId: worker.id,
+    start: worker.start,
+    release: worker.release,
+    folder,
+    deviceUuids: worker.deviceUuids,
+  });
+}
+
+/** The module is being loaded, in a new host or again in the present one. */
+export function awaitLoad(image: Image, worker: Worker, now: number): void {
+  worker.phase = 'starting';
+  worker.deadline = now + startTimeoutOf(worker.release);
+  if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'STARTING';
+  image.workersChanged = true;
+}
+
+export function startTimeoutOf(release: ReleaseSpec): number {
+  return release.startTimeoutMs || DEFAULT_START_TIMEOUT_MS;
+}
+
+export function setReady(image: Image, worker: Worker, now: number): void {
+  worker.phase = 'ready';
+  worker.deadline = undefined;
+  worker.readyAt = now;
+  worker.reason = '';
+  worker.detail = '';
+  worker.loadedMs = Math.round(now - worker.askedAt);
+  image.workersChanged = true;
+}
+
+/** The worker served well: earlier failures count no more. */
+export function forgiveFailures(image: Image, worker: Worker): void {
+  if (worker.failures === 0) return;
+  worker.failures = 0;
+  image.workersChanged = true;
+}
+
+/** A start, or a life, failed: wait, longer each time, then start again. */
+export function failWorker(image: Image, worker: Worker, reason: string, detail: string, now: number, out: Effect[]): void {
+  if (worker.phase === 'ready' && now - worker.readyAt >= STEADY_MS) worker.failures = 0;
+  worker.failures += 1;
+  worker.phase = 'backoff';
+  worker.reason = worker.failures >= CRASH_LOOP_FAILURES ? 'CRASH_LOOP' : reason;
+  worker.detail = detail;
+  worker.deadline = now + Math.min(BACKOFF_LAST_MS, BACKOFF_FIRST_MS * 2 ** (worker.failures - 1));
+  worker.askedAt = now;
+  worker.artifactMs = 0;
+  worker.startedMs = 0;
+  worker.loadedMs = 0;
+  image.workersChanged = true;
+  if (worker.hostAlive) endHost(worker, true, out);
+  endIfFree(image, worker, out);
+}
+
+/** Tells the runtime to end the host of this start, once; `force` later may still follow a gentle one. */
+export function endHost(worker: Worker, force: boolean, out: Effect[]): void {
+  if (worker.endAsked && !force) return;
+  worker.endAsked = true;
+  out.push({ do: 'end-host', workerId: worker.id, start: worker.start, force });
+}
+
+/** When the worker is to be looked at again, monotonic ms. A host must be gone before its worker starts again. */
+export function workerDeadline(worker: Worker): number | undefined {
+  return worker.phase === 'backoff' && worker.hostAlive ? undefined : worker.deadline;
+}
+
+function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker {
+  return {
+    id: spec.workerId,
+    releaseId: spec.releaseId,
+    release,
+    deviceUuids: spec.deviceUuids,
+    phase: 'waiting',
+    draining: false,
+    attempts: new Set(),
+    start: 0,
+    hostAlive: false,
+    endAsked: false,
+    failures: 0,
+    reason: 'DEVICE_BUSY',
+    detail: '',
+    askedAt: now,
+    readyAt: 0,
+    deadline: undefined,
+    artifactMs: 0,
+    startedMs: 0,
+    loadedMs: 0,
+  };
+}
+
+/** Devices are exclusive: a worker waits until every other one that has them is gone (DESIGN.md invariant 7). */
+function devicesFree(image: Image, worker: Worker): boolean {
+  if (worker.deviceUuids.length === 0) return true;
+  for (const other of image.workers.values()) {
+    if (other === worker || other.phase === 'waiting') continue;
+    if (other.deviceUuids.some((uuid) => worker.deviceUuids.includes(uuid))) return false;
+  }
+  return true;
+}

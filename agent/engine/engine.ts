@@ -1,0 +1,303 @@
+/** Drives the core: feeds it what happens, carries out what it decides, wakes it when time is due. */
+import type { Logger } from 'pino';
+
+import { assertNever } from '../../proto/errors.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
+import type { BlobTransfer } from '../blobs/blob-transfer.ts';
+import type { CoreEvent, Effect } from '../core/events.ts';
+import { emptyImage, type AttemptKey } from '../core/image.ts';
+import { actualWorkers, attemptRefs } from '../core/report.ts';
+import { isIdle, nextDeadline, step } from '../core/step.ts';
+import type { RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
+
+/** Longest wait a timer takes, ms. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export interface EngineDeps {
+  readonly runtimes: ReadonlyMap<string, Runtime>;
+  readonly cache: ArtifactCache;
+  readonly blobs: BlobTransfer;
+  readonly log: Logger;
+  readonly send: (event: AgentEvent) => void;
+  readonly onLogLine: (line: LogLine) => void;
+}
+
+interface Hosted {
+  readonly start: number;
+  readonly endpointId: string;
+  build: HeldBuild | undefined;
+  worker: RunningWorker | undefined;
+}
+
+export class Engine {
+  readonly #deps: EngineDeps;
+  readonly #image = emptyImage();
+  readonly #hosted = new Map<string, Hosted>();
+  readonly #attemptWorkers = new Map<AttemptKey, RunningWorker>();
+  readonly #transfers = new Map<AttemptKey, AbortController>();
+  #timer: NodeJS.Timeout | undefined;
+  #timerAt: number | undefined;
+  #turnEnds = false;
+  #onIdle: (() => void) | undefined;
+
+  constructor(deps: EngineDeps) {
+    this.#deps = deps;
+  }
+
+  /** The state for Hello. */
+  hello(): { workers: ActualWorkers; attempts: AttemptRef[] } {
+    this.#image.workersChanged = false;
+    return { workers: actualWorkers(this.#image), attempts: attemptRefs(this.#image, performance.now()) };
+  }
+
+  /** What the scheduler said, in order. Answers what is not the core's. */
+  onScheduler(events: readonly SchedulerEvent[]): void {
+    for (const { event } of events) {
+      switch (event?.$case) {
+        case 'welcome':
+          this.feed({ on: 'welcome' });
+          break;
+        case 'desired':
+          this.feed({ on: 'desired', desired: event.value });
+          break;
+        case 'dispatch':
+          this.feed({ on: 'dispatch', dispatch: event.value });
+          break;
+        case 'stop':
+          this.feed({ on: 'stop', stop: event.value });
+          break;
+        case 'ack':
+          this.feed({ on: 'ack', ack: event.value });
+          break;
+        case 'drained':
+          this.feed({ on: 'drained', drained: event.value });
+          break;
+        default:
+        // Heartbeats are the session's, log requests the log store's; what a newer scheduler adds is nobody's.
+      }
+    }
+  }
+
+  feed(event: CoreEvent): void {
+    for (const effect of step(this.#image, event, performance.now())) this.#carryOut(effect);
+    if (this.#turnEnds) return;
+    this.#turnEnds = true;
+    process.nextTick(() => {
+      this.#turnEnds = false;
+      this.#endTurn();
+    });
+  }
+
+  /** Takes nothing new; resolves when every worker is gone, killed after `drainMs`. */
+  async close(drainMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#onIdle = resolve;
+    this.feed({ on: 'close' });
+    const timer = setTimeout(() => this.feed({ on: 'close-now' }), drainMs);
+    await promise;
+    clearTimeout(timer);
+    clearTimeout(this.#timer);
+  }
+
+  /** Attempts whose end the scheduler has not acknowledged. */
+  get unacknowledged(): number {
+    return this.#image.attempts.size;
+  }
+
+  /** Gives up what is still being transferred. */
+  abortTransfers(): void {
+    for (const transfer of this.#transfers.values()) transfer.abort();
+  }
+
+  #endTurn(): void {
+    if (this.#image.workersChanged) {
+      this.#image.workersChanged = false;
+      this.#deps.send({ event: { $case: 'workers', value: actualWorkers(this.#image) } });
+      if (isIdle(this.#image)) this.#onIdle?.();
+    } else if (this.#image.closing && isIdle(this.#image)) {
+      this.#onIdle?.();
+    }
+    this.#armTimer();
+  }
+
+  #armTimer(): void {
+    const at = nextDeadline(this.#image);
+    if (at === this.#timerAt) return;
+    clearTimeout(this.#timer);
+    this.#timerAt = at;
+    if (at === undefined) return;
+    this.#timer = setTimeout(() => this.#onTimer(), Math.min(MAX_TIMER_MS, Math.max(0, at - performance.now())));
+  }
+
+  /** The sockets are polled once more first: an end that has already arrived is no time-out (DESIGN.md invariant 5). */
+  #onTimer(): void {
+    this.#timerAt = undefined;
+    setImmediate(() => setImmediate(() => this.feed({ on: 'tick' })));
+  }
+
+  #carryOut(effect: Effect): void {
+    switch (effect.do) {
+      case 'report':
+        this.#deps.send(effect.event);
+        break;
+      case 'run': {
+        const { dispatch } = effect;
+        const worker = this.#hosted.get(dispatch.workerId)?.worker;
+        if (worker === undefined) break;
+        this.#attemptWorkers.set(effect.key, worker);
+        worker.run({ key: effect.key, jobId: dispatch.jobId, input: effect.input, s3Config: dispatch.s3Config, attempt: dispatch.attempt });
+        break;
+      }
+      case 'cancel':
+        this.#attemptWorkers.get(effect.key)?.cancel(effect.key);
+        break;
+      case 'credit':
+        this.#attemptWorkers.get(effect.key)?.credit(effect.key, effect.count);
+        break;
+      case 'forget':
+        this.#transfers.get(effect.key)?.abort();
+        this.#transfers.delete(effect.key);
+        this.#attemptWorkers.delete(effect.key);
+        break;
+      case 'fetch-artifact':
+        this.#fetchArtifact(effect);
+        break;
+      case 'start-host':
+        this.#startHost(effect);
+        break;
+      case 'end-host': {
+        const hosted = this.#hosted.get(effect.workerId);
+        if (hosted?.start === effect.start) hosted.worker?.end(effect.force);
+        break;
+      }
+      case 'fetch-input':
+        this.#transfer(
+          effect.key,
+          (signal) => this.#deps.blobs.get(effect.blob, signal),
+          (input) => ({ on: 'input-ready', key: effect.key, input }),
+          (detail) => ({ on: 'input-failed', key: effect.key, detail }),
+        );
+        break;
+      case 'store-output':
+        this.#transfer(
+          effect.key,
+          (signal) => this.#deps.blobs.put(effect.bytes, signal),
+          (blob) => ({ on: 'output-stored', key: effect.key, output: { body: { $case: 'blob', value: blob } } }),
+          (detail) => ({ on: 'output-refused', key: effect.key, detail }),
+        );
+        break;
+      case 'store-chunk': {
+        const { key, index, bytes } = effect;
+        this.#transfer(
+          key,
+          (signal) => this.#deps.blobs.put(bytes, signal),
+          (blob) => ({ on: 'chunk-stored', key, index, data: { body: { $case: 'blob', value: blob } } }),
+          // A store that refuses a chunk leaves the stream: a message can hold it, too.
+          () => ({ on: 'chunk-stored', key, index, data: { body: { $case: 'inline', value: bytes } } }),
+        );
+        break;
+      }
+      default:
+        assertNever(effect);
+    }
+  }
+
+  #transfer<T>(
+    key: AttemptKey,
+    move: (signal: AbortSignal) => Promise<T>,
+    done: (value: T) => CoreEvent,
+    failed: (detail: string) => CoreEvent,
+  ): void {
+    let controller = this.#transfers.get(key);
+    if (controller === undefined) {
+      controller = new AbortController();
+      this.#transfers.set(key, controller);
+    }
+    const { signal } = controller;
+    void move(signal).then(
+      (value) => this.feed(done(value)),
+      (error: unknown) => {
+        if (!signal.aborted) this.feed(failed(fromServiceError(error).message));
+      },
+    );
+  }
+
+  #fetchArtifact({ workerId, start, release }: Extract<Effect, { do: 'fetch-artifact' }>): void {
+    const hosted: Hosted = { start, endpointId: release.endpointId, build: undefined, worker: undefined };
+    this.#letGo(workerId);
+    this.#hosted.set(workerId, hosted);
+    void this.#deps.cache.acquire(release.buildDigest).then(
+      (build) => {
+        if (this.#hosted.get(workerId) !== hosted) {
+          build.release();
+          return;
+        }
+        hosted.build = build;
+        this.feed({ on: 'artifact-ready', workerId, start, folder: build.folder });
+        // Nobody wanted it any more.
+        if (hosted.worker === undefined) this.#letGo(workerId, hosted);
+      },
+      (error: unknown) => {
+        const { message } = fromServiceError(error);
+        this.#tellWorkerLog(workerId, release.endpointId, `the build is not available: ${message}`);
+        this.feed({ on: 'artifact-failed', workerId, start, detail: message });
+      },
+    );
+  }
+
+  #startHost({ workerId, start, release, folder, deviceUuids }: Extract<Effect, { do: 'start-host' }>): void {
+    const hosted = this.#hosted.get(workerId);
+    const runtime = this.#deps.runtimes.get(release.runtime === '' ? 'thread' : release.runtime);
+    const { endpointId } = release;
+    const events: WorkerEvents = {
+      started: () => this.feed({ on: 'host-started', workerId, start }),
+      loaded: () => this.feed({ on: 'loaded', workerId, start }),
+      loadFailed: (detail) => this.feed({ on: 'load-failed', workerId, start, detail }),
+      entered: (key) => this.feed({ on: 'handler-entered', key }),
+      chunk: (key, data) => this.feed({ on: 'chunk', key, data }),
+      progress: (key, data) => this.feed({ on: 'progress', key, data }),
+      ended: (key, result) => {
+        this.#attemptWorkers.delete(key);
+        this.feed({ on: 'handler-ended', key, result });
+      },
+      reloading: () => this.feed({ on: 'reloading', workerId, start }),
+      log: ({ stream, jobId, text }) => this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId, stream, text, endpointId }),
+      exited: (detail, hardStop) => {
+        this.#letGo(workerId, hosted);
+        this.feed({ on: 'exited', workerId, start, detail, hardStop });
+      },
+    };
+    if (runtime === undefined || hosted === undefined) {
+      process.nextTick(() => events.exited(`this node has no runtime ${release.runtime}`, false));
+      return;
+    }
+    hosted.worker = runtime.start(
+      {
+        workerId,
+        endpointId,
+        folder,
+        functions: release.functions,
+        env: release.env,
+        deviceUuids,
+        maxConcurrency: Math.max(1, release.maxConcurrency),
+        memoryBytes: Number(release.memoryBytes),
+      },
+      events,
+    );
+  }
+
+  /** The worker's build may be evicted from now on. */
+  #letGo(workerId: string, only?: Hosted): void {
+    const hosted = this.#hosted.get(workerId);
+    if (hosted === undefined || (only !== undefined && hosted !== only)) return;
+    hosted.build?.release();
+    this.#hosted.delete(workerId);
+  }
+
+  #tellWorkerLog(workerId: string, endpointId: string, text: string): void {
+    this.#deps.log.warn({ worker: workerId }, text);
+    this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId: '', stream: 'system', text, endpointId });
+  }
+}

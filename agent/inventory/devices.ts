@@ -1,0 +1,96 @@
+/** From what probes found to the devices that are reported: a device once seen stays, unhealthy with a reason, until it is seen again. */
+import type { Device } from '../../proto/gen/capstan/v1/nodes.ts';
+import { MIG_PARENT } from './nvidia-probe.ts';
+import type { DeviceFacts, ProbeResult } from './probe.ts';
+
+export interface DeviceSet {
+  readonly devices: readonly Device[];
+  readonly problem: string;
+}
+
+export const NO_DEVICES: DeviceSet = { devices: [], problem: '' };
+
+/** The set after a full probe, which knows every device there is. */
+export function afterFullProbe(before: DeviceSet, result: ProbeResult): DeviceSet {
+  if (result.kind !== 'devices') return withoutAnswer(before, result);
+  return { devices: merge(before.devices, result.devices), problem: result.problem };
+}
+
+/** The set after a light probe, which knows the gauges of whole GPUs, and of slices only whether their GPU is there. */
+export function afterLightProbe(before: DeviceSet, result: ProbeResult): DeviceSet {
+  if (result.kind !== 'devices') return withoutAnswer(before, result);
+  const parents = new Map(result.devices.map((row) => [row.uuid, row]));
+  const slices: DeviceFacts[] = [];
+  for (const { uuid, parentUuid } of before.devices) {
+    const parent = parentUuid === '' ? undefined : parents.get(parentUuid);
+    if (parent === undefined) continue;
+    const problem = parent.problem === MIG_PARENT ? undefined : parent.problem;
+    const { temperatureCelsius } = parent;
+    slices.push({
+      uuid,
+      parentUuid,
+      ...(temperatureCelsius === undefined ? {} : { temperatureCelsius }),
+      ...(problem === undefined ? {} : { problem }),
+    });
+  }
+  const whole = result.devices.filter((row) => row.problem !== MIG_PARENT);
+  return { devices: merge(before.devices, [...whole, ...slices]), problem: before.devices.length > 0 ? before.problem : result.problem };
+}
+
+/** True when something but a gauge differs: that is reported at once. */
+export function differs(a: DeviceSet, b: DeviceSet): boolean {
+  const shape = ({ devices, problem }: DeviceSet): string =>
+    JSON.stringify([
+      problem,
+      devices.map((device) => [
+        device.uuid,
+        device.model,
+        String(device.memoryBytes),
+        device.computeCapability,
+        device.driverVersion,
+        device.cudaVersion,
+        device.healthy,
+        device.problem,
+      ]),
+    ]);
+  return shape(a) !== shape(b);
+}
+
+function withoutAnswer(before: DeviceSet, result: Exclude<ProbeResult, { kind: 'devices' }>): DeviceSet {
+  if (result.kind === 'none') {
+    return { devices: before.devices.map((device) => unhealthy(device, 'nvidia-smi is gone')), problem: '' };
+  }
+  return { devices: before.devices.map((device) => unhealthy(device, result.problem)), problem: result.problem };
+}
+
+function merge(before: readonly Device[], found: readonly DeviceFacts[]): Device[] {
+  const known = new Map(before.map((device) => [device.uuid, device]));
+  const devices = found.map((facts) => deviceOf(facts, known.get(facts.uuid)));
+  // A GPU that is there in another shape (cut into slices, or whole again) is not lost.
+  const seen = new Set(found.flatMap(({ uuid, parentUuid }) => (parentUuid === undefined ? [uuid] : [uuid, parentUuid])));
+  const lost = before
+    .filter(({ uuid, parentUuid }) => !seen.has(uuid) && !seen.has(parentUuid))
+    .map((device) => unhealthy(device, 'nvidia-smi does not list it any more'));
+  return [...devices, ...lost];
+}
+
+function deviceOf(facts: DeviceFacts, before: Device | undefined): Device {
+  return {
+    uuid: facts.uuid,
+    model: facts.model ?? before?.model ?? '',
+    memoryBytes: facts.memoryBytes === undefined ? (before?.memoryBytes ?? 0n) : BigInt(facts.memoryBytes),
+    memoryUsedBytes: facts.memoryUsedBytes === undefined ? (before?.memoryUsedBytes ?? 0n) : BigInt(facts.memoryUsedBytes),
+    computeCapability: facts.computeCapability ?? before?.computeCapability ?? '',
+    driverVersion: facts.driverVersion ?? before?.driverVersion ?? '',
+    cudaVersion: facts.cudaVersion ?? before?.cudaVersion ?? '',
+    utilizationPercent: facts.utilizationPercent,
+    temperatureCelsius: facts.temperatureCelsius,
+    parentUuid: facts.parentUuid ?? before?.parentUuid ?? '',
+    healthy: facts.problem === undefined,
+    problem: facts.problem ?? '',
+  };
+}
+
+function unhealthy(device: Device, problem: string): Device {
+  return { ...device, healthy: false, problem, utilizationPercent: undefined, temperatureCelsius: undefined };
+}

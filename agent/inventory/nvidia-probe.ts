@@ -1,0 +1,158 @@
+/**
+ * nvidia-smi as a source of devices. Its full report comes through node-nvidia-smi, which is
+ * shielded three ways: it runs in a process of its own that we can kill when it hangs; what
+ * nvidia-smi writes to stderr is set aside by a wrapper script, since the library takes any of it
+ * for a failure; and its answer is checked (nvidia-report.ts). The frequent probe asks nvidia-smi
+ * for a table itself.
+ */
+import { spawn } from 'node:child_process';
+import { access, chmod, constants, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { endGroup } from '../runtimes/process-group.ts';
+import { devicesOfReport } from './nvidia-report.ts';
+import { LIGHT_COLUMNS, OLD_COLUMNS, parseLight, parseList, type LightRow } from './nvidia-text.ts';
+import type { DeviceFacts, DeviceProbe, ProbeResult } from './probe.ts';
+
+const REPORTER = fileURLToPath(new URL('nvidia-reporter.ts', import.meta.url));
+const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
+
+export interface NvidiaProbeOptions {
+  /** Name on the path, or path, of nvidia-smi. */
+  readonly program: string;
+  readonly timeoutMs: number;
+  /** A folder for the wrapper script. */
+  readonly folder: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export class NvidiaProbe implements DeviceProbe {
+  readonly #options: NvidiaProbeOptions;
+
+  constructor(options: NvidiaProbeOptions) {
+    this.#options = options;
+  }
+
+  async full(): Promise<ProbeResult> {
+    const program = await this.#find();
+    if (program === undefined) return { kind: 'none' };
+    const [report, list, light] = [await this.#report(program), await this.#call(program, ['-L']), await this.light()];
+    if ('problem' in report) {
+      // The table alone makes a full set of whole GPUs.
+      return light.kind === 'devices' ? { ...light, problem: report.problem } : { kind: 'failed', problem: report.problem };
+    }
+    const result = devicesOfReport(report.value, parseList('problem' in list ? '' : list.stdout));
+    if (result.kind !== 'devices' || light.kind !== 'devices') return result;
+    const rows = new Map(light.devices.map((device) => [device.uuid, device]));
+    const devices = result.devices.map((device) => {
+      const row = rows.get(device.parentUuid ?? device.uuid);
+      return row?.computeCapability === undefined ? device : { ...device, computeCapability: row.computeCapability };
+    });
+    return { ...result, devices };
+  }
+
+  async light(): Promise<ProbeResult> {
+    const program = await this.#find();
+    if (program === undefined) return { kind: 'none' };
+    let answer = await this.#query(program, LIGHT_COLUMNS);
+    if ('problem' in answer && /not a valid field/i.test(answer.problem)) answer = await this.#query(program, OLD_COLUMNS);
+    if ('problem' in answer) return { kind: 'failed', problem: answer.problem };
+    return { kind: 'devices', devices: answer.rows.map(withoutMigGauges), problem: '' };
+  }
+
+  async #query(program: string, columns: readonly string[]): Promise<{ rows: LightRow[] } | { problem: string }> {
+    const answer = await this.#call(program, [`--query-gpu=${columns.join(',')}`, '--format=csv,noheader,nounits']);
+    return 'problem' in answer ? answer : { rows: parseLight(answer.stdout) };
+  }
+
+  /** node-nvidia-smi's object, parsed from what its own process printed. */
+  async #report(program: string): Promise<{ value: unknown } | { problem: string }> {
+    const { folder, env } = this.#options;
+    const errors = join(folder, 'stderr');
+    try {
+      await mkdir(folder, { recursive: true });
+      const wrapper = join(folder, 'nvidia-smi');
+      await writeFile(wrapper, `#!/bin/sh\nexec ${shellQuote(program)} "$@" 2>${shellQuote(errors)}\n`);
+      await chmod(wrapper, 0o755);
+      const answer = await this.#run(process.execPath, [REPORTER], { ...env, PATH: `${folder}${delimiter}${env['PATH'] ?? ''}` });
+      if (!('problem' in answer)) return { value: JSON.parse(answer.stdout) as unknown };
+      const said = firstLine(await readFile(errors, 'utf8').catch(() => ''));
+      return said === '' ? answer : { problem: `nvidia-smi: ${said}` };
+    } catch (error) {
+      return { problem: `nvidia-smi cannot be asked: ${error instanceof Error ? error.message : String(error)}` };
+    } finally {
+      await rm(errors, { force: true });
+    }
+  }
+
+  #call(program: string, args: readonly string[]): Promise<{ stdout: string } | { problem: string }> {
+    return this.#run(program, args, this.#options.env);
+  }
+
+  /** One program with its output, killed with all its children when its time is over. Warnings on stderr do no harm. */
+  async #run(
+    program: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>>,
+  ): Promise<{ stdout: string } | { problem: string }> {
+    const { timeoutMs } = this.#options;
+    const child = spawn(program, args, { detached: true, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const output = { stdout: '', stderr: '' };
+    for (const stream of ['stdout', 'stderr'] as const) {
+      child[stream].setEncoding('utf8').on('data', (text: string) => {
+        if (output[stream].length < MAX_OUTPUT_BYTES) output[stream] += text;
+      });
+    }
+    const ended = new Promise<string | undefined>((resolve) => {
+      child.once('error', (error) => resolve(`nvidia-smi cannot be run: ${error.message}`));
+      child.once('close', (code, signal) => {
+        if (code === 0) resolve(undefined);
+        else
+          resolve(
+            `nvidia-smi: ${firstLine(output.stderr) || firstLine(output.stdout) || `it ended with ${signal ?? `code ${code ?? 'unknown'}`}`}`,
+          );
+      });
+    });
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<string>((resolve) => {
+      timer = setTimeout(() => resolve(`nvidia-smi did not answer within ${timeoutMs} ms`), timeoutMs);
+    });
+    const problem = await Promise.race([ended, late]);
+    clearTimeout(timer);
+    if (child.pid !== undefined) await endGroup(child.pid);
+    return problem === undefined ? { stdout: output.stdout } : { problem };
+  }
+
+  /** Where the program is; absent when it is nowhere, which means a host without such GPUs. */
+  async #find(): Promise<string | undefined> {
+    const { program, env } = this.#options;
+    const candidates = program.includes('/')
+      ? [program]
+      : (env['PATH'] ?? '').split(delimiter).map((folder) => join(folder || '.', program));
+    for (const candidate of candidates) {
+      const runnable = await access(candidate, constants.X_OK).then(
+        () => true,
+        () => false,
+      );
+      if (runnable) return candidate;
+    }
+    return undefined;
+  }
+}
+
+/** A GPU in MIG mode is no device itself; its row still carries facts for its slices. */
+function withoutMigGauges({ migEnabled, ...row }: LightRow): DeviceFacts {
+  return migEnabled ? { ...row, problem: row.problem ?? MIG_PARENT } : row;
+}
+
+/** Mark of a row that stands for a GPU in MIG mode, whose slices only the full probe knows. */
+export const MIG_PARENT = 'in MIG mode: its slices are the devices';
+
+function firstLine(text: string): string {
+  return text.trim().split('\n')[0]?.trim().slice(0, 300) ?? '';
+}
+
+function shellQuote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,110 @@
+/**
+ * The full report (`nvidia-smi -q -x`) as node-nvidia-smi parses it, checked and made into device
+ * facts. The schema asks for little, so that cards and versions not seen yet are served: one GPU
+ * comes as an object and several as an array, every value is a text with its unit, and what a
+ * card cannot say is `N/A`.
+ */
+import { z } from 'zod';
+
+import { bytesOf, facts, isTrouble, numberOf, textOf, type ListedSlice } from './nvidia-text.ts';
+import type { DeviceFacts, ProbeResult } from './probe.ts';
+
+/** One element or several, or the empty text of an element without content. */
+const listOf = <T extends z.ZodType>(item: T) =>
+  z
+    .union([z.array(item), item, z.string()])
+    .optional()
+    .transform((value) =>
+      value === undefined || typeof value === 'string' ? [] : ((Array.isArray(value) ? value : [value]) as z.output<T>[]),
+    );
+
+const text = z.string().optional().catch(undefined);
+/** A group of values; a text such as `N/A` in its place has none. */
+const group = <T extends z.ZodRawShape>(shape: T) => z.object(shape).partial().optional().catch(undefined);
+
+const sliceSchema = z.object({
+  index: text,
+  gpu_instance_id: text,
+  compute_instance_id: text,
+  fb_memory_usage: group({ total: text, used: text }),
+});
+
+const gpuSchema = z.object({
+  uuid: z.string().min(1),
+  product_name: text,
+  mig_mode: group({ current_mig: text }),
+  mig_devices: z
+    .union([z.object({ mig_device: listOf(sliceSchema) }), z.string()])
+    .optional()
+    .catch(undefined),
+  fb_memory_usage: group({ total: text, used: text }),
+  utilization: group({ gpu_util: text }),
+  temperature: group({ gpu_temp: text }),
+  gpu_recovery_action: text,
+});
+
+const reportSchema = z.object({
+  nvidia_smi_log: z.object({
+    driver_version: text,
+    cuda_version: text,
+    attached_gpus: text,
+    gpu: listOf(z.unknown()),
+  }),
+});
+
+/** Device facts of a full report; `slices` are the UUIDs that `nvidia-smi -L` printed. */
+export function devicesOfReport(report: unknown, slices: readonly ListedSlice[]): ProbeResult {
+  const parsed = reportSchema.safeParse(report);
+  if (!parsed.success) return { kind: 'failed', problem: 'nvidia-smi printed a report of an unknown schema' };
+  const { driver_version: driver, cuda_version: cuda, gpu: gpus } = parsed.data.nvidia_smi_log;
+  const versions = facts<DeviceFacts>({ uuid: undefined, driverVersion: textOf(driver), cudaVersion: textOf(cuda) });
+  const devices: DeviceFacts[] = [];
+  let unreadable = 0;
+  for (const entry of gpus) {
+    const gpu = gpuSchema.safeParse(entry);
+    if (gpu.success) devices.push(...devicesOfGpu(gpu.data, versions, slices));
+    else unreadable += 1;
+  }
+  return { kind: 'devices', devices, problem: unreadable === 0 ? '' : `nvidia-smi reports ${unreadable} GPU(s) without a UUID` };
+}
+
+function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceFacts>, listed: readonly ListedSlice[]): DeviceFacts[] {
+  const model = textOf(gpu.product_name);
+  const recovery = textOf(gpu.gpu_recovery_action);
+  const values = [gpu.product_name, gpu.fb_memory_usage?.total, gpu.temperature?.gpu_temp, gpu.utilization?.gpu_util];
+  const trouble = values.find((value) => value !== undefined && isTrouble(value));
+  const problem =
+    recovery !== undefined ? `recovery action needed: ${recovery}` : trouble === undefined ? undefined : `nvidia-smi reports ${trouble}`;
+  const shared = {
+    ...versions,
+    ...facts<DeviceFacts>({ uuid: undefined, temperatureCelsius: numberOf(gpu.temperature?.gpu_temp), problem }),
+  };
+  if (gpu.mig_mode?.current_mig?.trim() !== 'Enabled') {
+    const whole = facts<DeviceFacts>({
+      uuid: gpu.uuid,
+      model,
+      memoryBytes: bytesOf(gpu.fb_memory_usage?.total),
+      memoryUsedBytes: bytesOf(gpu.fb_memory_usage?.used),
+      utilizationPercent: numberOf(gpu.utilization?.gpu_util),
+    });
+    return [{ ...shared, ...whole, uuid: gpu.uuid }];
+  }
+  const slices = typeof gpu.mig_devices === 'object' ? gpu.mig_devices.mig_device : [];
+  // A GPU in MIG mode runs nothing itself.
+  if (slices.length === 0)
+    return [{ ...shared, ...(model === undefined ? {} : { model }), uuid: gpu.uuid, problem: 'MIG is enabled, but no slice is there' }];
+  return slices.map((slice, position) => {
+    const index = numberOf(slice.index) ?? position;
+    const named = listed.find((entry) => entry.parentUuid === gpu.uuid && entry.index === index);
+    // Without the list, the name that CUDA took before slices had UUIDs of their own.
+    const uuid = named?.uuid ?? `MIG-${gpu.uuid}/${slice.gpu_instance_id ?? '0'}/${slice.compute_instance_id ?? '0'}`;
+    const own = facts<DeviceFacts>({
+      uuid,
+      model: model === undefined ? undefined : `${model} MIG${named === undefined ? '' : ` ${named.profile}`}`,
+      memoryBytes: bytesOf(slice.fb_memory_usage?.total),
+      memoryUsedBytes: bytesOf(slice.fb_memory_usage?.used),
+      parentUuid: gpu.uuid,
+    });
+    return { ...shared, ...own, uuid };
+  });
+}

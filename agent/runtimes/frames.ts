@@ -1,0 +1,84 @@
+/**
+ * Frames on the private channel between the agent and a worker's process: u32 length of what
+ * follows, u32 length of the header, the header as JSON, then a body of raw bytes. Little endian.
+ */
+import type { Duplex } from 'node:stream';
+
+/** Longest frame, bytes; whatever claims more is no peer of ours. */
+const MAX_FRAME_BYTES = 64 * 1024 * 1024;
+const PREFIX_BYTES = 8;
+
+/** Writes frames; those of one turn leave in one system call. */
+export class FrameWriter {
+  readonly #socket: Duplex;
+  readonly #later: (flush: () => void) => void;
+  #corked = false;
+
+  /** `later` says when a turn is over: `process.nextTick` soonest, `setImmediate` gathers most. */
+  constructor(socket: Duplex, later: (flush: () => void) => void) {
+    this.#socket = socket;
+    this.#later = later;
+  }
+
+  /** Sends a frame; what is sent after the channel's end is dropped, the reader's end tells of that. */
+  send(header: object, body?: Uint8Array): void {
+    if (!this.#socket.writable) return;
+    if (!this.#corked) {
+      this.#corked = true;
+      this.#socket.cork();
+      this.#later(() => {
+        this.#corked = false;
+        this.#socket.uncork();
+      });
+    }
+    const text = Buffer.from(JSON.stringify(header));
+    const prefix = Buffer.allocUnsafe(PREFIX_BYTES + text.length);
+    prefix.writeUInt32LE(4 + text.length + (body?.length ?? 0), 0);
+    prefix.writeUInt32LE(text.length, 4);
+    text.copy(prefix, PREFIX_BYTES);
+    this.#socket.write(prefix);
+    if (body !== undefined && body.length > 0) this.#socket.write(body);
+  }
+}
+
+/** Cuts a byte stream into frames. */
+export class FrameReader<Header> {
+  readonly #onFrame: (header: Header, body: Buffer) => void;
+  #parts: Buffer[] = [];
+  #have = 0;
+  #want = PREFIX_BYTES;
+
+  constructor(onFrame: (header: Header, body: Buffer) => void) {
+    this.#onFrame = onFrame;
+  }
+
+  /** Throws when the bytes are no frames. */
+  push(data: Buffer): void {
+    this.#parts.push(data);
+    this.#have += data.length;
+    if (this.#have < this.#want) return;
+    let bytes = this.#parts.length === 1 ? data : Buffer.concat(this.#parts);
+    this.#parts = [];
+    for (;;) {
+      if (bytes.length < PREFIX_BYTES) {
+        this.#want = PREFIX_BYTES;
+        break;
+      }
+      const length = bytes.readUInt32LE(0);
+      const headerLength = bytes.readUInt32LE(4);
+      if (length > MAX_FRAME_BYTES || headerLength + 4 > length) throw new Error('broken frame on the private channel');
+      const end = 4 + length;
+      if (bytes.length < end) {
+        this.#want = end;
+        break;
+      }
+      const bodyAt = PREFIX_BYTES + headerLength;
+      const header = JSON.parse(bytes.toString('utf8', PREFIX_BYTES, bodyAt)) as Header;
+      const body = bytes.subarray(bodyAt, end);
+      bytes = bytes.subarray(end);
+      this.#onFrame(header, body);
+    }
+    this.#have = bytes.length;
+    if (bytes.length > 0) this.#parts.push(bytes);
+  }
+}

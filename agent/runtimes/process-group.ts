@@ -1,0 +1,29 @@
+/** A process that leads its own group, ended with everything it started. */
+
+/** Kills every process of the group; false when none was left. */
+export function killGroup(leader: number): boolean {
+  try {
+    process.kill(-leader, 'SIGKILL');
+    return true;
+  } catch (error) {
+    if (isNoSuchProcess(error)) return false;
+    throw error;
+  }
+}
+
+const POLL_MS = 5;
+const POLLS = 100;
+
+/**
+ * Kills the group and waits, half a second at most, until the kernel has taken its last process
+ * away: only then are its devices free. (A zombie that nobody reaps counts as a process.)
+ */
+export async function endGroup(leader: number): Promise<void> {
+  for (let polls = 0; polls < POLLS && killGroup(leader); polls += 1) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+function isNoSuchProcess(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ESRCH';
+}

@@ -1,0 +1,104 @@
+/**
+ * What every runtime offers, whatever a worker is to it: a host process with threads, a process,
+ * a container. All have the same semantics; test/conformance/runtime/ holds the list that each
+ * must pass.
+ */
+import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
+import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+
+export interface Runtime {
+  /** As releases and the inventory name it. */
+  readonly name: string;
+  /**
+   * Starts one worker. Returns at once; what happens is told through `events`, ending with
+   * exactly one `exited`, even when nothing could be started. Nothing is told before this
+   * function has returned.
+   */
+  start(spec: WorkerStart, events: WorkerEvents): RunningWorker;
+  /** Kills what is left, spares included; resolves when no process of this runtime is there. */
+  close(): Promise<void>;
+}
+
+export interface WorkerStart {
+  readonly workerId: string;
+  readonly endpointId: string;
+  /** The unpacked build. */
+  readonly folder: string;
+  readonly functions: readonly FunctionSpec[];
+  /** Secret values. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly deviceUuids: readonly string[];
+  /** Jobs at once, at least 1. */
+  readonly maxConcurrency: number;
+  /** Limit of resident memory, bytes; 0 for none. */
+  readonly memoryBytes: number;
+}
+
+export interface RunningWorker {
+  run(task: Task): void;
+  /**
+   * Stops one task: first by its AbortSignal, a second later by force. Force may end its
+   * neighbours: `reloading` or an `exited` with `hardStop` says so.
+   */
+  cancel(key: string): void;
+  /** Lets the task's generator run `count` chunks further. */
+  credit(key: string, count: number): void;
+  /** Ends the worker; by force at once with everything it started. */
+  end(force: boolean): void;
+}
+
+export interface Task {
+  readonly key: string;
+  readonly jobId: string;
+  /** JSON text, UTF-8. */
+  readonly input: Buffer;
+  /** Secret. */
+  readonly s3Config: S3Config | undefined;
+  /** 1 for the first started attempt. */
+  readonly attempt: number;
+}
+
+/** How a handler ended, as its worker saw it. `ms`: how long it ran. */
+export type TaskResult =
+  | { readonly kind: 'returned'; readonly output: Buffer; readonly ms: number }
+  | { readonly kind: 'failed'; readonly error: string; readonly ms: number }
+  | { readonly kind: 'stopped'; readonly ms: number };
+
+export interface WorkerEvents {
+  /** The worker's process is there. */
+  started(): void;
+  /** The user's module is loaded: the worker takes tasks. Said again after `reloading`. */
+  loaded(): void;
+  /** The module cannot be loaded; the worker is of no use and is to be ended. */
+  loadFailed(detail: string): void;
+  /** The handler of this task was entered. */
+  entered(key: string): void;
+  /** One chunk of a generator, JSON text; uses up one credit. */
+  chunk(key: string, data: Buffer): void;
+  progress(key: string, data: Buffer): void;
+  ended(key: string, result: TaskResult): void;
+  /** Every task on the worker was stopped by force; it loads its module again. */
+  reloading(): void;
+  log(entry: LogEntry): void;
+  /** The worker is gone with all its processes. `hardStop`: it was killed to end one task. */
+  exited(detail: string, hardStop: boolean): void;
+}
+
+export interface LogEntry {
+  readonly stream: 'stdout' | 'stderr' | 'system';
+  /** Empty when it is not known which job wrote it. */
+  readonly jobId: string;
+  /** One line, without its end. */
+  readonly text: string;
+}
+
+/** Chunks a generator may be ahead of the credits it was given. */
+export const FIRST_CREDITS = 32;
+/** Longest result, bytes (WIRE.md section 1). */
+export const MAX_RESULT_BYTES = 20 * 1024 * 1024;
+/** Longest chunk, bytes (WIRE.md section 1). */
+export const MAX_CHUNK_BYTES = 1024 * 1024;
+/** Longest progress update, bytes: it travels inline. */
+export const MAX_PROGRESS_BYTES = 64 * 1024;
+/** Time a cancelled handler has before force, and force has before SIGKILL, ms. */
+export const STOP_GRACE_MS = 1_000;

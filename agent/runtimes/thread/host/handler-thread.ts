@@ -1,0 +1,86 @@
+/**
+ * The module that piscina runs in the handler thread: loads the user's function once, then calls
+ * it for each task. Everything it has to say goes over one port, so that a task's entry, chunks,
+ * log lines and end arrive in the order they happened; piscina's own answer only frees its slot.
+ */
+import type { MessagePort } from 'node:worker_threads';
+
+import type { FromThread, LoadOrder, RunOrder, ToThread } from '../protocol.ts';
+import { loadHandler } from './module.ts';
+import { errorMessage, errorStack } from './output.ts';
+import { signatureOf } from './signature.ts';
+import { runTask, type LoadedFunction, type TaskControl } from './task.ts';
+import { captureOutput, type OutputCapture } from './thread-output.ts';
+
+export type ThreadOrder =
+  | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadOrder)
+  | ({ readonly kind: 'run'; readonly input: Uint8Array } & RunOrder);
+
+interface Loaded {
+  readonly port: MessagePort;
+  readonly endpointId: string;
+  readonly fn: LoadedFunction;
+  readonly output: OutputCapture;
+}
+
+const running = new Map<string, TaskControl>();
+/** Tasks that were stopped before they came: the two travel on different ports. */
+const stoppedEarly = new Set<string>();
+let loaded: Loaded | undefined;
+
+/** piscina's entry point. */
+export async function handle(order: ThreadOrder): Promise<void> {
+  if (order.kind === 'load') {
+    await load(order);
+    return;
+  }
+  if (loaded === undefined) throw new Error('a task came before its module');
+  const { port, output, endpointId, fn } = loaded;
+  if (stoppedEarly.delete(order.key)) {
+    post(port, { t: 'stopped', key: order.key, ms: 0, entered: false });
+    return;
+  }
+  const control = { jobId: order.jobId, abort: new AbortController(), credits: 0, wake: undefined };
+  running.set(order.key, control);
+  try {
+    await runTask(order, fn, control, endpointId, output.text, (message) => post(port, message));
+  } finally {
+    output.flush();
+    running.delete(order.key);
+  }
+}
+
+async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void> {
+  const { port } = order;
+  const output = captureOutput(soleJob, (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }));
+  port.on('message', (message: ToThread) => {
+    const control = running.get(message.key);
+    if (control === undefined) {
+      if (message.t === 'abort') stoppedEarly.add(message.key);
+      return;
+    }
+    if (message.t === 'abort') control.abort.abort(new DOMException('the job was stopped', 'AbortError'));
+    else control.credits += message.count;
+    control.wake?.();
+  });
+  try {
+    const handler = await loadHandler(order.folder, order.function.module, order.function.name);
+    loaded = { port, endpointId: order.endpointId, output, fn: { handler, signature: signatureOf(handler, order.function) } };
+    post(port, { t: 'loaded' });
+  } catch (error) {
+    output.text('stderr', errorStack(error));
+    output.flush();
+    post(port, { t: 'load-failed', detail: errorMessage(error) });
+  }
+}
+
+/** A line belongs to a job when only one is running; else nobody can tell. */
+function soleJob(): string {
+  if (running.size !== 1) return '';
+  for (const control of running.values()) return control.jobId;
+  return '';
+}
+
+function post(port: MessagePort, message: FromThread): void {
+  port.postMessage(message, 'bytes' in message ? [message.bytes.buffer as ArrayBuffer] : []);
+}

@@ -1,0 +1,167 @@
+/**
+ * A thread host: the process of one worker. This main thread supervises and never runs user code,
+ * so it always hears the agent; the handlers run in one piscina thread. The agent's channel is
+ * file descriptor 3; its end means that the agent is gone, and then nothing of this process group
+ * stays behind (DESIGN.md section 6).
+ */
+import { Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { MessageChannel, SHARE_ENV, type MessagePort } from 'node:worker_threads';
+
+import { Piscina } from 'piscina';
+
+import { assertNever } from '../../../../proto/errors.ts';
+import { FrameReader, FrameWriter } from '../../frames.ts';
+import { STOP_GRACE_MS } from '../../runtime.ts';
+import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost, type ToThread } from '../protocol.ts';
+import type { ThreadOrder } from './handler-thread.ts';
+
+/** More than any worker's concurrency: the agent counts slots, piscina need not. */
+const TASKS_AT_ONCE = 4_096;
+
+const socket = new Socket({ fd: CHANNEL_FD, readable: true, writable: true });
+const channel = new FrameWriter(socket, setImmediate);
+const running = new Set<string>();
+const graceTimers = new Map<string, NodeJS.Timeout>();
+let pool = newPool();
+let port: MessagePort | undefined;
+let order: LoadOrder | undefined;
+let stopping = false;
+/** How often the module was loaded again. */
+let life = 0;
+
+const reader = new FrameReader<ToHost>(onFrame);
+socket.on('data', (data) => reader.push(data));
+socket.on('close', killGroup);
+socket.on('error', killGroup);
+say({ t: 'up' });
+
+function onFrame(frame: ToHost, body: Buffer): void {
+  switch (frame.t) {
+    case 'load':
+      // Before the thread reads it: the thread shares this environment, native code included.
+      // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
+      Object.assign(process.env, frame.env);
+      process.chdir(frame.folder);
+      order = { folder: frame.folder, function: frame.function, endpointId: frame.endpointId };
+      load(order);
+      break;
+    case 'run': {
+      if (frame.life !== life) break;
+      running.add(frame.key);
+      const input = new Uint8Array(body);
+      const { key, jobId, attempt, s3Config } = frame;
+      runInPool({ kind: 'run', key, jobId, attempt, s3Config, input }, [input.buffer]);
+      break;
+    }
+    case 'cancel':
+      if (running.has(frame.key)) cancel(frame.key);
+      break;
+    case 'credit':
+      tellThread({ t: 'credit', key: frame.key, count: frame.count });
+      break;
+    default:
+      assertNever(frame);
+  }
+}
+
+function newPool(): Piscina {
+  const made = new Piscina({
+    filename: fileURLToPath(new URL('handler-thread.ts', import.meta.url)),
+    name: 'handle',
+    minThreads: 1,
+    maxThreads: 1,
+    concurrentTasksPerWorker: TASKS_AT_ONCE,
+    // Between tasks the thread's loop must go on: user code has timers and sockets of its own.
+    atomics: 'disabled',
+    recordTiming: false,
+    env: SHARE_ENV,
+  });
+  made.on('error', threadDied);
+  for (const thread of made.threads) {
+    thread.once('error', threadDied);
+    thread.once('exit', (code) => threadDied(new Error(`the handler's thread exited with code ${code}`)));
+  }
+  return made;
+}
+
+function load({ folder, function: spec, endpointId }: LoadOrder): void {
+  const { port1, port2 } = new MessageChannel();
+  port = port1;
+  port1.on('message', onThreadMessage);
+  runInPool({ kind: 'load', port: port2, folder, function: spec, endpointId }, [port2]);
+}
+
+function runInPool(task: ThreadOrder, transferList: (ArrayBuffer | MessagePort)[]): void {
+  // The task itself never fails: a rejection means that its thread is gone.
+  pool.run(task, { transferList }).catch(threadDied);
+}
+
+function onThreadMessage(message: FromThread): void {
+  if (stopping) return;
+  if (message.t === 'returned' || message.t === 'failed' || message.t === 'stopped') {
+    running.delete(message.key);
+    clearTimeout(graceTimers.get(message.key));
+    graceTimers.delete(message.key);
+  }
+  if (!('bytes' in message)) {
+    say(message);
+    return;
+  }
+  const { bytes, ...header } = message;
+  channel.send(header, bytes);
+}
+
+function cancel(key: string): void {
+  if (graceTimers.has(key)) return;
+  tellThread({ t: 'abort', key });
+  graceTimers.set(key, setTimeout(stopHard, STOP_GRACE_MS));
+}
+
+/** Ends the handler thread with all its tasks, then loads the module in a new one. */
+function stopHard(): void {
+  if (stopping || order === undefined) return;
+  stopping = true;
+  const lastResort = setTimeout(() => {
+    say({ t: 'stuck' });
+    // The agent kills this group when it reads that; should it not, this process does.
+    setTimeout(killGroup, STOP_GRACE_MS);
+  }, STOP_GRACE_MS);
+  void pool.destroy().then(() => {
+    clearTimeout(lastResort);
+    for (const timer of graceTimers.values()) clearTimeout(timer);
+    graceTimers.clear();
+    running.clear();
+    port?.close();
+    say({ t: 'reloading' });
+    life += 1;
+    stopping = false;
+    pool = newPool();
+    if (order !== undefined) load(order);
+  });
+}
+
+/** The thread ended without being asked: an uncaught error, process.exit(), no more heap. The worker is of no use then. */
+function threadDied(error: unknown): void {
+  if (stopping) return;
+  stopping = true;
+  const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  say({ t: 'log', stream: 'stderr', jobId: '', text: stack });
+  say({ t: 'died', detail: error instanceof Error ? error.message : String(error) });
+  setImmediate(() => {
+    socket.end(() => process.exit(1));
+  });
+}
+
+function tellThread(message: ToThread): void {
+  port?.postMessage(message);
+}
+
+function say(message: Exclude<FromHost, { t: 'chunk' | 'progress' | 'returned' }>): void {
+  channel.send(message);
+}
+
+/** The host is the leader of its process group: whatever its handlers started goes with it. */
+function killGroup(): void {
+  process.kill(-process.pid, 'SIGKILL');
+}

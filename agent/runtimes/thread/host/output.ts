@@ -1,0 +1,95 @@
+/** Values into JSON bytes, within the limits, with messages for people when they are none. */
+import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../../runtime.ts';
+
+/** The handler's value cannot be its result; the message is the job's error. */
+export class OutputError extends Error {}
+
+const encoder = new TextEncoder();
+
+/** JSON text of a value; `undefined` is null. */
+export function toJson(value: unknown, what: 'result' | 'chunk' | 'progress'): string {
+  if (value === undefined) return 'null';
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch (error) {
+    // The library's message on a cycle spans lines and draws the objects: its first line says enough.
+    const [reason] = (error instanceof Error ? error.message : String(error)).split('\n');
+    throw new OutputError(`the ${what} is not JSON: ${reason ?? 'it cannot be written as JSON'}`);
+  }
+  if (text === undefined) throw new OutputError(`the ${what} is not JSON: a ${typeof value}`);
+  return text;
+}
+
+export function resultBytes(json: string): Uint8Array {
+  const bytes = encoder.encode(json);
+  if (bytes.length > MAX_RESULT_BYTES) throw new OutputError(`the result has ${bytes.length} bytes; at most 20 MiB are allowed`);
+  return bytes;
+}
+
+export function chunkBytes(json: string): Uint8Array {
+  const bytes = encoder.encode(json);
+  if (bytes.length > MAX_CHUNK_BYTES) throw new OutputError(`a chunk has ${bytes.length} bytes; at most 1 MiB is allowed`);
+  return bytes;
+}
+
+/** The output of a generator's job: the array of its chunks, whose sum is bounded like any result. */
+export class Aggregate {
+  readonly #chunks: Uint8Array[] = [];
+  // The brackets.
+  #bytes = 2;
+
+  add(chunk: Uint8Array): void {
+    this.#bytes += chunk.length + 1;
+    if (this.#bytes > MAX_RESULT_BYTES) throw new OutputError('the chunks together have more than 20 MiB, the most a result may have');
+    this.#chunks.push(chunk);
+  }
+
+  toBytes(): Uint8Array {
+    const out = new Uint8Array(Math.max(2, this.#bytes - (this.#chunks.length > 0 ? 1 : 0)));
+    out[0] = 0x5b;
+    let at = 1;
+    for (const [index, chunk] of this.#chunks.entries()) {
+      if (index > 0) out[at++] = 0x2c;
+      out.set(chunk, at);
+      at += chunk.length;
+    }
+    out[at] = 0x5d;
+    return out;
+  }
+}
+
+/** What a thrown value says: an Error's message, a string itself, anything else as JSON. */
+export function errorMessage(thrown: unknown): string {
+  return clip(messageOf(thrown));
+}
+
+/** What goes to the worker's log about it. */
+export function errorStack(thrown: unknown): string {
+  const stack = typeof thrown === 'object' && thrown !== null && 'stack' in thrown ? thrown.stack : undefined;
+  return typeof stack === 'string' ? stack : messageOf(thrown);
+}
+
+function messageOf(thrown: unknown): string {
+  if (typeof thrown === 'string') return thrown;
+  if (typeof thrown === 'object' && thrown !== null) {
+    if ('message' in thrown && typeof thrown.message === 'string') {
+      if (thrown.message !== '') return thrown.message;
+      if ('name' in thrown && typeof thrown.name === 'string') return thrown.name;
+    }
+    try {
+      return JSON.stringify(thrown) ?? Object.prototype.toString.call(thrown);
+    } catch {
+      // A thrown value that cannot be written still has a kind.
+      return Object.prototype.toString.call(thrown);
+    }
+  }
+  return String(thrown);
+}
+
+/** An error is a line or two for a caller, not a document. */
+const MAX_ERROR_CHARACTERS = 16_384;
+
+function clip(text: string): string {
+  return text.length <= MAX_ERROR_CHARACTERS ? text : `${text.slice(0, MAX_ERROR_CHARACTERS)}…`;
+}

@@ -1,0 +1,85 @@
+/**
+ * How a function wants its input (CallStyle of nodes.proto). The build says it where it could
+ * read the source; where it says nothing, the loaded function's own text is read.
+ */
+import { parseExpressionAt, type Expression, type Function as FunctionNode, type Pattern } from 'acorn';
+
+import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
+import type { Handler } from './module.ts';
+
+/** A last parameter of one of these names gets the job's context, not a key of the input. */
+const CONTEXT_PARAMETERS: readonly string[] = ['ctx', 'context'];
+
+export interface Signature {
+  readonly style: 'positional' | 'object' | 'whole';
+  readonly parameters: readonly { readonly name: string; readonly required: boolean }[];
+}
+
+const WHOLE: Signature = { style: 'whole', parameters: [] };
+
+// The generated code is imported for its types alone: loading it would cost each host the whole gRPC library.
+export function signatureOf(fn: Handler, spec: FunctionSpec): Signature {
+  switch (spec.callStyle) {
+    case 'CALL_STYLE_POSITIONAL':
+      return { style: 'positional', parameters: spec.parameters };
+    case 'CALL_STYLE_OBJECT':
+      return { style: 'object', parameters: spec.parameters };
+    case 'CALL_STYLE_WHOLE':
+      return WHOLE;
+    default:
+      return readSignature(fn);
+  }
+}
+
+/** Reads the function's text. What cannot be read (native, bound, a rest parameter) gets the input whole. */
+export function readSignature(fn: Handler): Signature {
+  const node = parseFunction(fn.toString());
+  if (node === undefined) return WHOLE;
+  const parameters = node.params.map(unwrap);
+  const first = parameters[0];
+  if (first?.pattern.type === 'ObjectPattern' && parameters.length <= 2) {
+    const keys = [];
+    for (const property of first.pattern.properties) {
+      if (property.type === 'RestElement' || property.computed) return WHOLE;
+      const { key } = property;
+      const name = key.type === 'Identifier' ? key.name : key.type === 'Literal' ? String(key.value) : undefined;
+      if (name === undefined) return WHOLE;
+      keys.push({ name, required: property.value.type !== 'AssignmentPattern' });
+    }
+    return { style: 'object', parameters: keys };
+  }
+  const names = [];
+  for (const { pattern, required } of parameters) {
+    if (pattern.type !== 'Identifier') return WHOLE;
+    names.push({ name: pattern.name, required });
+  }
+  const signature = positional(names);
+  return signature.parameters.length === 1 && signature.parameters[0]?.name === 'input' ? WHOLE : signature;
+}
+
+function positional(parameters: Signature['parameters']): Signature {
+  const last = parameters.at(-1);
+  return { style: 'positional', parameters: last !== undefined && CONTEXT_PARAMETERS.includes(last.name) ? parameters.slice(0, -1) : parameters };
+}
+
+function unwrap(pattern: Pattern): { readonly pattern: Pattern; readonly required: boolean } {
+  return pattern.type === 'AssignmentPattern' ? { pattern: pattern.left, required: false } : { pattern, required: true };
+}
+
+/** A function's text is an expression, or a method of an object or a class. */
+function parseFunction(text: string): FunctionNode | undefined {
+  const parse = (source: string): Expression | undefined => {
+    try {
+      return parseExpressionAt(source, 0, { ecmaVersion: 'latest' });
+    } catch (error) {
+      // Not this form: the caller tries the next one, and takes the input whole in the end.
+      if (error instanceof SyntaxError) return undefined;
+      throw error;
+    }
+  };
+  const expression = parse(`(${text})`);
+  if (expression?.type === 'FunctionExpression' || expression?.type === 'ArrowFunctionExpression') return expression;
+  const object = parse(`({${text}})`);
+  const property = object?.type === 'ObjectExpression' ? object.properties[0] : undefined;
+  return property?.type === 'Property' && property.value.type === 'FunctionExpression' ? property.value : undefined;
+}

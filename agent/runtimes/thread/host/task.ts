@@ -1,0 +1,147 @@
+/** One call of the user's function: its input, its context, its chunks, its end. */
+import { writeSync } from 'node:fs';
+
+import { ENTRY_FD, type FromThread, type HandlerS3Config, type RunOrder } from '../protocol.ts';
+import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
+import { argumentsFor, InputError } from './arguments.ts';
+import type { Handler } from './module.ts';
+import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
+import type { Signature } from './signature.ts';
+
+export interface LoadedFunction {
+  readonly handler: Handler;
+  readonly signature: Signature;
+}
+
+/** What the main thread can do to a running task. */
+export interface TaskControl {
+  readonly jobId: string;
+  readonly abort: AbortController;
+  /** Chunks granted beyond the first ones. */
+  credits: number;
+  /** Wakes the generator that waits for credit or for its abort. */
+  wake: (() => void) | undefined;
+}
+
+/** The last argument of every call. */
+export interface JobContext {
+  readonly jobId: string;
+  readonly endpointId: string;
+  /** 1 for the first started attempt. */
+  readonly attempt: number;
+  /** Aborted when the job is cancelled or out of time; a second later the handler is stopped by force. */
+  readonly signal: AbortSignal;
+  /** Tells how far the job is; status calls show the last value. At most 64 KiB of JSON. */
+  progress(value: unknown): void;
+  /** As the caller sent it (SPEC.md, s3Config object). */
+  readonly s3Config: HandlerS3Config | undefined;
+}
+
+type Post = (message: FromThread) => void;
+type Log = (stream: 'stdout' | 'stderr', text: string) => void;
+
+/** Runs one task to its end, whatever it is, and posts it; never throws. */
+export async function runTask(
+  order: RunOrder & { readonly input: Uint8Array },
+  fn: LoadedFunction,
+  control: TaskControl,
+  endpointId: string,
+  log: Log,
+  post: Post,
+): Promise<void> {
+  const { key } = order;
+  const startedAt = performance.now();
+  writeSync(ENTRY_FD, `${key}\n`);
+  let end: FromThread;
+  try {
+    const bytes = await callHandler(order, fn, control, endpointId, post);
+    end = { t: 'returned', key, ms: 0, bytes };
+  } catch (error) {
+    // What a handler says after it was told to stop is of no interest to anyone.
+    if (!control.abort.signal.aborted && !(error instanceof InputError) && !(error instanceof OutputError))
+      log('stderr', errorStack(error));
+    end = { t: 'failed', key, ms: 0, error: errorMessage(error) };
+  }
+  const ms = performance.now() - startedAt;
+  post(control.abort.signal.aborted ? { t: 'stopped', key, ms, entered: true } : { ...end, ms });
+}
+
+async function callHandler(
+  order: RunOrder & { readonly input: Uint8Array },
+  { handler, signature }: LoadedFunction,
+  control: TaskControl,
+  endpointId: string,
+  post: Post,
+): Promise<Uint8Array> {
+  const { input } = order;
+  const value: unknown = JSON.parse(Buffer.from(input.buffer, input.byteOffset, input.byteLength).toString());
+  const context: JobContext = {
+    jobId: order.jobId,
+    endpointId,
+    attempt: order.attempt,
+    signal: control.abort.signal,
+    progress: progressOf(order.key, post),
+    s3Config: order.s3Config,
+  };
+  const result = await handler(...argumentsFor(signature, value, context));
+  const source = chunksOf(result);
+  return source === undefined ? resultBytes(toJson(result, 'result')) : collectChunks(order.key, source, control, post);
+}
+
+/** Only the last update counts: those of one turn are one message. */
+function progressOf(key: string, post: Post): (value: unknown) => void {
+  let latest: Uint8Array | undefined;
+  return (value) => {
+    const bytes = new TextEncoder().encode(toJson(value, 'progress'));
+    if (bytes.length > MAX_PROGRESS_BYTES) throw new OutputError(`a progress update has ${bytes.length} bytes; at most 64 KiB are allowed`);
+    const waiting = latest !== undefined;
+    latest = bytes;
+    if (waiting) return;
+    setImmediate(() => {
+      if (latest !== undefined) post({ t: 'progress', key, bytes: latest });
+      latest = undefined;
+    });
+  };
+}
+
+type ChunkSource = AsyncIterator<unknown> | Iterator<unknown>;
+
+/** A generator, or what iterates like one; arrays, maps and strings are values. */
+function chunksOf(result: unknown): ChunkSource | undefined {
+  if (typeof result !== 'object' || result === null) return undefined;
+  if (Symbol.asyncIterator in result) return (result as AsyncIterable<unknown>)[Symbol.asyncIterator]();
+  if (Symbol.iterator in result && 'next' in result && typeof result.next === 'function') {
+    return (result as Iterable<unknown>)[Symbol.iterator]();
+  }
+  return undefined;
+}
+
+/** Sends each value as a chunk, never further ahead than the credits, and answers all of them as the result. */
+async function collectChunks(key: string, source: ChunkSource, control: TaskControl, post: Post): Promise<Uint8Array> {
+  const all = new Aggregate();
+  const { signal } = control.abort;
+  let sent = 0;
+  try {
+    for (;;) {
+      while (sent >= FIRST_CREDITS + control.credits && !signal.aborted) {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        control.wake = resolve;
+        await promise;
+        control.wake = undefined;
+      }
+      signal.throwIfAborted();
+      const step = await source.next();
+      signal.throwIfAborted();
+      if (step.done === true) return all.toBytes();
+      const bytes = chunkBytes(toJson(step.value, 'chunk'));
+      all.add(bytes);
+      sent += 1;
+      // A copy: posting takes the bytes away from this thread.
+      post({ t: 'chunk', key, bytes: bytes.slice() });
+    }
+  } catch (error) {
+    // Lets the generator run its `finally` blocks; what those throw is not what ended the job.
+    await Promise.resolve(source.return?.()).catch(() => undefined);
+    throw error;
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * What passes between the agent and a thread host: frames (runtimes/frames.ts) both ways on one
+ * channel, and on a second one the keys of the tasks whose handlers were entered, one a line.
+ *
+ * A handler thread writes its key there itself, with one blocking system call, before it calls
+ * the handler. So the agent knows of the start even if the handler's first act ends the process:
+ * an attempt that crashes its worker is always charged, and cannot be tried for ever.
+ */
+import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
+
+/** File descriptor of the frames, in the host. */
+export const CHANNEL_FD = 3;
+/** File descriptor of the entered tasks, in the host. */
+export const ENTRY_FD = 4;
+
+/** S3Config as handlers get it; secret. */
+export interface HandlerS3Config {
+  readonly accessId: string;
+  readonly accessSecret: string;
+  readonly bucketName: string;
+  readonly endpointUrl: string;
+}
+
+export interface LoadOrder {
+  readonly folder: string;
+  readonly function: FunctionSpec;
+  readonly endpointId: string;
+}
+
+export interface RunOrder {
+  readonly key: string;
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly s3Config: HandlerS3Config | undefined;
+}
+
+export type ToHost =
+  /** `env` goes into the process before the module is loaded: a spare was started without it. */
+  | ({ readonly t: 'load'; readonly env: Readonly<Record<string, string>> } & LoadOrder)
+  /**
+   * Body: the input. `life`: how often the host has said `reloading` as far as the agent has heard;
+   * a task of an earlier life was given back already and must not run.
+   */
+  | ({ readonly t: 'run'; readonly life: number } & RunOrder)
+  | { readonly t: 'cancel'; readonly key: string }
+  | { readonly t: 'credit'; readonly key: string; readonly count: number };
+
+/** What a handler thread says to its host's main thread; `bytes` become the frame's body. */
+export type FromThread =
+  | { readonly t: 'loaded' }
+  | { readonly t: 'load-failed'; readonly detail: string }
+  | { readonly t: 'chunk'; readonly key: string; readonly bytes: Uint8Array }
+  | { readonly t: 'progress'; readonly key: string; readonly bytes: Uint8Array }
+  | { readonly t: 'returned'; readonly key: string; readonly ms: number; readonly bytes: Uint8Array }
+  | { readonly t: 'failed'; readonly key: string; readonly ms: number; readonly error: string }
+  /** It was told to stop, before its handler was entered or after. */
+  | { readonly t: 'stopped'; readonly key: string; readonly ms: number; readonly entered: boolean }
+  | { readonly t: 'log'; readonly stream: 'stdout' | 'stderr'; readonly jobId: string; readonly text: string };
+
+/** What the main thread says to its handler thread, on the control port. */
+export type ToThread =
+  | { readonly t: 'abort'; readonly key: string }
+  | { readonly t: 'credit'; readonly key: string; readonly count: number };
+
+export type FromHost =
+  | Exclude<FromThread, { bytes: Uint8Array }>
+  | { readonly t: 'chunk'; readonly key: string }
+  | { readonly t: 'progress'; readonly key: string }
+  | { readonly t: 'returned'; readonly key: string; readonly ms: number }
+  | { readonly t: 'up' }
+  | { readonly t: 'reloading' }
+  /** The handler thread cannot be ended: the host is about to be killed. */
+  | { readonly t: 'stuck' }
+  /** The handler thread died by itself; the host follows. */
+  | { readonly t: 'died'; readonly detail: string };

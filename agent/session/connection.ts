@@ -1,0 +1,35 @@
+/** Channels to the scheduler and what is shown on them. */
+import { credentials, Metadata, type ChannelOptions } from '@grpc/grpc-js';
+
+import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
+import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
+import type { Identity } from './identity.ts';
+
+/** Longest message, bytes (docs/architecture.md, Bodies). */
+const MESSAGE_BYTES = 32 * 1024 * 1024;
+
+/** The library's own waits between dials stay out of the way of ours. */
+const OPTIONS: ChannelOptions = {
+  'grpc.max_receive_message_length': MESSAGE_BYTES,
+  'grpc.max_send_message_length': MESSAGE_BYTES,
+  'grpc.initial_reconnect_backoff_ms': 50,
+  'grpc.max_reconnect_backoff_ms': 2_000,
+  'grpc.use_local_subchannel_pool': 1,
+  'grpc.enable_retries': 0,
+};
+
+export function nodeClient(address: string): NodeServiceClient {
+  return new NodeServiceClient(address, credentials.createInsecure(), OPTIONS);
+}
+
+export function blobClient(address: string): BlobServiceClient {
+  return new BlobServiceClient(address, credentials.createInsecure(), OPTIONS);
+}
+
+/** docs/architecture.md, Credentials over gRPC. */
+export function nodeMetadata(identity: Identity): Metadata {
+  const metadata = new Metadata();
+  metadata.set('authorization', `Bearer ${identity.nodeSecret}`);
+  metadata.set('capstan-node', identity.nodeId);
+  return metadata;
+}

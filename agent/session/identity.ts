@@ -1,0 +1,47 @@
+/** Who this node is to its scheduler; kept in `<data>/agent/node.json`, readable by its owner alone. */
+import { mkdir, open, readFile, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { z } from 'zod';
+
+import { CapstanError } from '../../proto/errors.ts';
+
+const identitySchema = z.object({ nodeId: z.string().min(1), nodeSecret: z.string().min(1) });
+
+/** `nodeSecret` is never logged. */
+export type Identity = Readonly<z.infer<typeof identitySchema>>;
+
+export async function readIdentity(folder: string): Promise<Identity | undefined> {
+  const path = identityPath(folder);
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw new CapstanError('DATA_DIR', `the node's identity cannot be read: ${path}`, { cause: error });
+  }
+  try {
+    return identitySchema.parse(JSON.parse(text));
+  } catch (error) {
+    throw new CapstanError('DATA_DIR', `the node's identity is damaged: ${path}; remove the file to join anew`, { cause: error });
+  }
+}
+
+/** Durable before it resolves: a node that forgot who it is would join a second time. */
+export async function writeIdentity(folder: string, identity: Identity): Promise<void> {
+  const path = identityPath(folder);
+  await mkdir(folder, { recursive: true });
+  const file = await open(`${path}.new`, 'w', 0o600);
+  try {
+    await file.chmod(0o600);
+    await file.writeFile(`${JSON.stringify(identity)}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(`${path}.new`, path);
+}
+
+function identityPath(folder: string): string {
+  return join(folder, 'node.json');
+}

@@ -1,0 +1,281 @@
+/**
+ * The session with the scheduler, kept up for ever.
+ *
+ *   dialling ──stream open, Hello sent──▶ open ──Welcome──▶ welcomed
+ *      ▲                                    │                  │
+ *      └──────────── backoff ◀── stream ends, or is silent ────┘
+ *
+ * What is sent before Hello is nobody's: it is dropped, and the next Hello tells the whole state.
+ * Each dial uses a channel of its own, so that only the backoff here decides when the next is.
+ */
+import { Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
+import type { Logger } from 'pino';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import type {
+  AgentEvent,
+  AgentMessage,
+  Hello,
+  JoinResponse,
+  NodeServiceClient,
+  SchedulerEvent,
+  SchedulerMessage,
+  Welcome,
+} from '../../proto/gen/capstan/v1/nodes.ts';
+import { Backoff } from './backoff.ts';
+import { nodeClient, nodeMetadata } from './connection.ts';
+import { readIdentity, writeIdentity, type Identity } from './identity.ts';
+import { Outbox } from './outbox.ts';
+
+const FIRST_RETRY_MS = 50;
+const LAST_RETRY_MS = 2_000;
+/** Retries that need a person first. */
+const SLOW_RETRY_MS = 10_000;
+/** A session that lasted this long, ms, was a good one. */
+const STEADY_MS = 1_000;
+const JOIN_DEADLINE_MS = 10_000;
+/** Limits until Welcome names them, ms. */
+const OPENING: Welcome = { heartbeatMs: 5_000, silenceMs: 15_000 };
+
+export interface SessionOptions {
+  readonly address: string;
+  readonly nodeName: string;
+  /** Folder of node.json. */
+  readonly folder: string;
+  readonly joinToken: () => string | undefined;
+  readonly log: Logger;
+  readonly hello: () => Hello;
+  /** Every event of a message, in order; Welcome first. */
+  readonly onEvents: (events: readonly SchedulerEvent[]) => void;
+  readonly onDisconnected: () => void;
+  /** The node got another identity than it had. */
+  readonly onRejoined: () => void;
+}
+
+interface Live {
+  readonly client: NodeServiceClient;
+  readonly stream: ClientDuplexStream<AgentMessage, SchedulerMessage>;
+  limits: Welcome;
+  welcomed: boolean;
+  readonly openedAt: number;
+  heardAt: number;
+  sentAt: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+export class Session {
+  readonly #options: SessionOptions;
+  readonly #outbox = new Outbox((message) => this.#write(message));
+  readonly #backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
+  #identity: Identity | undefined;
+  #live: Live | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #closed = false;
+  /** What was already said about the present trouble. */
+  readonly #complaints = new Set<string>();
+  /** The scheduler did not know the identity: the next dial joins anew. */
+  #rejoin = false;
+  #joining = false;
+  readonly #joined = Promise.withResolvers<string>();
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+  }
+
+  /** The node's id, once it has one. */
+  get nodeId(): Promise<string> {
+    return this.#joined.promise;
+  }
+
+  /** Who the node is now; absent before it joined. */
+  get identity(): Identity | undefined {
+    return this.#identity;
+  }
+
+  /** Reads the stored identity and begins to dial. Throws DATA_DIR when it is unreadable. */
+  async start(): Promise<void> {
+    this.#identity = await readIdentity(this.#options.folder);
+    if (this.#identity !== undefined) this.#joined.resolve(this.#identity.nodeId);
+    this.#dial();
+  }
+
+  /** Sends at the end of this turn of the event loop; dropped while no stream is open. */
+  send(event: AgentEvent): void {
+    if (this.#live !== undefined) this.#outbox.push(event);
+  }
+
+  /** Ends the session; what was sent before leaves first. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    const live = this.#live;
+    if (live === undefined) return;
+    this.#outbox.flush();
+    clearTimeout(live.timer);
+    await new Promise<void>((resolve) => {
+      const force = setTimeout(() => live.stream.cancel(), 1_000);
+      live.stream.once('status', () => {
+        clearTimeout(force);
+        resolve();
+      });
+      live.stream.end();
+    });
+    live.client.close();
+  }
+
+  #dial(): void {
+    if (this.#closed) return;
+    const identity = this.#rejoin ? undefined : this.#identity;
+    this.#rejoin = false;
+    this.#joining = identity === undefined;
+    const attempt = identity === undefined ? this.#join() : Promise.resolve(identity);
+    attempt.then(
+      (identity) => this.#open(identity),
+      (error: unknown) => this.#failed(error),
+    );
+  }
+
+  async #join(): Promise<Identity> {
+    const options = this.#options;
+    const joinToken = options.joinToken();
+    if (joinToken === undefined) {
+      throw new CapstanError('CONFIG', 'this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE');
+    }
+    const client = nodeClient(options.address);
+    try {
+      const response = await new Promise<JoinResponse>((resolve, reject) => {
+        const deadline = Date.now() + JOIN_DEADLINE_MS;
+        client.join({ joinToken, name: options.nodeName }, new Metadata(), { deadline }, (error, reply) =>
+          error === null ? resolve(reply) : reject(error),
+        );
+      });
+      const identity = { nodeId: response.nodeId, nodeSecret: response.nodeSecret };
+      await writeIdentity(options.folder, identity);
+      this.#identity = identity;
+      this.#joining = false;
+      options.log.info({ node: identity.nodeId }, 'joined');
+      this.#joined.resolve(identity.nodeId);
+      options.onRejoined();
+      return identity;
+    } finally {
+      client.close();
+    }
+  }
+
+  #open(identity: Identity): void {
+    if (this.#closed) return;
+    const client = nodeClient(this.#options.address);
+    const stream = client.session(nodeMetadata(identity));
+    const now = performance.now();
+    const live: Live = { client, stream, limits: OPENING, welcomed: false, openedAt: now, heardAt: now, sentAt: now, timer: undefined };
+    this.#live = live;
+    let failure: unknown;
+    stream.on('data', (message: SchedulerMessage) => this.#onMessage(live, message));
+    stream.on('error', (error: unknown) => {
+      failure = error;
+    });
+    // The one event that ends every call, well or badly.
+    stream.once('status', () => this.#onClosed(live, failure));
+    this.#outbox.push({ event: { $case: 'hello', value: this.#options.hello() } });
+    this.#outbox.flush();
+    this.#watch(live);
+  }
+
+  #onMessage(live: Live, message: SchedulerMessage): void {
+    if (this.#live !== live) return;
+    live.heardAt = performance.now();
+    for (const { event } of message.events) {
+      if (event?.$case !== 'welcome') continue;
+      live.welcomed = true;
+      live.limits = event.value;
+      this.#complaints.clear();
+      this.#options.log.info('session open');
+      this.#watch(live);
+    }
+    this.#options.onEvents(message.events);
+  }
+
+  #write(message: AgentMessage): void {
+    const live = this.#live;
+    if (live === undefined) return;
+    live.sentAt = performance.now();
+    live.stream.write(message);
+  }
+
+  #watch(live: Live): void {
+    clearTimeout(live.timer);
+    if (this.#live !== live || this.#closed) return;
+    const { heartbeatMs, silenceMs } = live.limits;
+    const now = performance.now();
+    if (now >= live.sentAt + heartbeatMs) this.#outbox.push({ event: { $case: 'heartbeat', value: {} } });
+    if (now >= live.heardAt + silenceMs) {
+      this.#checkSilence(live);
+      return;
+    }
+    const beatAt = (now >= live.sentAt + heartbeatMs ? now : live.sentAt) + heartbeatMs;
+    const next = Math.min(beatAt, live.heardAt + silenceMs);
+    live.timer = setTimeout(() => this.#watch(live), Math.max(1, next - now));
+  }
+
+  /** A stalled loop is not a dead peer: the sockets are polled once more before the session is given up (DESIGN.md invariant 5). */
+  #checkSilence(live: Live): void {
+    setImmediate(() => {
+      setImmediate(() => {
+        if (this.#live !== live) return;
+        if (performance.now() < live.heardAt + live.limits.silenceMs) this.#watch(live);
+        else live.stream.cancel();
+      });
+    });
+  }
+
+  #onClosed(live: Live, failure: unknown): void {
+    clearTimeout(live.timer);
+    live.client.close();
+    if (this.#live !== live) return;
+    this.#live = undefined;
+    this.#outbox.clear();
+    // A scheduler that welcomes only to hang up must not be dialled as fast as one that restarted.
+    if (live.welcomed && performance.now() - live.openedAt >= STEADY_MS) this.#backoff.reset();
+    if (this.#closed) return;
+    this.#options.onDisconnected();
+    this.#failed(failure ?? new CapstanError('UNAVAILABLE', 'the scheduler ended the session'));
+  }
+
+  #failed(thrown: unknown): void {
+    if (this.#closed) return;
+    const error = fromServiceError(thrown);
+    let wait = this.#backoff.next();
+    if (error.code === 'UNAUTHENTICATED' || error.code === 'PERMISSION_DENIED') {
+      const joining = this.#joining;
+      if (!joining && this.#hasToken()) this.#rejoin = true;
+      else wait = SLOW_RETRY_MS;
+      this.#complain('error', joining ? 'the scheduler refused the join token' : 'the scheduler does not know this node', error);
+    } else if (error.code === 'CONFIG') {
+      wait = SLOW_RETRY_MS;
+      this.#complain('error', 'cannot join', error);
+    } else if (error.code === 'ALREADY_EXISTS') {
+      this.#complain('warn', 'another agent holds the session of this node', error);
+    } else {
+      this.#complain('warn', 'no session with the scheduler', error);
+    }
+    this.#retry = setTimeout(() => this.#dial(), wait);
+  }
+
+  #hasToken(): boolean {
+    try {
+      return this.#options.joinToken() !== undefined;
+    } catch (error) {
+      this.#options.log.error({ error: fromServiceError(error).message }, 'no join token');
+      return false;
+    }
+  }
+
+  /** One line a trouble, however often it is met again. */
+  #complain(level: 'warn' | 'error', message: string, error: CapstanError): void {
+    const trouble = `${message}: ${error.code}`;
+    if (this.#complaints.has(trouble)) return;
+    this.#complaints.add(trouble);
+    this.#options.log[level]({ code: error.code, error: error.message }, message);
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * CPU time of a process and all below it, by what they are: shows which part a load is bound by.
+ * From /proc, so on Linux only; elsewhere the answer is empty.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+
+/** /proc counts in ticks of 1/100 s on every Linux that Node runs on. */
+const TICKS_PER_SECOND = 100;
+
+interface Process {
+  readonly parent: number;
+  readonly seconds: number;
+}
+
+/** Seconds of CPU used so far, by role: `up`, `scheduler`, `gateway`, `agent`, `workers`. */
+export function cpuByRole(root: number): Map<string, number> {
+  const processes = new Map<number, Process>();
+  if (existsSync('/proc/self/stat')) {
+    for (const name of readdirSync('/proc')) {
+      if (!/^\d+$/.test(name)) continue;
+      const found = readProcess(name);
+      if (found !== null) processes.set(Number(name), found);
+    }
+  }
+  const roles = new Map<string, number>();
+  for (const [pid, { seconds }] of processes) {
+    if (!isBelow(pid, root, processes)) continue;
+    const role = roleOf(pid);
+    roles.set(role, (roles.get(role) ?? 0) + seconds);
+  }
+  return roles;
+}
+
+/** Cores used between two readings that lie `seconds` apart. */
+export function coresBetween(
+  before: ReadonlyMap<string, number>,
+  after: ReadonlyMap<string, number>,
+  seconds: number,
+): Record<string, number> {
+  return Object.fromEntries([...after].map(([role, used]) => [role, Math.max(0, used - (before.get(role) ?? 0)) / seconds]));
+}
+
+function readProcess(pid: string): Process | null {
+  const text = readOrNull(`/proc/${pid}/stat`);
+  if (text === null) return null;
+  // The second field, the name in parentheses, may itself hold spaces and parentheses.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return { parent: Number(fields[1]), seconds: (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND };
+}
+
+function isBelow(pid: number, root: number, processes: ReadonlyMap<number, Process>): boolean {
+  for (let at: number | undefined = pid; at !== undefined && at > 0; at = processes.get(at)?.parent) if (at === root) return true;
+  return false;
+}
+
+/** The tool's processes carry their role as the last argument; whatever else an agent starts is a worker. */
+function roleOf(pid: number): string {
+  const last = (readOrNull(`/proc/${pid}/cmdline`) ?? '').split('\0').filter(Boolean).at(-1) ?? '';
+  return ['up', 'scheduler', 'gateway', 'agent'].includes(last) ? last : 'workers';
+}
+
+/** A process may end between being listed and being read. */
+function readOrNull(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return null;
+  }
+}

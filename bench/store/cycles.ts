@@ -1,0 +1,163 @@
+/**
+ * Cycles (insert, claim, complete) a second through the store thread, at 1,000 and at 1,000,000
+ * waiting rows, in batches as group commit makes them: `inFlight` jobs go round at once, and what
+ * gathered while one batch was being committed is the next. Prints one JSON line a depth (the median
+ * round) and one with the ratio of the last depth to the first (median over the rounds, so that a
+ * busy moment of the machine meets both sides).
+ *
+ * node bench/store/cycles.ts [--depths 1000,1000000] [--in-flight 64] [--seconds 2] [--rounds 7]
+ *   [--checkpoint-pages 4000]
+ */
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+
+import { openSqliteStore } from '../../scheduler/store/sqlite/client.ts';
+import type { Fence, Op, Store } from '../../scheduler/store/store.ts';
+import { finishOp, leaseOp, median, submitOp } from './load.ts';
+
+const { values } = parseArgs({
+  options: {
+    depths: { type: 'string', default: '1000,1000000' },
+    'in-flight': { type: 'string', default: '64' },
+    seconds: { type: 'string', default: '2' },
+    rounds: { type: 'string', default: '7' },
+    'checkpoint-pages': { type: 'string', default: '4000' },
+  },
+});
+const depths = values.depths.split(',').map(Number);
+const inFlight = Number(values['in-flight']);
+const seconds = Number(values.seconds);
+const rounds = Number(values.rounds);
+const checkpointPages = Number(values['checkpoint-pages']);
+
+/** Where the queue of one store stands. */
+interface Queue {
+  /** Next number to submit. */
+  tail: number;
+  /** Next number to lease: the oldest waiting. */
+  head: number;
+}
+
+async function fill(store: Store, fence: Fence, queue: Queue, depth: number): Promise<void> {
+  const now = Date.now();
+  const batch = 1_000;
+  while (queue.tail - queue.head < depth) {
+    const ops: Op[] = [];
+    for (let i = 0; i < batch && queue.tail - queue.head < depth; i++) ops.push(submitOp(queue.tail++, now));
+    await store.commit(fence, ops);
+  }
+}
+
+interface Run {
+  readonly cyclesPerSecond: number;
+  readonly opsPerSecond: number;
+  readonly opsPerBatch: number;
+  /** Of one batch, from the call to its outcome. */
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly maxMs: number;
+  /** CPU of the main thread alone, µs per operation, this load's own making of the operations included. */
+  readonly mainCpuUsPerOp: number;
+}
+
+/**
+ * `inFlight` jobs each go submit → lease → finish, the next step when the last one's outcome is
+ * there; the lease takes the oldest waiting job, so the depth stays as it is.
+ */
+async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
+  let waiting: Op[] = [];
+  let joined = 0;
+  let cycles = 0;
+  let ops = 0;
+  const times: number[] = [];
+  const cpuStart = process.threadCpuUsage();
+  const start = performance.now();
+  const end = start + seconds * 1_000;
+  while (performance.now() < end) {
+    // A third joins with each of the first batches: later ones hold all three steps, as in a scheduler.
+    for (let i = 0; i < inFlight / 3 && joined < inFlight; i++, joined++) waiting.push(submitOp(queue.tail++, Date.now()));
+    const batch = waiting;
+    waiting = [];
+    const posted = performance.now();
+    const outcomes = await store.commit(fence, batch);
+    times.push(performance.now() - posted);
+    const now = Date.now();
+    ops += batch.length;
+    for (const [i, op] of batch.entries()) {
+      const outcome = outcomes[i]?.outcome ?? 'left out';
+      if (outcome !== 'ok') throw new Error(`${op.op} was refused: ${outcome}`);
+      if (op.op === 'submit') {
+        waiting.push(leaseOp(queue.head++));
+      } else if (op.op === 'lease') {
+        waiting.push(finishOp(op.no, now));
+      } else {
+        cycles++;
+        waiting.push(submitOp(queue.tail++, now));
+      }
+    }
+  }
+  const elapsed = (performance.now() - start) / 1_000;
+  const cpu = process.threadCpuUsage(cpuStart);
+  // What is under way comes to its end, so that the next round finds the queue without holes.
+  while (waiting.length > 0) {
+    const batch = waiting;
+    waiting = [];
+    await store.commit(fence, batch);
+    for (const op of batch) if (op.op === 'lease') waiting.push(finishOp(op.no, Date.now()));
+  }
+  times.sort((a, b) => a - b);
+  const at = (share: number): number => Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 100) / 100;
+  return {
+    cyclesPerSecond: Math.round(cycles / elapsed),
+    opsPerSecond: Math.round(ops / elapsed),
+    opsPerBatch: Math.round(ops / times.length),
+    p50Ms: at(0.5),
+    p99Ms: at(0.99),
+    maxMs: at(1),
+    mainCpuUsPerOp: Math.round(((cpu.user + cpu.system) / ops) * 100) / 100,
+  };
+}
+
+const folder = await mkdtemp(join(tmpdir(), 'capstan-cycles-'));
+try {
+  const opened: { depth: number; file: string; store: Store; fence: Fence; queue: Queue; runs: Run[] }[] = [];
+  for (const depth of depths) {
+    const file = join(folder, `depth-${depth}.db`);
+    const store = await openSqliteStore({ file, checkpointPages });
+    const taken = await store.acquire(0, 'bench', 60_000);
+    if (!('term' in taken)) throw new Error(`shard 0 is held by ${taken.heldBy}`);
+    const fence = { shard: 0, term: taken.term };
+    const queue = { tail: 1, head: 1 };
+    await fill(store, fence, queue, depth);
+    opened.push({ depth, file, store, fence, queue, runs: [] });
+  }
+  for (let round = 0; round < rounds; round++) {
+    for (const one of opened) one.runs.push(await run(one.store, one.fence, one.queue));
+  }
+  for (const one of opened) {
+    const rate = median(one.runs.map((each) => each.cyclesPerSecond));
+    const shown = one.runs.find((each) => each.cyclesPerSecond === rate);
+    const walMb = Math.round((await stat(`${one.file}-wal`)).size / 1e5) / 10;
+    console.log(
+      JSON.stringify({
+        bench: 'store-cycles',
+        depth: one.depth,
+        inFlight,
+        ...shown,
+        walMb,
+        rounds: one.runs.map((each) => each.cyclesPerSecond),
+      }),
+    );
+    await one.store.close();
+  }
+  const [first] = opened;
+  const last = opened.at(-1);
+  if (first !== undefined && last !== undefined && first !== last) {
+    const ratios = first.runs.map((run, i) => (last.runs[i]?.cyclesPerSecond ?? 0) / run.cyclesPerSecond);
+    console.log(JSON.stringify({ bench: 'store-depth-ratio', depths, ratio: Math.round(median(ratios) * 100) / 100, target: 0.8 }));
+  }
+} finally {
+  await rm(folder, { recursive: true, force: true });
+}

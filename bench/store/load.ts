@@ -1,0 +1,74 @@
+/** Jobs and operations for the store's measurements, as the scheduler would make them: nothing is shared between them. */
+
+import type { JobRow, Op } from '../../scheduler/store/store.ts';
+
+const day = 86_400_000;
+const halfHour = 1_800_000;
+const input = new TextEncoder().encode(JSON.stringify({ text: 'The quick brown fox jumps over the lazy dog. '.repeat(3) }));
+const output = new TextEncoder().encode(JSON.stringify({ word_count: 27, character_count: 135, average_word_length: 4.04 }));
+
+/** Ids grow with the number, as UUIDv7 do with time. */
+function jobOf(no: number, now: number): JobRow {
+  const hex = (now + no).toString(16).padStart(12, '0');
+  return {
+    no,
+    id: `${hex.slice(0, 8)}-${hex.slice(8)}-7${(no % 4096).toString(16).padStart(3, '0')}-8a2b-${no.toString(16).padStart(12, '0')}-u1`,
+    endpoint: 'x7k2m9q4w1',
+    kind: 'RUN',
+    state: 'IN_QUEUE',
+    priority: 0,
+    position: no,
+    token: 0,
+    attempts: 0,
+    lease: null,
+    submittedAt: now,
+    startedAt: null,
+    endedAt: null,
+    deleteAt: now + day,
+    executionTimeoutMs: 600_000,
+    ttlMs: day,
+    retentionMs: halfHour,
+    webhook: null,
+    worker: null,
+    delayMs: null,
+    executionMs: null,
+    error: null,
+    hasS3: false,
+  };
+}
+
+export function submitOp(no: number, now: number): Op {
+  return { op: 'submit', job: jobOf(no, now), input: { inline: input.slice() }, s3: null, idempotency: null };
+}
+
+export function leaseOp(no: number): Op {
+  return { op: 'lease', no, token: 1, lease: { node: 'node-01hz8k4v', incarnation: '0198a1b2c3d4e5f6', worker: 'worker-01hz8k5a' } };
+}
+
+export function requeueOp(no: number): Op {
+  return { op: 'requeue', no, token: 1, attempts: 0 };
+}
+
+export function finishOp(no: number, now: number): Op {
+  return {
+    op: 'finish',
+    no,
+    from: 'LEASED',
+    token: 1,
+    state: 'COMPLETED',
+    endedAt: now,
+    deleteAt: now + halfHour,
+    attempts: 1,
+    delayMs: 12,
+    executionMs: 34,
+    error: null,
+    output: { inline: output.slice() },
+    chunks: [],
+    hook: null,
+  };
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? 0;
+}

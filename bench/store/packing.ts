@@ -1,0 +1,65 @@
+/**
+ * What a batch costs the main thread on its way to the store thread: cloned objects against a
+ * packed buffer. Prints one JSON line per kind of batch; µs of main-thread time per operation.
+ *
+ * node bench/store/packing.ts
+ */
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
+
+import { packBatch } from '../../scheduler/store/sqlite/packing/batches.ts';
+import type { Op } from '../../scheduler/store/store.ts';
+import { finishOp, leaseOp, median, requeueOp, submitOp } from './load.ts';
+
+const batchSize = 64;
+const rounds = 400;
+const fence = { shard: 0, term: 1n };
+const now = Date.now();
+
+/** Drops what it gets and says so, so that no round begins before the last one's messages are gone. */
+const sink = new Worker(
+  `const { parentPort } = require('node:worker_threads'); parentPort.on('message', () => parentPort.postMessage(0));`,
+  {
+    eval: true,
+  },
+);
+
+async function measure(post: () => void): Promise<number> {
+  const costs: number[] = [];
+  for (let i = 0; i < rounds; i++) {
+    const start = performance.now();
+    post();
+    costs.push(performance.now() - start);
+    await once(sink, 'message');
+  }
+  return Math.round((median(costs.slice(rounds / 4)) / batchSize) * 1e6) / 1e3;
+}
+
+const kinds: Readonly<Record<string, (no: number) => Op>> = {
+  submit: (no) => submitOp(no, now),
+  lease: leaseOp,
+  finish: (no) => finishOp(no, now),
+  requeue: requeueOp,
+};
+
+let hint = 1_024;
+for (const [kind, make] of Object.entries(kinds)) {
+  const ops = Array.from({ length: batchSize }, (_, i) => make(i + 1));
+  const cloned = await measure(() => sink.postMessage({ fence, ops }));
+  const packed = await measure(() => {
+    const { buffer, size } = packBatch(fence, ops, hint);
+    hint = size + (size >> 2);
+    sink.postMessage(buffer, [buffer]);
+  });
+  console.log(
+    JSON.stringify({
+      bench: 'store-packing',
+      kind,
+      batch: batchSize,
+      cloned_us_per_op: cloned,
+      packed_us_per_op: packed,
+      ratio: cloned / packed,
+    }),
+  );
+}
+await sink.terminate();

@@ -1,0 +1,19 @@
+/** An endpoint by its id or its name. */
+import { CapstanError } from '../../proto/errors.ts';
+import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+/** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several environments have an endpoint of this name. */
+export function findEndpoint(endpoints: readonly EndpointInfo[], wanted: string): EndpointInfo {
+  const byId = endpoints.find(({ id }) => id === wanted);
+  if (byId !== undefined) return byId;
+  const named = endpoints.filter(({ spec }) => spec?.name === wanted);
+  const [first] = named;
+  if (first === undefined)
+    throw new ToolError('NOT_FOUND', `there is no endpoint ${wanted}`, 'capstan endpoints lists those that are there.', {
+      field: 'endpoint',
+    });
+  if (named.length === 1) return first;
+  const places = named.map(({ id, environment }) => `${id} in ${environment}`).join(', ');
+  throw new CapstanError('INVALID_ARGUMENT', `endpoint: ${wanted} is the name of several; give an id: ${places}`, { field: 'endpoint' });
+}

@@ -1,0 +1,36 @@
+/** A worker as the tool prints it. */
+import type { WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
+
+export interface WorkerRow {
+  readonly id: string;
+  readonly endpointId: string;
+  /** Name of the endpoint. */
+  readonly endpoint: string;
+  /** A word of DESIGN.md section 2: `IDLE`, `RUNNING`, … */
+  readonly state: string;
+  readonly reason: string;
+  readonly detail: string;
+  readonly jobs: number;
+  readonly maxConcurrency: number;
+  readonly nodeId: string;
+  readonly decision: string;
+  readonly devices: readonly string[];
+}
+
+/** `names` are those of the endpoints, by id. */
+export function workerRow({ status, nodeId, jobs, maxConcurrency, decision }: WorkerInfo, names: ReadonlyMap<string, string>): WorkerRow {
+  const endpointId = status?.endpointId ?? '';
+  return {
+    id: status?.workerId ?? '',
+    endpointId,
+    endpoint: names.get(endpointId) ?? endpointId,
+    state: (status?.state ?? '').replace(/^WORKER_STATE_/, ''),
+    reason: status?.reason ?? '',
+    detail: status?.detail ?? '',
+    jobs,
+    maxConcurrency,
+    nodeId,
+    decision,
+    devices: status?.deviceUuids ?? [],
+  };
+}

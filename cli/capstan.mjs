@@ -1,0 +1,37 @@
+#!/usr/bin/env node
+/**
+ * The `capstan` command. The sources want Node 22.18 or newer; on an older one this hands over to
+ * the Node that came with the dependencies, or says in one line what is missing. Plain JavaScript
+ * without imports of ours, so that every Node can read it.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { constants } from 'node:os';
+import { fileURLToPath } from 'node:url';
+
+const main = fileURLToPath(new URL('./main.ts', import.meta.url));
+const bundled = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
+/** The exit code of OLD_NODE in proto/errors.ts. */
+const OLD_NODE = 78;
+
+const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+if (major > 22 || (major === 22 && minor >= 18)) await import(main);
+else if (spawnSync(bundled, ['--version']).status === 0) handOver();
+else {
+  console.error(
+    `✗ Capstan needs Node.js 22.18 or newer, and this is ${process.version}: install Node.js 24, or run npm install in the checkout`,
+  );
+  process.exitCode = OLD_NODE;
+}
+
+/** Runs the command on the bundled Node and ends as it ends; by its channel it also learns when we are gone. */
+function handOver() {
+  const child = spawn(bundled, [main, ...process.argv.slice(2)], { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] });
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
+  child.on('error', (error) => {
+    console.error(`✗ cannot run ${bundled}: ${error.message}`);
+    process.exitCode = 71;
+  });
+  child.on('exit', (code, signal) => {
+    process.exitCode = code ?? 128 + (constants.signals[signal] ?? 0);
+  });
+}

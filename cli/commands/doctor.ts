@@ -1,0 +1,26 @@
+import { errorTable } from '../../proto/errors.ts';
+import { flagOption, type Command } from '../command.ts';
+import { readSettings, settingOptions } from '../config.ts';
+
+/** `capstan doctor`: what this host lacks, and what to do about it. */
+export const doctor: Command = {
+  name: 'doctor',
+  summary: 'Check this host: Node, data folder, disk, ports, GPUs, the running stack.',
+  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('httpPort', 'grpcPort', 'dataDir', 'scheduler')],
+  async run({ options, env, terminal }) {
+    const settings = readSettings(options, env);
+    const { examine } = await import('../doctor/checks.ts');
+    const findings = await examine(settings);
+    if (flagOption(options, 'json')) terminal.data(JSON.stringify(findings, null, 2));
+    else {
+      for (const { verdict, name, text, hint } of findings) {
+        const line = `${name}: ${text}`;
+        if (verdict === 'ok') terminal.done(line);
+        else if (verdict === 'warning') terminal.warn(line);
+        else terminal.fail(line);
+        if (hint !== '') terminal.hint(hint);
+      }
+    }
+    return findings.some(({ verdict }) => verdict === 'fault') ? errorTable.CONFIG.exit : 0;
+  },
+};

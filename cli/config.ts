@@ -1,0 +1,145 @@
+/**
+ * Everything the tool can be told: flags before the shell's environment before `.env` in the
+ * working folder before the defaults. The parts have schemas of their own; what `capstan up`
+ * settles reaches them through the environment.
+ */
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseEnv } from 'node:util';
+
+import { z } from 'zod';
+
+import { CapstanError } from '../proto/errors.ts';
+import type { OptionSpec, OptionValues } from './command.ts';
+
+/** What the process was started with. */
+export interface Environment {
+  readonly variables: Readonly<Record<string, string | undefined>>;
+  /** Working folder, absolute. */
+  readonly cwd: string;
+}
+
+export function readEnvironment(): Environment {
+  return { variables: process.env, cwd: process.cwd() };
+}
+
+/** Folder that holds the sources: the checkout, or the installed package. */
+export const installRoot = resolve(dirname(fileURLToPath(import.meta.url)), '..');
+
+export const DEFAULT_HTTP_PORT = 8080;
+export const DEFAULT_GRPC_PORT = 7070;
+
+function port(description: string, env: string, flag: string): z.ZodOptional<z.ZodType<number>> {
+  const rule = 'must be a port number between 0 and 65535';
+  const schema: z.ZodType<number> = z
+    .string()
+    .regex(/^\d{1,5}$/, rule)
+    .transform(Number)
+    .refine((number) => number <= 65_535, rule);
+  return schema.optional().meta({ description, env, flag });
+}
+
+/** The settings; each with its variable, its flag and one sentence. */
+export const settingsSchema = z.object({
+  httpPort: port(
+    `Port of the HTTP API on 127.0.0.1 (${DEFAULT_HTTP_PORT}); 0 picks a free one.`,
+    'CAPSTAN_HTTP_PORT',
+    '--http-port <port>',
+  ),
+  grpcPort: port(
+    `Port of the scheduler on 127.0.0.1 (${DEFAULT_GRPC_PORT}); 0 picks a free one.`,
+    'CAPSTAN_GRPC_PORT',
+    '--grpc-port <port>',
+  ),
+  dataDir: z
+    .string()
+    .min(1)
+    .optional()
+    .meta({
+      description: 'Folder of all data (.capstan in a checkout, else ~/.capstan).',
+      env: 'CAPSTAN_DATA_DIR',
+      flag: '--data-dir <folder>',
+    }),
+  scheduler: z
+    .string()
+    .regex(/^(unix:.+|.+:\d{1,5})$/, 'must be host:port or unix:<path>')
+    .optional()
+    .meta({
+      description: 'Address of the scheduler (that of the running stack).',
+      env: 'CAPSTAN_SCHEDULER',
+      flag: '--scheduler <host:port>',
+    }),
+  apiKey: z
+    .string()
+    .min(1)
+    .optional()
+    .meta({ description: 'API key (secrets/api-key in the data folder). Secret.', env: 'SERVICE_API_KEY' }),
+});
+
+type Given = z.output<typeof settingsSchema>;
+
+export type Settings = Readonly<Omit<Given, 'dataDir'>> & {
+  /** Absolute. */
+  readonly dataDir: string;
+};
+
+type SettingName = keyof Given;
+
+/** The options of the named settings, for a command's list. */
+export function settingOptions(...names: readonly SettingName[]): OptionSpec[] {
+  return names.flatMap((name) => {
+    const { flag, description, env } = settingsSchema.shape[name].meta() ?? {};
+    return typeof flag === 'string' ? [{ flags: flag, description: `${String(description)} [${String(env)}]` }] : [];
+  });
+}
+
+/**
+ * Reads the settings.
+ * @throws CapstanError INVALID_ARGUMENT for a flag and CONFIG for a variable, naming it and the rule.
+ */
+export function readSettings(options: OptionValues, environment: Environment): Settings {
+  const fromFile = readDotEnv(environment.cwd);
+  const given: Record<string, unknown> = {};
+  const sources = new Map<string, { name: string; flag: boolean }>();
+  for (const [key, schema] of Object.entries(settingsSchema.shape)) {
+    const { env, flag } = schema.meta() ?? {};
+    const name = String(env);
+    const option = flag === undefined ? undefined : options[key];
+    const value = option ?? nonEmpty(environment.variables[name]) ?? nonEmpty(fromFile[name]);
+    if (value !== undefined) given[key] = value;
+    sources.set(key, option === undefined ? { name, flag: false } : { name: String(flag).split(' ', 1)[0] ?? '', flag: true });
+  }
+  const result = settingsSchema.safeParse(given);
+  if (!result.success) {
+    const issue = result.error.issues[0];
+    const source = sources.get(String(issue?.path[0])) ?? { name: 'settings', flag: false };
+    throw new CapstanError(source.flag ? 'INVALID_ARGUMENT' : 'CONFIG', `${source.name}: ${issue?.message ?? 'is not valid'}`, {
+      field: source.name,
+    });
+  }
+  const { dataDir, ...rest } = result.data;
+  return Object.freeze({ ...rest, dataDir: dataDir === undefined ? defaultDataDir() : resolve(environment.cwd, dataDir) });
+}
+
+/** A checkout keeps its data to itself; an installed tool uses the home folder. */
+function defaultDataDir(): string {
+  return installRoot.split(/[\\/]/).includes('node_modules') ? join(homedir(), '.capstan') : join(installRoot, '.capstan');
+}
+
+/** `.env` of the working folder; an absent one is empty. */
+function readDotEnv(folder: string): Readonly<Record<string, string | undefined>> {
+  const path = join(folder, '.env');
+  try {
+    return parseEnv(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unreadable';
+    if (code === 'ENOENT' || code === 'EISDIR') return {};
+    throw new CapstanError('CONFIG', `cannot read ${path} (${code})`, { cause });
+  }
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  return text === undefined || text === '' ? undefined : text;
+}

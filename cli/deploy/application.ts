@@ -1,0 +1,110 @@
+/** A folder read as an application: its manifest, and the functions it names as they stand in the source. */
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import { TOOL_FOLDER } from './artifact.ts';
+import { readFunctions, type ReadFunction } from './functions.ts';
+import { MANIFEST_NAME, readManifest, type ManifestEndpoint } from './manifest.ts';
+
+export interface ApplicationEndpoint {
+  readonly spec: EndpointSpec;
+  readonly functions: readonly ReadFunction[];
+}
+
+export interface Application {
+  /** Absolute. */
+  readonly folder: string;
+  readonly endpoints: readonly ApplicationEndpoint[];
+  /** The manifest as it goes into the artifact. */
+  readonly published: string;
+}
+
+/**
+ * Reads the folder; nothing of it is run.
+ * @throws CapstanError INVALID_MANIFEST with the place and the rule, NOT_FOUND when there is no such folder.
+ */
+export async function readApplication(folder: string): Promise<Application> {
+  await mustBeFolder(folder);
+  const found = await findManifest(folder);
+  const manifest = readManifest(found.text, relative(folder, found.path));
+  const endpoints: ApplicationEndpoint[] = [];
+  for (const endpoint of manifest.endpoints) {
+    const functions = await readFunctions(folder, endpoint);
+    endpoints.push({ spec: specOf(endpoint, functions), functions });
+  }
+  return { folder, endpoints, published: manifest.published };
+}
+
+/** `.tool/tool_manifest.json` (SPEC.md, Build artifact), unless the manifest was written there by hand. */
+export async function publishManifest({ folder, published }: Application): Promise<void> {
+  const { path } = await findManifest(folder);
+  const target = join(folder, TOOL_FOLDER, MANIFEST_NAME);
+  if (path === target) return;
+  await mkdir(dirname(target), { recursive: true });
+  await writeFile(target, published);
+}
+
+async function findManifest(folder: string): Promise<{ path: string; text: string }> {
+  for (const path of [join(folder, MANIFEST_NAME), join(folder, TOOL_FOLDER, MANIFEST_NAME)]) {
+    try {
+      return { path, text: await readFile(path, 'utf8') };
+    } catch (cause) {
+      const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
+      if (code !== 'ENOENT' && code !== 'ENOTDIR')
+        throw new ToolError('INVALID_MANIFEST', `cannot read ${path} (${code})`, 'Check its permissions.', { cause });
+    }
+  }
+  throw new ToolError(
+    'INVALID_MANIFEST',
+    `there is no ${MANIFEST_NAME} in ${folder}`,
+    `The smallest one: {"resources": {"hello": {"functions": [{"name": "hello", "module": "hello.ts"}]}}}`,
+  );
+}
+
+async function mustBeFolder(folder: string): Promise<void> {
+  let isFolder: boolean;
+  try {
+    isFolder = (await stat(folder)).isDirectory();
+  } catch (cause) {
+    throw new ToolError('NOT_FOUND', `there is no folder ${folder}`, 'Name the folder that holds tool_manifest.json.', {
+      field: 'folder',
+      cause,
+    });
+  }
+  if (!isFolder)
+    throw new ToolError('INVALID_ARGUMENT', `${folder} is not a folder`, 'Name the folder that holds tool_manifest.json.', {
+      field: 'folder',
+    });
+}
+
+function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunction[]): EndpointSpec {
+  return {
+    name: endpoint.name,
+    kind: endpoint.kind === 'queue' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
+    imageName: endpoint.imageName,
+    workersMin: endpoint.workersMin,
+    workersMax: endpoint.workersMax,
+    idleTimeoutS: endpoint.idleTimeout,
+    gpuIds: endpoint.gpuIds,
+    gpuCount: endpoint.gpuCount,
+    cpu: endpoint.cpu,
+    functions: functions.map(({ name, module, style, parameters }) => ({
+      name,
+      module,
+      callStyle: style,
+      parameters: parameters.map(({ name: key, required }) => ({ name: key, required })),
+    })),
+    env: { ...endpoint.env },
+    maxConcurrency: endpoint.maxConcurrency,
+    executionTimeoutMs: endpoint.executionTimeoutMs,
+    scalerType: endpoint.scalerType,
+    scalerValue: endpoint.scalerValue,
+    routes: { ...endpoint.routes },
+    maxAttempts: endpoint.maxAttempts,
+    rateLimits: { ...endpoint.rateLimits },
+    ...(endpoint.requestsPerWorker === undefined ? {} : { requestsPerWorker: endpoint.requestsPerWorker }),
+  };
+}

@@ -1,0 +1,72 @@
+/** `capstan deploy`: from a folder to its endpoints. */
+import { createReadStream } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { CapstanError } from '../../proto/errors.ts';
+import type { DeployResponse } from '../../proto/gen/capstan/v1/control.ts';
+import type { SchedulerClient } from '../api/scheduler-client.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { publishManifest, type Application } from './application.ts';
+import { packArtifact, type Artifact } from './artifact.ts';
+
+/** Tries after the first, for what passes by itself: a scheduler that restarts. */
+const RETRIES = 3;
+const FIRST_PAUSE_MS = 500;
+
+export async function buildApplication(application: Application, terminal: Terminal): Promise<Artifact> {
+  const artifact = await packArtifact(application.folder, application.published);
+  await publishManifest(application);
+  for (const text of artifact.leftOut) terminal.warn(`left out: ${text}`);
+  return artifact;
+}
+
+/** Uploads the artifact and creates or updates the endpoints, all or none. Throws CapstanError. */
+export async function deployApplication(
+  client: SchedulerClient,
+  application: Application,
+  artifact: Artifact,
+  environment: string,
+  terminal: Terminal,
+): Promise<DeployResponse> {
+  await retrying(
+    () =>
+      client.putBuild({
+        digest: artifact.digest,
+        size: artifact.size,
+        open: () => createReadStream(artifact.path, { highWaterMark: 256 * 1024 }) as AsyncIterable<Buffer>,
+        progress: (sent) => terminal.progress(`=> uploading ${Math.floor((100 * sent) / artifact.size)} % of ${sizeText(artifact.size)}`),
+      }),
+    terminal,
+  );
+  terminal.progress('');
+  // The same deployment again is the same deployment: safe to repeat.
+  return retrying(
+    () =>
+      client.deploy({
+        environment,
+        buildDigest: artifact.digest,
+        buildSize: artifact.size,
+        endpoints: application.endpoints.map(({ spec }) => spec),
+      }),
+    terminal,
+  );
+}
+
+async function retrying<T>(work: () => Promise<T>, terminal: Terminal): Promise<T> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof CapstanError) || error.code !== 'UNAVAILABLE' || attempt >= RETRIES) throw error;
+      const wait = FIRST_PAUSE_MS * 2 ** attempt;
+      terminal.warn(`${error.message}; trying again in ${wait} ms`);
+      await pause(wait);
+    }
+  }
+}
+
+export function sizeText(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`;
+  if (bytes < 1_000_000) return `${(bytes / 1000).toFixed(1)} kB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,115 @@
+/** Which files of a folder go into the artifact: all but those that ignore files, or their nature, leave out. */
+import { lstat, readdir, readFile, readlink, realpath } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
+import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
+
+import ignore, { type Ignore } from 'ignore';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { MANIFEST_NAME } from './manifest.ts';
+
+/** Never in an artifact: our own output, version control, data and secrets. */
+const never = /^(\.git|\.tool|\.capstan|\.env(\..+)?)$/;
+const DEPENDENCIES = 'node_modules';
+
+export interface FileEntry {
+  /** Relative to the folder, with forward slashes. */
+  readonly path: string;
+  readonly stat: Stats;
+}
+
+export interface FileList {
+  /** Files and links, ordered by path. */
+  readonly entries: readonly FileEntry[];
+  /** What was left out although nobody asked for it, for people. */
+  readonly leftOut: readonly string[];
+}
+
+/** The rules of the ignore files from the folder down to some subfolder. */
+interface Rules {
+  readonly git: readonly { readonly base: string; readonly rules: Ignore }[];
+  readonly tool: Ignore;
+}
+
+/**
+ * Lists the folder. `.gitignore` files hold for their subtree, `.toolignore` of the folder for
+ * everything; installed dependencies are taken along whatever `.gitignore` says, since a node
+ * installs nothing (SPEC.md, rule 4 of What the service does).
+ * @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder.
+ */
+export async function listFiles(folder: string): Promise<FileList> {
+  const root = await realpath(folder);
+  const entries: FileEntry[] = [];
+  const leftOut: string[] = [];
+  await walk('', { git: [], tool: ignore().add(await textOf(join(root, '.toolignore'))) });
+  return { entries: entries.sort((a, b) => (a.path < b.path ? -1 : 1)), leftOut };
+
+  async function walk(base: string, outer: Rules): Promise<void> {
+    const here = join(root, base);
+    const ownRules = isDependency(base) ? '' : await textOf(join(here, '.gitignore'));
+    const rules: Rules = ownRules === '' ? outer : { ...outer, git: [...outer.git, { base, rules: ignore().add(ownRules) }] };
+    for (const name of await readdir(here)) {
+      const path = base === '' ? name : `${base}/${name}`;
+      if (never.test(name) || path === MANIFEST_NAME) continue;
+      const stat = await lstat(join(root, path));
+      if (isIgnored(path, stat.isDirectory(), rules)) continue;
+      if (stat.isDirectory()) {
+        if (base !== DEPENDENCIES || name !== '.cache') await walk(path, rules);
+      } else if (stat.isSymbolicLink()) {
+        if (await staysInside(path)) entries.push({ path, stat });
+        else if (isDependency(path)) leftOut.push(`${path} is a link out of the folder`);
+        else
+          throw new CapstanError(
+            'INVALID_ARCHIVE',
+            `${path} is a link out of the folder, or to nothing; an artifact holds only what lies inside`,
+            { field: path },
+          );
+      } else if (stat.isFile()) entries.push({ path, stat });
+      else leftOut.push(`${path} is no file`);
+    }
+  }
+
+  /** Links are followed to their end: links through links may lead out although each alone does not. */
+  async function staysInside(path: string): Promise<boolean> {
+    const target = await readlink(join(root, path));
+    if (isAbsolute(target)) return false;
+    if (!isInside(root, resolve(root, dirname(path), target))) return false;
+    try {
+      return isInside(root, await realpath(join(root, path)));
+    } catch {
+      return false; // it leads to nothing
+    }
+  }
+}
+
+function isDependency(path: string): boolean {
+  return path === DEPENDENCIES || path.startsWith(`${DEPENDENCIES}/`);
+}
+
+function isIgnored(path: string, isFolder: boolean, { git, tool }: Rules): boolean {
+  const asked = (relative: string): string => (isFolder ? `${relative}/` : relative);
+  if (tool.ignores(asked(path))) return true;
+  if (isDependency(path)) return false;
+  let ignored = false;
+  // A rule nearer to the file wins over one further up.
+  for (const { base, rules } of git) {
+    const relative = base === '' ? path : path.slice(base.length + 1);
+    const verdict = rules.test(asked(relative));
+    if (verdict.ignored) ignored = true;
+    else if (verdict.unignored) ignored = false;
+  }
+  return ignored;
+}
+
+function isInside(root: string, path: string): boolean {
+  return path === root || path.startsWith(root + sep);
+}
+
+async function textOf(path: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'EISDIR')) return '';
+    throw error;
+  }
+}

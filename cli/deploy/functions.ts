@@ -1,0 +1,49 @@
+/** The functions of a manifest as the scheduler and the agents are told them. */
+import { CapstanError } from '../../proto/errors.ts';
+import { findExport, parseModule, type Found } from './exports.ts';
+import type { ManifestEndpoint, ManifestFunction } from './manifest.ts';
+import { readModule } from './modules.ts';
+import { readParameters, UNREAD, type Reading } from './parameters.ts';
+
+export interface ReadFunction extends Reading {
+  readonly name: string;
+  /** File in the folder. */
+  readonly module: string;
+}
+
+/**
+ * Finds and reads every function of an endpoint.
+ * @throws CapstanError INVALID_MANIFEST, with the place in the manifest or in the source.
+ */
+export async function readFunctions(folder: string, endpoint: ManifestEndpoint): Promise<ReadFunction[]> {
+  const read: ReadFunction[] = [];
+  for (const [index, each] of endpoint.functions.entries())
+    read.push(await readFunction(folder, each, `resources.${endpoint.name}.functions[${index}]`));
+  return read;
+}
+
+async function readFunction(folder: string, { name, module: moduleName }: ManifestFunction, where: string): Promise<ReadFunction> {
+  const module = parseModule(await readModule(folder, moduleName, `${where}.module`), folder);
+  const found = await findExport(module, name);
+  return { name, module: module.path, ...(await readingOf(found, name, module.path, where)) };
+}
+
+async function readingOf(found: Found, name: string, file: string, where: string): Promise<Reading> {
+  switch (found.kind) {
+    case 'function':
+      return readParameters(found.node, found.module);
+    case 'unclear':
+      return UNREAD;
+    case 'class':
+      throw invalid(where, `${found.at}: ${name} is a class, and only functions run so far`);
+    case 'missing': {
+      if (found.hidden !== null) throw invalid(where, `${found.hidden}: the function ${name} is not exported`);
+      const has = found.names.length === 0 ? 'it exports none' : `it exports ${found.names.join(', ')}`;
+      throw invalid(where, `${file}:1: there is no function ${name} (${has})`);
+    }
+  }
+}
+
+function invalid(where: string, message: string): CapstanError {
+  return new CapstanError('INVALID_MANIFEST', message, { field: `${where}.name` });
+}

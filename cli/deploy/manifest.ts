@@ -1,0 +1,290 @@
+/**
+ * The manifest of an application (SPEC.md, Deployment manifest; further keys of WIRE.md section 6).
+ * Keys we do not know are kept and carried along; a key we know must fit its rule.
+ */
+import { z } from 'zod';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+export const MANIFEST_NAME = 'tool_manifest.json';
+
+const EXAMPLE = '{"resources": {"hello": {"functions": [{"name": "hello", "module": "hello.ts"}]}}}';
+
+export interface ManifestFunction {
+  readonly name: string;
+  readonly module: string;
+}
+
+/** One endpoint with the defaults filled in (WIRE.md section 5). */
+export interface ManifestEndpoint {
+  readonly name: string;
+  readonly kind: 'queue' | 'load-balanced';
+  readonly imageName: string;
+  readonly workersMin: number;
+  readonly workersMax: number;
+  /** Seconds. */
+  readonly idleTimeout: number;
+  readonly gpuIds: string;
+  readonly gpuCount: number;
+  readonly cpu: string;
+  readonly functions: readonly ManifestFunction[];
+  /** Secret values. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly maxConcurrency: number;
+  /** 0 means the service's default. */
+  readonly executionTimeoutMs: number;
+  /** Empty means the service's default. */
+  readonly scalerType: string;
+  /** 0 means the service's default. */
+  readonly scalerValue: number;
+  /** 0 means the service's default. */
+  readonly maxAttempts: number;
+  /** Rate limits that differ from the account's, by operation; 0 stands for none. */
+  readonly rateLimits: Readonly<Record<string, { readonly requests: number; readonly concurrent: number }>>;
+  /** Requests per 10 seconds that each running worker adds; the account's when undefined. */
+  readonly requestsPerWorker: number | undefined;
+  /** `<METHOD> <path>` → function name. */
+  readonly routes: Readonly<Record<string, string>>;
+}
+
+export interface Manifest {
+  readonly endpoints: readonly ManifestEndpoint[];
+  /** As it goes into the artifact: every key as it came, but no values of `env`, which are secrets. */
+  readonly published: string;
+}
+
+function integer(min: number, max: number): z.ZodOptional<z.ZodNullable<z.ZodNumber>> {
+  const rule = `must be an integer between ${min} and ${max}`;
+  return z.number(rule).int(rule).min(min, rule).max(max, rule).nullish();
+}
+
+/** Operations that have rate limits (SPEC.md, Rate limits). */
+const operations = ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue', 'openai', 'requests'] as const;
+const count = z
+  .number('must be an integer, 0 for no limit')
+  .int('must be an integer, 0 for no limit')
+  .min(0, 'must be an integer, 0 for no limit')
+  .max(1_000_000);
+const rateLimit = z.object({ requests: count, concurrent: count }, 'must be an object {"requests", "concurrent"}');
+
+const text = z.string('must be a string').min(1, 'must not be empty');
+const functionName = z.string('must be a string').regex(/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u, 'must be the name of a function');
+
+const functionSchema = z.looseObject({ name: functionName, module: text }, 'must be an object {"name", "module"}');
+
+const resourceSchema = z.looseObject(
+  {
+    is_load_balanced: z.boolean('must be true or false').nullish(),
+    imageName: text.nullish(),
+    workersMin: integer(0, 1000),
+    workersMax: integer(0, 1000),
+    idleTimeout: integer(1, 3600),
+    gpuIds: text.nullish(),
+    gpuCount: integer(1, 64),
+    cpu: text.regex(/^cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*$/i, 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8').nullish(),
+    functions: z.array(functionSchema, 'must be an array of {"name", "module"}').min(1, 'must name at least one function'),
+    env: z
+      .record(
+        z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a name of letters, digits and underscores'),
+        z.string('must be a string'),
+        'must be an object of strings',
+      )
+      .nullish(),
+    maxConcurrency: integer(1, 1000),
+    executionTimeoutMs: z
+      .number('must be an integer')
+      .int('must be an integer')
+      .refine((ms) => ms === 0 || (ms >= 5000 && ms <= 604_800_000), 'must be 0 (the default) or between 5000 and 604800000 ms')
+      .nullish(),
+    scalerType: z.enum(['QUEUE_DELAY', 'REQUEST_COUNT'], 'must be QUEUE_DELAY or REQUEST_COUNT').nullish(),
+    scalerValue: integer(1, 10_000),
+    maxAttempts: integer(1, 1000),
+    rateLimits: z.partialRecord(z.enum(operations, `must be one of ${operations.join(', ')}`), rateLimit, 'must be an object').nullish(),
+    requestsPerWorker: integer(0, 1_000_000),
+    runtime: z.literal('thread', 'must be thread, the only runtime so far').nullish(),
+  },
+  'must be an object',
+);
+
+type Resource = z.output<typeof resourceSchema>;
+
+const routesSchema = z.record(
+  z.string().regex(/^(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \/\S*$/, 'must have the form <METHOD> <path>, for example POST /analyze'),
+  functionName,
+  'must be an object of "<METHOD> <path>": "<function>"',
+);
+
+const manifestSchema = z.looseObject(
+  {
+    resources: z.record(z.string(), z.unknown(), 'must be an object with one entry per endpoint'),
+    routes: z.record(z.string(), z.unknown(), 'must be an object with one entry per load-balanced endpoint').nullish(),
+  },
+  'must be an object with the key resources',
+);
+
+/** A rule that the manifest breaks, at a place in it. */
+interface Breach {
+  readonly path: string;
+  readonly rule: string;
+}
+
+/**
+ * Reads a manifest's text. `file` is how messages call it.
+ * @throws CapstanError INVALID_MANIFEST, naming every broken rule with its path.
+ */
+export function readManifest(source: string, file: string): Manifest {
+  const raw = parseJson(source, file);
+  const outer = manifestSchema.safeParse(raw);
+  if (!outer.success) throw invalid(file, breachesOf(outer.error, ''));
+  const { resources, routes } = outer.data;
+  const names = Object.keys(resources);
+  if (names.length === 0) throw invalid(file, [{ path: 'resources', rule: 'must hold at least one endpoint' }]);
+
+  const breaches: Breach[] = [];
+  const endpoints: ManifestEndpoint[] = [];
+  for (const name of names) {
+    if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name)) {
+      const rule = 'an endpoint’s name must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit';
+      breaches.push({ path: at('resources', name), rule });
+    }
+    const resource = resourceSchema.safeParse(resources[name]);
+    const routed = routesSchema.nullish().safeParse(routes?.[name]);
+    if (!resource.success) breaches.push(...breachesOf(resource.error, at('resources', name)));
+    if (!routed.success) breaches.push(...breachesOf(routed.error, at('routes', name)));
+    if (!resource.success || !routed.success) continue;
+    const endpoint = withDefaults(name, resource.data, routed.data ?? {});
+    breaches.push(...checkEndpoint(endpoint, resource.data));
+    endpoints.push(endpoint);
+  }
+  for (const name of Object.keys(routes ?? {})) {
+    if (!names.includes(name)) breaches.push({ path: at('routes', name), rule: 'there is no endpoint of this name in resources' });
+  }
+  breaches.push(...checkFunctionNames(endpoints));
+  if (breaches.length > 0) throw invalid(file, breaches);
+  return { endpoints, published: `${JSON.stringify(withoutSecrets(outer.data), null, 2)}\n` };
+}
+
+function withDefaults(name: string, resource: Resource, routes: Readonly<Record<string, string>>): ManifestEndpoint {
+  return {
+    name,
+    kind: resource.is_load_balanced === true ? 'load-balanced' : 'queue',
+    imageName: resource.imageName ?? '',
+    workersMin: resource.workersMin ?? 0,
+    workersMax: resource.workersMax ?? 3,
+    idleTimeout: resource.idleTimeout ?? 5,
+    gpuIds: resource.gpuIds ?? '',
+    gpuCount: resource.gpuCount ?? (resource.gpuIds === undefined || resource.gpuIds === null ? 0 : 1),
+    cpu: resource.cpu ?? '',
+    functions: resource.functions,
+    env: resource.env ?? {},
+    maxConcurrency: resource.maxConcurrency ?? 1,
+    executionTimeoutMs: resource.executionTimeoutMs ?? 0,
+    scalerType: resource.scalerType ?? '',
+    scalerValue: resource.scalerValue ?? 0,
+    maxAttempts: resource.maxAttempts ?? 0,
+    rateLimits: resource.rateLimits ?? {},
+    requestsPerWorker: resource.requestsPerWorker ?? undefined,
+    routes,
+  };
+}
+
+/** The rules over several keys of one endpoint. */
+function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[] {
+  const breaches: Breach[] = [];
+  const breach = (key: string, rule: string): void => void breaches.push({ path: `${at('resources', endpoint.name)}.${key}`, rule });
+  if (endpoint.workersMin > endpoint.workersMax) {
+    const byDefault = typeof resource.workersMax === 'number' ? '' : ', the default';
+    breach('workersMin', `must be at most workersMax (${endpoint.workersMax}${byDefault})`);
+  }
+  if (endpoint.gpuIds !== '' && endpoint.cpu !== '') breach('cpu', 'gpuIds and cpu are alternatives: give one of them');
+  if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) breach('gpuCount', 'needs gpuIds');
+  const routes = Object.entries(endpoint.routes);
+  const routesPath = at('routes', endpoint.name);
+  if (endpoint.kind === 'queue') {
+    if (endpoint.functions.length > 1)
+      breach('functions', `a queue endpoint serves exactly one function, not ${endpoint.functions.length}`);
+    if (routes.length > 0) breaches.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true has routes' });
+    return breaches;
+  }
+  if (routes.length === 0) breaches.push({ path: routesPath, rule: 'a load-balanced endpoint needs at least one route' });
+  for (const [route, name] of routes) {
+    if (endpoint.functions.some((each) => each.name === name)) continue;
+    breaches.push({ path: at(routesPath, route), rule: `the endpoint has no function ${name}` });
+  }
+  return breaches;
+}
+
+/** SPEC.md: two functions with the same name must not be defined in one application. */
+function checkFunctionNames(endpoints: readonly ManifestEndpoint[]): Breach[] {
+  const seen = new Map<string, string>();
+  const breaches: Breach[] = [];
+  for (const endpoint of endpoints) {
+    for (const [index, { name }] of endpoint.functions.entries()) {
+      const path = `${at('resources', endpoint.name)}.functions[${index}].name`;
+      const other = seen.get(name);
+      if (other === undefined) seen.set(name, path);
+      else breaches.push({ path, rule: `the function ${name} is also defined at ${other}; a name may be used once in an application` });
+    }
+  }
+  return breaches;
+}
+
+function parseJson(source: string, file: string): unknown {
+  try {
+    return JSON.parse(source.replace(/^\uFEFF/, '')) as unknown;
+  } catch (cause) {
+    // The parser's own message quotes the text around the fault, and that may hold a secret.
+    const where = /position (\d+)/.exec(cause instanceof Error ? cause.message : '')?.[1];
+    const place = where === undefined ? '' : ` (${lineAndColumn(source, Number(where))})`;
+    const empty = source.trim() === '' ? ': it is empty' : '';
+    throw new ToolError('INVALID_MANIFEST', `${file} is not JSON${place}${empty}`, `The smallest manifest: ${EXAMPLE}`);
+  }
+}
+
+function lineAndColumn(source: string, position: number): string {
+  const before = source.slice(0, position).split('\n');
+  return `line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}`;
+}
+
+function invalid(file: string, breaches: readonly Breach[]): CapstanError {
+  const [first] = breaches;
+  const lines = breaches.map(({ path, rule }) => (path === '' ? rule : `${path}: ${rule}`));
+  const message =
+    lines.length === 1
+      ? `${file}: ${lines[0] ?? ''}`
+      : [`${file} breaks ${lines.length} rules:`, ...lines.map((line) => `  ${line}`)].join('\n');
+  const details = { field: first?.path ?? '' };
+  const lacksAll = breaches.length === 1 && (first?.path === '' || first?.path === 'resources');
+  if (lacksAll) return new ToolError('INVALID_MANIFEST', message, `The smallest manifest: ${EXAMPLE}`, details);
+  return new CapstanError('INVALID_MANIFEST', message, details);
+}
+
+function breachesOf(error: z.ZodError, prefix: string): Breach[] {
+  return error.issues.map((issue) => {
+    const path = issue.path.reduce<string>(
+      (parent, key) => (typeof key === 'number' ? `${parent}[${key}]` : at(parent, String(key))),
+      prefix,
+    );
+    const required = issue.code === 'invalid_type' && issue.input === undefined && !issue.message.startsWith('must be an object with');
+    // The rule of a record's key stands inside the issue.
+    const rule = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
+    return { path, rule: required ? `is required and ${rule}` : rule };
+  });
+}
+
+function at(parent: string, key: string): string {
+  const plain = /^[A-Za-z0-9_$-]+$/.test(key);
+  if (!plain) return `${parent}[${JSON.stringify(key)}]`;
+  return parent === '' ? key : `${parent}.${key}`;
+}
+
+/** Builds are stored as they are, readable by every node: values of `env` travel apart, encrypted at rest. */
+function withoutSecrets(manifest: z.output<typeof manifestSchema>): unknown {
+  const resources = Object.entries(manifest.resources).map(([name, resource]) => {
+    if (typeof resource !== 'object' || resource === null || !('env' in resource)) return [name, resource];
+    const { env: _env, ...rest } = resource;
+    return [name, rest];
+  });
+  return { ...manifest, resources: Object.fromEntries(resources) as unknown };
+}

@@ -1,0 +1,73 @@
+/** From a module's name in the manifest to its file in the folder, by the rules the agent follows. */
+import { readFile, realpath, stat } from 'node:fs/promises';
+import { extname, join, relative, resolve, sep } from 'node:path';
+
+import { CapstanError } from '../../proto/errors.ts';
+
+/** What may follow the name as written. */
+const endings = ['', '.ts', '.mts', '.js', '.mjs', '.cjs', '/index.ts', '/index.mts', '/index.js', '/index.mjs', '/index.cjs'];
+
+/** What the runtime can load. */
+const loadable = new Set(['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs']);
+
+export interface Module {
+  /** Relative to the folder, with forward slashes: what the agent is told. */
+  readonly path: string;
+  readonly source: string;
+}
+
+/**
+ * Finds and reads a module. `where` is its place in the manifest.
+ * @throws CapstanError INVALID_MANIFEST when it is not there, outside of the folder, or of a language that does not run.
+ */
+export async function readModule(folder: string, name: string, where: string): Promise<Module> {
+  const root = await realpath(folder);
+  const spellings = name.includes('/') ? [name] : [name, name.replaceAll('.', '/')];
+  for (const spelling of spellings) {
+    for (const ending of endings) {
+      const file = resolve(root, `${spelling}${ending}`);
+      if (!(await isFile(file))) continue;
+      if (!isInside(root, file) || !isInside(root, await realpath(file)))
+        throw invalid(where, `the module ${name} lies outside of the folder`);
+      if (!loadable.has(extname(file)))
+        throw invalid(where, `the module ${name} is no JavaScript or TypeScript, which is all that runs so far`);
+      return { path: relative(root, file).split(sep).join('/'), source: await readFile(file, 'utf8') };
+    }
+  }
+  throw invalid(
+    where,
+    `there is no module ${name} in the folder (looked for ${join('.', name)}, with .ts .mts .js .mjs .cjs, and as a folder’s index)`,
+  );
+}
+
+/** The file that a relative import in `from` means; null when there is none (the caller then knows less, and nothing is wrong). */
+export async function readImport(folder: string, from: string, specifier: string): Promise<Module | null> {
+  const root = await realpath(folder);
+  const target = resolve(root, from, '..', specifier);
+  for (const candidate of [
+    target,
+    target.replace(/\.js$/, '.ts'),
+    target.replace(/\.mjs$/, '.mts'),
+    ...endings.slice(1).map((ending) => target + ending),
+  ]) {
+    if (!isInside(root, candidate) || !(await isFile(candidate)) || !loadable.has(extname(candidate))) continue;
+    return { path: relative(root, candidate).split(sep).join('/'), source: await readFile(candidate, 'utf8') };
+  }
+  return null;
+}
+
+function isInside(root: string, path: string): boolean {
+  return path.startsWith(root + sep);
+}
+
+async function isFile(path: string): Promise<boolean> {
+  try {
+    return (await stat(path)).isFile();
+  } catch {
+    return false; // not there, or not for us: another spelling may be
+  }
+}
+
+function invalid(where: string, rule: string): CapstanError {
+  return new CapstanError('INVALID_MANIFEST', `${where}: ${rule}`, { field: where });
+}

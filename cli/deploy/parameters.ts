@@ -1,0 +1,241 @@
+/**
+ * Reads from a function's source how the input's keys reach it (CallStyle and ParameterSpec of
+ * nodes.proto), without running it:
+ *
+ *   f(a, b = 1, c?)            POSITIONAL   a; b and c need not be given
+ *   f({ a, b = 1 })            OBJECT       a; b need not be given
+ *   f(order: Order)            OBJECT       the members of Order, when this application declares it
+ *   f(input), f({ a, ...b })   WHOLE        any keys
+ *
+ * A last parameter `ctx`, or `context` unless its type is a plain value, gets the job's context
+ * and is no key of the input.
+ */
+import type { ParamPattern, TSSignature, TSType } from 'oxc-parser';
+
+import { CallStyle, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { parseModule, topLevel, type Callable, type ParsedModule } from './exports.ts';
+import { readImport } from './modules.ts';
+
+export interface Parameter extends ParameterSpec {
+  /** A value of the parameter's type, for the command to try next. */
+  readonly sample: unknown;
+}
+
+export interface Reading {
+  readonly style: CallStyle;
+  readonly parameters: readonly Parameter[];
+}
+
+const WHOLE: Reading = { style: CallStyle.WHOLE, parameters: [] };
+
+/** The module was there, but what it exports shows only when it runs. */
+export const UNREAD: Reading = { style: CallStyle.UNSPECIFIED, parameters: [] };
+
+/** What a type says about the values it allows. */
+type Shape =
+  | { readonly kind: 'value'; readonly sample: unknown }
+  /** An object with exactly these keys. */
+  | { readonly kind: 'members'; readonly members: readonly Parameter[] }
+  /** Some object. */
+  | { readonly kind: 'object' }
+  /** Nothing. */
+  | { readonly kind: 'unknown' };
+
+const UNKNOWN: Shape = { kind: 'unknown' };
+const OBJECT: Shape = { kind: 'object' };
+/** Types of the language whose values are no objects with keys. */
+const values: Readonly<Record<string, unknown>> = {
+  Array: [],
+  ReadonlyArray: [],
+  Set: [],
+  Date: '2026-01-01T00:00:00Z',
+  Uint8Array: [],
+  Buffer: '',
+};
+/** How deep a type may lie behind names of types. */
+const DEEPEST = 10;
+
+export async function readParameters(node: Callable, module: ParsedModule): Promise<Reading> {
+  const parameters: Taken[] = [];
+  for (const each of node.params) {
+    const taken = await take(each, module);
+    if (taken.name !== 'this') parameters.push(taken); // a type of TypeScript, not a parameter
+  }
+  const last = parameters.at(-1);
+  if (last !== undefined && isContext(last)) parameters.pop();
+  const [first] = parameters;
+  return parameters.length === 1 && first !== undefined ? readSole(first) : readSeveral(parameters);
+}
+
+interface Taken {
+  /** Null for a pattern or a rest parameter. */
+  readonly name: string | null;
+  readonly required: boolean;
+  readonly shape: Shape;
+  /** The keys that a destructured object names; null for any other parameter, and where its keys are open. */
+  readonly keys: readonly Parameter[] | null;
+}
+
+function readSole(parameter: Taken): Reading {
+  const { name, keys, shape } = parameter;
+  if (keys !== null) return { style: CallStyle.OBJECT, parameters: keys };
+  if (name === null || shape.kind === 'object') return WHOLE;
+  if (shape.kind === 'members') return { style: CallStyle.OBJECT, parameters: shape.members };
+  if (name === 'input' && shape.kind === 'unknown') return WHOLE;
+  return readSeveral([parameter]);
+}
+
+function readSeveral(parameters: readonly Taken[]): Reading {
+  const read: Parameter[] = [];
+  for (const { name, required, shape } of parameters) {
+    if (name === null) return WHOLE;
+    read.push({ name, required, sample: sampleOf(shape) });
+  }
+  return { style: CallStyle.POSITIONAL, parameters: read };
+}
+
+function isContext({ name, shape }: Taken): boolean {
+  return name === 'ctx' || (name === 'context' && shape.kind !== 'value');
+}
+
+async function take(parameter: ParamPattern, module: ParsedModule): Promise<Taken> {
+  const optional = (parameter as { readonly optional?: boolean }).optional === true;
+  switch (parameter.type) {
+    case 'Identifier':
+      return {
+        name: parameter.name,
+        required: !optional,
+        shape: await shapeOf(parameter.typeAnnotation?.typeAnnotation, module),
+        keys: null,
+      };
+    case 'AssignmentPattern': {
+      const inner = await take(parameter.left, module);
+      const shape: Shape =
+        inner.shape.kind === 'unknown' && parameter.right.type === 'Literal'
+          ? { kind: 'value', sample: plain(parameter.right.value) }
+          : inner.shape;
+      return { ...inner, shape, required: false };
+    }
+    case 'ObjectPattern': {
+      const shape = await shapeOf(parameter.typeAnnotation?.typeAnnotation, module);
+      return { name: null, required: !optional, shape, keys: keysOf(parameter, shape) };
+    }
+    default:
+      return { name: null, required: false, shape: UNKNOWN, keys: null };
+  }
+}
+
+/** The keys a destructuring names, with those its type adds; null when it takes any. */
+function keysOf(pattern: ParamPattern & { type: 'ObjectPattern' }, shape: Shape): Parameter[] | null {
+  const members = new Map((shape.kind === 'members' ? shape.members : []).map((member) => [member.name, member]));
+  const keys: Parameter[] = [];
+  for (const property of pattern.properties) {
+    if (property.type === 'RestElement') return null;
+    const name = keyName(property);
+    if (name === null) return null;
+    const member = members.get(name);
+    members.delete(name);
+    keys.push({
+      name,
+      required: property.value.type !== 'AssignmentPattern' && member?.required !== false,
+      sample: member?.sample ?? 'text',
+    });
+  }
+  return [...keys, ...members.values()];
+}
+
+async function shapeOf(type: TSType | undefined, module: ParsedModule, depth = 0): Promise<Shape> {
+  if (type === undefined || depth > DEEPEST) return UNKNOWN;
+  switch (type.type) {
+    case 'TSStringKeyword':
+    case 'TSTemplateLiteralType':
+      return { kind: 'value', sample: 'text' };
+    case 'TSNumberKeyword':
+    case 'TSBigIntKeyword':
+      return { kind: 'value', sample: 1 };
+    case 'TSBooleanKeyword':
+      return { kind: 'value', sample: true };
+    case 'TSLiteralType':
+      return { kind: 'value', sample: type.literal.type === 'Literal' ? plain(type.literal.value) : 'text' };
+    case 'TSNullKeyword':
+    case 'TSUndefinedKeyword':
+      return { kind: 'value', sample: null };
+    case 'TSArrayType':
+    case 'TSTupleType':
+      return { kind: 'value', sample: [] };
+    case 'TSTypeOperator':
+    case 'TSParenthesizedType':
+      return shapeOf(type.typeAnnotation, module, depth + 1);
+    case 'TSUnionType':
+      return unionOf(await Promise.all(type.types.map((each) => shapeOf(each, module, depth + 1))));
+    case 'TSTypeLiteral':
+      return membersOf(type.members, module, depth);
+    case 'TSTypeReference':
+      return type.typeName.type === 'Identifier' ? namedShape(type.typeName.name, type.typeArguments !== null, module, depth) : OBJECT;
+    case 'TSAnyKeyword':
+    case 'TSUnknownKeyword':
+      return UNKNOWN;
+    default:
+      return OBJECT;
+  }
+}
+
+/** Plain values stay plain; with an object among them nothing is known but that. */
+function unionOf(shapes: readonly Shape[]): Shape {
+  const sample = shapes.find((shape) => shape.kind === 'value' && shape.sample !== null) ?? shapes[0];
+  if (shapes.every((shape) => shape.kind === 'value')) return sample ?? UNKNOWN;
+  return shapes.some((shape) => shape.kind === 'unknown') ? UNKNOWN : OBJECT;
+}
+
+async function membersOf(signatures: readonly TSSignature[], module: ParsedModule, depth: number): Promise<Shape> {
+  const members: Parameter[] = [];
+  for (const signature of signatures) {
+    const name = signature.type === 'TSPropertySignature' ? keyName(signature) : null;
+    if (signature.type !== 'TSPropertySignature' || name === null) return OBJECT; // an index signature takes any key
+    const sample = sampleOf(await shapeOf(signature.typeAnnotation?.typeAnnotation, module, depth + 1));
+    members.push({ name, required: !signature.optional, sample });
+  }
+  return { kind: 'members', members };
+}
+
+/** A type by its name: declared in this file, or imported from another of the application. */
+async function namedShape(name: string, generic: boolean, module: ParsedModule, depth: number): Promise<Shape> {
+  for (const statement of module.program.body) {
+    const node = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
+    if (node?.type === 'TSTypeAliasDeclaration' && node.id.name === name) {
+      return generic || node.typeParameters !== null ? OBJECT : shapeOf(node.typeAnnotation, module, depth + 1);
+    }
+    if (node?.type === 'TSInterfaceDeclaration' && node.id.name === name) {
+      return generic || node.extends.length > 0 ? OBJECT : membersOf(node.body.body, module, depth);
+    }
+  }
+  const imported = topLevel(module.program).get(name);
+  if (typeof imported === 'object' && 'from' in imported && imported.from.startsWith('.')) {
+    const next = await readImport(module.folder, module.path, imported.from);
+    if (next !== null) return namedShape(imported.name, generic, parseModule(next, module.folder), depth + 1);
+  }
+  return Object.hasOwn(values, name) ? { kind: 'value', sample: values[name] } : OBJECT;
+}
+
+function keyName(property: { readonly key: { readonly type: string }; readonly computed: boolean }): string | null {
+  if (property.computed) return null;
+  const key = property.key as { readonly type: string; readonly name?: string; readonly value?: unknown };
+  if (key.type === 'Identifier') return key.name ?? null;
+  return key.type === 'Literal' ? String(key.value) : null;
+}
+
+function sampleOf(shape: Shape): unknown {
+  switch (shape.kind) {
+    case 'value':
+      return shape.sample;
+    case 'members':
+      return Object.fromEntries(shape.members.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
+    default:
+      return shape.kind === 'object' ? {} : 'text';
+  }
+}
+
+/** A literal as JSON can carry it. */
+function plain(value: unknown): unknown {
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
+}

@@ -1,0 +1,36 @@
+/** What a deployment is told to people: the endpoints by kind (SPEC.md, deploy) and the command to try next. */
+import type { EndpointRow } from '../api/endpoint-row.ts';
+import { quote } from '../local.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import type { Application, ApplicationEndpoint } from './application.ts';
+
+export function printEndpoints(rows: readonly EndpointRow[], terminal: Terminal): void {
+  const balanced = rows.filter(({ kind }) => kind === 'load-balanced');
+  const queued = rows.filter(({ kind }) => kind === 'queue');
+  if (balanced.length > 0) terminal.line('Load-balanced endpoints');
+  for (const { name, id, routes } of balanced) {
+    terminal.line(`  ${name} (${id})`);
+    for (const [route, fn] of Object.entries(routes)) terminal.line(`    ${route} → ${fn}`);
+  }
+  if (queued.length > 0) terminal.line('Queue-based endpoints');
+  for (const { name, url } of queued) terminal.line(`  ${name}  ${url}`);
+}
+
+/** A complete call of a queue endpoint; `key` is how the shell writes the API key. */
+export function curlFor(url: string, input: unknown, key: string): string {
+  const body = quote(JSON.stringify({ input }));
+  return `curl -s ${url}/runsync -H "Authorization: Bearer ${key}" -H 'Content-Type: application/json' -d ${body}`;
+}
+
+/** An input with a value of the right type for every parameter that must be given. */
+export function sampleInput({ functions }: ApplicationEndpoint): unknown {
+  const parameters = functions[0]?.parameters ?? [];
+  return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
+}
+
+/** The curl line for the first queue endpoint; null when there is none. */
+export function nextCommand(application: Application, rows: readonly EndpointRow[], key: string): string | null {
+  const row = rows.find(({ kind }) => kind === 'queue');
+  const endpoint = application.endpoints.find(({ spec }) => spec.name === row?.name);
+  return row === undefined || endpoint === undefined ? null : curlFor(row.url, sampleInput(endpoint), key);
+}

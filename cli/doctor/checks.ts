@@ -1,0 +1,184 @@
+/** The checks of `capstan doctor`. Each answers with a finding and never throws; nothing is changed on the host. */
+import { execFile } from 'node:child_process';
+import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+
+import { connectScheduler } from '../api/scheduler-client.ts';
+import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
+import { httpBase, schedulerAddress, storedApiKey } from '../local.ts';
+import { readRunFile, type RunFile } from '../run-file.ts';
+
+export interface Finding {
+  readonly name: string;
+  readonly verdict: 'ok' | 'warning' | 'fault';
+  readonly text: string;
+  /** What to do; empty when there is nothing to do. */
+  readonly hint: string;
+}
+
+const LOW_DISK_BYTES = 2_000_000_000;
+const FULL_DISK_BYTES = 200_000_000;
+/** Wall clocks further apart than this, or before this source was written, are worth a word. */
+const CLOCK_SKEW_MS = 5000;
+const OLDEST_TIME = Date.UTC(2025, 0, 1);
+const ANSWER_MS = 3000;
+
+export async function examine(settings: Settings): Promise<Finding[]> {
+  const run = readRunFile(settings.dataDir);
+  return [
+    checkNode(),
+    checkDataFolder(settings.dataDir),
+    await checkDisk(settings.dataDir),
+    ...(run === null ? await checkPorts(settings) : []),
+    await checkGpus(),
+    ...(await checkStack(settings, run)),
+  ];
+}
+
+function checkNode(): Finding {
+  const { node } = process.versions;
+  const name = 'Node.js';
+  if (node.startsWith('24.')) return ok(name, node);
+  return {
+    name,
+    verdict: 'warning',
+    text: `${node} runs; Capstan is tested on 24`,
+    hint: 'npm install in the checkout brings Node.js 24 along.',
+  };
+}
+
+function checkDataFolder(dataDir: string): Finding {
+  const name = 'data folder';
+  const existing = nearestExisting(dataDir);
+  try {
+    accessSync(existing, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch {
+    return fault(name, `${existing} cannot be written`, 'Choose another with --data-dir or CAPSTAN_DATA_DIR, or change its permissions.');
+  }
+  if (existing !== dataDir) return ok(name, `${dataDir}, made at the first start`);
+  if (!existsSync(join(dataDir, 'version'))) return ok(name, `${dataDir}, not used yet`);
+  return ok(name, `${dataDir}, layout ${readFileSync(join(dataDir, 'version'), 'utf8').trim()}`);
+}
+
+async function checkDisk(dataDir: string): Promise<Finding> {
+  const name = 'disk';
+  const { bavail, bsize } = await statfs(nearestExisting(dataDir));
+  const free = bavail * bsize;
+  const text = `${(free / 1e9).toFixed(1)} GB free at the data folder`;
+  if (free < FULL_DISK_BYTES) return fault(name, text, 'Free some space: the queue cannot promise to keep what it cannot write.');
+  if (free < LOW_DISK_BYTES) return { name, verdict: 'warning', text, hint: 'Builds and big bodies need room.' };
+  return ok(name, text);
+}
+
+async function checkPorts(settings: Settings): Promise<Finding[]> {
+  const wanted = [
+    { name: 'HTTP port', port: settings.httpPort ?? DEFAULT_HTTP_PORT, flag: '--http-port' },
+    { name: 'scheduler port', port: settings.grpcPort ?? DEFAULT_GRPC_PORT, flag: '--grpc-port' },
+  ];
+  return Promise.all(
+    wanted.map(async ({ name, port, flag }): Promise<Finding> => {
+      const code = await tryListen(port);
+      if (code === null) return ok(name, `${port} is free`);
+      return fault(name, `${port} cannot be had (${code})`, `Stop the other program, or choose another port with ${flag}.`);
+    }),
+  );
+}
+
+async function checkGpus(): Promise<Finding> {
+  const name = 'GPUs';
+  try {
+    const { stdout } = await promisify(execFile)('nvidia-smi', ['--query-gpu=name,memory.total', '--format=csv,noheader'], {
+      timeout: 15_000,
+    });
+    const found = stdout.split('\n').filter((line) => line.trim() !== '');
+    if (found.length > 0) return ok(name, found.join('; '));
+    return { name, verdict: 'warning', text: 'nvidia-smi finds none', hint: 'CPU endpoints run; check the driver if this host has a GPU.' };
+  } catch (error) {
+    const missing = error instanceof Error && 'code' in error && error.code === 'ENOENT';
+    const text = missing ? 'none (there is no nvidia-smi)' : 'nvidia-smi fails';
+    return {
+      name,
+      verdict: 'warning',
+      text,
+      hint: missing ? 'CPU endpoints run; GPU endpoints need the NVIDIA driver.' : 'Run nvidia-smi to see what it says.',
+    };
+  }
+}
+
+async function checkStack(settings: Settings, run: RunFile | null): Promise<Finding[]> {
+  if (run === null && settings.scheduler === undefined) {
+    return [{ name: 'stack', verdict: 'warning', text: 'nothing runs on this data folder', hint: 'Start it with: capstan up' }];
+  }
+  return [await checkScheduler(settings), ...(await checkGateway(settings))];
+}
+
+async function checkScheduler(settings: Settings): Promise<Finding> {
+  const name = 'scheduler';
+  const address = schedulerAddress(settings);
+  const key = settings.apiKey ?? storedApiKey(settings.dataDir);
+  if (key === null) return fault(name, `${address} was not asked: there is no API key`, 'Set SERVICE_API_KEY.');
+  const client = connectScheduler(address, key);
+  try {
+    const nodes = await client.listNodes();
+    const connected = nodes.filter((node) => node.connected).length;
+    const text = `${address} answers; ${connected} of ${nodes.length} nodes connected`;
+    return connected > 0
+      ? ok(name, text)
+      : { name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' };
+  } catch (error) {
+    return fault(name, error instanceof Error ? error.message : String(error), 'Its log is in the data folder, logs/scheduler.log.');
+  } finally {
+    client.close();
+  }
+}
+
+/** The gateway's answer also tells its clock. */
+async function checkGateway(settings: Settings): Promise<Finding[]> {
+  const base = httpBase(settings);
+  let response: Response;
+  try {
+    response = await fetch(`${base}/docs`, { method: 'HEAD', signal: AbortSignal.timeout(ANSWER_MS) });
+  } catch {
+    return [fault('gateway', `${base} does not answer`, 'Its log is in the data folder, logs/gateway.log.')];
+  }
+  return [ok('gateway', `${base} answers`), checkClock(response.headers.get('date'))];
+}
+
+function checkClock(date: string | null): Finding {
+  const name = 'clock';
+  const now = Date.now();
+  if (now < OLDEST_TIME)
+    return fault(name, `${new Date(now).toISOString()} is in the past`, 'Set the clock: ttl and retention are told by it.');
+  const theirs = date === null ? Number.NaN : Date.parse(date);
+  if (Number.isNaN(theirs) || Math.abs(now - theirs) <= CLOCK_SKEW_MS) return ok(name, new Date(now).toISOString());
+  return {
+    name,
+    verdict: 'warning',
+    text: `${Math.round(Math.abs(now - theirs) / 1000)} s away from the gateway’s`,
+    hint: 'Keep the hosts’ clocks together with NTP.',
+  };
+}
+
+function nearestExisting(path: string): string {
+  return existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path));
+}
+
+/** Null when the port could be had; else the system's code. */
+function tryListen(port: number): Promise<string | null> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+    server.listen({ host: '127.0.0.1', port, exclusive: true }, () => server.close(() => resolve(null)));
+  });
+}
+
+function ok(name: string, text: string): Finding {
+  return { name, verdict: 'ok', text, hint: '' };
+}
+
+function fault(name: string, text: string, hint: string): Finding {
+  return { name, verdict: 'fault', text, hint };
+}

@@ -1,0 +1,72 @@
+/** How a command reaches a stack: addresses and API key, from the settings, else from what runs on the data folder. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { connectScheduler, type SchedulerClient } from './api/scheduler-client.ts';
+import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from './config.ts';
+import { readRunFile } from './run-file.ts';
+import { ToolError } from './terminal/tool-error.ts';
+
+/** Address of the scheduler, `host:port` or `unix:<path>`. */
+export function schedulerAddress(settings: Settings): string {
+  if (settings.scheduler !== undefined) return settings.scheduler;
+  if (settings.grpcPort !== undefined) return `127.0.0.1:${settings.grpcPort}`;
+  return readRunFile(settings.dataDir)?.grpc ?? `127.0.0.1:${DEFAULT_GRPC_PORT}`;
+}
+
+/** Base of the HTTP API, `http://host:port`. */
+export function httpBase(settings: Settings): string {
+  if (settings.httpPort !== undefined) return `http://127.0.0.1:${settings.httpPort}`;
+  return `http://${readRunFile(settings.dataDir)?.http ?? `127.0.0.1:${DEFAULT_HTTP_PORT}`}`;
+}
+
+export function apiKeyFile(dataDir: string): string {
+  return join(dataDir, 'secrets', 'api-key');
+}
+
+/** The key in the data folder; null when there is none. */
+export function storedApiKey(dataDir: string): string | null {
+  try {
+    const text = readFileSync(apiKeyFile(dataDir), 'utf8').trim();
+    return text === '' ? null : text;
+  } catch {
+    return null; // not made yet, or not for this user
+  }
+}
+
+/**
+ * The key to send.
+ * @throws CapstanError CONFIG when there is none.
+ */
+export function apiKey(settings: Settings): string {
+  const key = settings.apiKey ?? storedApiKey(settings.dataDir);
+  if (key !== null) return key;
+  throw new ToolError(
+    'CONFIG',
+    'SERVICE_API_KEY: no API key is set, and the data folder holds none',
+    'Set SERVICE_API_KEY, or start Capstan here with: capstan up',
+    {
+      field: 'SERVICE_API_KEY',
+    },
+  );
+}
+
+/** How a shell writes the key without showing it. */
+export function apiKeyForShell(settings: Settings, shellHasIt: boolean): string {
+  return shellHasIt ? '$SERVICE_API_KEY' : `$(cat ${quote(apiKeyFile(settings.dataDir))})`;
+}
+
+/** A word for a POSIX shell. */
+export function quote(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+/** Runs one piece of work with a client of the scheduler. */
+export async function withScheduler<T>(settings: Settings, work: (client: SchedulerClient) => Promise<T>): Promise<T> {
+  const client = connectScheduler(schedulerAddress(settings), apiKey(settings));
+  try {
+    return await work(client);
+  } finally {
+    client.close();
+  }
+}

@@ -1,0 +1,90 @@
+/** The tool: makes commander's tree of the commands, runs one, and turns whatever it throws into a line, a hint and an exit code. */
+import { Command as Commander, CommanderError } from 'commander';
+
+import { commands } from './commands.ts';
+import type { Command } from './command.ts';
+import { readEnvironment, type Environment } from './config.ts';
+import { createTerminal, type Terminal } from './terminal/terminal.ts';
+import { explain } from './terminal/tool-error.ts';
+import { toolVersion } from './version.ts';
+
+const USAGE_EXIT = 2;
+
+function build(terminal: Terminal, env: Environment, exit: (code: number) => void): Commander {
+  const program = new Commander('capstan')
+    .description('Turns your own GPU hosts into a serverless endpoint service.')
+    .version(toolVersion(), '-V, --version', 'print the version')
+    .helpCommand('help [command]', 'help about a command')
+    .showSuggestionAfterError()
+    .exitOverride()
+    .configureOutput({ outputError: () => undefined });
+  for (const command of commands) program.addCommand(leaf(command, terminal, env, exit), { hidden: command.hidden === true });
+  return program;
+}
+
+function leaf(command: Command, terminal: Terminal, env: Environment, exit: (code: number) => void): Commander {
+  const node = new Commander(command.name)
+    .description(command.summary)
+    .exitOverride()
+    .configureOutput({ outputError: () => undefined });
+  for (const { name, description, optional } of command.arguments ?? [])
+    node.argument(optional === true ? `[${name}]` : `<${name}>`, description);
+  for (const { flags, description } of command.options ?? []) node.option(flags, description);
+  node.action(async () => {
+    const code = await command.run({ args: node.args, options: node.opts(), env, terminal });
+    exit(code ?? 0);
+  });
+  return node;
+}
+
+/** Runs the tool with these arguments and gives its exit code. */
+async function main(args: readonly string[]): Promise<number> {
+  const env = readEnvironment();
+  const terminal = createTerminal({
+    out: process.stdout,
+    err: process.stderr,
+    colours: (env.variables['NO_COLOR'] ?? '') === '' && env.variables['TERM'] !== 'dumb',
+  });
+  let code = 0;
+  const program = build(terminal, env, (given) => {
+    code = given;
+  });
+  try {
+    await program.parseAsync([...args], { from: 'user' });
+    return code;
+  } catch (error) {
+    if (error instanceof CommanderError) return usage(error, terminal);
+    const { message, hint, exitCode } = explain(error);
+    terminal.fail(message);
+    terminal.hint(hint);
+    if ((env.variables['CAPSTAN_DEBUG'] ?? '') !== '') terminal.line(stackOf(error));
+    return exitCode;
+  }
+}
+
+/** The causes belong to it: the outermost error often only names the step. */
+function stackOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause === undefined ? '' : `\ncaused by: ${stackOf(error.cause)}`;
+  return `${error.stack ?? error.message}${cause}`;
+}
+
+/** Help and version are no errors; `capstan` alone shows its help, and that is a mistake of use. */
+function usage(error: CommanderError, terminal: Terminal): number {
+  if (error.exitCode === 0) return 0;
+  if (error.code === 'commander.help') return USAGE_EXIT;
+  const [message = '', ...more] = error.message.replace(/^error: /, '').split('\n');
+  terminal.fail(message);
+  terminal.hint(more.length > 0 ? more.join(' ').replaceAll(/[()]/g, '') : 'capstan --help lists the commands and their options.');
+  return USAGE_EXIT;
+}
+
+// A reader that went away (`capstan endpoints | head -1`) is no fault.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0);
+  throw error;
+});
+// Nobody left to read a message is no reason to end in the middle of ending.
+process.stderr.on('error', () => undefined);
+
+process.exitCode = await main(process.argv.slice(2));

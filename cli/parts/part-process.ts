@@ -1,0 +1,68 @@
+/**
+ * One part as a process (docs/architecture.md, Processes under `capstan up`): starts it, says so,
+ * and closes it when it is told to end or when the supervisor is gone.
+ */
+import { CapstanError, type ErrorCode } from '../../proto/errors.ts';
+import type { PartMessage } from '../supervisor/child.ts';
+import { explain } from '../terminal/tool-error.ts';
+
+export interface PartHandle {
+  close(): Promise<void>;
+}
+
+export interface RunningPart {
+  readonly handle: PartHandle;
+  /** Where it serves, for people and for the other parts; empty when it serves nothing. */
+  readonly address: string;
+}
+
+/**
+ * Runs a part until it is told to end; gives the exit code. A refusal goes over the channel where
+ * there is one, else it is thrown.
+ */
+export async function runPart(start: () => Promise<RunningPart>): Promise<number> {
+  const ended = endSignal();
+  let running: RunningPart;
+  try {
+    running = await start();
+  } catch (thrown) {
+    const error = nameSystemError(thrown);
+    if (!process.connected || !(error instanceof CapstanError)) throw error;
+    await tell({ type: 'failed', code: error.code, message: error.message });
+    return explain(error).exitCode;
+  }
+  await tell({ type: 'ready', address: running.address });
+  await ended;
+  await running.handle.close();
+  // What may still be open (a pipe that nobody reads) must not keep a closed part alive.
+  setTimeout(() => process.exit(), 1000).unref();
+  if (process.connected) process.disconnect();
+  return 0;
+}
+
+/** Settles when the part shall end. With a channel SIGINT is the supervisor's: the terminal sends it to everyone. */
+function endSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    const supervised = process.connected;
+    process.on('SIGTERM', () => resolve());
+    process.on('SIGHUP', () => (supervised ? undefined : resolve()));
+    process.on('SIGINT', () => (supervised ? undefined : resolve()));
+    if (supervised) process.on('disconnect', () => resolve());
+  });
+}
+
+/** Sends a message and waits until it is written; a supervisor that is gone hears nothing. */
+function tell(message: PartMessage): Promise<void> {
+  return new Promise((resolve) => {
+    if (process.send === undefined || !process.connected) resolve();
+    else process.send(message, () => resolve());
+  });
+}
+
+/** A port that is taken is the one system error a start meets in practice. */
+function nameSystemError(thrown: unknown): unknown {
+  if (!(thrown instanceof Error) || !('code' in thrown) || thrown.code !== 'EADDRINUSE') return thrown;
+  const code: ErrorCode = 'ADDRESS_IN_USE';
+  const port = 'port' in thrown && typeof thrown.port === 'number' ? `port ${thrown.port}` : 'the address';
+  return new CapstanError(code, `${port} is in use by another program`, { cause: thrown });
+}

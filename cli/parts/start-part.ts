@@ -1,0 +1,35 @@
+/** Each part by its two doors, `config.ts` and `start.ts`, loaded only when its command runs. */
+/* oxlint-disable no-restricted-imports -- the doors the rule speaks of: import() of start.ts and config.ts, when the part's command runs */
+import type { Environment, Settings } from '../config.ts';
+import type { RunningPart } from './part-process.ts';
+
+/** The parts read their own settings from the environment; flags and defaults of the tool come first. */
+function variables(settings: Settings, environment: Environment): NodeJS.ProcessEnv {
+  const { httpPort, grpcPort, dataDir, scheduler, apiKey } = settings;
+  return {
+    ...environment.variables,
+    CAPSTAN_DATA_DIR: dataDir,
+    ...(httpPort === undefined ? {} : { CAPSTAN_HTTP_PORT: String(httpPort) }),
+    ...(grpcPort === undefined ? {} : { CAPSTAN_GRPC_PORT: String(grpcPort) }),
+    ...(scheduler === undefined ? {} : { CAPSTAN_SCHEDULER: scheduler }),
+    ...(apiKey === undefined ? {} : { SERVICE_API_KEY: apiKey }),
+  };
+}
+
+export async function startScheduler(settings: Settings, environment: Environment): Promise<RunningPart> {
+  const [{ readConfig }, { start }] = await Promise.all([import('../../scheduler/config.ts'), import('../../scheduler/start.ts')]);
+  const handle = await start(readConfig(variables(settings, environment)));
+  return { handle, address: handle.address };
+}
+
+export async function startGateway(settings: Settings, environment: Environment): Promise<RunningPart> {
+  const [{ loadGatewayConfig }, { start }] = await Promise.all([import('../../gateway/config.ts'), import('../../gateway/start.ts')]);
+  const handle = await start(loadGatewayConfig({}, variables(settings, environment)));
+  return { handle, address: new URL(handle.url).host };
+}
+
+export async function startAgent(settings: Settings, environment: Environment): Promise<RunningPart> {
+  const [{ readConfig }, { start }] = await Promise.all([import('../../agent/config.ts'), import('../../agent/start.ts')]);
+  const handle = await start(readConfig({}, variables(settings, environment)));
+  return { handle, address: '' };
+}

@@ -1,0 +1,59 @@
+/** The sample endpoint of `npm start`: deployed when it is not there as it stands in the folder, then called once. */
+import { Endpoint } from '../sdk/typescript/endpoint.ts';
+import { CapstanError } from '../proto/errors.ts';
+import { endpointRow, type EndpointRow } from './api/endpoint-row.ts';
+import { ownSettings } from './api/local-endpoints.ts';
+import type { Settings } from './config.ts';
+import { readApplication } from './deploy/application.ts';
+import { buildApplication, deployApplication } from './deploy/deploy.ts';
+import { curlFor } from './deploy/report.ts';
+import { apiKey, withScheduler } from './local.ts';
+import type { Terminal } from './terminal/terminal.ts';
+
+const NAME = 'text-analysis';
+const ENVIRONMENT = 'default';
+/** For the one job; and another for the reader to try, the one that shows how characters are counted. */
+const FIRST_TEXT = 'Capstan runs your functions on your own hosts. Does it work? It does!';
+const NEXT_TEXT = '😀 hi!';
+
+export interface Sample {
+  readonly folder: string;
+  readonly settings: Settings;
+  /** Address of the gateway, `host:port`. */
+  readonly http: string;
+  /** How a shell writes the API key. */
+  readonly key: string;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+}
+
+export async function showSample({ folder, settings, http, key, terminal, signal }: Sample): Promise<void> {
+  const own = ownSettings(settings);
+  const row = await deployOnce(folder, own, `http://${http}`, terminal);
+  signal.throwIfAborted();
+  terminal.step(`running one job on ${NAME}`);
+  const endpoint = new Endpoint(row.id, { apiKey: apiKey(own), baseUrl: `http://${http}` });
+  const job = await endpoint.run({ text: FIRST_TEXT }, { signal });
+  const result = await job.wait({ signal });
+  terminal.data(JSON.stringify(result, null, 2));
+  if (result.status !== 'COMPLETED')
+    throw new CapstanError('INTERNAL', `the job ended ${result.status}: ${result.error ?? 'it says no more'}`);
+  terminal.done(`${NAME} serves at ${row.url}`);
+  terminal.next(curlFor(row.url, { text: NEXT_TEXT }, key));
+}
+
+/** The same files have the same digest: what is there already is not sent again. */
+async function deployOnce(folder: string, settings: Settings, base: string, terminal: Terminal): Promise<EndpointRow> {
+  const application = await readApplication(folder);
+  const artifact = await buildApplication(application, terminal);
+  return withScheduler(settings, async (client) => {
+    const known = await client.listEndpoints(ENVIRONMENT);
+    const same = known.find(({ spec, buildDigest }) => spec?.name === NAME && buildDigest === artifact.digest);
+    if (same !== undefined) return endpointRow(same, base);
+    terminal.step(`deploying ${folder}`);
+    const { endpoints } = await deployApplication(client, application, artifact, ENVIRONMENT, terminal);
+    const [deployed] = endpoints.filter(({ spec }) => spec?.name === NAME);
+    if (deployed === undefined) throw new CapstanError('INTERNAL', `the scheduler deployed no endpoint ${NAME}`);
+    return endpointRow(deployed, base);
+  });
+}

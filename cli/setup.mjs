@@ -1,0 +1,220 @@
+/**
+ * Behind `npm start`, `npm test` and `npm run bench`: sets up what is missing, then runs it.
+ *
+ *   node cli/setup.mjs start|test|bench [arguments for what is run]
+ *
+ * Runs on the system's Node, however old (it needs 20), without a dependency; what it starts runs
+ * on the Node that the dependencies bring. The exit code is that of what was run; 130 or 143 when
+ * a signal ended it or the set-up before it.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { acquireLock } from './lock.mjs';
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
+const modules = join(root, 'node_modules');
+const stampFile = join(modules, '.capstan-setup');
+/** Exit codes of sysexits.h, as in proto/errors.ts. */
+const EXIT = { usage: 2, unavailable: 69, config: 78 };
+
+/** What each word runs, and whether that needs the development dependencies. */
+const targets = {
+  start: { full: false, channel: true, args: ['cli/main.ts', 'start'] },
+  test: { full: true, channel: false, args: ['node_modules/ava/entrypoints/cli.js'] },
+  bench: { full: true, channel: false, args: ['bench/main.ts'] },
+};
+
+const [word = '', ...rest] = process.argv.slice(2);
+const target = Object.hasOwn(targets, word) ? targets[word] : undefined;
+let running = null;
+let caught = null;
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+  process.on(signal, () => {
+    caught ??= signal;
+    running?.(signal);
+  });
+}
+
+// The scripts of package.json say `exec`, so that npm's signals reach this process: a shell in
+// between keeps SIGINT to itself, and dies of SIGTERM alone. A parent that is gone without a word
+// (npm killed, a shell after all) is a signal too; outside of npm it may go, as with nohup.
+const parent = process.ppid;
+const watch = setInterval(() => {
+  if (process.ppid === parent) return;
+  clearInterval(watch);
+  process.emit('SIGTERM', 'SIGTERM');
+}, 200);
+watch.unref();
+if (process.env.npm_lifecycle_event === undefined) clearInterval(watch);
+
+if (target === undefined) fail(EXIT.usage, `node cli/setup.mjs: expected ${Object.keys(targets).join(', ')}, got '${word}'`);
+else process.exitCode = await setUpAndRun(target);
+
+async function setUpAndRun({ full, channel, args }) {
+  const code = await install(full);
+  if (code !== 0 || caught !== null) return caught === null ? code : signalCode(caught);
+  linkTool();
+  const node = findNode();
+  if (node === null)
+    return fail(EXIT.config, `Capstan needs Node.js 22.18 or newer, and this is ${process.version}`, 'Install Node.js 24.');
+  return runTarget(node, [...args, ...rest], channel);
+}
+
+// ---------------------------------------------------------------- dependencies
+
+/** Installs the dependencies when they are not those of package.json and package-lock.json. Gives the exit code, 0 when all is there. */
+async function install(full) {
+  if (isInstalled(full)) return 0;
+  mkdirSync(modules, { recursive: true });
+  const lock = await lockSetup();
+  if (lock === null) return signalCode(caught);
+  try {
+    if (isInstalled(full)) return 0; // another set-up did it meanwhile
+    const withDev = full || hasDevDependencies();
+    const wanted = wantedHash();
+    console.error(`=> installing dependencies${withDev ? '' : ' (what running needs)'}`);
+    rmSync(stampFile, { force: true });
+    const code = await runNpm(['install', '--no-audit', '--no-fund', '--no-progress', '--no-save', ...(withDev ? [] : ['--omit=dev'])]);
+    if (code === 0) writeStamp({ hash: wanted, mode: withDev ? 'full' : 'prod' });
+    return code;
+  } finally {
+    lock.release();
+  }
+}
+
+function isInstalled(full) {
+  const stamp = readStamp();
+  return stamp !== null && stamp.hash === wantedHash() && (stamp.mode === 'full' || !full);
+}
+
+function wantedHash() {
+  const hash = createHash('sha256');
+  for (const file of ['package.json', 'package-lock.json']) {
+    const path = join(root, file);
+    hash.update(existsSync(path) ? readFileSync(path) : '').update('\0');
+  }
+  return hash.update(`${process.platform} ${process.arch}`).digest('hex');
+}
+
+function readStamp() {
+  try {
+    const { hash, mode } = JSON.parse(readFileSync(stampFile, 'utf8'));
+    return { hash, mode };
+  } catch {
+    return null; // missing or unreadable: the set-up did not finish
+  }
+}
+
+function writeStamp(stamp) {
+  writeFileSync(`${stampFile}.new`, `${JSON.stringify(stamp)}\n`);
+  renameSync(`${stampFile}.new`, stampFile);
+}
+
+/** A checkout that once held the development dependencies keeps them: `npm install --omit=dev` would take them away. */
+function hasDevDependencies() {
+  const { devDependencies = {} } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  return Object.keys(devDependencies).some((name) => existsSync(join(modules, name, 'package.json')));
+}
+
+/** One set-up at a time in a folder; null when a signal came while waiting. */
+async function lockSetup() {
+  const path = join(modules, '.capstan-setup.lock');
+  let said = false;
+  for (;;) {
+    if (caught !== null) return null;
+    const lock = acquireLock(path);
+    if ('release' in lock) return lock;
+    if (!said) console.error(`=> waiting for another set-up of this folder (process ${lock.heldBy})`);
+    said = true;
+    await new Promise((wake) => setTimeout(wake, 200));
+  }
+}
+
+/** Runs npm quietly; what it said is shown only when it failed. */
+function runNpm(args) {
+  const { npm_execpath: npmScript, npm_node_execpath: npmNode } = process.env;
+  const viaNode = npmScript !== undefined && /npm-cli\.c?js$/.test(npmScript);
+  const [command, first] = viaNode ? [npmNode ?? process.execPath, [npmScript]] : ['npm', []];
+  return new Promise((done) => {
+    const said = [];
+    // A process group of its own, so that a signal ends npm with everything it started.
+    const npm = spawn(command, [...first, ...args], { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+    running = (signal) => killGroup(npm.pid, signal);
+    npm.stdout.on('data', (chunk) => said.push(chunk));
+    npm.stderr.on('data', (chunk) => said.push(chunk));
+    npm.on('error', (error) => {
+      running = null;
+      done(fail(EXIT.unavailable, `cannot run npm: ${error.message}`));
+    });
+    npm.on('close', (code, signal) => {
+      running = null;
+      if (caught !== null) return done(signalCode(caught));
+      if (code === 0) return done(0);
+      process.stderr.write(Buffer.concat(said));
+      return done(
+        fail(code ?? signalCode(signal), 'npm install failed', 'Its messages are above; run the command again when the cause is gone.'),
+      );
+    });
+  });
+}
+
+function killGroup(pid, signal) {
+  try {
+    process.kill(-pid, signal);
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error;
+  }
+}
+
+/** npm links the commands of dependencies only; this is our own: `npx capstan` in the checkout. */
+function linkTool() {
+  const link = join(modules, '.bin', 'capstan');
+  const to = join('..', '..', 'cli', 'capstan.mjs');
+  const present = lstatSync(link, { throwIfNoEntry: false });
+  if (present?.isSymbolicLink() && readlinkSync(link) === to) return;
+  const fresh = `${link}.${process.pid}`;
+  symlinkSync(to, fresh);
+  renameSync(fresh, link);
+}
+
+// ---------------------------------------------------------------- what is run
+
+/** The Node that came with the dependencies, where there is one for this platform, else this one, when it is new enough. */
+function findNode() {
+  const bundled = join(modules, '.bin', 'node');
+  if (spawnSync(bundled, ['--version']).status === 0) return bundled;
+  const [major, minor] = process.versions.node.split('.').map(Number);
+  return major > 22 || (major === 22 && minor >= 18) ? process.execPath : null;
+}
+
+/**
+ * Ctrl+C may reach this process alone, or the whole group and then this process once more through
+ * npm. So every signal is passed on, and `start` counts signals that come together as one. Where
+ * it has a channel it also ends when this process is gone without a word.
+ */
+function runTarget(node, args, channel) {
+  return new Promise((done) => {
+    const env = { ...process.env, PATH: `${join(modules, '.bin')}${delimiter}${process.env.PATH ?? ''}` };
+    const child = spawn(node, args, { cwd: root, env, stdio: ['inherit', 'inherit', 'inherit', ...(channel ? ['ipc'] : [])] });
+    running = (signal) => child.kill(signal);
+    if (caught !== null) child.kill(caught);
+    child.on('error', (error) => done(fail(EXIT.unavailable, `cannot run ${node}: ${error.message}`)));
+    child.on('exit', (code, signal) => done(code ?? signalCode(signal)));
+  });
+}
+
+function signalCode(signal) {
+  return 128 + (constants.signals[signal] ?? 0);
+}
+
+function fail(code, message, hint) {
+  console.error(`✗ ${message}`);
+  if (hint !== undefined) console.error(`hint: ${hint}`);
+  process.exitCode = code;
+  return code;
+}

@@ -1,0 +1,85 @@
+/** One run of a part: a process of its own with a channel, over which it says `ready` or why it refuses. */
+import { spawn } from 'node:child_process';
+
+import { z } from 'zod';
+
+import type { Refusal } from './core/restart.ts';
+
+/** What a part sends over its channel (docs/architecture.md, Processes under `capstan up`). */
+const messageSchema = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('ready'), address: z.string().default('') }),
+  z.object({ type: z.literal('failed'), code: z.string(), message: z.string() }),
+]);
+
+/** Time for what a part printed last to arrive after its exit, ms. */
+const DRAIN_MS = 250;
+
+export type PartMessage = z.input<typeof messageSchema>;
+
+export interface ChildCommand {
+  /** Arguments for Node. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+export interface ChildEvents {
+  ready(address: string): void;
+  /** It is gone, and everything it said before was passed on. */
+  exited(how: string, refusal: Refusal | null): void;
+  /** What it printed, stdout and stderr alike. */
+  printed(chunk: Buffer): void;
+}
+
+export interface Child {
+  readonly pid: number | undefined;
+  kill(signal: NodeJS.Signals): void;
+}
+
+export function startChild(command: ChildCommand, events: ChildEvents): Child {
+  const child = spawn(process.execPath, command.args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], env: { ...command.env } });
+  let refusal: Refusal | null = null;
+  let how: string | null = null;
+  let drained = false;
+  let over = false;
+
+  /** The exit can overtake the last messages of the channel and the last lines of the pipes. */
+  const finish = (): void => {
+    if (over || how === null || child.connected || !drained) return;
+    over = true;
+    child.stdout?.destroy();
+    child.stderr?.destroy();
+    events.exited(how, refusal);
+  };
+  const allRead = (): void => {
+    drained = true;
+    finish();
+  };
+  child.on('message', (raw) => {
+    const message = messageSchema.safeParse(raw);
+    if (!message.success) return; // a newer part may say more
+    if (message.data.type === 'ready') events.ready(message.data.address);
+    else refusal = { code: message.data.code, message: message.data.message };
+  });
+  child.stdout?.on('data', (chunk: Buffer) => events.printed(chunk));
+  child.stderr?.on('data', (chunk: Buffer) => events.printed(chunk));
+  child.on('disconnect', finish);
+  child.on('exit', (code, signal) => {
+    how = signal ?? `exit code ${String(code)}`;
+    // What the part started may still hold the pipes: their end is waited for, but not for long.
+    setTimeout(allRead, DRAIN_MS);
+    finish();
+  });
+  child.on('close', allRead);
+  child.on('error', (error) => {
+    // The process could not be made; there will be no exit. A failed send comes here too, and its exit follows.
+    if (child.pid !== undefined || over) return;
+    over = true;
+    events.exited(error.message, null);
+  });
+  return {
+    get pid() {
+      return child.pid;
+    },
+    kill: (signal) => void child.kill(signal),
+  };
+}

@@ -1,0 +1,225 @@
+/**
+ * When `capstan up` starts, restarts and ends its parts, as a function of what happened.
+ *
+ *            needs are ready            says ready
+ *  WAITING ─────────────────▶ STARTING ────────────▶ READY
+ *                                ▲  │ exits            │ exits
+ *                      time over │  ▼                  ▼
+ *                              RESTING ◀────────────────
+ *
+ *  stop, in the stop order:  STARTING, READY ──SIGTERM──▶ ENDING ──exits──▶ ENDED   (SIGKILL after its grace)
+ *                            WAITING, RESTING ──────────────────────────────▶ ENDED
+ *
+ * A part that refuses its first start with a reason ends the whole (a port in use does not free
+ * itself); one that had been ready is started again for ever, with a growing pause.
+ */
+import { assertNever } from '../../../proto/errors.ts';
+
+export const FIRST_PAUSE_MS = 100;
+export const LONGEST_PAUSE_MS = 5000;
+/** A part that was ready for this long has its pause set back to the first. */
+export const HEALTHY_AFTER_MS = 10_000;
+/** A part that is not ready by then is killed. */
+export const START_LIMIT_MS = 60_000;
+/** Deaths without a reason that a part may die before it was ever ready. */
+export const FIRST_START_TRIES = 3;
+
+export interface PartRule {
+  readonly name: string;
+  /** Parts that must have been ready before this one is started for the first time. */
+  readonly needs: readonly string[];
+  /** Time between SIGTERM and SIGKILL, ms. */
+  readonly graceMs: number;
+}
+
+/** Why a part refused to start; `code` is one of proto/errors.ts, and `message` is for people. */
+export interface Refusal {
+  readonly code: string;
+  readonly message: string;
+}
+
+export type Phase = 'WAITING' | 'STARTING' | 'READY' | 'RESTING' | 'ENDING' | 'ENDED';
+
+interface PartState {
+  readonly rule: PartRule;
+  phase: Phase;
+  /** When the phase began, ms. */
+  since: number;
+  /** End of a RESTING phase, SIGKILL of an ENDING one, limit of a STARTING one; else null. */
+  deadline: number | null;
+  everReady: boolean;
+  /** Deaths since it was last healthy. */
+  deaths: number;
+}
+
+export interface Image {
+  /** In the order of starting; the stop order is its own. */
+  readonly parts: ReadonlyMap<string, PartState>;
+  readonly stopOrder: readonly string[];
+  saidReady: boolean;
+  stopping: boolean;
+  refusal: Refusal | null;
+}
+
+export type Event =
+  | { readonly type: 'begin' }
+  | { readonly type: 'ready'; readonly part: string }
+  /** `how` is for people: `exit code 1`, `SIGKILL`. */
+  | { readonly type: 'exited'; readonly part: string; readonly how: string; readonly refusal: Refusal | null }
+  /** Someone wants an end; the second time: at once. */
+  | { readonly type: 'stop' }
+  | { readonly type: 'tick' };
+
+export type Effect =
+  | { readonly type: 'spawn'; readonly part: string }
+  | { readonly type: 'kill'; readonly part: string; readonly signal: 'SIGTERM' | 'SIGKILL' }
+  /** All parts are ready for the first time. */
+  | { readonly type: 'all-ready' }
+  | { readonly type: 'restarted'; readonly part: string }
+  | { readonly type: 'warn'; readonly part: string; readonly text: string }
+  /** Nothing runs any more. `refusal` is null after a wanted end. */
+  | { readonly type: 'finished'; readonly refusal: Refusal | null };
+
+/** A supervisor that has started nothing yet. `stopOrder` names every part once. */
+export function newImage(rules: readonly PartRule[], stopOrder: readonly string[]): Image {
+  const parts = new Map(
+    rules.map((rule): [string, PartState] => [
+      rule.name,
+      { rule, phase: 'WAITING', since: 0, deadline: null, everReady: false, deaths: 0 },
+    ]),
+  );
+  return { parts, stopOrder, saidReady: false, stopping: false, refusal: null };
+}
+
+/** Applies one event to the image and says what to do. `now` is monotonic, ms. */
+export function step(image: Image, event: Event, now: number): Effect[] {
+  switch (event.type) {
+    case 'begin':
+      return startWaiting(image, now);
+    case 'ready':
+      return ready(image, event.part, now);
+    case 'exited':
+      return exited(image, event, now);
+    case 'stop':
+      return stop(image, now);
+    case 'tick':
+      return tick(image, now);
+    default:
+      return assertNever(event);
+  }
+}
+
+/** When the next `tick` is due; null when only an event can change anything. */
+export function nextDeadline(image: Image): number | null {
+  let next: number | null = null;
+  for (const { deadline } of image.parts.values()) if (deadline !== null && (next === null || deadline < next)) next = deadline;
+  return next;
+}
+
+function startWaiting(image: Image, now: number): Effect[] {
+  const effects: Effect[] = [];
+  for (const part of image.parts.values()) {
+    const free = part.rule.needs.every((name) => image.parts.get(name)?.everReady === true);
+    if (part.phase === 'WAITING' && free) effects.push(spawn(part, now));
+  }
+  return effects;
+}
+
+function spawn(part: PartState, now: number): Effect {
+  enter(part, 'STARTING', now, now + START_LIMIT_MS);
+  return { type: 'spawn', part: part.rule.name };
+}
+
+function ready(image: Image, name: string, now: number): Effect[] {
+  const part = image.parts.get(name);
+  if (part?.phase !== 'STARTING') return [];
+  enter(part, 'READY', now, null);
+  const effects: Effect[] = part.everReady ? [{ type: 'restarted', part: name }] : [];
+  part.everReady = true;
+  effects.push(...startWaiting(image, now));
+  if (!image.saidReady && [...image.parts.values()].every((each) => each.everReady)) {
+    image.saidReady = true;
+    effects.push({ type: 'all-ready' });
+  }
+  return effects;
+}
+
+function exited(image: Image, event: Event & { type: 'exited' }, now: number): Effect[] {
+  const part = image.parts.get(event.part);
+  if (part === undefined || part.phase === 'ENDED') return [];
+  if (image.stopping) {
+    enter(part, 'ENDED', now, null);
+    return continueStop(image, now);
+  }
+  if (part.phase === 'READY' && now - part.since >= HEALTHY_AFTER_MS) part.deaths = 0;
+  part.deaths += 1;
+  if (!part.everReady && (event.refusal !== null || part.deaths >= FIRST_START_TRIES)) {
+    image.refusal = event.refusal ?? { code: 'INTERNAL', message: `the ${event.part} ended before it was ready (${event.how})` };
+    enter(part, 'ENDED', now, null);
+    image.stopping = true;
+    return continueStop(image, now);
+  }
+  const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(part.deaths - 1, 16));
+  enter(part, 'RESTING', now, now + pause);
+  const why = event.refusal === null ? event.how : event.refusal.message;
+  return [{ type: 'warn', part: event.part, text: `the ${event.part} ended (${why}); starting it again in ${pause} ms` }];
+}
+
+function stop(image: Image, now: number): Effect[] {
+  if (image.stopping) return killAll(image, now);
+  image.stopping = true;
+  return continueStop(image, now);
+}
+
+function killAll(image: Image, now: number): Effect[] {
+  const effects: Effect[] = [];
+  for (const part of image.parts.values()) {
+    if (!isAlive(part)) continue;
+    enter(part, 'ENDING', now, null);
+    effects.push({ type: 'kill', part: part.rule.name, signal: 'SIGKILL' });
+  }
+  return effects;
+}
+
+/** Ends the next part of the stop order; a part is told to end only when those before it are gone. */
+function continueStop(image: Image, now: number): Effect[] {
+  for (const name of image.stopOrder) {
+    const part = image.parts.get(name);
+    if (part === undefined || part.phase === 'ENDED') continue;
+    if (part.phase === 'ENDING') return [];
+    if (isAlive(part)) {
+      enter(part, 'ENDING', now, now + part.rule.graceMs);
+      return [{ type: 'kill', part: name, signal: 'SIGTERM' }];
+    }
+    enter(part, 'ENDED', now, null);
+  }
+  return [{ type: 'finished', refusal: image.refusal }];
+}
+
+function tick(image: Image, now: number): Effect[] {
+  const effects: Effect[] = [];
+  for (const part of image.parts.values()) {
+    if (part.deadline === null || part.deadline > now) continue;
+    const name = part.rule.name;
+    part.deadline = null;
+    if (part.phase === 'RESTING') effects.push(spawn(part, now));
+    else if (part.phase === 'STARTING') {
+      effects.push({ type: 'warn', part: name, text: `the ${name} was not ready after ${START_LIMIT_MS / 1000} s; ending it` });
+      effects.push({ type: 'kill', part: name, signal: 'SIGKILL' });
+    } else if (part.phase === 'ENDING') {
+      effects.push({ type: 'warn', part: name, text: `the ${name} did not end in ${part.rule.graceMs / 1000} s; killing it` });
+      effects.push({ type: 'kill', part: name, signal: 'SIGKILL' });
+    }
+  }
+  return effects;
+}
+
+function isAlive(part: PartState): boolean {
+  return part.phase === 'STARTING' || part.phase === 'READY' || part.phase === 'ENDING';
+}
+
+function enter(part: PartState, phase: Phase, now: number, deadline: number | null): void {
+  part.phase = phase;
+  part.since = now;
+  part.deadline = deadline;
+}

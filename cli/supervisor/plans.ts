@@ -1,0 +1,63 @@
+/** The three parts of a stack on one host: how each is started, and in which order they come and go. */
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Environment, type Settings } from '../config.ts';
+import type { PartPlan } from './supervisor.ts';
+
+const main = fileURLToPath(new URL('../main.ts', import.meta.url));
+
+/** Gateways first, so that nobody is promised anything any more; then the agent, whose results the scheduler still takes. */
+export const STOP_ORDER: readonly string[] = ['gateway', 'agent', 'scheduler'];
+
+/** The gateway and the agent may take their own 10 s for what is under way. */
+const GRACE_MS = 20_000;
+
+export function stackPlans(settings: Settings, environment: Environment): PartPlan[] {
+  const { SERVICE_API_KEY: _key, NODE_CHANNEL_FD: _channel, ...inherited } = environment.variables;
+  const secrets = join(settings.dataDir, 'secrets');
+  const common = { ...inherited, CAPSTAN_DATA_DIR: settings.dataDir };
+  // A part that comes back must come back where the others know it.
+  const grpcPort = (addresses: ReadonlyMap<string, string>): string =>
+    portOf(addresses.get('scheduler')) ?? String(settings.grpcPort ?? DEFAULT_GRPC_PORT);
+  const httpPort = (addresses: ReadonlyMap<string, string>): string =>
+    portOf(addresses.get('gateway')) ?? String(settings.httpPort ?? DEFAULT_HTTP_PORT);
+  return [
+    {
+      name: 'scheduler',
+      needs: [],
+      graceMs: GRACE_MS,
+      command: (addresses) => ({
+        args: [main, 'scheduler'],
+        env: { ...common, CAPSTAN_GRPC_PORT: grpcPort(addresses), SERVICE_API_KEY: settings.apiKey },
+      }),
+    },
+    {
+      name: 'gateway',
+      needs: ['scheduler'],
+      graceMs: GRACE_MS,
+      command: (addresses) => ({
+        args: [main, 'gateway'],
+        env: {
+          ...common,
+          CAPSTAN_HTTP_PORT: httpPort(addresses),
+          CAPSTAN_SCHEDULER: addresses.get('scheduler'),
+          CAPSTAN_GATEWAY_TOKEN_FILE: join(secrets, 'gateway-token'),
+        },
+      }),
+    },
+    {
+      name: 'agent',
+      needs: ['scheduler'],
+      graceMs: GRACE_MS,
+      command: (addresses) => ({
+        args: [main, 'agent'],
+        env: { ...common, CAPSTAN_SCHEDULER: addresses.get('scheduler'), CAPSTAN_JOIN_TOKEN_FILE: join(secrets, 'join-token') },
+      }),
+    },
+  ];
+}
+
+function portOf(address: string | undefined): string | undefined {
+  return address === undefined ? undefined : /:(\d+)$/.exec(address)?.[1];
+}

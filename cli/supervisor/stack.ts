@@ -1,0 +1,182 @@
+/** `capstan up`: one stack on one data folder, from the lock to the last line. */
+import { accessSync, constants, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { CapstanError, isErrorCode } from '../../proto/errors.ts';
+import type { Environment, Settings } from '../config.ts';
+import { storedApiKey } from '../local.ts';
+import { acquireLock } from '../lock.mjs';
+import { removeRunFile, writeRunFile } from '../run-file.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import { stackPlans, STOP_ORDER } from './plans.ts';
+import { supervise, type PartPlan } from './supervisor.ts';
+
+/** Signals that come together (from the terminal to the whole group, and once more through npm) are one wish. */
+const SAME_WISH_MS = 500;
+
+export interface StackAddresses {
+  /** `host:port`. */
+  readonly http: string;
+  /** `host:port`. */
+  readonly grpc: string;
+}
+
+export interface StackOptions {
+  readonly settings: Settings;
+  readonly environment: Environment;
+  readonly terminal: Terminal;
+  /**
+   * Done once all parts are ready; what it throws ends the stack. The signal is raised when the
+   * stack ends first.
+   */
+  readonly whenReady: (addresses: StackAddresses, signal: AbortSignal) => Promise<void>;
+  /** The parts themselves; tests put small ones in their place. */
+  readonly parts?: readonly PartPlan[];
+}
+
+/**
+ * Runs a stack until it is told to end; gives the exit code, 0 after SIGINT or SIGTERM and an end in order,
+ * 130 or 143 when a second signal cut that short.
+ * @throws CapstanError DATA_DIR, CONFLICT when another stack runs on the data folder, what a part
+ * refused its start with, or what `whenReady` threw.
+ */
+export async function runStack(options: StackOptions): Promise<number> {
+  const { settings, terminal } = options;
+  const lock = lockDataFolder(settings.dataDir);
+  try {
+    return await runLocked(options);
+  } finally {
+    removeRunFile(settings.dataDir);
+    lock.release();
+    terminal.progress('');
+  }
+}
+
+async function runLocked({ settings, environment, terminal, whenReady, parts }: StackOptions): Promise<number> {
+  const keyBefore = storedApiKey(settings.dataDir);
+  const logs = join(settings.dataDir, 'logs');
+  const stack = supervise({
+    parts: parts ?? stackPlans(settings, environment),
+    stopOrder: STOP_ORDER,
+    logs,
+    notice(part, { level, text }) {
+      const line = text.includes(part) ? text : `${part}: ${text}`;
+      if (level === 'info') terminal.done(line);
+      else if (level === 'warn') terminal.warn(line);
+      else terminal.fail(line);
+    },
+  });
+  const ending = new AbortController();
+  const end = (): void => {
+    ending.abort();
+    stack.stop();
+  };
+  const signals = onEndSignals({
+    first: () => {
+      terminal.step('stopping');
+      end();
+    },
+    again: () => stack.stop(),
+    gone: end,
+  });
+  const failures: Error[] = [];
+  const serving = stack.ready.then(async (known) => {
+    const addresses = { http: hostAndPort(known.get('gateway')), grpc: hostAndPort(known.get('scheduler')) };
+    writeRunFile(settings.dataDir, { pid: process.pid, ...addresses });
+    announce(terminal, settings, addresses, keyBefore);
+    await whenReady(addresses, ending.signal);
+  });
+  serving.catch((error: unknown) => {
+    if (ending.signal.aborted) return;
+    failures.push(error instanceof Error ? error : new Error(String(error)));
+    end();
+  });
+  const refusal = await stack.finished;
+  signals.release();
+  const [failure] = failures;
+  if (failure !== undefined) throw failure;
+  if (refusal === null) return signals.exitCode();
+  const code = isErrorCode(refusal.code) ? refusal.code : 'INTERNAL';
+  throw code === 'INTERNAL' ? new ToolError(code, refusal.message, `Its last words are in ${logs}.`) : new CapstanError(code, refusal.message);
+}
+
+function announce(terminal: Terminal, settings: Settings, { http, grpc }: StackAddresses, keyBefore: string | null): void {
+  terminal.done(`Capstan is up: http://${http} (API docs at http://${http}/docs), scheduler at ${grpc}, data in ${settings.dataDir}`);
+  const key = storedApiKey(settings.dataDir);
+  if (keyBefore === null && key !== null && settings.apiKey === undefined) terminal.line(`API key: ${key}`);
+  if (settings.apiKey !== undefined && key !== null && key !== settings.apiKey) {
+    terminal.warn('SERVICE_API_KEY is not the key of this data folder, which was made with another; the folder’s key counts');
+  }
+}
+
+/** The data folder, held by this process. */
+function lockDataFolder(dataDir: string): { release: () => void } {
+  let lock;
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
+    lock = acquireLock(join(dataDir, 'up.lock'));
+  } catch (cause) {
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
+    throw new CapstanError('DATA_DIR', `cannot use the data folder ${dataDir}: ${inWords[code] ?? code} (${code})`, { cause });
+  }
+  if ('release' in lock) return lock;
+  throw new ToolError(
+    'CONFLICT',
+    `Capstan runs on the data folder ${dataDir} already (process ${lock.heldBy})`,
+    'Use that one, end it, or choose another folder and other ports with --data-dir, --http-port and --grpc-port.',
+  );
+}
+
+const inWords: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied',
+  EPERM: 'operation not permitted',
+  EEXIST: 'it is not a folder',
+  ENOTDIR: 'it, or a folder above it, is a file',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'the disk is full',
+};
+
+interface EndSignals {
+  /** 0 unless a second signal cut the end short. */
+  exitCode(): number;
+  release(): void;
+}
+
+function onEndSignals(wish: { first: () => void; again: () => void; gone: () => void }): EndSignals {
+  const numbers = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const;
+  let firstAt: number | null = null;
+  let code = 0;
+  const onSignal = (signal: NodeJS.Signals): void => {
+    const now = performance.now();
+    if (firstAt === null) {
+      firstAt = now;
+      wish.first();
+    } else if (now - firstAt > SAME_WISH_MS) {
+      code = 128 + numbers[signal as keyof typeof numbers];
+      wish.again();
+    }
+  };
+  const onGone = (): void => {
+    if (firstAt === null) wish.gone();
+    firstAt ??= performance.now();
+  };
+  const names = Object.keys(numbers) as (keyof typeof numbers)[];
+  for (const name of names) process.on(name, onSignal);
+  // `npm start` runs us with a channel: when it is gone without a word, so are we.
+  if (process.connected) process.on('disconnect', onGone);
+  return {
+    exitCode: () => code,
+    release() {
+      for (const name of names) process.off(name, onSignal);
+      process.off('disconnect', onGone);
+      if (process.connected) process.disconnect();
+    },
+  };
+}
+
+/** A part may say a URL or an address. */
+function hostAndPort(said: string | undefined): string {
+  return (said ?? '').replace(/^https?:\/\//, '').replace(/\/$/, '');
+}

@@ -1,0 +1,104 @@
+/** Runs the parts as the core decides: processes, timers and log files around `core/restart.ts`. */
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { assertNever } from '../../proto/errors.ts';
+import { startChild, type Child, type ChildCommand } from './child.ts';
+import { newImage, nextDeadline, step, type Effect, type Event, type PartRule, type Refusal } from './core/restart.ts';
+import { openLogFile, type LogFile } from './log-file.ts';
+import { readNotice, splitLines, type Notice } from './log-line.ts';
+
+export interface PartPlan extends PartRule {
+  /** Made anew for every start; `addresses` are those that parts have said so far, by part. */
+  command(addresses: ReadonlyMap<string, string>): ChildCommand;
+}
+
+export interface SupervisorOptions {
+  readonly parts: readonly PartPlan[];
+  readonly stopOrder: readonly string[];
+  /** Folder of `<part>.log`; made when it is missing. */
+  readonly logs: string;
+  /** A line for the terminal: a part's own warning or error, or the supervisor's word about it. */
+  notice(part: string, notice: Notice): void;
+}
+
+export interface Supervisor {
+  /** All parts are ready for the first time: their addresses, by part. Never settles when they do not become ready. */
+  readonly ready: Promise<ReadonlyMap<string, string>>;
+  /** Nothing runs any more; the refusal says why when nobody asked for it. */
+  readonly finished: Promise<Refusal | null>;
+  /** Ends all parts in order; called again, kills them. */
+  stop(): void;
+  /** Process ids of the parts that run. */
+  pids(): ReadonlyMap<string, number>;
+}
+
+export function supervise(options: SupervisorOptions): Supervisor {
+  const plans = new Map(options.parts.map((plan) => [plan.name, plan]));
+  const image = newImage(options.parts, options.stopOrder);
+  const children = new Map<string, Child>();
+  const addresses = new Map<string, string>();
+  mkdirSync(options.logs, { recursive: true, mode: 0o700 });
+  const files = new Map(options.parts.map((plan): [string, LogFile] => [plan.name, openLogFile(join(options.logs, `${plan.name}.log`))]));
+  const ready = Promise.withResolvers<ReadonlyMap<string, string>>();
+  const finished = Promise.withResolvers<Refusal | null>();
+  let timer: NodeJS.Timeout | undefined;
+
+  const feed = (event: Event): void => {
+    step(image, event, performance.now()).forEach(carryOut);
+    clearTimeout(timer);
+    const deadline = nextDeadline(image);
+    timer = deadline === null ? undefined : setTimeout(() => feed({ type: 'tick' }), Math.max(0, Math.ceil(deadline - performance.now())));
+  };
+
+  const spawnPart = (part: string): void => {
+    const plan = plans.get(part);
+    if (plan === undefined) throw new Error(`no plan for the part ${part}`);
+    const lines = splitLines((line) => {
+      files.get(part)?.write(`${line}\n`);
+      const notice = readNotice(line);
+      if (notice !== null) options.notice(part, notice);
+    });
+    const child = startChild(plan.command(addresses), {
+      ready: (address) => {
+        addresses.set(part, address);
+        feed({ type: 'ready', part });
+      },
+      exited: (how, refusal) => {
+        lines.end();
+        children.delete(part);
+        feed({ type: 'exited', part, how, refusal });
+      },
+      printed: (chunk) => lines.push(chunk),
+    });
+    children.set(part, child);
+  };
+
+  const carryOut = (effect: Effect): void => {
+    switch (effect.type) {
+      case 'spawn':
+        return spawnPart(effect.part);
+      case 'kill':
+        return children.get(effect.part)?.kill(effect.signal);
+      case 'all-ready':
+        return ready.resolve(addresses);
+      case 'restarted':
+        return options.notice(effect.part, { level: 'info', text: `the ${effect.part} runs again` });
+      case 'warn':
+        return options.notice(effect.part, { level: 'warn', text: effect.text });
+      case 'finished':
+        for (const file of files.values()) file.close();
+        return finished.resolve(effect.refusal);
+      default:
+        return assertNever(effect);
+    }
+  };
+
+  feed({ type: 'begin' });
+  return {
+    ready: ready.promise,
+    finished: finished.promise,
+    stop: () => feed({ type: 'stop' }),
+    pids: () => new Map([...children].flatMap(([part, child]) => (child.pid === undefined ? [] : [[part, child.pid]]))),
+  };
+}

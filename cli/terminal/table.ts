@@ -1,0 +1,36 @@
+/** Rows of text in aligned columns, without borders: readable for people, cuttable for programs. */
+import Table from 'cli-table3';
+
+const noBorders = Object.fromEntries(
+  [
+    'top',
+    'top-mid',
+    'top-left',
+    'top-right',
+    'bottom',
+    'bottom-mid',
+    'bottom-left',
+    'bottom-right',
+    'left',
+    'left-mid',
+    'mid',
+    'mid-mid',
+    'right',
+    'right-mid',
+  ].map((place) => [place, '']),
+);
+
+/** The table's lines joined; just the header when there are no rows. */
+export function renderTable(header: readonly string[], rows: ReadonlyArray<readonly string[]>): string {
+  const table = new Table({
+    head: [...header],
+    chars: { ...noBorders, middle: '  ' },
+    style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
+  });
+  for (const row of rows) table.push(row.map((cell) => (cell === '' ? '-' : cell)));
+  return table
+    .toString()
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n');
+}

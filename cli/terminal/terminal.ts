@@ -1,0 +1,62 @@
+/**
+ * What people read, on stderr: `=>` a step, `✓` done, `!` a warning, `✗` an error, `hint:` dimmed.
+ * Data goes to stdout and nowhere else, so that a command's output can be piped.
+ */
+import pc from 'picocolors';
+
+export interface Stream {
+  readonly isTTY?: boolean;
+  write(text: string): unknown;
+}
+
+export interface Terminal {
+  step(text: string): void;
+  done(text: string): void;
+  warn(text: string): void;
+  fail(text: string): void;
+  hint(text: string): void;
+  /** A line without a sign. */
+  line(text: string): void;
+  /** The exact command to run next. */
+  next(command: string): void;
+  /** Replaces the line it wrote before, on a terminal; writes nothing elsewhere. An empty text takes the line away. */
+  progress(text: string): void;
+  /** Data: one line on stdout. */
+  data(text: string): void;
+}
+
+/** `colours`: false where NO_COLOR is set; a stream that is no terminal never gets any. */
+export function createTerminal(streams: { readonly out: Stream; readonly err: Stream; readonly colours: boolean }): Terminal {
+  const { out, err } = streams;
+  const paint = pc.createColors(streams.colours && err.isTTY === true);
+  let transient = false;
+
+  const write = (text: string): void => {
+    clear();
+    err.write(`${text}\n`);
+  };
+  const clear = (): void => {
+    if (transient) err.write('\r\u001B[2K');
+    transient = false;
+  };
+  return {
+    step: (text) => write(`${paint.cyan('=>')} ${text}`),
+    done: (text) => write(`${paint.green('✓')} ${text}`),
+    warn: (text) => write(`${paint.yellow('!')} ${text}`),
+    fail: (text) => write(`${paint.red('✗')} ${text}`),
+    hint: (text) => write(paint.dim(`hint: ${text}`)),
+    line: (text) => write(text),
+    next: (command) => write(`${paint.dim('next:')} ${command}`),
+    progress(text) {
+      if (err.isTTY !== true) return;
+      clear();
+      if (text === '') return;
+      err.write(text);
+      transient = true;
+    },
+    data(text) {
+      clear();
+      out.write(`${text}\n`);
+    },
+  };
+}

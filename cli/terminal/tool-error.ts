@@ -1,0 +1,31 @@
+/** A refusal whose hint says more than that of its code. */
+import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../proto/errors.ts';
+
+export class ToolError extends CapstanError {
+  readonly hint: string;
+
+  constructor(code: ErrorCode, message: string, hint: string, details: ErrorDetails = {}) {
+    super(code, message, details);
+    this.hint = hint;
+  }
+}
+
+export interface Explanation {
+  readonly message: string;
+  readonly hint: string;
+  readonly exitCode: number;
+}
+
+/** What to tell people about anything thrown, and the exit code (the table of proto/errors.ts). */
+export function explain(thrown: unknown): Explanation {
+  if (thrown instanceof CapstanError) {
+    const entry = errorTable[thrown.code];
+    return { message: thrown.message, hint: thrown instanceof ToolError ? thrown.hint : entry.hint, exitCode: entry.exit };
+  }
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return {
+    message: `internal error: ${message}`,
+    hint: 'This is a fault of Capstan; CAPSTAN_DEBUG=1 shows where.',
+    exitCode: errorTable.INTERNAL.exit,
+  };
+}

@@ -1,0 +1,58 @@
+/** From the Authorization header to a key, by hash, with a cache that spares the hot path the hashing. */
+import { createHash, timingSafeEqual } from 'node:crypto';
+
+import { LRUCache } from 'lru-cache';
+
+import { CapstanError } from '../../proto/errors.ts';
+import type { Directory, Key } from '../directory/directory.ts';
+import type { Lookup } from '../directory/lookup.ts';
+
+/** Longer headers are no key of ours; they are not worth remembering. */
+const MAX_HEADER = 1024;
+
+export class Authenticator {
+  readonly #lookup: Lookup;
+  /** By the raw header; emptied at once when any key changes or is revoked. */
+  readonly #seen: LRUCache<string, Key>;
+
+  constructor(directory: Directory, lookup: Lookup, cacheSize: number) {
+    this.#lookup = lookup;
+    this.#seen = new LRUCache({ max: cacheSize });
+    directory.onKeysChanged = () => {
+      this.#seen.clear();
+    };
+  }
+
+  /** The key behind the header when it is known already: no promise, no hash. */
+  cached(header: string | undefined): Key | undefined {
+    return header === undefined ? undefined : this.#seen.get(header);
+  }
+
+  /** @throws CapstanError UNAUTHENTICATED, never showing the key; UNAVAILABLE when nobody can tell. */
+  async authenticate(header: string | undefined): Promise<Key> {
+    const text = keyText(header);
+    const hash = createHash('sha256').update(text, 'utf8').digest();
+    const name = hash.toString('hex');
+    const known = this.#lookup.knownKey(name);
+    const key = known ?? (await this.#lookup.key(name));
+    if (key === undefined || key.hash.length !== hash.length || !timingSafeEqual(key.hash, hash)) {
+      throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or was revoked');
+    }
+    // Remembered only when the directory holds it: what it does not hold it cannot revoke.
+    if (header !== undefined && this.#lookup.knownKey(name) === key) this.#seen.set(header, key);
+    return key;
+  }
+}
+
+/** The key inside `Bearer KEY`, or the raw key (WIRE.md section 1: worker code sends it so). */
+function keyText(header: string | undefined): string {
+  if (header === undefined || header.trim() === '') {
+    throw new CapstanError('UNAUTHENTICATED', 'the header Authorization is missing; send Authorization: Bearer <API_KEY>');
+  }
+  if (header.length > MAX_HEADER) throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or was revoked');
+  const text = /^bearer\s+(.*)$/i.exec(header.trim())?.[1]?.trim() ?? header.trim();
+  if (text === '' || /^bearer$/i.test(text))
+    throw new CapstanError('UNAUTHENTICATED', 'the header Authorization holds no key after Bearer');
+  if (/\s/.test(text)) throw new CapstanError('UNAUTHENTICATED', 'the header Authorization must be Bearer <API_KEY>');
+  return text;
+}

@@ -1,0 +1,38 @@
+/** Which key may do what (DESIGN.md section 6; scopes of proto KeyScope). Pure. */
+import { assertNever, CapstanError } from '../../proto/errors.ts';
+import { KeyScope, type EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
+import type { Key } from '../directory/directory.ts';
+
+/** `read` looks at jobs and counts; `call` makes or changes jobs. */
+export type Access = 'read' | 'call';
+
+/**
+ * Null when the key may do this with the endpoint. An endpoint of another account is not there;
+ * a key whose scope is too small is refused with 401 (SPEC.md, Errors).
+ */
+export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | undefined, access: Access): CapstanError | null {
+  if (endpoint === undefined || endpoint.accountId !== key.accountId) {
+    return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} does not exist`);
+  }
+  switch (key.scope) {
+    case KeyScope.ALL:
+      return null;
+    case KeyScope.ENDPOINTS:
+      if (key.endpointIds.has(endpoint.id)) return null;
+      return new CapstanError('PERMISSION_DENIED', `this key is not good for the endpoint ${endpoint.id}`);
+    case KeyScope.READ_ONLY:
+      if (access === 'read') return null;
+      return new CapstanError('PERMISSION_DENIED', 'this key may only read');
+    case KeyScope.UNSPECIFIED:
+    case KeyScope.UNRECOGNIZED:
+      return new CapstanError('PERMISSION_DENIED', 'this key has no scope that the gateway knows');
+    default:
+      return assertNever(key.scope);
+  }
+}
+
+/** A caller's id, cut and cleaned so that it can stand in a message. */
+export function printable(id: string): string {
+  const cut = id.length > 64 ? `${id.slice(0, 64)}…` : id;
+  return JSON.stringify(cut.toWellFormed());
+}

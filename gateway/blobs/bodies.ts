@@ -1,0 +1,103 @@
+/** Bodies above 64 KiB: put into the blob store before a job refers to them, fetched while the answer is sent. */
+import type { Metadata } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { BlobPurpose, type BlobServiceClient, type GetBlobResponse, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
+import type { BlobRef } from '../../proto/gen/capstan/v1/common.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { backoffMs } from '../grpc/connection.ts';
+
+const FRAME_BYTES = 256 * 1024;
+
+export class Bodies {
+  readonly #client: BlobServiceClient;
+  readonly #metadata: Metadata;
+  /** How long a put or the start of a get is tried again while the store is away, ms. */
+  readonly #patienceMs: number;
+  readonly #now: () => number;
+
+  constructor(client: BlobServiceClient, metadata: Metadata, patienceMs: number, now: () => number) {
+    this.#client = client;
+    this.#metadata = metadata;
+    this.#patienceMs = patienceMs;
+    this.#now = now;
+  }
+
+  /** Durable when it resolves. A put that broke leaves an orphan, which the store sweeps. */
+  async put(bytes: Buffer): Promise<BlobRef> {
+    return this.#retrying(async () => this.#putOnce(bytes));
+  }
+
+  /**
+   * Opens a body. Resolves once the store has it (else NOT_FOUND); the frames then come as they
+   * are read. Ending the iteration early ends the call.
+   */
+  async open(ref: BlobRef): Promise<AsyncIterable<Buffer>> {
+    return this.#retrying(async () => this.#openOnce(ref));
+  }
+
+  async #retrying<T>(action: () => Promise<T>): Promise<T> {
+    const end = this.#now() + this.#patienceMs;
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await action();
+      } catch (thrown) {
+        const error = fromServiceError(thrown);
+        const wait = backoffMs(attempt);
+        if (error.code !== 'UNAVAILABLE' || this.#now() + wait > end) throw error;
+        await new Promise((resolve) => setTimeout(resolve, wait));
+      }
+    }
+  }
+
+  #putOnce(bytes: Buffer): Promise<BlobRef> {
+    return new Promise((resolve, reject) => {
+      const call = this.#client.put(this.#metadata, { deadline: Date.now() + this.#patienceMs }, (error, response) => {
+        if (error !== null) reject(fromServiceError(error));
+        else resolve({ id: response.id, size: bytes.length });
+      });
+      let offset = 0;
+      const writeMore = (): void => {
+        while (offset < bytes.length) {
+          const data = bytes.subarray(offset, offset + FRAME_BYTES);
+          offset += data.length;
+          if (!call.write({ part: { $case: 'data', value: data } } satisfies PutBlobRequest)) {
+            call.once('drain', writeMore);
+            return;
+          }
+        }
+        call.end();
+      };
+      call.write({
+        part: { $case: 'header', value: { purpose: BlobPurpose.BODY, size: bytes.length, digest: '' } },
+      } satisfies PutBlobRequest);
+      writeMore();
+    });
+  }
+
+  async #openOnce(ref: BlobRef): Promise<AsyncIterable<Buffer>> {
+    const call = this.#client.get({ id: ref.id }, this.#metadata);
+    const messages = call[Symbol.asyncIterator]() as AsyncIterator<GetBlobResponse, undefined>;
+    const first = await messages.next();
+    const part = first.done === true ? undefined : first.value.part;
+    if (part?.$case !== 'size' || part.value !== ref.size) {
+      call.cancel();
+      throw new CapstanError('INTERNAL', 'the blob store answered with another size');
+    }
+    return frames(messages, () => {
+      call.cancel();
+    });
+  }
+}
+
+async function* frames(messages: AsyncIterator<GetBlobResponse, undefined>, cancel: () => void): AsyncGenerator<Buffer> {
+  try {
+    for (;;) {
+      const next = await messages.next();
+      if (next.done === true) return;
+      if (next.value.part?.$case === 'data') yield next.value.part.value;
+    }
+  } finally {
+    cancel();
+  }
+}

@@ -1,0 +1,57 @@
+/** What the gateway knows of keys and endpoints: the scheduler's directory, kept up to date by its stream. */
+import type { DirectoryUpdate, EndpointEntry, KeyEntry, KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+
+/** A key as the gateway uses it. */
+export interface Key {
+  /** SHA-256 of the key's text. */
+  readonly hash: Buffer;
+  readonly accountId: string;
+  readonly scope: KeyScope;
+  /** With the scope ENDPOINTS: the ids it is good for. */
+  readonly endpointIds: ReadonlySet<string>;
+}
+
+export class Directory {
+  readonly #keys = new Map<string, Key>();
+  readonly #endpoints = new Map<string, EndpointEntry>();
+  /** Called whenever keys were added, changed or removed: whatever was remembered of keys is void. */
+  onKeysChanged: () => void = () => undefined;
+  /** Grows with every removal: a look-up begun before it may answer with what is gone. */
+  removals = 0;
+
+  key(hash: string): Key | undefined {
+    return this.#keys.get(hash);
+  }
+
+  endpoint(id: string): EndpointEntry | undefined {
+    return this.#endpoints.get(id);
+  }
+
+  apply(update: DirectoryUpdate): void {
+    if (update.reset) {
+      this.#keys.clear();
+      this.#endpoints.clear();
+    }
+    for (const entry of update.keys) this.addKey(entry);
+    for (const endpoint of update.endpoints) this.addEndpoint(endpoint);
+    for (const hash of update.removedKeys) this.#keys.delete(hash.toString('hex'));
+    for (const id of update.removedEndpoints) this.#endpoints.delete(id);
+    if (update.reset || update.removedKeys.length > 0 || update.removedEndpoints.length > 0) this.removals += 1;
+    if (update.reset || update.keys.length > 0 || update.removedKeys.length > 0) this.onKeysChanged();
+  }
+
+  addKey(entry: KeyEntry): Key {
+    const key: Key = {
+      hash: Buffer.from(entry.hash),
+      accountId: entry.accountId,
+      scope: entry.scope,
+      endpointIds: new Set(entry.endpointIds),
+    };
+    this.#keys.set(key.hash.toString('hex'), key);
+    return key;
+  }
+
+  addEndpoint(endpoint: EndpointEntry): void {
+    this.#endpoints.set(endpoint.id, endpoint);
+  }
+}

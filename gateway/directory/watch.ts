@@ -1,0 +1,72 @@
+/** Keeps the directory's stream open, with jittered backoff. */
+import type { ClientReadableStream, Metadata } from '@grpc/grpc-js';
+
+import type { ControlServiceClient, DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { backoffMs } from '../grpc/connection.ts';
+import type { Log } from '../log.ts';
+import type { Directory } from './directory.ts';
+
+export class DirectoryWatch {
+  readonly #client: ControlServiceClient;
+  readonly #metadata: Metadata;
+  readonly #directory: Directory;
+  readonly #log: Log;
+  #call: ClientReadableStream<DirectoryUpdate> | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #attempt = 0;
+  #closed = false;
+  #lastFailure = '';
+  /** The directory was read at least once. */
+  reached = false;
+  /** The stream stands: what the directory does not hold was unknown to the scheduler a moment ago. */
+  current = false;
+
+  constructor(client: ControlServiceClient, metadata: Metadata, directory: Directory, log: Log) {
+    this.#client = client;
+    this.#metadata = metadata;
+    this.#directory = directory;
+    this.#log = log;
+    this.#open();
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const call = this.#call;
+    this.#call = null;
+    call?.cancel();
+  }
+
+  #open(): void {
+    this.#timer = null;
+    const call = this.#client.watchDirectory({}, this.#metadata);
+    this.#call = call;
+    call.on('data', (update: DirectoryUpdate) => {
+      if (this.#call !== call) return;
+      this.#attempt = 0;
+      this.#lastFailure = '';
+      this.#directory.apply(update);
+      this.reached = true;
+      this.current = true;
+    });
+    call.on('error', (error: Error) => {
+      this.#broken(call, fromServiceError(error).message);
+    });
+    call.on('end', () => {
+      this.#broken(call, 'ended by the scheduler');
+    });
+  }
+
+  #broken(call: ClientReadableStream<DirectoryUpdate>, reason: string): void {
+    if (this.#call !== call || this.#closed) return;
+    this.#call = null;
+    this.current = false;
+    if (reason !== this.#lastFailure) this.#log.warn({ reason }, 'directory stream broke, opening it again');
+    this.#lastFailure = reason;
+    this.#timer = setTimeout(() => {
+      this.#open();
+    }, backoffMs(this.#attempt));
+    this.#attempt += 1;
+  }
+}

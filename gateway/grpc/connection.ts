@@ -1,0 +1,45 @@
+/**
+ * Connections to the scheduler. The job channel has one of its own; unary calls and bodies share
+ * a second, so that a 20 MB body never stands in front of a submission.
+ */
+import { credentials, Metadata, type ChannelOptions } from '@grpc/grpc-js';
+
+const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
+
+/** First wait before a broken connection is tried again, and the longest one, ms. */
+export const BACKOFF_MIN_MS = 50;
+export const BACKOFF_MAX_MS = 1000;
+
+export const channelOptions: ChannelOptions = {
+  'grpc.initial_reconnect_backoff_ms': BACKOFF_MIN_MS,
+  'grpc.max_reconnect_backoff_ms': BACKOFF_MAX_MS,
+  'grpc.dns_min_time_between_resolutions_ms': BACKOFF_MAX_MS,
+  'grpc.keepalive_time_ms': 10_000,
+  'grpc.keepalive_timeout_ms': 5000,
+  'grpc.keepalive_permit_without_calls': 1,
+  'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+  'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+  // A connection of this client alone.
+  'grpc.use_local_subchannel_pool': 1,
+  // We send again ourselves, knowing what is idempotent; the library's retries would buffer every message once more.
+  'grpc.enable_retries': 0,
+  'grpc.enable_channelz': 0,
+  'grpc-node.flow_control_window': 4 * 1024 * 1024,
+  'grpc.enable_http_proxy': 0,
+};
+
+/** Between parts on one host; certificates come with deployments over several hosts. */
+export const channelCredentials = credentials.createInsecure();
+
+/** Metadata of every call. `waitForReady`: wait for the connection instead of failing while it is down. */
+export function callMetadata(token: string, waitForReady: boolean): Metadata {
+  const metadata = new Metadata({ waitForReady });
+  metadata.set('authorization', `Bearer ${token}`);
+  return metadata;
+}
+
+/** The wait before try number `attempt` (from 0), ms: doubling, with jitter over its upper half. */
+export function backoffMs(attempt: number, random: () => number = Math.random): number {
+  const full = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(attempt, 16));
+  return full / 2 + (full / 2) * random();
+}

@@ -1,0 +1,194 @@
+/**
+ * Answers about jobs (WIRE.md section 1), written by hand: outputs, progress and chunks are
+ * spliced in as the bytes they are, never parsed and written again.
+ */
+import { Readable } from 'node:stream';
+
+import type { FastifyReply } from 'fastify';
+
+import { assertNever, CapstanError } from '../../proto/errors.ts';
+import { JobState, type BlobRef, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import type { EndpointHealth, Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import { JSON_TYPE, sendFailure } from './problem.ts';
+import type { Services } from './services.ts';
+
+/** A piece of an answer: text, bytes, or a body that is fetched while the answer is sent. */
+export type Part = string | Buffer | BlobRef;
+
+export type StatusName = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
+
+export function statusName(state: JobState): StatusName {
+  switch (state) {
+    case JobState.IN_QUEUE:
+      return 'IN_QUEUE';
+    case JobState.IN_PROGRESS:
+      return 'IN_PROGRESS';
+    case JobState.COMPLETED:
+      return 'COMPLETED';
+    case JobState.FAILED:
+      return 'FAILED';
+    case JobState.CANCELLED:
+      return 'CANCELLED';
+    case JobState.TIMED_OUT:
+      return 'TIMED_OUT';
+    case JobState.UNSPECIFIED:
+    case JobState.UNRECOGNIZED:
+      throw new CapstanError('INTERNAL', 'the scheduler sent a job without a state');
+    default:
+      return assertNever(state);
+  }
+}
+
+/** `{"id","status"}`: the answer to /run. */
+export function submittedText(id: string, status: StatusName): string {
+  return `{"id":${quoted(id)},"status":"${status}"}`;
+}
+
+/** `{"id","status"}` with the times of an attempt that had started: the answers to /cancel and /retry. */
+export function changedText(job: Job): string {
+  return `{"id":${quoted(job.id)},"status":"${statusName(job.state)}"${times(job)}}`;
+}
+
+/** The status object. With `bigOutputs` false an output that lies in the blob store is left out. */
+export function statusParts(job: Job, bigOutputs = true): Part[] {
+  const head = `{"id":${quoted(job.id)},"status":"${statusName(job.state)}"`;
+  let tail = '';
+  if (job.error !== undefined) tail += `,"error":${JSON.stringify(job.error)}`;
+  tail += times(job);
+  if (job.retries > 0) tail += `,"retries":${job.retries}`;
+  if (job.workerId !== '') tail += `,"workerId":${quoted(job.workerId)}`;
+  if (job.state === JobState.IN_QUEUE && job.queueReason !== '') tail += `,"queueReason":${quoted(job.queueReason)}`;
+  tail += '}';
+  const output = payloadPart(job.output);
+  if (output === undefined || (!bigOutputs && !Buffer.isBuffer(output))) return [head + tail];
+  return [`${head},"output":`, output, tail];
+}
+
+/** `{"status","stream":[{"output":chunk}…]}` (WIRE.md section 1). */
+export function streamParts(part: StreamPart): Part[] {
+  const parts: Part[] = [`{"status":"${statusName(part.state)}","stream":[`];
+  let separator = '{"output":';
+  for (const chunk of part.chunks) {
+    const output = payloadPart(chunk);
+    if (output === undefined) continue;
+    parts.push(separator, output);
+    separator = '},{"output":';
+  }
+  const close = parts.length > 1 ? '}]' : ']';
+  parts.push(part.error === undefined ? `${close}}` : `${close},"error":${JSON.stringify(part.error)}}`);
+  return parts;
+}
+
+/** A page of /requests. */
+export function requestsParts(jobs: readonly Job[], total: number, offset: number, limit: number): Part[] {
+  const parts: Part[] = ['{"requests":['];
+  for (const [index, job] of jobs.entries()) {
+    if (index > 0) parts.push(',');
+    parts.push(...statusParts(job, false));
+  }
+  parts.push(`],"total":${total},"offset":${offset},"limit":${limit},"hasMore":${offset + jobs.length < total}}`);
+  return parts;
+}
+
+/** /health: every count, always. */
+export function healthText(health: EndpointHealth): string {
+  return JSON.stringify({
+    jobs: {
+      completed: health.jobsCompleted,
+      failed: health.jobsFailed,
+      inProgress: health.jobsInProgress,
+      inQueue: health.jobsInQueue,
+      retried: health.jobsRetried,
+    },
+    workers: {
+      idle: health.workersIdle,
+      initializing: health.workersInitializing,
+      ready: health.workersReady,
+      running: health.workersRunning,
+      throttled: health.workersThrottled,
+      unhealthy: health.workersUnhealthy,
+    },
+  });
+}
+
+/**
+ * Sends what `build` makes as one JSON document with its length. A body that cannot be fetched is
+ * an error answer while nothing was sent; later it ends the connection, which the missing bytes betray.
+ */
+export function sendParts(reply: FastifyReply, services: Services, build: () => readonly Part[]): void {
+  try {
+    const parts = build();
+    const whole = inOnePiece(parts);
+    if (whole !== null) reply.header('content-type', JSON_TYPE).send(whole);
+    else sendStreamed(reply, services, parts).catch((thrown: unknown) => sendFailure(reply, thrown));
+  } catch (thrown) {
+    sendFailure(reply, thrown);
+  }
+}
+
+/** Null when a part lies in the blob store. */
+function inOnePiece(parts: readonly Part[]): Buffer | null {
+  const pieces: Buffer[] = [];
+  for (const part of parts) {
+    if (typeof part === 'string') pieces.push(Buffer.from(part));
+    else if (Buffer.isBuffer(part)) pieces.push(part);
+    else return null;
+  }
+  return pieces.length === 1 ? (pieces[0] ?? null) : Buffer.concat(pieces);
+}
+
+async function sendStreamed(reply: FastifyReply, services: Services, parts: readonly Part[]): Promise<void> {
+  const first = parts.find(isBlob);
+  const opened = first === undefined ? undefined : await services.bodies.open(first);
+  let length = 0;
+  for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : Buffer.isBuffer(part) ? part.length : part.size;
+  const stream = Readable.from(content(parts, services, first, opened), { highWaterMark: 2 });
+  reply.header('content-type', JSON_TYPE).header('content-length', length).send(stream);
+}
+
+async function* content(
+  parts: readonly Part[],
+  services: Services,
+  first: BlobRef | undefined,
+  opened: AsyncIterable<Buffer> | undefined,
+): AsyncGenerator<Buffer> {
+  try {
+    for (const part of parts) {
+      if (typeof part === 'string') yield Buffer.from(part);
+      else if (Buffer.isBuffer(part)) yield part;
+      else yield* part === first && opened !== undefined ? opened : await services.bodies.open(part);
+    }
+  } catch (thrown) {
+    services.log.warn({ err: thrown }, 'a body could not be read to its end');
+    throw thrown;
+  }
+}
+
+function isBlob(part: Part): part is BlobRef {
+  return typeof part !== 'string' && !Buffer.isBuffer(part);
+}
+
+function payloadPart(payload: Payload | undefined): Buffer | BlobRef | undefined {
+  switch (payload?.body?.$case) {
+    case 'inline':
+      return payload.body.value.length === 0 ? undefined : payload.body.value;
+    case 'blob':
+      return payload.body.value;
+    case undefined:
+      return undefined;
+  }
+}
+
+function times(job: Job): string {
+  let text = '';
+  if (job.delayMs !== undefined) text += `,"delayTime":${job.delayMs}`;
+  if (job.executionMs !== undefined) text += `,"executionTime":${job.executionMs}`;
+  return text;
+}
+
+const PLAIN = /^[\w.:-]*$/;
+
+/** Most ids need no escapes: a test is cheaper than JSON.stringify. */
+function quoted(text: string): string {
+  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
+}

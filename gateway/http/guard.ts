@@ -1,0 +1,140 @@
+/**
+ * What is checked before a body is read: the key, the endpoint, the key's permission, and
+ * whether the body is one we would read at all. Known keys and endpoints take no promise.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
+import { printable, refusal, type Access } from '../auth/permission.ts';
+import type { Key } from '../directory/directory.ts';
+import { whenOver } from './gone.ts';
+import { sendFailure, sendProblem, sizeText } from './problem.ts';
+import type { Services } from './services.ts';
+
+/** Bodies up to here are not counted while they are received: connections bound them. */
+const SMALL_BODY_BYTES = 64 * 1024;
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The body as received. */
+    rawBody: Buffer | null;
+    /** Memory counted for the body. */
+    reservedBytes: number;
+  }
+}
+
+export type Guard = (request: FastifyRequest, reply: FastifyReply, done: () => void) => void;
+
+/** A route's guard: the access it needs and the largest body it takes. */
+export function createGuard(services: Services, access: Access, maxBytes: number): Guard {
+  const { authenticator, lookup } = services;
+
+  function decide(request: FastifyRequest, reply: FastifyReply, key: Key, endpoint: EndpointEntry | undefined, done: () => void): void {
+    const refused =
+      refusal(key, endpointId(request), endpoint, access) ??
+      notAQueue(endpoint) ??
+      checkBody(request, maxBytes) ??
+      admit(request, reply, maxBytes);
+    if (refused === null) done();
+    else sendProblem(reply, refused);
+  }
+
+  /** Bodies that count are counted before they are read, until the answer has gone. */
+  function admit(request: FastifyRequest, reply: FastifyReply, maxBytes: number): CapstanError | null {
+    const { headers } = request;
+    if (request.method === 'GET') return null;
+    const bytes = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : maxBytes;
+    if (bytes <= SMALL_BODY_BYTES) return null;
+    if (!services.memory.take(bytes)) {
+      return new CapstanError('UNAVAILABLE', 'the gateway holds too many bytes of request bodies already', { retryAfterMs: 1000 });
+    }
+    request.reservedBytes = bytes;
+    whenOver(reply, () => releaseBody(request, services));
+    return null;
+  }
+
+  async function slowly(request: FastifyRequest): Promise<{ key: Key; endpoint: EndpointEntry | undefined }> {
+    const key = await authenticator.authenticate(request.headers.authorization);
+    const id = endpointId(request);
+    return { key, endpoint: isId(id) ? await lookup.endpoint(id) : undefined };
+  }
+
+  return (request, reply, done) => {
+    const key = authenticator.cached(request.headers.authorization);
+    const endpoint = key === undefined ? undefined : lookup.knownEndpoint(endpointId(request));
+    if (key !== undefined && endpoint !== undefined) {
+      decide(request, reply, key, endpoint, done);
+      return;
+    }
+    slowly(request).then(
+      (found) => {
+        decide(request, reply, found.key, found.endpoint, done);
+      },
+      (thrown: unknown) => {
+        sendFailure(reply, thrown);
+      },
+    );
+  };
+}
+
+/** The body is not needed any more: drops it and gives its memory back. */
+export function releaseBody(request: FastifyRequest, services: Services): void {
+  request.body = undefined;
+  request.rawBody = null;
+  services.memory.give(request.reservedBytes);
+  request.reservedBytes = 0;
+}
+
+/** Ids are visible ASCII; whatever else a caller sends is no id of ours and need not be asked for. */
+export function isId(text: string): boolean {
+  return /^[\x21-\x7e]{1,128}$/.test(text);
+}
+
+export function endpointId(request: FastifyRequest): string {
+  return (request.params as { endpointId: string }).endpointId;
+}
+
+function notAQueue(endpoint: EndpointEntry | undefined): CapstanError | null {
+  if (endpoint === undefined || endpoint.kind !== EndpointKind.LOAD_BALANCED) return null;
+  return new CapstanError('NOT_FOUND', `endpoint ${printable(endpoint.id)} is load-balanced: it has no queue, call its own routes`);
+}
+
+/** The headers of a body: encoding, type, length. */
+function checkBody(request: FastifyRequest, maxBytes: number): CapstanError | null {
+  const { headers } = request;
+  const length = headers['content-length'];
+  if (length === undefined && headers['transfer-encoding'] === undefined) return null;
+  // Nobody reads the body of a GET, or an empty one.
+  if (length === '0' || request.method === 'GET') return null;
+  const encoding = headers['content-encoding'];
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+    return unsupported('Content-Encoding', `must be absent: ${printable(encoding)} is not decoded`);
+  }
+  const type = headers['content-type'];
+  if (type !== undefined && type !== 'application/json' && !isJsonType(type)) {
+    return unsupported('Content-Type', `must be application/json in UTF-8, not ${printable(type)}`);
+  }
+  if (length !== undefined && Number(length) > maxBytes) return tooLarge(maxBytes);
+  return null;
+}
+
+/** The refusal of a body above the route's limit. */
+export function tooLarge(maxBytes: number): CapstanError {
+  return new CapstanError('PAYLOAD_TOO_LARGE', `body: exceeded max body size of ${sizeText(maxBytes)}`, { field: 'body' });
+}
+
+function unsupported(field: string, rule: string): CapstanError {
+  return new CapstanError('UNSUPPORTED_MEDIA_TYPE', `${field}: ${rule}`, { field });
+}
+
+function isJsonType(type: string): boolean {
+  const [media = '', ...parameters] = type.toLowerCase().split(';');
+  if (!/^\s*(application\/json|text\/json|application\/[\w.-]+\+json)\s*$/.test(media)) return false;
+  for (const parameter of parameters) {
+    const charset = /^\s*charset\s*=\s*"?([^"\s]*)"?\s*$/.exec(parameter)?.[1];
+    if (charset !== undefined && charset !== 'utf-8' && charset !== 'utf8' && charset !== 'us-ascii') return false;
+  }
+  return true;
+}

@@ -1,0 +1,88 @@
+/** Refusals as problem documents (WIRE.md section 1, Errors): `{"status","title","detail"}` with the matching HTTP status. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+import { CapstanError, errorTable, isErrorCode } from '../../proto/errors.ts';
+
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** Body bytes still read after a refusal, so that the client gets to see it and can go on using the connection. */
+const MAX_DRAIN_BYTES = 64 * 1024 * 1024;
+const MAX_DRAIN_MS = 30_000;
+
+/** The document's text. */
+export function problemText(status: number, title: string, message: string): string {
+  return JSON.stringify({ status, title, detail: `${title.toLowerCase()}: ${message}` });
+}
+
+/** Answers with the error. `headers` come on top of those the code asks for. */
+export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: Readonly<Record<string, string>>): void {
+  if (reply.sent) return;
+  const entry = errorTable[error.code];
+  drain(reply.request);
+  // The parser asks to close after a body it did not read to the end; we do read it.
+  reply.removeHeader('connection');
+  reply.code(entry.http).header('content-type', JSON_TYPE);
+  if (entry.http === 429 || entry.http === 503)
+    reply.header('retry-after', String(Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000))));
+  if (entry.http >= 500) reply.header('x-request-id', reply.request.id);
+  if (entry.http === 401) reply.header('www-authenticate', 'Bearer');
+  if (error.code === 'UNSUPPORTED_MEDIA_TYPE') reply.header('accept', 'application/json').header('accept-encoding', 'identity');
+  if (headers !== undefined) reply.headers(headers);
+  reply.send(problemText(entry.http, entry.title, error.message));
+}
+
+/** Answers with whatever was thrown. Faults of our own take the way over the error handler, which logs them. */
+export function sendFailure(reply: FastifyReply, thrown: unknown): void {
+  const error = toCapstanError(thrown);
+  if (error.code !== 'INTERNAL') sendProblem(reply, error);
+  else if (!reply.sent) reply.send(error);
+}
+
+/** Whatever was thrown or reported by the framework, as the project's error. */
+export function toCapstanError(thrown: unknown): CapstanError {
+  if (thrown instanceof CapstanError) return thrown;
+  const code = frameworkCode(thrown);
+  switch (code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return new CapstanError('PAYLOAD_TOO_LARGE', 'body: exceeded the max body size', { field: 'body' });
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return new CapstanError('UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json', { field: 'Content-Type' });
+    case 'FST_ERR_BAD_URL':
+      return new CapstanError('INVALID_ARGUMENT', 'path: is not a valid URL path', { field: 'path' });
+    case 'FST_ERR_MAX_PARAM_LENGTH':
+      return new CapstanError('NOT_FOUND', 'path: an id in it is too long to be one of ours', { field: 'path' });
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+    case 'ECONNRESET':
+    case 'ECONNABORTED':
+      return new CapstanError('INVALID_ARGUMENT', 'body: ended before it was complete', { field: 'body' });
+    default:
+      return new CapstanError('INTERNAL', 'internal error', { cause: thrown });
+  }
+}
+
+/** "10MiB" as callers of the original service know it; whole numbers only. */
+export function sizeText(bytes: number): string {
+  const MiB = 1024 * 1024;
+  return bytes % MiB === 0 ? `${bytes / MiB}MiB` : `${bytes} bytes`;
+}
+
+function frameworkCode(thrown: unknown): string {
+  if (!(thrown instanceof Error) || !('code' in thrown) || typeof thrown.code !== 'string') return '';
+  return isErrorCode(thrown.code) ? '' : thrown.code;
+}
+
+/** Reads and drops what is left of the request's body, within bounds; beyond them the connection goes. */
+function drain(request: FastifyRequest): void {
+  const raw = request.raw;
+  if (raw.complete || raw.destroyed) return;
+  let left = MAX_DRAIN_BYTES;
+  const timer = setTimeout(() => raw.destroy(), MAX_DRAIN_MS);
+  raw.on('data', (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left < 0) raw.destroy();
+  });
+  raw.once('close', () => {
+    clearTimeout(timer);
+  });
+  raw.resume();
+}

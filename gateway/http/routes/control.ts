@@ -1,0 +1,86 @@
+/** /cancel, /retry and /purge-queue: changing jobs (WIRE.md section 1). */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import type { Job, JobRef } from '../../../proto/gen/capstan/v1/jobs.ts';
+import { callUnary } from '../../jobs/unary.ts';
+import { changedText } from '../answer.ts';
+import { createGuard, endpointId } from '../guard.ts';
+import { JSON_TYPE, sendFailure } from '../problem.ts';
+import { changedAnswer, endpointParams, jobParams, purgedAnswer, referenceQuery, referenceSchema } from '../schemas.ts';
+import type { Services } from '../services.ts';
+import { described } from './describe.ts';
+import { jobIdOf } from './reference.ts';
+import { MAX_REFERENCE_BYTES } from './status.ts';
+
+export function controlRoutes(app: FastifyInstance, services: Services): void {
+  const { jobs, metadata, config } = services;
+  const onRequest = createGuard(services, 'call', MAX_REFERENCE_BYTES);
+  const common = { method: 'POST', bodyLimit: MAX_REFERENCE_BYTES, onRequest };
+
+  async function change(request: FastifyRequest, reply: FastifyReply, call: (ref: JobRef) => Promise<Job>): Promise<void> {
+    const jobId = jobIdOf(request);
+    if (jobId instanceof CapstanError) throw jobId;
+    const job = await call({ endpointId: endpointId(request), jobId });
+    reply.header('content-type', JSON_TYPE).send(changedText(job));
+  }
+
+  const operations = [
+    {
+      name: 'cancel',
+      summary: 'Cancel a job',
+      description: 'Stops a job that is queued or running.',
+      conflict: 'The job has ended already.',
+      call: async (ref: JobRef) => callUnary(jobs.cancel.bind(jobs), ref, metadata, config.readTimeoutMs),
+    },
+    {
+      name: 'retry',
+      summary: 'Retry a job',
+      description: 'Queues a FAILED or TIMED_OUT job again, with the same id and input. Its old output is dropped.',
+      conflict: 'The job is in a state that cannot be retried.',
+      call: async (ref: JobRef) => callUnary(jobs.retry.bind(jobs), ref, metadata, config.readTimeoutMs),
+    },
+  ];
+  for (const { name, summary, description, conflict, call } of operations) {
+    for (const [url, params] of [
+      [`/v2/:endpointId/${name}`, endpointParams],
+      [`/v2/:endpointId/${name}/:jobId`, jobParams],
+    ] as const) {
+      app.route({
+        ...common,
+        url,
+        schema: described(
+          summary,
+          description,
+          changedAnswer,
+          { params, querystring: referenceQuery, body: referenceSchema },
+          { 409: conflict },
+        ),
+        handler(request, reply) {
+          change(request, reply, call).catch((thrown: unknown) => {
+            sendFailure(reply, thrown);
+          });
+        },
+      });
+    }
+  }
+
+  app.route({
+    ...common,
+    url: '/v2/:endpointId/purge-queue',
+    schema: described('Clear the queue', 'Ends every queued job of the endpoint as CANCELLED. Running jobs go on.', purgedAnswer, {
+      params: endpointParams,
+      body: referenceSchema,
+    }),
+    handler(request, reply) {
+      callUnary(jobs.purgeQueue.bind(jobs), { endpointId: endpointId(request) }, metadata, config.readTimeoutMs).then(
+        ({ removed }) => {
+          reply.header('content-type', JSON_TYPE).send(`{"removed":${removed},"status":"completed"}`);
+        },
+        (thrown: unknown) => {
+          sendFailure(reply, thrown);
+        },
+      );
+    },
+  });
+}

@@ -1,0 +1,36 @@
+/** A route's entry in the OpenAPI document. */
+import type { FastifySchema } from 'fastify';
+import type { z } from 'zod';
+
+import { problemAnswer } from '../schemas.ts';
+
+interface Shapes {
+  readonly params?: z.ZodType;
+  readonly querystring?: z.ZodType;
+  readonly body?: z.ZodType;
+}
+
+const problems = {
+  400: problemAnswer.describe('The request is wrong; the detail names the field and the rule.'),
+  401: problemAnswer.describe('The key is missing, unknown, revoked, or may not do this.'),
+  404: problemAnswer.describe('There is no such endpoint or job (any more).'),
+  429: problemAnswer.describe('Too many requests; try again after Retry-After seconds.'),
+  500: problemAnswer.describe('A fault of the service.'),
+  503: problemAnswer.describe('Not available right now; try again after Retry-After seconds.'),
+};
+
+export function described(
+  summary: string,
+  description: string,
+  answer: z.ZodType,
+  shapes: Shapes,
+  more: Record<number, string> = {},
+): FastifySchema {
+  const response: Record<number, z.ZodType> = { 200: answer, ...problems };
+  if (shapes.body !== undefined) {
+    response[413] = problemAnswer.describe('The body is too large.');
+    response[415] = problemAnswer.describe('The body is not JSON, or is encoded.');
+  }
+  for (const [status, text] of Object.entries(more)) response[Number(status)] = problemAnswer.describe(text);
+  return { summary, description, tags: ['Queue'], security: [{ key: [] }], response, ...shapes };
+}

@@ -1,0 +1,52 @@
+/** /health and /requests: reading an endpoint (WIRE.md section 1). */
+import type { FastifyInstance } from 'fastify';
+
+import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
+import { callUnary } from '../../jobs/unary.ts';
+import { healthText, requestsParts, sendParts, type StatusName } from '../answer.ts';
+import { createGuard, endpointId } from '../guard.ts';
+import { JSON_TYPE, sendFailure } from '../problem.ts';
+import { DEFAULT_PAGE, endpointParams, healthAnswer, requestsAnswer, requestsQuery } from '../schemas.ts';
+import type { Services } from '../services.ts';
+import { described } from './describe.ts';
+
+export function listingRoutes(app: FastifyInstance, services: Services): void {
+  const { jobs, metadata, config } = services;
+  const onRequest = createGuard(services, 'read', 0);
+
+  app.route({
+    method: 'GET',
+    url: '/v2/:endpointId/health',
+    onRequest,
+    schema: described('Health of an endpoint', 'Counts of its jobs and workers.', healthAnswer, { params: endpointParams }),
+    handler(request, reply) {
+      callUnary(jobs.getHealth.bind(jobs), { endpointId: endpointId(request) }, metadata, config.readTimeoutMs).then(
+        (health) => {
+          reply.header('content-type', JSON_TYPE).send(healthText(health));
+        },
+        (thrown: unknown) => {
+          sendFailure(reply, thrown);
+        },
+      );
+    },
+  });
+
+  app.route({
+    method: 'GET',
+    url: '/v2/:endpointId/requests',
+    onRequest,
+    schema: described('Jobs of an endpoint', 'A page of its jobs, newest first.', requestsAnswer, {
+      params: endpointParams,
+      querystring: requestsQuery,
+    }),
+    handler(request, reply) {
+      const { status, limit = DEFAULT_PAGE, offset = 0 } = request.query as { status?: StatusName; limit?: number; offset?: number };
+      const state = status === undefined ? JobState.UNSPECIFIED : JobState[status];
+      callUnary(jobs.listJobs.bind(jobs), { endpointId: endpointId(request), state, limit, offset }, metadata, config.readTimeoutMs)
+        .then((page) => sendParts(reply, services, () => requestsParts(page.jobs, page.total, offset, limit)))
+        .catch((thrown: unknown) => {
+          sendFailure(reply, thrown);
+        });
+    },
+  });
+}

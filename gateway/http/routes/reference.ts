@@ -1,0 +1,23 @@
+/** Which job a request is about: a path segment, `?id=`, or JSON `{"id":…}` (WIRE.md section 1). */
+import type { FastifyRequest } from 'fastify';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { printable } from '../../auth/permission.ts';
+import { isId } from '../guard.ts';
+
+/** The job's id, or why there is none. */
+export function jobIdOf(request: FastifyRequest): string | CapstanError {
+  const { jobId } = request.params as { jobId?: string };
+  let id: unknown = jobId ?? (request.query as { id?: string }).id;
+  if (id === undefined) {
+    // Where a route has no schema for its body, a body that could not be read arrives as its refusal.
+    if (request.body instanceof CapstanError) return request.body;
+    id = (request.body as { id?: unknown } | null | undefined)?.id;
+  }
+  if (id === undefined || id === '') {
+    return new CapstanError('INVALID_ARGUMENT', 'id: is required, as a path segment, as ?id= or as {"id":…}', { field: 'id' });
+  }
+  if (typeof id !== 'string') return new CapstanError('INVALID_ARGUMENT', 'id: must be a string', { field: 'id' });
+  if (!isId(id)) return new CapstanError('NOT_FOUND', `job ${printable(id)} does not exist`);
+  return id;
+}

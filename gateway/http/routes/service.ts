@@ -1,0 +1,38 @@
+/** What the gateway says of itself, without a key: `/`, `/ping`, `/healthz`. */
+import type { FastifyInstance } from 'fastify';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { JSON_TYPE, sendProblem } from '../problem.ts';
+import type { Services } from '../services.ts';
+
+export function serviceRoutes(app: FastifyInstance, services: Services): void {
+  const about = JSON.stringify({ name: 'capstan', version: services.version, docs: '/docs', openapi: '/openapi.json' });
+
+  app.route({
+    method: ['GET', 'HEAD'],
+    url: '/',
+    schema: { summary: 'About this service', tags: ['Service'] },
+    handler(_request, reply) {
+      reply.header('content-type', JSON_TYPE).send(about);
+    },
+  });
+
+  app.route({
+    method: ['GET', 'HEAD'],
+    url: '/ping',
+    schema: { summary: 'The gateway is up', tags: ['Service'] },
+    handler(_request, reply) {
+      reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
+    },
+  });
+
+  app.route({
+    method: ['GET', 'HEAD'],
+    url: '/healthz',
+    schema: { summary: 'The gateway reaches its scheduler', tags: ['Service'] },
+    handler(_request, reply) {
+      if (services.channel.connected) reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
+      else sendProblem(reply, new CapstanError('UNAVAILABLE', 'the scheduler cannot be reached', { retryAfterMs: 1000 }));
+    },
+  });
+}

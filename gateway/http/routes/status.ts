@@ -1,0 +1,87 @@
+/** /status, /status-sync and /stream: reading one job (WIRE.md section 1). */
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import type { Operation } from '../../jobs/channel.ts';
+import { sendParts, statusParts, streamParts } from '../answer.ts';
+import { createGuard, endpointId } from '../guard.ts';
+import { whenOver } from '../gone.ts';
+import { sendFailure, sendProblem } from '../problem.ts';
+import {
+  DEFAULT_STREAM_WAIT_MS,
+  DEFAULT_WAIT_MS,
+  endpointParams,
+  jobParams,
+  statusAnswer,
+  streamAnswer,
+  streamQuery,
+  waitQuery,
+} from '../schemas.ts';
+import type { Services } from '../services.ts';
+import { described } from './describe.ts';
+import { jobIdOf } from './reference.ts';
+
+/** A status request carries no body that matters; whatever is sent is small. */
+export const MAX_REFERENCE_BYTES = 64 * 1024;
+
+export function statusRoutes(app: FastifyInstance, services: Services): void {
+  const onRequest = createGuard(services, 'read', MAX_REFERENCE_BYTES);
+  const common = { method: ['GET', 'POST'], bodyLimit: MAX_REFERENCE_BYTES, onRequest };
+
+  app.route({
+    ...common,
+    url: '/v2/:endpointId/status/:jobId',
+    schema: described('Status of a job', 'The job as it stands, with its output once it has one.', statusAnswer, { params: jobParams }),
+    handler(request, reply) {
+      read(services, request, reply, (jobId) => ({ $case: 'get', value: { jobId, waitMs: 0 } }));
+    },
+  });
+
+  app.route({
+    ...common,
+    url: '/v2/:endpointId/status-sync/:jobId',
+    schema: described('Wait for a job', 'Answers when the job has ended, at the latest when the wait is over.', statusAnswer, {
+      params: jobParams,
+      querystring: waitQuery,
+    }),
+    handler(request, reply) {
+      const { wait = DEFAULT_WAIT_MS } = request.query as { wait?: number };
+      read(services, request, reply, (jobId) => ({ $case: 'get', value: { jobId, waitMs: wait } }));
+    },
+  });
+
+  const stream: RouteHandlerMethod = (request, reply) => {
+    const { wait = DEFAULT_STREAM_WAIT_MS } = request.query as { wait?: number };
+    read(services, request, reply, (jobId) => ({ $case: 'stream', value: { jobId, waitMs: wait } }));
+  };
+  const description =
+    'Takes the chunks not read before, waiting for the first. Once the job has ended the answer carries all the rest, and the next one none.';
+  for (const [url, params] of [
+    ['/v2/:endpointId/stream', endpointParams],
+    ['/v2/:endpointId/stream/:jobId', jobParams],
+  ] as const) {
+    app.route({
+      ...common,
+      url,
+      schema: described('Read a job’s stream', description, streamAnswer, { params, querystring: streamQuery }),
+      handler: stream,
+    });
+  }
+}
+
+function read(services: Services, request: FastifyRequest, reply: FastifyReply, ask: (jobId: string) => Operation): void {
+  const jobId = jobIdOf(request);
+  if (jobId instanceof CapstanError) {
+    sendProblem(reply, jobId);
+    return;
+  }
+  const operation = ask(jobId);
+  const ticket = services.channel.request(endpointId(request), operation, 0, (error, answer) => {
+    if (error !== null || answer === null) {
+      sendFailure(reply, error ?? new CapstanError('INTERNAL', 'the scheduler sent an empty reply'));
+      return;
+    }
+    sendParts(reply, services, () => ('job' in answer ? statusParts(answer.job) : streamParts(answer.stream)));
+  });
+  if (operation.value.waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
+}

@@ -1,0 +1,150 @@
+/** POST /run and /runsync (SPEC.md, Queue-based endpoints; WIRE.md section 1). */
+import { createHash } from 'node:crypto';
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { JobKind, type Payload, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
+import type { Policy, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
+import { runId, runsyncId } from '../../jobs/ids.ts';
+import type { Answer } from '../../jobs/channel.ts';
+import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';
+import { createGuard, endpointId, releaseBody } from '../guard.ts';
+import { whenOver } from '../gone.ts';
+import { JSON_TYPE, sendFailure, sendProblem } from '../problem.ts';
+import {
+  DEFAULT_WAIT_MS,
+  endpointParams,
+  statusAnswer,
+  submissionSchema,
+  submittedAnswer,
+  waitQuery,
+  type Submission,
+} from '../schemas.ts';
+import type { Services } from '../services.ts';
+import { described } from './describe.ts';
+
+/** Inputs up to here travel inside the submission (docs/architecture.md, Bodies). */
+const MAX_INLINE_BYTES = 64 * 1024;
+const EMPTY = Buffer.alloc(0);
+
+export function submitRoutes(app: FastifyInstance, services: Services): void {
+  const { config } = services;
+
+  app.route({
+    method: 'POST',
+    url: '/v2/:endpointId/run',
+    bodyLimit: config.maxRunBytes,
+    onRequest: createGuard(services, 'call', config.maxRunBytes),
+    schema: described('Submit a job', 'Answers as soon as the job is durable.', submittedAnswer, {
+      params: endpointParams,
+      body: submissionSchema,
+    }),
+    handler(request, reply) {
+      submit(services, request, reply, runId(), JobKind.RUN, 0);
+    },
+  });
+
+  app.route({
+    method: 'POST',
+    url: '/v2/:endpointId/runsync',
+    bodyLimit: config.maxRunsyncBytes,
+    onRequest: createGuard(services, 'call', config.maxRunsyncBytes),
+    schema: described(
+      'Submit a job and wait for its result',
+      'When the wait ends first, answers with the state the job then has.',
+      statusAnswer,
+      {
+        params: endpointParams,
+        querystring: waitQuery,
+        body: submissionSchema,
+      },
+    ),
+    handler(request, reply) {
+      const { wait = DEFAULT_WAIT_MS } = request.query as { wait?: number };
+      submit(services, request, reply, runsyncId(), JobKind.RUNSYNC, wait);
+    },
+  });
+}
+
+function submit(services: Services, request: FastifyRequest, reply: FastifyReply, jobId: string, kind: JobKind, waitMs: number): void {
+  const body = request.body as Submission;
+  const value: Submit = {
+    jobId,
+    kind,
+    input: undefined,
+    webhook: body.webhook ?? '',
+    policy: policyOf(body.policy),
+    s3Config: s3ConfigOf(body.s3Config),
+    idempotencyKey: '',
+    bodyHash: EMPTY,
+    waitMs,
+  };
+  const key = request.headers['idempotency-key'];
+  if (key !== undefined) {
+    if (typeof key !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(key)) {
+      sendProblem(
+        reply,
+        new CapstanError('INVALID_ARGUMENT', 'Idempotency-Key: must be 1 to 255 visible ASCII characters', { field: 'Idempotency-Key' }),
+      );
+      return;
+    }
+    value.idempotencyKey = key;
+    value.bodyHash = createHash('sha256')
+      .update(request.rawBody ?? EMPTY)
+      .digest();
+  }
+  const input = body.input.bytes;
+  if (input.length <= MAX_INLINE_BYTES) {
+    send(services, request, reply, value, { body: { $case: 'inline', value: input } }, input.length);
+    return;
+  }
+  services.bodies.put(input).then(
+    (blob) => {
+      releaseBody(request, services);
+      if (!request.raw.socket.destroyed) send(services, request, reply, value, { body: { $case: 'blob', value: blob } }, 0);
+    },
+    (thrown: unknown) => {
+      sendFailure(reply, thrown);
+    },
+  );
+}
+
+function send(services: Services, request: FastifyRequest, reply: FastifyReply, value: Submit, input: Payload, bytes: number): void {
+  value.input = input;
+  const { jobId, kind, waitMs } = value;
+  const ticket = services.channel.request(endpointId(request), { $case: 'submit', value }, bytes, (error, answer) => {
+    if (error !== null) sendFailure(reply, error);
+    else answered(services, reply, jobId, kind, answer);
+  });
+  // A /run is answered within moments: there is nothing to give up. To abandon what was answered does nothing.
+  if (waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
+}
+
+function answered(services: Services, reply: FastifyReply, jobId: string, kind: JobKind, answer: Answer | null): void {
+  if (answer === null || !('job' in answer)) {
+    sendFailure(reply, new CapstanError('INTERNAL', 'the scheduler answered another question'));
+    return;
+  }
+  const { job } = answer;
+  if (kind === JobKind.RUN && job.id === jobId) {
+    // A new job is IN_QUEUE to its caller, however fast it was taken (SPEC.md, States and transitions).
+    reply.header('content-type', JSON_TYPE).send(submittedText(jobId, 'IN_QUEUE'));
+    return;
+  }
+  // One that was found by its Idempotency-Key is what it is.
+  sendParts(reply, services, () => (kind === JobKind.RUN ? [submittedText(job.id, statusName(job.state))] : statusParts(job)));
+}
+
+function policyOf(policy: Submission['policy']): Policy | undefined {
+  if (policy === undefined || policy === null) return undefined;
+  return {
+    executionTimeoutMs: policy.executionTimeout ?? undefined,
+    ttlMs: policy.ttl ?? undefined,
+    lowPriority: policy.lowPriority ?? false,
+  };
+}
+
+function s3ConfigOf(config: Submission['s3Config']): S3Config | undefined {
+  return config ?? undefined;
+}

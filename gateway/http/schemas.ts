@@ -1,0 +1,195 @@
+/** The shapes of requests and answers: validation and the OpenAPI document come from here. */
+import { z } from 'zod';
+
+import { RawJson } from '../json/body.ts';
+
+const MAX_URL = 2048;
+const MAX_CREDENTIAL = 4096;
+
+function milliseconds(min: number, max: number): z.ZodType<number> {
+  const rule = `must be an integer between ${min} and ${max} milliseconds`;
+  return z.number(rule).int(rule).min(min, rule).max(max, rule);
+}
+
+function isHttpUrl(text: string): boolean {
+  // The URL parser drops control characters and white space: an address must not change on the way.
+  // oxlint-disable-next-line no-control-regex
+  if (!text.isWellFormed() || /[\u0000-\u0020\u007f]/.test(text) || !/^https?:\/\//i.test(text)) return false;
+  return URL.canParse(text);
+}
+
+const httpUrl = z
+  .string('must be an http or https URL')
+  .max(MAX_URL, `must be at most ${MAX_URL} characters long`)
+  .refine(isHttpUrl, 'must be an http or https URL');
+
+function credential(description: string): z.ZodType<string> {
+  return z
+    .string({ error: (issue) => (issue.input === undefined ? 'is required and must be a string' : 'must be a string') })
+    .max(MAX_CREDENTIAL, `must be at most ${MAX_CREDENTIAL} characters long`)
+    .refine((text) => text.isWellFormed(), 'must be well-formed text')
+    .meta({ description });
+}
+
+/** SPEC.md, policy object. */
+const policySchema = z
+  .object(
+    {
+      executionTimeout: milliseconds(5000, 604_800_000)
+        .nullish()
+        .meta({ description: 'Longest time the job may run once a worker has taken it, ms. The endpoint’s default when absent (600000).' }),
+      ttl: milliseconds(10_000, 604_800_000).nullish().meta({
+        description: 'Lifespan of the job from its submission until its end, ms; when it is over the job is deleted. 86400000 when absent.',
+      }),
+      lowPriority: z.boolean('must be true or false').nullish().meta({ description: 'The job does not make workers scale up.' }),
+    },
+    'must be an object',
+  )
+  .meta({ description: 'Execution policy of this job.' });
+
+/** SPEC.md, s3Config object. */
+const s3ConfigSchema = z
+  .object(
+    {
+      accessId: credential('Bucket access key id.'),
+      accessSecret: credential('Bucket secret.'),
+      bucketName: credential('Bucket name.'),
+      endpointUrl: z
+        .string({ error: (issue) => (issue.input === undefined ? 'is required and must be a string' : 'must be a string') })
+        .max(MAX_URL, `must be at most ${MAX_URL} characters long`)
+        .refine(isHttpUrl, 'must be an http or https URL')
+        .meta({ description: 'Address of the S3-compatible storage.' }),
+    },
+    'must be an object',
+  )
+  .meta({ description: 'Storage credentials, passed to the worker. Encrypted at rest, never shown.' });
+
+const inputSchema = z
+  .custom<RawJson>((value) => value instanceof RawJson && value.isObject, {
+    error: (issue) => (issue.input === undefined ? 'is required and must be an object' : 'must be an object'),
+  })
+  .meta({ type: 'object', additionalProperties: true, description: 'Parameters of the handler function. Passed on byte for byte.' });
+
+/** SPEC.md, Job submission body. Unknown top-level keys are ignored. */
+export const submissionSchema = z.object(
+  {
+    input: inputSchema,
+    webhook: httpUrl.nullish().meta({ description: 'Called when the job has ended.' }),
+    policy: policySchema.nullish(),
+    s3Config: s3ConfigSchema.nullish(),
+  },
+  'must be a JSON object with the key input',
+);
+
+export type Submission = z.output<typeof submissionSchema>;
+
+/** Body of /cancel and /retry on the bare path. */
+export const referenceSchema = z
+  .object({ id: z.string('must be a string').optional().meta({ description: 'Id of the job.' }) }, 'must be a JSON object')
+  .nullish();
+
+const waitRule = 'must be a number of milliseconds';
+
+function waitSchema(byDefault: number, min: number, max: number): z.ZodType<number | undefined, string | undefined> {
+  return z
+    .string(waitRule)
+    .regex(/^[+-]?\d{1,15}(\.\d{1,9})?$/, waitRule)
+    .transform((text) => Math.min(max, Math.max(min, Math.round(Number(text)))))
+    .optional()
+    .meta({ description: `Longest wait, ms; ${byDefault} when absent, brought into ${min} to ${max}.` });
+}
+
+/** Wait of /runsync and /status-sync, ms (WIRE.md section 1). */
+export const DEFAULT_WAIT_MS = 90_000;
+/** Wait of /stream, ms. */
+export const DEFAULT_STREAM_WAIT_MS = 10_000;
+
+export const waitQuery = z.object({ wait: waitSchema(DEFAULT_WAIT_MS, 1000, 300_000) });
+export const streamQuery = z.object({
+  id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is not in the path.' }),
+  wait: waitSchema(DEFAULT_STREAM_WAIT_MS, 0, 10_000),
+});
+export const referenceQuery = z.object({
+  id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is neither in the path nor in the body.' }),
+});
+
+const statusNames = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
+const MAX_PAGE = 100;
+export const DEFAULT_PAGE = 20;
+
+function count(min: number, max: number): z.ZodType<number | undefined, string | undefined> {
+  const rule = `must be an integer between ${min} and ${max}`;
+  return z
+    .string(rule)
+    .regex(/^\d{1,10}$/, rule)
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, rule)
+    .optional();
+}
+
+export const requestsQuery = z.object({
+  status: z
+    .enum(statusNames, `must be one of ${statusNames.join(', ')}`)
+    .optional()
+    .meta({ description: 'Only jobs in this state.' }),
+  limit: count(1, MAX_PAGE).meta({ description: `Jobs on a page, 1 to ${MAX_PAGE}; ${DEFAULT_PAGE} when absent.` }),
+  offset: count(0, 2_147_483_647).meta({ description: 'Jobs to skip; 0 when absent.' }),
+});
+
+export const endpointParams = z.object({ endpointId: z.string().meta({ description: 'Id of the endpoint.' }) });
+export const jobParams = endpointParams.extend({ jobId: z.string().meta({ description: 'Id of the job.' }) });
+
+// ---------------------------------------------------------------- answers (documentation only: answers are written by hand)
+
+const status = z.enum(statusNames);
+const id = z.string().meta({ example: 'eaebd6e7-6a92-7bb8-a996-f915ac5ea99d-u1' });
+
+export const submittedAnswer = z.object({ id, status }).meta({ description: 'The job is durable.' });
+
+export const statusAnswer = z
+  .object({
+    id,
+    status,
+    output: z.any().optional().meta({ description: 'What the function returned; the last progress update while IN_PROGRESS.' }),
+    error: z.string().optional().meta({ description: 'The function’s error message.' }),
+    delayTime: z.int().optional().meta({ description: 'Submission to the start of the attempt, ms.' }),
+    executionTime: z.int().optional().meta({ description: 'Duration of the attempt, ms.' }),
+    retries: z.int().optional().meta({ description: 'Attempts beyond the first, when there were any.' }),
+    workerId: z.string().optional().meta({ description: 'Worker of the present or last attempt.' }),
+    queueReason: z.string().optional().meta({ description: 'Why the job still waits, when it does.' }),
+  })
+  .meta({ description: 'The job as it stands.' });
+
+export const changedAnswer = z
+  .object({ id, status, delayTime: z.int().optional(), executionTime: z.int().optional() })
+  .meta({ description: 'The job’s new state.' });
+
+export const streamAnswer = z
+  .object({ status, stream: z.array(z.object({ output: z.any() })), error: z.string().optional() })
+  .meta({ description: 'The chunks not read before; once the job has ended, all the rest.' });
+
+export const purgedAnswer = z
+  .object({ removed: z.int(), status: z.literal('completed') })
+  .meta({ description: 'How many queued jobs were ended as CANCELLED.' });
+
+export const requestsAnswer = z
+  .object({ requests: z.array(statusAnswer), total: z.int(), offset: z.int(), limit: z.int(), hasMore: z.boolean() })
+  .meta({ description: 'A page of the endpoint’s jobs, newest first. Outputs above 64 KiB are left out: read them with /status.' });
+
+export const healthAnswer = z
+  .object({
+    jobs: z.object({ completed: z.int(), failed: z.int(), inProgress: z.int(), inQueue: z.int(), retried: z.int() }),
+    workers: z.object({
+      idle: z.int(),
+      initializing: z.int(),
+      ready: z.int(),
+      running: z.int(),
+      throttled: z.int(),
+      unhealthy: z.int(),
+    }),
+  })
+  .meta({ description: 'Counts of jobs and workers.' });
+
+export const problemAnswer = z
+  .object({ status: z.int(), title: z.string(), detail: z.string() })
+  .meta({ example: { status: 400, title: 'Bad Request', detail: 'bad request: input: is required and must be an object' } });

@@ -1,0 +1,140 @@
+/** The HTTP server: parsing, validation and errors the same for every route. */
+import type { Socket } from 'node:net';
+
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { z } from 'zod';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { parseBody } from '../json/body.ts';
+import { cors } from './cors.ts';
+import { docsRoutes } from './docs.ts';
+import { tooLarge } from './guard.ts';
+import { AllowedMethods } from './methods.ts';
+import { problemText, sendProblem, toCapstanError } from './problem.ts';
+import { controlRoutes } from './routes/control.ts';
+import { listingRoutes } from './routes/listing.ts';
+import { serviceRoutes } from './routes/service.ts';
+import { statusRoutes } from './routes/status.ts';
+import { submitRoutes } from './routes/submit.ts';
+import type { Services } from './services.ts';
+
+const MAX_PARAM_LENGTH = 512;
+
+export async function createServer(services: Services): Promise<FastifyInstance> {
+  const { config, log } = services;
+  const app = fastify({
+    // A logger of the framework's would cost a child per request; errors are logged below.
+    logger: false,
+    requestTimeout: config.requestTimeoutMs,
+    keepAliveTimeout: config.keepAliveMs,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    exposeHeadRoutes: false,
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: MAX_PARAM_LENGTH },
+    frameworkErrors: (error, _request, reply) => {
+      sendProblem(reply, toCapstanError(error));
+    },
+    clientErrorHandler: refuseSocket,
+  });
+
+  // Each request of a pipelining caller may watch the connection.
+  app.server.on('connection', (socket) => socket.setMaxListeners(0));
+  app.decorateRequest('rawBody', null);
+  app.decorateRequest('reservedBytes', 0);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, bytes, done) => {
+    request.rawBody = bytes as Buffer;
+    // A refusal goes on as the body and is answered by the validation: reported here it would end the connection.
+    done(null, bytes.length === 0 ? undefined : parseBody(bytes as Buffer));
+  });
+  app.setValidatorCompiler<z.ZodType>(({ schema, httpPart }) => (data: unknown) => {
+    if (data instanceof CapstanError) return { error: data };
+    const result = schema.safeParse(data);
+    return result.success ? { value: result.data } : { error: validationError(result.error, httpPart) };
+  });
+  // Answers are written by hand; the schemas of answers are for the document.
+  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
+
+  const methods = new AllowedMethods();
+  app.addHook('onRoute', (route) => {
+    methods.add(route.url, route.method);
+  });
+  app.addHook('onRequest', (request, reply, done) => {
+    if (services.closing()) {
+      sendProblem(reply, new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }), { connection: 'close' });
+    } else if (request.is404) {
+      notFound(request, reply, methods);
+    } else {
+      done();
+    }
+  });
+  if (config.corsOrigins.length > 0) cors(app, config.corsOrigins, methods);
+  app.setErrorHandler((thrown, request, reply) => {
+    const limit = request.routeOptions.bodyLimit;
+    let error = toCapstanError(thrown);
+    if (error.code === 'PAYLOAD_TOO_LARGE' && limit !== undefined) error = tooLarge(limit);
+    if (error.code === 'INTERNAL') {
+      log.error(
+        { requestId: request.id, method: request.method, route: request.routeOptions.url, err: error.cause ?? error },
+        'request failed',
+      );
+    }
+    sendProblem(reply, error);
+  });
+  app.setNotFoundHandler((request, reply) => {
+    notFound(request, reply, methods);
+  });
+
+  await docsRoutes(app, services.version);
+  serviceRoutes(app, services);
+  submitRoutes(app, services);
+  statusRoutes(app, services);
+  controlRoutes(app, services);
+  listingRoutes(app, services);
+  return app;
+}
+
+function validationError(error: z.ZodError, part: string | undefined): CapstanError {
+  const issue = error.issues[0];
+  const path = issue?.path.join('.') ?? '';
+  const field = path === '' ? (part ?? 'body') : path;
+  return new CapstanError('INVALID_ARGUMENT', `${field}: ${issue?.message ?? 'is not valid'}`, { field });
+}
+
+function notFound(request: FastifyRequest, reply: FastifyReply, methods: AllowedMethods): void {
+  const allowed = methods.of(request.url);
+  if (allowed === null) {
+    sendProblem(reply, new CapstanError('NOT_FOUND', 'there is no such route; see /docs'));
+  } else if (request.method === 'OPTIONS') {
+    reply.code(204).header('allow', allowed).send();
+  } else {
+    const error = new CapstanError('METHOD_NOT_ALLOWED', `${request.method} is not allowed here; use ${allowed}`);
+    sendProblem(reply, error, { allow: allowed });
+  }
+}
+
+/** Requests that never became one: the parser's errors, answered on the raw socket. */
+function refuseSocket(error: Error & { code?: string }, socket: Socket): void {
+  if (socket.destroyed || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [status, title, message] = socketProblem(error.code);
+  const body = problemText(status, title, message);
+  socket.end(
+    `HTTP/1.1 ${status} ${title}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
+}
+
+function socketProblem(code: string | undefined): [number, string, string] {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return [431, 'Request Header Fields Too Large', 'headers: exceeded the max size of all headers'];
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return [413, 'Payload Too Large', 'body: exceeded the max size of chunk extensions'];
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return [408, 'Request Timeout', 'the request was not complete in time'];
+    default:
+      return [400, 'Bad Request', 'the request is not HTTP/1.1'];
+  }
+}

@@ -1,0 +1,26 @@
+/** Cutting a turn's requests into messages of about 1 MiB (docs/architecture.md, Batches). */
+import type { JobRequest, JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
+
+const MAX_BATCH_BYTES = 1024 * 1024;
+/** Ids, numbers and framing of one request. */
+const OVERHEAD_BYTES = 160;
+
+/** The next message, with at least one request, and what stays for later ones. */
+export function nextMessage(queue: JobRequest[]): { message: JobRequests; rest: JobRequest[] } {
+  let bytes = 0;
+  for (let index = 0; index < queue.length; index += 1) {
+    const request = queue[index];
+    if (request === undefined) break;
+    bytes += approximateBytes(request);
+    if (bytes > MAX_BATCH_BYTES && index > 0) return { message: { requests: queue.slice(0, index) }, rest: queue.slice(index) };
+  }
+  return { message: { requests: queue }, rest: [] };
+}
+
+function approximateBytes(request: JobRequest): number {
+  const operation = request.operation;
+  if (operation?.$case !== 'submit') return OVERHEAD_BYTES;
+  const { input, webhook, s3Config } = operation.value;
+  const inline = input?.body?.$case === 'inline' ? input.body.value.length : 0;
+  return OVERHEAD_BYTES + inline + webhook.length + (s3Config === undefined ? 0 : 4 * 1024);
+}

@@ -1,0 +1,309 @@
+/**
+ * The job channel: one long-lived stream to the scheduler that carries every submission, status
+ * read and wait of this gateway, in batches gathered per turn of the event loop.
+ *
+ *            open()                     first reply
+ *   (closed) ───────▶ opening ─────────────────────▶ open
+ *                        ▲                             │ stream ends or breaks
+ *                        └──────── backoff ◀───────────┘
+ *
+ * A request is pending from `request` until its reply, its caller's `abandon` or its time-out,
+ * whatever happens to the stream: a new stream gets every pending request again (submissions are
+ * idempotent by job id, the rest only reads), waits with what is left of them.
+ */
+import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
+import { connectivityState } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { fromFailure, fromServiceError } from '../../proto/grpc-errors.ts';
+import type { Job, JobReplies, JobRequest, JobRequests, JobServiceClient, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import { backoffMs } from '../grpc/connection.ts';
+import type { Budget } from '../limits/budget.ts';
+import type { Log } from '../log.ts';
+import { nextMessage } from './batch.ts';
+
+/** What is asked; the channel adds the request id. */
+export type Operation = Exclude<NonNullable<JobRequest['operation']>, { $case: 'abandon' }>;
+
+export type Answer = { readonly job: Job } | { readonly stream: StreamPart };
+
+/** Called exactly once, never before `request` returned, unless the request is abandoned. */
+export type Done = (error: CapstanError | null, answer: Answer | null) => void;
+
+export interface ChannelOptions {
+  /** Count of pending requests. */
+  readonly inFlight: Budget;
+  /** Bytes of inline bodies pending; shared with the bodies being received. */
+  readonly memory: Budget;
+  /** How long a submission stays pending while the scheduler is away, ms. */
+  readonly submitTimeoutMs: number;
+  /** The same for reads, ms. */
+  readonly readTimeoutMs: number;
+  readonly log: Log;
+  /** Monotonic clock, ms. */
+  readonly now: () => number;
+}
+
+interface Pending {
+  readonly request: JobRequest;
+  readonly operation: Operation;
+  readonly bytes: number;
+  readonly since: number;
+  readonly waitMs: number;
+  readonly done: Done;
+  /** It went to the scheduler on some stream. */
+  sent: boolean;
+}
+
+const SWEEP_MS = 200;
+/** A stream that lived this long, or answered once, was a good one: the next backoff starts anew. */
+const GOOD_STREAM_MS = 1000;
+const MAX_REQUEST_ID = 0xffff_ffff;
+
+export class JobChannel {
+  readonly #client: JobServiceClient;
+  readonly #metadata: Metadata;
+  readonly #options: ChannelOptions;
+  readonly #pending = new Map<number, Pending>();
+  readonly #sweeper: NodeJS.Timeout;
+  #call: ClientDuplexStream<JobRequests, JobReplies> | null = null;
+  #openedAt = 0;
+  #attempt = 0;
+  #reopen: NodeJS.Timeout | null = null;
+  #outbox: JobRequest[] = [];
+  #flushing = false;
+  #blocked = false;
+  #nextId = 1;
+  /** Since when the scheduler is away; null while it is there. */
+  #brokenAt: number | null;
+  #closed = false;
+  #lastFailure = '';
+
+  /** `metadata` must wait for readiness: opening a stream is then waiting for the connection. */
+  constructor(client: JobServiceClient, metadata: Metadata, options: ChannelOptions) {
+    this.#client = client;
+    this.#metadata = metadata;
+    this.#options = options;
+    this.#brokenAt = options.now();
+    this.#sweeper = setInterval(() => {
+      this.#sweep();
+    }, SWEEP_MS);
+    this.#open();
+  }
+
+  /** The stream stands on a live connection. */
+  get connected(): boolean {
+    return this.#call !== null && this.#client.getChannel().getConnectivityState(false) === connectivityState.READY;
+  }
+
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  /**
+   * Asks. `bytes` is the memory the operation's bodies hold, `limitedAs` what it counts as for rate
+   * limits (jobs.proto). The returned id is for `abandon`.
+   * `done` gets UNAVAILABLE when the gateway holds too much already, when the scheduler stayed
+   * away for too long, or when the channel was closed.
+   */
+  request(endpointId: string, operation: Operation, bytes: number, done: Done, limitedAs = ''): number {
+    const refused = this.#admit(bytes);
+    if (refused !== null) {
+      setImmediate(done, refused, null);
+      return 0;
+    }
+    const requestId = this.#freeId();
+    const waitMs = operation.value.waitMs;
+    const request: JobRequest = { requestId, endpointId, operation, limitedAs, resent: false };
+    this.#pending.set(requestId, { request, operation, bytes, since: this.#options.now(), waitMs, done, sent: this.#call !== null });
+    this.#send(request);
+    return requestId;
+  }
+
+  /** The caller went away: its `done` will not be called, and the scheduler forgets the wait. */
+  abandon(requestId: number): void {
+    const entry = this.#take(requestId);
+    if (entry === undefined) return;
+    if (this.#call !== null)
+      this.#send({
+        requestId,
+        endpointId: entry.request.endpointId,
+        operation: { $case: 'abandon', value: requestId },
+        limitedAs: 'none',
+        resent: false,
+      });
+  }
+
+  /** Lets every wait end at once: each pending request is asked again without waiting. */
+  hurry(): void {
+    for (const [requestId, entry] of this.#pending) {
+      if (entry.waitMs === 0) continue;
+      this.abandon(requestId);
+      const { operation } = entry;
+      operation.value.waitMs = 0;
+      // It was counted when it was first asked.
+      this.request(entry.request.endpointId, operation, entry.bytes, entry.done, 'none');
+    }
+  }
+
+  /** Ends the stream; what is still pending is answered UNAVAILABLE. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    clearInterval(this.#sweeper);
+    if (this.#reopen !== null) clearTimeout(this.#reopen);
+    const call = this.#call;
+    this.#call = null;
+    call?.end();
+    call?.cancel();
+    for (const requestId of this.#pending.keys()) this.#fail(requestId, away('the gateway is closing'));
+  }
+
+  #admit(bytes: number): CapstanError | null {
+    if (this.#closed) return away('the gateway is closing');
+    const { inFlight, memory } = this.#options;
+    if (!inFlight.take(1)) return away(`the gateway holds ${inFlight.limit} requests already`);
+    if (memory.take(bytes)) return null;
+    inFlight.give(1);
+    return away('the gateway holds too many bytes of request bodies already');
+  }
+
+  #freeId(): number {
+    while (this.#pending.has(this.#nextId)) this.#nextId = this.#nextId === MAX_REQUEST_ID ? 1 : this.#nextId + 1;
+    const id = this.#nextId;
+    this.#nextId = id === MAX_REQUEST_ID ? 1 : id + 1;
+    return id;
+  }
+
+  #take(requestId: number): Pending | undefined {
+    const entry = this.#pending.get(requestId);
+    if (entry === undefined) return undefined;
+    this.#pending.delete(requestId);
+    this.#options.inFlight.give(1);
+    this.#options.memory.give(entry.bytes);
+    return entry;
+  }
+
+  #fail(requestId: number, error: CapstanError): void {
+    this.#take(requestId)?.done(error, null);
+  }
+
+  #send(request: JobRequest): void {
+    // While there is no stream the pending map is the outbox.
+    if (this.#call === null) return;
+    this.#outbox.push(request);
+    if (this.#flushing || this.#blocked) return;
+    this.#flushing = true;
+    setImmediate(() => {
+      this.#flushing = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    const call = this.#call;
+    if (call === null) return;
+    while (this.#outbox.length > 0 && !this.#blocked) {
+      const { message, rest } = nextMessage(this.#outbox);
+      this.#outbox = rest;
+      this.#blocked = !call.write(message);
+    }
+  }
+
+  #open(): void {
+    this.#reopen = null;
+    if (this.#closed) return;
+    const call = this.#client.channel(this.#metadata);
+    this.#call = call;
+    this.#openedAt = this.#options.now();
+    this.#blocked = false;
+    call.on('data', (message: JobReplies) => {
+      this.#attempt = 0;
+      for (const reply of message.replies) this.#answer(reply.requestId, reply.result);
+    });
+    call.on('drain', () => {
+      if (this.#call !== call) return;
+      this.#blocked = false;
+      // What was given up while the stream was full need not travel.
+      this.#outbox = this.#outbox.filter(({ requestId, operation }) => operation?.$case === 'abandon' || this.#pending.has(requestId));
+      this.#flush();
+    });
+    call.on('error', (error: Error) => {
+      this.#broken(call, error);
+    });
+    call.on('end', () => {
+      this.#broken(call, null);
+    });
+    const now = this.#options.now();
+    this.#outbox = [];
+    for (const entry of this.#pending.values()) {
+      const { request, operation, since, waitMs } = entry;
+      operation.value.waitMs = Math.max(0, Math.round(waitMs - (now - since)));
+      request.resent = entry.sent;
+      entry.sent = true;
+      this.#outbox.push(request);
+    }
+    this.#flush();
+  }
+
+  #broken(call: ClientDuplexStream<JobRequests, JobReplies>, error: Error | null): void {
+    if (this.#call !== call) return;
+    const now = this.#options.now();
+    this.#call = null;
+    this.#outbox = [];
+    this.#brokenAt ??= now;
+    if (error === null) call.end();
+    const reason = error === null ? 'ended by the scheduler' : fromServiceError(error).message;
+    if (reason !== this.#lastFailure)
+      this.#options.log.warn({ reason, pending: this.#pending.size }, 'job channel broke, opening it again');
+    this.#lastFailure = reason;
+    if (now - this.#openedAt > GOOD_STREAM_MS) this.#attempt = 0;
+    this.#reopen = setTimeout(() => {
+      this.#open();
+    }, backoffMs(this.#attempt));
+    this.#attempt += 1;
+  }
+
+  #answer(requestId: number, result: JobReplies['replies'][number]['result']): void {
+    // Unknown ids are answers to requests that were abandoned or timed out.
+    const entry = this.#take(requestId);
+    if (entry === undefined) return;
+    switch (result?.$case) {
+      case 'job':
+        entry.done(null, { job: result.value });
+        return;
+      case 'stream':
+        entry.done(null, { stream: result.value });
+        return;
+      case 'failure':
+        entry.done(fromFailure(result.value), null);
+        return;
+      case undefined:
+        entry.done(new CapstanError('INTERNAL', 'the scheduler sent an empty reply'), null);
+    }
+  }
+
+  /** Time-outs of all pending requests, checked together: no timer per request. */
+  #sweep(): void {
+    const now = this.#options.now();
+    const connected = this.connected;
+    if (connected) {
+      if (this.#brokenAt !== null) this.#options.log.info({ pending: this.#pending.size }, 'job channel is open');
+      this.#brokenAt = null;
+      this.#lastFailure = '';
+    } else {
+      this.#brokenAt ??= now;
+    }
+    for (const [requestId, entry] of this.#pending) {
+      const patience = entry.operation.$case === 'submit' ? this.#options.submitTimeoutMs : this.#options.readTimeoutMs;
+      const since = this.#brokenAt === null ? entry.since + entry.waitMs : Math.max(entry.since, this.#brokenAt);
+      if (now - since > patience) {
+        this.#fail(requestId, away(connected ? 'the scheduler does not answer' : 'the scheduler cannot be reached'));
+      }
+    }
+  }
+}
+
+function away(message: string): CapstanError {
+  return new CapstanError('UNAVAILABLE', message, { retryAfterMs: 1000 });
+}

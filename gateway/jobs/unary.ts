@@ -1,0 +1,26 @@
+/** Calls that change or list jobs one at a time: one unary call each, with a deadline. */
+import type { CallOptions, ClientUnaryCall, Metadata, ServiceError } from '@grpc/grpc-js';
+
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+
+type UnaryMethod<Request, Response> = (
+  request: Request,
+  metadata: Metadata,
+  options: Partial<CallOptions>,
+  callback: (error: ServiceError | null, response: Response) => void,
+) => ClientUnaryCall;
+
+/** Makes the call; rejects with a CapstanError. `timeoutMs` includes waiting for the connection. */
+export function callUnary<Request, Response>(
+  method: UnaryMethod<Request, Response>,
+  request: Request,
+  metadata: Metadata,
+  timeoutMs: number,
+): Promise<Response> {
+  return new Promise((resolve, reject) => {
+    method(request, metadata, { deadline: Date.now() + timeoutMs }, (error, response) => {
+      if (error === null) resolve(response);
+      else reject(fromServiceError(error));
+    });
+  });
+}

@@ -1,0 +1,66 @@
+/** Request bodies: the bytes as received, with only the small members turned into values. */
+import { isUtf8 } from 'node:buffer';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { MAX_DEPTH, scanObject } from './scan.ts';
+
+/** A JSON value that is passed on as bytes and never parsed. */
+export class RawJson {
+  readonly bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    this.bytes = bytes;
+  }
+
+  get isObject(): boolean {
+    return this.bytes[0] === 0x7b;
+  }
+}
+
+/** The members of a body that the gateway knows; others are ignored (WIRE.md section 1). */
+export interface ParsedBody {
+  readonly input?: RawJson;
+  readonly webhook?: unknown;
+  readonly policy?: unknown;
+  readonly s3Config?: unknown;
+  readonly id?: unknown;
+}
+
+const SMALL = new Set(['webhook', 'policy', 's3Config', 'id']);
+const KNOWN = new Set(['input', ...SMALL]);
+const MAX_SMALL_BYTES = 16 * 1024;
+
+/** The body's known members, or the refusal to answer with. Never throws: a refusal must not cost the connection. */
+export function parseBody(bytes: Buffer): ParsedBody | CapstanError {
+  if (!isUtf8(bytes)) return refusal('body', 'body: must be UTF-8 text');
+  const scan = scanObject(bytes, KNOWN);
+  if (!scan.ok) {
+    switch (scan.why) {
+      case 'syntax':
+        return refusal(
+          'body',
+          `body: must be JSON: unexpected ${scan.offset >= bytes.length ? 'end of text' : 'text'} at byte ${scan.offset}`,
+        );
+      case 'shape':
+        return refusal('body', 'body: must be a JSON object');
+      case 'depth':
+        return refusal('body', `body: must not nest deeper than ${MAX_DEPTH} levels`);
+    }
+  }
+  const body: Record<string, unknown> = {};
+  for (const [name, span] of scan.members) {
+    const value = bytes.subarray(span.start, span.end);
+    if (name === 'input') {
+      body['input'] = new RawJson(value);
+    } else if (value.length > MAX_SMALL_BYTES) {
+      return refusal(name, `${name}: must be at most ${MAX_SMALL_BYTES} bytes long`);
+    } else {
+      body[name] = JSON.parse(value.toString('utf8')) as unknown;
+    }
+  }
+  return body;
+}
+
+function refusal(field: string, message: string): CapstanError {
+  return new CapstanError('INVALID_ARGUMENT', message, { field });
+}

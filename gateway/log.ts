@@ -1,0 +1,18 @@
+/** The gateway's log: JSON lines on stderr, without secrets. */
+import { destination, pino, type Logger } from 'pino';
+
+export type Log = Pick<Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
+
+export function createLog(level: string): Logger {
+  return pino(
+    {
+      name: 'gateway',
+      level,
+      redact: {
+        paths: ['authorization', '*.authorization', '*.headers.authorization', 'token', '*.token', '*.s3Config', '*.accessSecret'],
+        censor: '[secret]',
+      },
+    },
+    destination({ fd: 2, sync: true }),
+  );
+}

@@ -1,0 +1,27 @@
+/** The rate limits of an endpoint as they stand: its own over the account's, grown by its running workers. */
+import { isReady } from './dispatch.ts';
+import type { EndpointImage, Image } from './image.ts';
+import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';
+
+export function usageOf(endpoint: EndpointImage, operation: LimitedOperation): Usage {
+  let usage = endpoint.usage.get(operation);
+  if (usage === undefined) {
+    usage = new Usage();
+    endpoint.usage.set(operation, usage);
+  }
+  return usage;
+}
+
+export function limitOf(image: Image, endpoint: EndpointImage, operation: LimitedOperation): Limit {
+  const { limits, requestsPerWorker } = endpoint.config;
+  const base = limits[operation] ?? image.settings.limits[operation];
+  const perWorker = requestsPerWorker ?? image.settings.requestsPerWorker;
+  // Few workers cannot lift the limit, whatever they do.
+  if (base.requests === 0 || endpoint.workers.size * perWorker <= base.requests) return base;
+  let running = 0;
+  for (const id of endpoint.workers) {
+    const worker = image.workers.get(id);
+    if (worker !== undefined && isReady(worker)) running++;
+  }
+  return effectiveLimit(base, running, perWorker);
+}

@@ -1,0 +1,268 @@
+/** What becomes of a lease, in the core alone (nodes.proto, Dispatch to AttemptAck). */
+import test from 'ava';
+
+import { KEPT_CHUNKS, READER_LAPSE_MS } from '../../agent/core/chunks.ts';
+import { attemptRefs } from '../../agent/core/report.ts';
+import type { AgentEvent, Dispatch, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { release, World } from './core-world.ts';
+import { dispatchOf } from './fake-scheduler.ts';
+
+const KEY = 'j1#1';
+
+function ready(values: Partial<ReleaseSpec> = {}): World {
+  const world = new World();
+  world.feed({ on: 'welcome' });
+  const workers = [{ workerId: 'w1', releaseId: 'r1', deviceUuids: [], drain: false }];
+  world.feed({ on: 'desired', desired: { epoch: 1, workers, releases: [release(values)] } });
+  world.settle();
+  return world;
+}
+
+function dispatch(world: World, values: Partial<Dispatch> = {}): void {
+  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1', executionTimeoutMs: 5_000, ...values }) });
+}
+
+function enter(world: World, key = KEY): void {
+  world.feed({ on: 'handler-entered', key });
+}
+
+function end(world: World, key = KEY): void {
+  world.feed({ on: 'handler-ended', key, result: { kind: 'returned', output: Buffer.from('42'), ms: 7 } });
+}
+
+function told(world: World): string[] {
+  return world.reports.map(describe);
+}
+
+function describe(event: NonNullable<AgentEvent['event']>): string {
+  switch (event.$case) {
+    case 'refused':
+      return `refused ${event.value.reason.replace('REFUSAL_REASON_', '')}`;
+    case 'ended':
+      return `ended ${event.value.outcome.replace('ATTEMPT_OUTCOME_', '')}`;
+    case 'chunk':
+      return `chunk ${event.value.index}`;
+    default:
+      return event.$case;
+  }
+}
+
+test('a lease runs, starts, ends, and is forgotten when acknowledged', (t) => {
+  const world = ready();
+  dispatch(world);
+  t.deepEqual(attemptRefs(world.image, world.now), [{ jobId: 'j1', token: 1, workerId: 'w1', started: false, startedAgoMs: 0 }]);
+  enter(world);
+  world.pass(30);
+  t.like(attemptRefs(world.image, world.now)[0], { started: true, startedAgoMs: 30 });
+  end(world);
+  world.pass(10);
+  t.deepEqual(told(world), ['started', 'ended COMPLETED']);
+  t.like(world.reports[1], { value: { executionMs: 7, agoMs: 0, started: true, chunks: 0, error: '' } });
+  t.is(attemptRefs(world.image, world.now).length, 1);
+  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  t.is(attemptRefs(world.image, world.now).length, 0);
+});
+
+test('the same lease twice is one attempt', (t) => {
+  const world = ready();
+  dispatch(world);
+  dispatch(world);
+  enter(world);
+  dispatch(world);
+  end(world);
+  dispatch(world);
+  t.deepEqual(told(world), ['started', 'ended COMPLETED']);
+});
+
+test('over capacity, unknown worker, not ready: refused', (t) => {
+  const world = ready({ maxConcurrency: 2 });
+  dispatch(world, { jobId: 'a' });
+  dispatch(world, { jobId: 'b' });
+  dispatch(world, { jobId: 'c' });
+  dispatch(world, { jobId: 'd', workerId: 'w9' });
+  world.exit('w1');
+  dispatch(world, { jobId: 'e' });
+  const refusals = world.reports.filter(({ $case }) => $case === 'refused').map(describe);
+  t.deepEqual(refusals, ['refused OVER_CAPACITY', 'refused UNKNOWN_WORKER', 'refused NOT_READY']);
+});
+
+test('a newer lease of the same job stops the older attempt; an older one is refused', (t) => {
+  const world = ready({ maxConcurrency: 2 });
+  dispatch(world, { token: 3 });
+  enter(world, 'j1#3');
+  dispatch(world, { token: 2 });
+  const effects = world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1', token: 4 }) });
+  t.true(effects.some((effect) => effect.do === 'cancel' && effect.key === 'j1#3'));
+  t.true(effects.some((effect) => effect.do === 'run' && effect.key === 'j1#4'));
+  world.feed({ on: 'handler-ended', key: 'j1#3', result: { kind: 'stopped', ms: 1 } });
+  t.deepEqual(told(world), ['started', 'refused STOPPED', 'ended STOPPED']);
+});
+
+test("executionTimeout runs from the handler's start, and ends as TIMED_OUT", (t) => {
+  const world = ready();
+  dispatch(world);
+  world.pass(60_000);
+  enter(world);
+  world.pass(4_999);
+  t.deepEqual(told(world), ['started']);
+  world.pass(1);
+  t.is(world.image.attempts.get(KEY)?.stop, 'timed-out');
+  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 5_003 } });
+  t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', error: 'executionTimeout exceeded', executionMs: 5_003 } });
+});
+
+test('a result that came in the same moment as the time-out is late', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  world.pass(5_000);
+  end(world);
+  t.deepEqual(told(world), ['started', 'ended TIMED_OUT']);
+});
+
+test('a stop before the start is a refusal, after it an end', (t) => {
+  const stop = { on: 'stop', stop: { jobId: 'j1', token: 1, reason: 'STOP_REASON_CANCELLED' } } as const;
+  const before = ready();
+  dispatch(before, { input: { body: { $case: 'blob', value: { id: 'b', size: 9 } } } });
+  before.feed(stop);
+  t.deepEqual(told(before), ['refused STOPPED']);
+  const handed = ready();
+  dispatch(handed);
+  handed.feed(stop);
+  handed.feed({ on: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 0 } });
+  t.deepEqual(told(handed), ['refused STOPPED']);
+  const running = ready();
+  dispatch(running);
+  enter(running);
+  running.feed(stop);
+  running.feed(stop);
+  running.feed({ on: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 3 } });
+  t.deepEqual(told(running), ['started', 'ended STOPPED']);
+  const unknown = ready();
+  unknown.feed(stop);
+  t.deepEqual(told(unknown), ['refused STOPPED']);
+});
+
+test('a worker that dies loses its attempts, with how it died', (t) => {
+  const world = ready({ maxConcurrency: 2 });
+  dispatch(world);
+  enter(world);
+  dispatch(world, { jobId: 'j2' });
+  world.exit('w1', false, 'killed by SIGKILL');
+  t.deepEqual(told(world), ['started', 'ended WORKER_LOST', 'ended WORKER_LOST']);
+  t.like(world.reports[1], { value: { error: 'killed by SIGKILL', started: true } });
+  t.like(world.reports[2], { value: { started: false } });
+});
+
+test('the neighbours of a hard stop are given back, also after their start', (t) => {
+  for (const how of ['reloading', 'exited'] as const) {
+    const world = ready({ maxConcurrency: 2 });
+    dispatch(world);
+    enter(world);
+    dispatch(world, { jobId: 'j2' });
+    enter(world, 'j2#1');
+    world.feed({ on: 'stop', stop: { jobId: 'j1', token: 1, reason: 'STOP_REASON_CANCELLED' } });
+    if (how === 'exited') world.exit('w1', true);
+    else world.feed({ on: 'reloading', workerId: 'w1', start: 1 });
+    t.deepEqual(told(world), ['started', 'started', 'ended STOPPED', 'refused NEIGHBOUR_STOPPED']);
+  }
+});
+
+test('an input that cannot be fetched is refused; an attempt without input, too', (t) => {
+  const world = ready({ maxConcurrency: 2 });
+  dispatch(world, { input: { body: { $case: 'blob', value: { id: 'b', size: 9 } } } });
+  world.feed({ on: 'input-failed', key: KEY, detail: 'gone' });
+  dispatch(world, { jobId: 'j2', input: undefined });
+  t.deepEqual(told(world), ['refused INPUT_UNAVAILABLE', 'refused INPUT_UNAVAILABLE']);
+  t.is(world.image.workers.get('w1')?.attempts.size, 0);
+});
+
+test('a large output is stored before its end is told, and frees its slot before that', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.alloc(64 * 1024 + 1), ms: 1 } });
+  t.deepEqual(told(world), ['started']);
+  dispatch(world, { jobId: 'j2' });
+  t.is(world.host('w1')?.tasks.has('j2#1'), true);
+  world.feed({ on: 'output-stored', key: KEY, output: { body: { $case: 'blob', value: { id: 'b', size: 65_537 } } } });
+  t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_COMPLETED', output: { body: { $case: 'blob' } } } });
+});
+
+test('an output that the store refuses fails the job', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.alloc(70_000), ms: 1 } });
+  world.feed({ on: 'output-refused', key: KEY, detail: 'too large' });
+  t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_FAILED', error: 'the result could not be stored: too large' } });
+});
+
+test('a new session is told everything that may be missing, in order', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  for (const text of ['0', '1', '2']) world.feed({ on: 'chunk', key: KEY, data: Buffer.from(text) });
+  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: 1 } });
+  world.feed({ on: 'disconnected' });
+  world.feed({ on: 'chunk', key: KEY, data: Buffer.from('3') });
+  world.feed({ on: 'progress', key: KEY, data: Buffer.from('"half"') });
+  const before = world.reports.length;
+  world.feed({ on: 'welcome' });
+  t.deepEqual(told(world).slice(before), ['started', 'chunk 1', 'chunk 2', 'chunk 3', 'progress']);
+  end(world);
+  world.feed({ on: 'disconnected' });
+  const ended = world.reports.length;
+  world.pass(40);
+  world.feed({ on: 'welcome' });
+  t.deepEqual(told(world).slice(ended), ['started', 'chunk 1', 'chunk 2', 'chunk 3', 'ended COMPLETED']);
+  t.like(world.reports.at(-1), { value: { agoMs: 40, chunks: 4 } });
+});
+
+test('a large chunk holds back what comes after it', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  world.feed({ on: 'chunk', key: KEY, data: Buffer.alloc(70_000) });
+  world.feed({ on: 'chunk', key: KEY, data: Buffer.from('1') });
+  end(world);
+  t.deepEqual(told(world), ['started']);
+  world.feed({ on: 'chunk-stored', key: KEY, index: 0, data: { body: { $case: 'blob', value: { id: 'c', size: 70_000 } } } });
+  t.deepEqual(told(world), ['started', 'chunk 0', 'chunk 1', 'ended COMPLETED']);
+});
+
+test('an unread stream never stops its generator; a slow reader does, until it lapses', (t) => {
+  const world = ready();
+  dispatch(world, { executionTimeoutMs: 0 });
+  enter(world);
+  const yieldChunks = (count: number): void => {
+    for (let sent = 0; sent < count; sent += 1) world.feed({ on: 'chunk', key: KEY, data: Buffer.from('1') });
+  };
+  yieldChunks(KEPT_CHUNKS * 2);
+  t.is(world.credits.get(KEY), KEPT_CHUNKS * 2);
+  t.is(world.image.attempts.get(KEY)?.chunks?.kept.length, KEPT_CHUNKS);
+  // Somebody begins to read: from now on the generator waits for them.
+  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 10 } });
+  yieldChunks(20);
+  t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 10);
+  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 15 } });
+  t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 10);
+  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 30 } });
+  t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 20);
+  yieldChunks(20);
+  t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 30);
+  world.pass(READER_LAPSE_MS);
+  t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 40);
+});
+
+test('without a session a generator waits when its log is full', (t) => {
+  const world = ready();
+  dispatch(world, { executionTimeoutMs: 0 });
+  enter(world);
+  world.feed({ on: 'disconnected' });
+  for (let sent = 0; sent < KEPT_CHUNKS + 5; sent += 1) world.feed({ on: 'chunk', key: KEY, data: Buffer.from('1') });
+  t.is(world.credits.get(KEY), KEPT_CHUNKS);
+  world.feed({ on: 'welcome' });
+  t.is(world.credits.get(KEY), KEPT_CHUNKS + 5);
+  t.is(world.sent.get(KEY), KEPT_CHUNKS + 5);
+});

@@ -1,0 +1,175 @@
+/** Desired against actual workers, in the core alone. */
+import test from 'ava';
+
+import { actualWorkers } from '../../agent/core/report.ts';
+import type { WorkerSpec, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import { release, World } from './core-world.ts';
+import { dispatchOf } from './fake-scheduler.ts';
+
+function desire(world: World, epoch: number, workers: readonly Partial<WorkerSpec>[], releases = [release()]): void {
+  const specs = workers.map((worker) => ({ workerId: 'w1', releaseId: 'r1', deviceUuids: [], drain: false, ...worker }));
+  world.feed({ on: 'desired', desired: { epoch, workers: specs, releases } });
+}
+
+function status(world: World, workerId = 'w1'): WorkerStatus | undefined {
+  return actualWorkers(world.image).workers.find((worker) => worker.workerId === workerId);
+}
+
+function worldWith(...workers: Partial<WorkerSpec>[]): World {
+  const world = new World();
+  world.feed({ on: 'welcome' });
+  desire(world, 1, workers);
+  return world;
+}
+
+test('a worker goes from build to host to ready, and says where it is', (t) => {
+  const world = worldWith({});
+  t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT' });
+  world.pass(120);
+  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'STARTING', artifactMs: 120 });
+  world.pass(30);
+  world.feed({ on: 'host-started', workerId: 'w1', start: 1 });
+  world.pass(20);
+  world.feed({ on: 'loaded', workerId: 'w1', start: 1 });
+  t.like(status(world), { state: 'WORKER_STATE_IDLE', reason: '', artifactMs: 120, startedMs: 150, loadedMs: 170 });
+});
+
+test('an older desired set is ignored; the epoch applied is reported', (t) => {
+  const world = worldWith({});
+  desire(world, 5, [{}, { workerId: 'w2' }]);
+  desire(world, 4, []);
+  t.is(actualWorkers(world.image).epoch, 5);
+  t.is(world.image.workers.size, 2);
+});
+
+test('another identity of the node starts counting epochs anew', (t) => {
+  const world = worldWith({});
+  desire(world, 9, [{}]);
+  world.feed({ on: 'rejoined' });
+  desire(world, 1, []);
+  world.settle();
+  t.is(world.image.workers.size, 0);
+});
+
+test('a worker out of the desired set finishes what it holds first', (t) => {
+  const world = worldWith({});
+  world.settle();
+  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1' }) });
+  world.feed({ on: 'handler-entered', key: 'j1#1' });
+  desire(world, 2, []);
+  t.is(status(world)?.state, 'WORKER_STATE_DRAINING');
+  t.is(world.host('w1')?.asked, 'no');
+  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j2' }) });
+  t.like(world.reports.at(-1), { $case: 'refused', value: { jobId: 'j2', reason: 'REFUSAL_REASON_DRAINING' } });
+  world.feed({ on: 'handler-ended', key: 'j1#1', result: { kind: 'returned', output: Buffer.from('1'), ms: 5 } });
+  t.is(world.host('w1')?.asked, 'gently');
+  world.exit('w1');
+  t.is(status(world), undefined);
+});
+
+test('a drained worker that stays in the set is not started again', (t) => {
+  const world = worldWith({});
+  world.settle();
+  desire(world, 2, [{ drain: true }]);
+  world.settle();
+  t.is(status(world), undefined);
+  t.is(world.hosts.size, 0);
+});
+
+test('a worker id with another release is replaced after its end', (t) => {
+  const world = worldWith({});
+  world.settle();
+  desire(world, 2, [{ releaseId: 'r2' }], [release(), release({ releaseId: 'r2' })]);
+  world.settle();
+  t.like(status(world), { releaseId: 'r2', state: 'WORKER_STATE_IDLE' });
+});
+
+test('failing starts back off, doubling to a minute, and are a crash loop from the third on', (t) => {
+  const world = worldWith({});
+  const waits: number[] = [];
+  for (let start = 1; start <= 9; start += 1) {
+    world.feed({ on: 'artifact-ready', workerId: 'w1', start, folder: '/b' });
+    world.feed({ on: 'load-failed', workerId: 'w1', start, detail: `fault ${start}` });
+    t.like(status(world), {
+      state: 'WORKER_STATE_UNHEALTHY',
+      reason: start < 3 ? 'LOAD_FAILED' : 'CRASH_LOOP',
+      detail: `fault ${start}`,
+      failures: start,
+    });
+    world.exit('w1');
+    const before = world.now;
+    while (world.fetches.length < start + 1) world.pass(100);
+    waits.push(world.now - before);
+    t.is(status(world)?.state, start < 3 ? 'WORKER_STATE_INITIALIZING' : 'WORKER_STATE_UNHEALTHY');
+  }
+  t.deepEqual(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
+});
+
+test('a host must be gone before its worker starts again', (t) => {
+  const world = worldWith({});
+  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  world.feed({ on: 'load-failed', workerId: 'w1', start: 1, detail: 'broken' });
+  t.is(world.host('w1')?.asked, 'force');
+  world.pass(60_000);
+  t.is(world.fetches.length, 1);
+  world.exit('w1');
+  world.pass(1);
+  t.is(world.fetches.length, 2);
+});
+
+test('a start that takes too long is a failure', (t) => {
+  const world = worldWith({});
+  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  world.pass(10_000);
+  t.like(status(world), { reason: 'START_TIMEOUT', detail: 'the worker was not ready after 10000 ms' });
+  t.is(world.host('w1')?.asked, 'force');
+});
+
+test('a build that cannot be had is told and tried again', (t) => {
+  const world = worldWith({});
+  world.feed({ on: 'artifact-failed', workerId: 'w1', start: 1, detail: 'no blob' });
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'ARTIFACT_FAILED', detail: 'no blob' });
+  world.pass(1_000);
+  t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT' });
+});
+
+test('a job that ends well forgives earlier failures', (t) => {
+  const world = worldWith({});
+  world.feed({ on: 'artifact-failed', workerId: 'w1', start: 1, detail: 'no blob' });
+  world.pass(1_000);
+  world.fetches.shift();
+  world.settle();
+  t.is(status(world)?.failures, 1);
+  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1' }) });
+  world.settle();
+  t.is(status(world)?.failures, 0);
+});
+
+test('what an earlier start still says is ignored', (t) => {
+  const world = worldWith({});
+  world.settle();
+  world.exit('w1');
+  world.pass(1_000);
+  world.settle();
+  t.is(status(world)?.state, 'WORKER_STATE_IDLE');
+  world.feed({ on: 'exited', workerId: 'w1', start: 1, detail: 'late', hardStop: false });
+  t.is(status(world)?.state, 'WORKER_STATE_IDLE');
+});
+
+test('a device goes to the next worker only when the last process on it is gone', (t) => {
+  const world = worldWith({ deviceUuids: ['GPU-1'] });
+  world.settle();
+  desire(world, 2, [{ workerId: 'w2', deviceUuids: ['GPU-1'] }]);
+  t.like(status(world, 'w2'), { state: 'WORKER_STATE_INITIALIZING', reason: 'DEVICE_BUSY' });
+  t.is(world.fetches.length, 0);
+  world.exit('w1');
+  t.is(status(world, 'w2')?.reason, 'ARTIFACT');
+});
+
+test('a worker killed to stop a job starts again at once, uncharged', (t) => {
+  const world = worldWith({});
+  world.settle();
+  world.exit('w1', true);
+  t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT', failures: 0 });
+});

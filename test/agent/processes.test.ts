@@ -1,0 +1,118 @@
+/** No process stays behind, however the agent or a worker ends (DESIGN.md section 6). */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
+import { addBuild, functionSpec, startScheduler, startWorker, temporaryFolder } from './fixtures.ts';
+
+const AGENT = fileURLToPath(new URL('agent-process.ts', import.meta.url));
+/** Marks the processes of one test by an environment value that they inherit. */
+const MARK = 'LC_ALL';
+
+async function spawnAgent(t: ExecutionContext, scheduler: FakeScheduler, mark: string): Promise<ChildProcess> {
+  const config = {
+    dataDir: await temporaryFolder(t),
+    scheduler: scheduler.address,
+    joinToken: JOIN_TOKEN,
+    logLevel: 'silent',
+    nvidiaSmi: '/nonexistent/nvidia-smi',
+    spareHosts: 2,
+    hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin', [MARK]: mark },
+  };
+  const agent = spawn(process.execPath, [AGENT, JSON.stringify(config)], { stdio: 'ignore' });
+  t.teardown(() => agent.kill('SIGKILL'));
+  return agent;
+}
+
+/** Processes with the mark in their environment; those that only wait to be reaped have none. */
+async function marked(mark: string): Promise<number[]> {
+  const found: number[] = [];
+  for (const name of await readdir('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    const environment = await readFile(join('/proc', name, 'environ'), 'utf8').catch(() => '');
+    if (environment.includes(`${MARK}=${mark}\0`)) found.push(Number(name));
+  }
+  return found;
+}
+
+async function untilNoneOf(mark: string): Promise<void> {
+  while ((await marked(mark)).length > 0) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
+const SOURCE = `
+import { spawn, execSync } from 'node:child_process';
+export async function family() { spawn('sleep', ['300']); await new Promise(() => setInterval(() => undefined, 1000)); }
+export function blocked() { execSync('sleep 300'); }
+export function busy() { for (;;) ; }
+`;
+
+for (const fn of ['family', 'blocked', 'busy']) {
+  test(`kill -9 of the agent while a handler runs leaves no process: ${fn}`, async (t) => {
+    const mark = `capstan-test-${process.pid}-${fn}`;
+    const scheduler = await startScheduler(t);
+    const build = await addBuild(t, scheduler, { 'main.ts': SOURCE });
+    const agent = await spawnAgent(t, scheduler, mark);
+    await scheduler.hello();
+    scheduler.desire([{}], [{ ...build, functions: [functionSpec(fn)] }]);
+    await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');
+    scheduler.dispatch({ jobId: 'j1' });
+    await scheduler.hear('started');
+    t.true((await marked(mark)).length >= 2);
+    agent.kill('SIGKILL');
+    await once(agent, 'exit');
+    await untilNoneOf(mark);
+    t.pass();
+  });
+}
+
+test('kill -9 of the agent at any moment of its start leaves no process', async (t) => {
+  const scheduler = await startScheduler(t);
+  const build = await addBuild(t, scheduler, { 'main.ts': SOURCE });
+  const release = { ...build, functions: [functionSpec('family')] };
+  const moments: ((from: number) => Promise<unknown>)[] = [
+    async () => undefined,
+    (from) => scheduler.hello(() => true, from),
+    (from) => scheduler.worker('w1', ({ reason }) => reason === 'STARTING', from),
+    (from) => scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE', from),
+  ];
+  for (const [index, moment] of moments.entries()) {
+    const mark = `capstan-test-${process.pid}-start-${index}`;
+    const from = scheduler.now;
+    const agent = await spawnAgent(t, scheduler, mark);
+    if (index > 1) {
+      await scheduler.hello(() => true, from);
+      scheduler.desire([{}], [release]);
+    }
+    await moment(from);
+    agent.kill('SIGKILL');
+    await once(agent, 'exit');
+    await untilNoneOf(mark);
+  }
+  t.pass();
+});
+
+test('a worker that is killed is WORKER_LOST with how, and starts again', async (t) => {
+  const { scheduler } = await startWorker(
+    t,
+    'export async function pid(die: boolean) { if (die) process.kill(process.pid, "SIGKILL"); await 1; return process.pid; }',
+    'pid',
+  );
+  scheduler.dispatch({ jobId: 'j1' }, { die: false });
+  const first = scheduler.valueOf((await scheduler.ended('j1')).output);
+  scheduler.dispatch({ jobId: 'j2' }, { die: true });
+  const lost = await scheduler.ended('j2');
+  t.is(lost.outcome, 'ATTEMPT_OUTCOME_WORKER_LOST');
+  t.regex(lost.error, /killed by SIGKILL/);
+  t.true(lost.started);
+  const from = scheduler.now;
+  const sick = await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_UNHEALTHY');
+  t.like(sick, { reason: 'WORKER_DIED', failures: 1 });
+  await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE', from);
+  scheduler.dispatch({ jobId: 'j3' }, { die: false });
+  t.not(scheduler.valueOf((await scheduler.ended('j3')).output), first);
+});

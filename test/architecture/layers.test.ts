@@ -1,0 +1,91 @@
+import test from 'ava';
+
+import { importsOf, sourceFiles } from './imports.ts';
+import { layerBreaches, purityBreaches } from './rules.ts';
+
+const breachesOf = (file: string, source: string): string[] => layerBreaches(importsOf(file, source));
+
+test('every part imports only what the layer table allows', (t) => {
+  t.deepEqual(layerBreaches(sourceFiles().flatMap((file) => importsOf(file))), []);
+});
+
+test('what a core imports, directly or through others, holds no I/O', (t) => {
+  const sources = sourceFiles().filter((file) => !file.startsWith('proto/gen/'));
+  t.deepEqual(purityBreaches(sources.flatMap((file) => importsOf(file))), []);
+});
+
+test('no two files import each other in a ring at load', (t) => {
+  const edges = new Map(
+    sourceFiles().map((file) => [
+      file,
+      importsOf(file)
+        .filter((edge) => edge.kind === 'static')
+        .map((edge) => edge.target),
+    ]),
+  );
+  const done = new Set<string>();
+  const rings: string[] = [];
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) return void rings.push([...path.slice(path.indexOf(file)), file].join(' → '));
+    if (done.has(file)) return;
+    for (const target of edges.get(file) ?? []) visit(target, [...path, file]);
+    done.add(file);
+  };
+  for (const file of edges.keys()) visit(file, []);
+  t.deepEqual(rings, []);
+});
+
+for (const [file, source] of [
+  ['proto/errors.ts', `import { start } from '../scheduler/start.ts';`],
+  ['scheduler/engine/shell.ts', `import { start } from '../../agent/start.ts';`],
+  ['scheduler/engine/shell.ts', `export * from '../../gateway/routes/run.ts';`],
+  ['scheduler/engine/shell.ts', `import type { AgentConfig } from '../../agent/config.ts';`],
+  ['agent/session/session.ts', `await import('../../scheduler/core/step.ts');`],
+  ['gateway/routes/run.ts', `import { Endpoint } from '@capstan/sdk';`],
+  ['gateway/routes/run.ts', `import { cycles } from '../../bench/store/cycles.ts';`],
+  ['cli/commands/up.ts', `import { start } from '../../scheduler/start.ts';`],
+  ['cli/commands/up.ts', `await import('../../scheduler/core/step.ts');`],
+  ['cli/commands/up.ts', `import type { Image } from '../../scheduler/core/image.ts';`],
+  ['sdk/typescript/client.ts', `import { CapstanError } from '../../proto/errors.ts';`],
+] as const) {
+  test(`the layer rule refuses in ${file}: ${source}`, (t) => {
+    t.is(breachesOf(file, source).length, 1);
+  });
+}
+
+for (const [file, source] of [
+  [
+    'scheduler/engine/shell.ts',
+    `import { CapstanError } from '../../proto/errors.ts'; import { readFileSync } from 'node:fs'; import pino from 'pino';`,
+  ],
+  ['cli/commands/up.ts', `const { start } = await import('../../scheduler/start.ts');`],
+  ['cli/commands/up.ts', `import type { SchedulerConfig } from '../../scheduler/config.ts';`],
+  ['cli/commands/call.ts', `import { Endpoint } from '@capstan/sdk';`],
+  ['bench/main.ts', `import { step } from '../scheduler/core/step.ts';`],
+] as const) {
+  test(`the layer rule allows in ${file}: ${source}`, (t) => {
+    t.deepEqual(breachesOf(file, source), []);
+  });
+}
+
+test('the purity rule sees through the files between a core and what it must not reach', (t) => {
+  const imports = [
+    ...importsOf('scheduler/core/step.ts', `import { place } from '../placement/rank.ts';`),
+    ...importsOf('scheduler/placement/rank.ts', `import { readFileSync } from 'fs';`),
+  ];
+  t.deepEqual(purityBreaches(imports), ['scheduler/core/step.ts → scheduler/placement/rank.ts imports node:fs']);
+});
+
+test('the purity rule refuses a package and a dynamic import, and lets types and constants pass', (t) => {
+  t.is(purityBreaches(importsOf('agent/core/step.ts', `import pino from 'pino';`)).length, 1);
+  t.is(purityBreaches(importsOf('agent/core/step.ts', `const later = import('./later.ts');`)).length, 1);
+  t.deepEqual(
+    purityBreaches(
+      importsOf(
+        'agent/core/step.ts',
+        `import type { Server } from 'node:http'; import { JobState } from '../../proto/gen/capstan/v1/common.ts'; import { assertNever } from '../../proto/errors.ts';`,
+      ),
+    ),
+    [],
+  );
+});

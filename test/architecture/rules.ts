@@ -1,0 +1,71 @@
+/** The layer rule and the purity rule as functions over imports; each answers with the breaches it found. */
+import { assertNever } from '../../proto/errors.ts';
+import { partOf, type Import, type Part } from './imports.ts';
+
+const mayImport: Readonly<Record<Part, readonly Part[]>> = {
+  proto: [],
+  scheduler: ['proto'],
+  agent: ['proto'],
+  gateway: ['proto'],
+  cli: ['proto', 'sdk'],
+  sdk: [],
+};
+
+const outside = /^(bench|test|examples|docs|deploy)\//;
+
+/** Breaches of docs/architecture.md, Folders. */
+export function layerBreaches(imports: readonly Import[]): string[] {
+  return imports.flatMap((edge) => {
+    const from = partOf(edge.from);
+    if (from === null) return [];
+    if (outside.test(edge.target)) return [`${edge.from} imports ${edge.target}: no part may import what only serves development`];
+    const to = partOf(edge.target);
+    if (to === null || to === from || mayImport[from].includes(to)) return [];
+    if (from === 'cli') return cliBreach(edge, to);
+    return [`${edge.from} imports ${edge.target}: ${from} may import ${mayImport[from].join(', ') || 'nothing of ours'}`];
+  });
+}
+
+/** The tool loads a part only when its command runs, and only through the part's two doors. */
+function cliBreach(edge: Import, to: Part): string[] {
+  const door = edge.target === `${to}/start.ts` || edge.target === `${to}/config.ts`;
+  switch (edge.kind) {
+    case 'type':
+      return door ? [] : [`${edge.from} imports a type of ${edge.target}: only start.ts and config.ts are a part's doors`];
+    case 'dynamic':
+      return door ? [] : [`${edge.from} loads ${edge.target}: only start.ts and config.ts are a part's doors`];
+    case 'static':
+      return [`${edge.from} imports ${edge.target} at load: cli loads a part with import() when its command runs`];
+    default:
+      return assertNever(edge.kind);
+  }
+}
+
+/** True for a file of a pure core. */
+export function isCore(file: string): boolean {
+  return /(^|\/)core\//.test(file);
+}
+
+/**
+ * What a core reaches by its imports, however many files lie between, must be free of I/O too:
+ * no package, no module of Node, nothing loaded dynamically. Generated code is a leaf (its enums
+ * are constants; that it also holds gRPC descriptions changes nothing a core can do).
+ */
+export function purityBreaches(imports: readonly Import[]): string[] {
+  const byFile = Map.groupBy(imports, (edge) => edge.from);
+  const breaches: string[] = [];
+  const seen = new Set<string>();
+  const visit = (file: string, path: readonly string[]): void => {
+    if (seen.has(file)) return;
+    seen.add(file);
+    for (const edge of byFile.get(file) ?? []) {
+      const way = [...path, file].join(' → ');
+      if (edge.kind === 'type') continue;
+      if (edge.kind === 'dynamic') breaches.push(`${way} loads ${edge.target} dynamically`);
+      else if (partOf(edge.target) === null) breaches.push(`${way} imports ${edge.target}`);
+      else if (!edge.target.startsWith('proto/gen/')) visit(edge.target, [...path, file]);
+    }
+  };
+  for (const file of byFile.keys()) if (isCore(file)) visit(file, []);
+  return breaches;
+}

@@ -1,0 +1,46 @@
+/**
+ * The functions that every runtime must run alike, in TypeScript. A runtime for another language
+ * brings a build of its own with functions of the same names and meaning.
+ */
+export const typescriptBuild: Readonly<Record<string, string>> = {
+  'main.ts': `
+import { execSync, spawn } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+let calls = 0;
+const gates = new Map<string, () => void>();
+
+export function add(a: number, b: number) { return a + b; }
+export async function later(value: unknown) { await sleep(1); return value; }
+export function nothing() {}
+export function fails(message: string) { throw new Error(message); }
+export function throwsText() { throw 'plain text'; }
+export function throwsObject() { throw { code: 7 }; }
+export async function rejects() { await sleep(1); throw new TypeError('rejected'); }
+export function big() { return 10n; }
+export function cycle() { const a: Record<string, unknown> = {}; a.a = a; return a; }
+export function large(bytes: number) { return 'x'.repeat(bytes); }
+export function* count(to: number) { for (let i = 0; i < to; i += 1) yield i; }
+export async function* countLater(to: number) { for (let i = 0; i < to; i += 1) { await sleep(1); yield { i }; } }
+export function* failsMidway() { yield 'first'; throw new Error('midway'); }
+export function* largeChunk(bytes: number) { yield 'x'.repeat(bytes); }
+export function* endless() { for (let i = 0; ; i += 1) yield i; }
+export function environment(names: string[]) { return names.map((name) => process.env[name] ?? null); }
+export function allEnvironment() { return Object.keys(process.env); }
+export function counter() { calls += 1; return calls; }
+export function prints(text: string) { console.log(text); console.error('err ' + text); return text; }
+export function context(ctx: any) { return { jobId: ctx.jobId, endpointId: ctx.endpointId, attempt: ctx.attempt, s3: ctx.s3Config ?? null, aborted: ctx.signal.aborted }; }
+export async function progress(ctx: any) { ctx.progress({ percent: 50 }); await sleep(20); return 'done'; }
+export async function obedient(ctx: any) { await new Promise((_, reject) => ctx.signal.addEventListener('abort', () => reject(new Error('told to stop')))); }
+export async function deaf() { await new Promise(() => setInterval(() => undefined, 1000)); }
+export function busy() { for (;;) ; }
+export function stuck() { execSync('sleep 300'); }
+export function exits(code: number) { process.exit(code); }
+export function crashes() { process.kill(process.pid, 'SIGKILL'); }
+export async function stray() { setTimeout(() => { throw new Error('stray error'); }, 1); await new Promise(() => undefined); }
+export async function waits(gate: string) { await new Promise<void>((resolve) => gates.set(gate, resolve)); return gate; }
+export function opens(gate: string) { gates.get(gate)?.(); return gates.has(gate); }
+export function child() { const made = spawn('sleep', ['300']); return made.pid; }
+export async function hogs() { const kept: Buffer[] = []; for (;;) { kept.push(Buffer.alloc(16 * 1024 * 1024, 1)); await sleep(5); } }
+`,
+};

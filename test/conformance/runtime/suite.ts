@@ -1,0 +1,297 @@
+/**
+ * What every runtime must do alike (agent/runtimes/runtime.ts). A runtime joins by calling
+ * {@link runtimeConformance} with its name and a way to make it.
+ */
+import { readFile } from 'node:fs/promises';
+
+import test, { type ExecutionContext } from 'ava';
+
+import type { Runtime, WorkerStart } from '../../../agent/runtimes/runtime.ts';
+import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
+import { typescriptBuild } from './handlers.ts';
+import { startWorkerOf, WINDOW, writeBuild, type TestWorker } from './worker-under-test.ts';
+
+type MakeRuntime = (t: ExecutionContext) => Runtime | Promise<Runtime>;
+
+export function runtimeConformance(
+  name: string,
+  makeRuntime: MakeRuntime,
+  build: Readonly<Record<string, string>> = typescriptBuild,
+): void {
+  const workerOf = async (t: ExecutionContext, fn: string, more: Partial<WorkerStart> = {}): Promise<TestWorker> => {
+    const folder = await writeBuild(t, build);
+    const runtime = await makeRuntime(t);
+    t.teardown(() => runtime.close());
+    const worker = startWorkerOf(runtime, folder, fn, more);
+    await worker.hear('loaded');
+    return worker;
+  };
+  const says = (title: string, body: (t: ExecutionContext) => Promise<void>): void => {
+    test(`${name}: ${title}`, body);
+  };
+
+  says('a worker starts, loads, and serves one task after another', async (t) => {
+    const worker = await workerOf(t, 'add');
+    t.like(await worker.call('1', { a: 1, b: 2 }), { result: { kind: 'returned' }, value: 3 });
+    t.like(await worker.call('2', { a: 3, b: 4 }), { value: 7 });
+    const order = worker.said.items.map(({ say }) => say).filter((say) => say !== 'log');
+    t.deepEqual(order, ['started', 'loaded', 'entered', 'ended', 'entered', 'ended']);
+  });
+
+  says('asynchronous values, and none at all', async (t) => {
+    const later = await workerOf(t, 'later');
+    t.deepEqual((await later.call('1', { value: { deep: [1, 'zwei', null] } })).value, { deep: [1, 'zwei', null] });
+    const nothing = await workerOf(t, 'nothing');
+    t.is((await nothing.call('1')).value, null);
+  });
+
+  says("an error is the function's own message, whatever was thrown", async (t) => {
+    for (const [fn, input, error] of [
+      ['fails', { message: 'no luck' }, 'no luck'],
+      ['throwsText', {}, 'plain text'],
+      ['throwsObject', {}, '{"code":7}'],
+      ['rejects', {}, 'rejected'],
+    ] as const) {
+      const worker = await workerOf(t, fn);
+      t.like((await worker.call('1', input)).result, { kind: 'failed', error });
+    }
+  });
+
+  says('the stack of an error is in the log of its job', async (t) => {
+    const worker = await workerOf(t, 'fails');
+    await worker.call('1', { message: 'look here' });
+    const line = await worker.hear('log', ({ text }) => text.includes('look here'));
+    t.is(line.jobId, 'job-1');
+    t.is(line.stream, 'stderr');
+  });
+
+  says('a key too few or too many is told by name', async (t) => {
+    const worker = await workerOf(t, 'add');
+    t.like((await worker.call('1', { a: 1 })).result, { kind: 'failed', error: 'missing argument: b' });
+    t.like((await worker.call('2', { a: 1, b: 2, c: 3 })).result, {
+      kind: 'failed',
+      error: 'unknown argument: c (the function takes: a, b)',
+    });
+  });
+
+  says('what is no JSON fails with a plain message', async (t) => {
+    const big = await workerOf(t, 'big');
+    t.like((await big.call('1')).result, { kind: 'failed', error: 'the result is not JSON: Do not know how to serialize a BigInt' });
+    const cycle = await workerOf(t, 'cycle');
+    t.like((await cycle.call('1')).result, { kind: 'failed', error: 'the result is not JSON: Converting circular structure to JSON' });
+  });
+
+  says('a result has at most 20 MiB, a chunk at most 1 MiB', async (t) => {
+    const large = await workerOf(t, 'large');
+    const limit = 20 * 1024 * 1024;
+    t.is(((await large.call('1', { bytes: limit - 2 })).value as string).length, limit - 2);
+    const { result } = await large.call('2', { bytes: limit - 1 });
+    t.like(result, { kind: 'failed', error: `the result has ${limit + 1} bytes; at most 20 MiB are allowed` });
+    const chunk = await workerOf(t, 'largeChunk');
+    const failed = (await chunk.call('1', { bytes: 1024 * 1024 })).result;
+    t.like(failed, { kind: 'failed', error: `a chunk has ${1024 * 1024 + 2} bytes; at most 1 MiB is allowed` });
+  });
+
+  says('each yield is a chunk, in order; the result is the array of all', async (t) => {
+    for (const [fn, chunks] of [
+      ['count', [0, 1, 2]],
+      ['countLater', [{ i: 0 }, { i: 1 }, { i: 2 }]],
+    ] as const) {
+      const worker = await workerOf(t, fn);
+      t.deepEqual((await worker.call('1', { to: 3 })).value, chunks);
+      const seen = worker.said.items.flatMap((said) => (said.say === 'chunk' ? [said.value] : []));
+      t.deepEqual(seen, [...chunks]);
+    }
+    const none = await workerOf(t, 'count');
+    t.deepEqual((await none.call('1', { to: 0 })).value, []);
+  });
+
+  says('a generator that fails midway fails the job, after its chunks', async (t) => {
+    const worker = await workerOf(t, 'failsMidway');
+    t.like((await worker.call('1')).result, { kind: 'failed', error: 'midway' });
+    t.is((await worker.hear('chunk')).value, 'first');
+  });
+
+  says('a generator is no further ahead than its credits', async (t) => {
+    const folder = await writeBuild(t, build);
+    const runtime = await makeRuntime(t);
+    t.teardown(() => runtime.close());
+    const total = WINDOW * 3;
+    const seen: number[] = [];
+    const window = Promise.withResolvers<void>();
+    const end = Promise.withResolvers<void>();
+    const ready = Promise.withResolvers<void>();
+    const quiet = (): void => undefined;
+    const worker = runtime.start(
+      {
+        workerId: 'w',
+        endpointId: 'e',
+        folder,
+        functions: [{ name: 'count', module: 'main', parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' }],
+        env: {},
+        deviceUuids: [],
+        maxConcurrency: 2,
+        memoryBytes: 0,
+      },
+      {
+        started: quiet,
+        loaded: ready.resolve,
+        loadFailed: quiet,
+        entered: quiet,
+        progress: quiet,
+        reloading: quiet,
+        log: quiet,
+        exited: quiet,
+        chunk: (key, data) => {
+          if (key === 'paused') seen.push(Number(data.toString()));
+          if (seen.length === WINDOW) window.resolve();
+        },
+        ended: (key) => {
+          if (key === 'paused') end.resolve();
+          else worker.credit('paused', total);
+        },
+      },
+    );
+    await ready.promise;
+    worker.run({ key: 'paused', jobId: 'j', input: Buffer.from(JSON.stringify({ to: total })), attempt: 1, s3Config: undefined });
+    await window.promise;
+    // Another task from start to end: had the first one more to send, it would have come before.
+    worker.run({ key: 'other', jobId: 'k', input: Buffer.from('{"to":1}'), attempt: 1, s3Config: undefined });
+    await end.promise;
+    t.deepEqual(seen, [...Array(total).keys()]);
+  });
+
+  says('the context: job, endpoint, attempt, s3Config, signal', async (t) => {
+    const worker = await workerOf(t, 'context');
+    const s3Config = { accessId: 'id', accessSecret: 'secret', bucketName: 'bucket', endpointUrl: 'https://storage.test' };
+    worker.run('1', {}, { attempt: 2, s3Config });
+    t.deepEqual((await worker.ended('1')).value, { jobId: 'job-1', endpointId: 'endpoint-1', attempt: 2, s3: s3Config, aborted: false });
+    t.is(((await worker.call('2')).value as { s3: unknown }).s3, null);
+  });
+
+  says('progress is told while the handler runs', async (t) => {
+    const worker = await workerOf(t, 'progress');
+    worker.run('1', {});
+    t.deepEqual((await worker.hear('progress')).value, { percent: 50 });
+    t.is((await worker.ended('1')).value, 'done');
+  });
+
+  says('what a handler prints are lines of its job', async (t) => {
+    const worker = await workerOf(t, 'prints');
+    await worker.call('1', { text: 'one\ntwo' });
+    const lines = worker.said.items.flatMap((said) =>
+      said.say === 'log' ? [{ stream: said.stream, jobId: said.jobId, text: said.text }] : [],
+    );
+    t.deepEqual(lines, [
+      { stream: 'stdout', jobId: 'job-1', text: 'one' },
+      { stream: 'stdout', jobId: 'job-1', text: 'two' },
+      { stream: 'stderr', jobId: 'job-1', text: 'err one' },
+      { stream: 'stderr', jobId: 'job-1', text: 'two' },
+    ]);
+  });
+
+  says("the environment: the release's values, the worker's names, its devices; nothing of the agent's", async (t) => {
+    const more = { env: { SETTING: 'value', CAPSTAN_WORKER_ID: 'not this' }, deviceUuids: ['GPU-1', 'GPU-2'] };
+    const worker = await workerOf(t, 'environment', more);
+    const names = ['SETTING', 'CAPSTAN_WORKER_ID', 'CAPSTAN_ENDPOINT_ID', 'CUDA_VISIBLE_DEVICES', 'CAPSTAN_JOIN_TOKEN', 'SERVICE_API_KEY'];
+    t.deepEqual((await worker.call('1', { names })).value, ['value', 'worker-1', 'endpoint-1', 'GPU-1,GPU-2', null, null]);
+    const plain = await workerOf(t, 'environment');
+    t.deepEqual((await plain.call('1', { names: ['CUDA_VISIBLE_DEVICES'] })).value, ['']);
+  });
+
+  says('the module is loaded once for all tasks', async (t) => {
+    const worker = await workerOf(t, 'counter', { maxConcurrency: 4 });
+    const values = await Promise.all(['1', '2', '3', '4'].map(async (key) => (await worker.call(key)).value));
+    t.deepEqual(
+      values.map(Number).sort((a, b) => a - b),
+      [1, 2, 3, 4],
+    );
+  });
+
+  says('tasks run at once when the worker may', async (t) => {
+    const worker = await workerOf(t, 'waits', { maxConcurrency: 2 });
+    worker.run('1', { gate: 'a' });
+    worker.run('2', { gate: 'b' });
+    await worker.hear('entered', ({ key }) => key === '1');
+    await worker.hear('entered', ({ key }) => key === '2');
+    t.is(worker.said.items.filter(({ say }) => say === 'ended').length, 0);
+  });
+
+  says('a cancelled handler that obeys its signal stops, and the worker serves on', async (t) => {
+    const worker = await workerOf(t, 'obedient');
+    worker.run('1', {});
+    await worker.hear('entered');
+    worker.worker.cancel('1');
+    t.is((await worker.ended('1')).result.kind, 'stopped');
+    t.false(worker.said.items.some(({ say }) => say === 'reloading' || say === 'exited'));
+    worker.run('2', {});
+    await worker.hear('entered', ({ key }) => key === '2');
+  });
+
+  for (const fn of ['deaf', 'busy', 'stuck', 'endless']) {
+    says(`a cancelled handler that does not obey is stopped by force: ${fn}`, async (t) => {
+      const worker = await workerOf(t, fn);
+      worker.run('1', {});
+      await worker.hear('entered');
+      worker.worker.cancel('1');
+      const over = await worker.said.next((said) => said.say === 'ended' || said.say === 'reloading' || said.say === 'exited');
+      if (over.say === 'ended') t.is(over.result.kind, 'stopped');
+      else if (over.say === 'exited') t.true(over.hardStop);
+      else await worker.hear('loaded', undefined, worker.said.items.indexOf(over));
+      t.pass();
+    });
+  }
+
+  says('a worker whose process ends says how', async (t) => {
+    const exits = await workerOf(t, 'exits');
+    exits.run('1', { code: 3 });
+    const exited = await exits.hear('exited');
+    t.regex(exited.detail, /code 3/);
+    t.false(exited.hardStop);
+    const crashes = await workerOf(t, 'crashes');
+    crashes.run('1', {});
+    t.regex((await crashes.hear('exited')).detail, /SIGKILL/);
+    // Its first act ended the process; that it was entered is known all the same, so that the attempt counts.
+    t.deepEqual(
+      crashes.said.items.map(({ say }) => say).filter((say) => say === 'entered' || say === 'exited'),
+      ['entered', 'exited'],
+    );
+    const stray = await workerOf(t, 'stray');
+    stray.run('1', {});
+    t.regex((await stray.hear('exited')).detail, /stray error/);
+  });
+
+  says('a worker over its memory limit is killed, and says so', async (t) => {
+    const worker = await workerOf(t, 'hogs', { memoryBytes: 300 * 1024 * 1024 });
+    worker.run('1', {});
+    t.regex((await worker.hear('exited')).detail, /^memory limit exceeded: \d+ MiB resident, the limit is 300 MiB$/);
+  });
+
+  says('a module that cannot be loaded says why', async (t) => {
+    const folder = await writeBuild(t, { 'main.ts': 'throw new Error("cannot start");', 'other.ts': 'export const value = 1;' });
+    const runtime = await makeRuntime(t);
+    t.teardown(() => runtime.close());
+    t.regex((await startWorkerOf(runtime, folder, 'fn').hear('load-failed')).detail, /cannot start/);
+    const spec: Omit<FunctionSpec, 'module'> = { name: 'fn', parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' };
+    const missing = startWorkerOf(runtime, folder, 'fn', { functions: [{ ...spec, module: 'nowhere' }] });
+    t.regex((await missing.hear('load-failed')).detail, /nowhere/);
+    const other = startWorkerOf(runtime, folder, 'fn', { functions: [{ ...spec, module: 'other' }] });
+    t.regex((await other.hear('load-failed')).detail, /no function fn/);
+  });
+
+  says('an ended worker is gone with everything it started', async (t) => {
+    const worker = await workerOf(t, 'child');
+    const pid = (await worker.call('1')).value as number;
+    t.true(await isRunning(pid));
+    worker.worker.end(false);
+    await worker.hear('exited');
+    t.false(await isRunning(pid));
+  });
+}
+
+/** A process that waits to be reaped runs no more. */
+async function isRunning(pid: number): Promise<boolean> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  const state = stat.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3);
+  return state !== '' && state !== 'Z' && state !== 'X';
+}

@@ -1,0 +1,104 @@
+/** One worker of a runtime, with everything it says kept as signals. */
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import type { ExecutionContext } from 'ava';
+
+import { FIRST_CREDITS, type RunningWorker, type Runtime, type TaskResult, type WorkerStart } from '../../../agent/runtimes/runtime.ts';
+import { Signals } from '../../agent/signals.ts';
+
+export type Said =
+  | { readonly say: 'started' }
+  | { readonly say: 'loaded' }
+  | { readonly say: 'reloading' }
+  | { readonly say: 'load-failed'; readonly detail: string }
+  | { readonly say: 'entered'; readonly key: string }
+  | { readonly say: 'chunk'; readonly key: string; readonly value: unknown }
+  | { readonly say: 'progress'; readonly key: string; readonly value: unknown }
+  | { readonly say: 'ended'; readonly key: string; readonly result: TaskResult; readonly value: unknown }
+  | { readonly say: 'log'; readonly stream: string; readonly jobId: string; readonly text: string }
+  | { readonly say: 'exited'; readonly detail: string; readonly hardStop: boolean };
+
+export interface TestWorker {
+  readonly worker: RunningWorker;
+  readonly said: Signals<Said>;
+  run(
+    key: string,
+    input: unknown,
+    more?: { attempt?: number; s3Config?: { accessId: string; accessSecret: string; bucketName: string; endpointUrl: string } },
+  ): void;
+  ended(key: string): Promise<{ readonly result: TaskResult; readonly value: unknown }>;
+  /** Runs a task to its end; chunks are credited as they come. */
+  call(key: string, input?: unknown): Promise<{ readonly result: TaskResult; readonly value: unknown }>;
+  hear<S extends Said['say']>(
+    say: S,
+    fits?: (said: Extract<Said, { say: S }>) => boolean,
+    from?: number,
+  ): Promise<Extract<Said, { say: S }>>;
+}
+
+export async function writeBuild(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-build-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, name)), { recursive: true });
+    await writeFile(join(folder, name), text);
+  }
+  return folder;
+}
+
+export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more: Partial<WorkerStart> = {}): TestWorker {
+  const said = new Signals<Said>();
+  const worker = runtime.start(
+    {
+      workerId: 'worker-1',
+      endpointId: 'endpoint-1',
+      folder,
+      functions: [{ name: fn, module: 'main', parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' }],
+      env: {},
+      deviceUuids: [],
+      maxConcurrency: 1,
+      memoryBytes: 0,
+      ...more,
+    },
+    {
+      started: () => said.push({ say: 'started' }),
+      loaded: () => said.push({ say: 'loaded' }),
+      loadFailed: (detail) => said.push({ say: 'load-failed', detail }),
+      entered: (key) => said.push({ say: 'entered', key }),
+      chunk: (key, data) => {
+        said.push({ say: 'chunk', key, value: JSON.parse(data.toString()) });
+        worker.credit(key, 1);
+      },
+      progress: (key, data) => said.push({ say: 'progress', key, value: JSON.parse(data.toString()) }),
+      ended: (key, result) =>
+        said.push({ say: 'ended', key, result, value: result.kind === 'returned' ? JSON.parse(result.output.toString()) : undefined }),
+      reloading: () => said.push({ say: 'reloading' }),
+      log: ({ stream, jobId, text }) => said.push({ say: 'log', stream, jobId, text }),
+      exited: (detail, hardStop) => said.push({ say: 'exited', detail, hardStop }),
+    },
+  );
+  const run: TestWorker['run'] = (key, input, values = {}) => {
+    worker.run({ key, jobId: `job-${key}`, input: Buffer.from(JSON.stringify(input)), attempt: 1, s3Config: undefined, ...values });
+  };
+  const hear = async <S extends Said['say']>(say: S, fits: (value: Extract<Said, { say: S }>) => boolean = () => true, from = 0) => {
+    const found = await said.next((item) => item.say === say && fits(item as Extract<Said, { say: S }>), from);
+    return found as Extract<Said, { say: S }>;
+  };
+  const ended = (key: string) => hear('ended', (value) => value.key === key);
+  return {
+    worker,
+    said,
+    run,
+    ended,
+    hear,
+    call: async (key, input = {}) => {
+      run(key, input);
+      return ended(key);
+    },
+  };
+}
+
+/** Chunks a worker may send before it must wait for credit. */
+export const WINDOW = FIRST_CREDITS;

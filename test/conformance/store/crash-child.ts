@@ -1,0 +1,41 @@
+/**
+ * A scheduler's worth of writing, to be killed: commits jobs round by round and prints each
+ * batch's last number once it was acknowledged.
+ *
+ * node crash-child.ts <file> <first number>
+ */
+import { writeSync } from 'node:fs';
+
+import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
+import type { Op } from '../../../scheduler/store/store.ts';
+import { completed, json, leaseOf, queued, submit } from './jobs.ts';
+import { take } from './take.ts';
+
+const [file = '', first = '1'] = process.argv.slice(2);
+const store = await openSqliteStore({ file, checkpointPages: 100 });
+const fence = await take(store, `crash-${process.pid}`);
+
+/** Jobs of one batch; each batch also leases the batch before it and completes the one before that. */
+const perBatch = 7;
+const body = json('x'.repeat(500));
+
+try {
+  for (let no = Number(first); ; no += perBatch) {
+    const ops: Op[] = [];
+    for (let i = no; i < no + perBatch; i++) {
+      ops.push(submit(queued(i), { input: body }));
+      if (i - perBatch >= Number(first)) ops.push(leaseOf(i - perBatch));
+      if (i - 2 * perBatch >= Number(first)) ops.push(completed(i - 2 * perBatch, { output: body }));
+    }
+    await store.commit(fence, ops);
+    writeSync(1, `${no + perBatch - 1}\n`);
+  }
+} catch (error) {
+  const later = await store.commit(fence, []).then(
+    () => 'resolved',
+    () => 'rejected',
+  );
+  const { code, message } = error as { code?: string; message: string };
+  writeSync(1, `failed ${JSON.stringify({ code, message, later })}\n`);
+  await store.close();
+}

@@ -1,0 +1,27 @@
+import { CapstanError } from '../../../proto/errors.ts';
+import type { Fence, Op, Outcome, Reads, Store, StoreEngine } from '../../../scheduler/store/store.ts';
+
+/** A synchronous engine behind the store's promises. */
+export function engineStore(engine: StoreEngine): Store {
+  let closed = false;
+  const open = (): StoreEngine => {
+    if (closed) throw new CapstanError('UNAVAILABLE', 'the store is closed');
+    return engine;
+  };
+  return {
+    async commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]> {
+      return open().commit(fence, ops);
+    },
+    async read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+      return open().read(query, ...args);
+    },
+    async acquire(shard: number, owner: string, forMs: number) {
+      return open().acquire(shard, owner, forMs);
+    },
+    onHint: () => () => undefined,
+    async close() {
+      if (!closed) engine.close();
+      closed = true;
+    },
+  };
+}

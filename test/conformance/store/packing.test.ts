@@ -1,0 +1,132 @@
+/** What crosses to the store thread and back arrives as it was sent, whatever it holds. */
+import { fc, testProp } from '@fast-check/ava';
+import test from 'ava';
+
+import { packBatch, packOutcomes, unpackBatch, unpackOutcomes } from '../../../scheduler/store/sqlite/packing/batches.ts';
+import { Packer, Unpacker } from '../../../scheduler/store/sqlite/packing/packer.ts';
+import { packResult, unpackResult } from '../../../scheduler/store/sqlite/packing/results.ts';
+import type { Body, HookRow, JobRow, Lease, Op, Outcome, WholeJob } from '../../../scheduler/store/store.ts';
+
+/** Texts of every width, beyond the length where the packer changes its way. */
+const text = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 200 }),
+  fc.string({ unit: 'grapheme', maxLength: 120 }),
+  fc.string({ maxLength: 90 }),
+);
+const bytes = fc.uint8Array({ maxLength: 5_000 });
+const whole = fc.maxSafeNat();
+const time = fc.double({ noNaN: true, min: 0, max: 1e15 });
+const orNull = <T>(of: fc.Arbitrary<T>): fc.Arbitrary<T | null> => fc.option(of, { nil: null });
+
+const body: fc.Arbitrary<Body> = fc.oneof(fc.record({ inline: bytes }), fc.record({ blob: text, size: whole }));
+const lease: fc.Arbitrary<Lease> = fc.record({ node: text, incarnation: text, worker: text });
+const state = fc.constantFrom('IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT');
+const priority = fc.constantFrom(0, 1);
+const job: fc.Arbitrary<JobRow> = fc.record({
+  no: whole,
+  id: text,
+  endpoint: text,
+  kind: fc.constantFrom('RUN', 'RUNSYNC'),
+  state,
+  priority,
+  position: whole,
+  token: whole,
+  attempts: whole,
+  lease: orNull(lease),
+  submittedAt: time,
+  startedAt: orNull(time),
+  endedAt: orNull(time),
+  deleteAt: time,
+  executionTimeoutMs: time,
+  ttlMs: time,
+  retentionMs: time,
+  webhook: orNull(text),
+  worker: orNull(text),
+  delayMs: orNull(time),
+  executionMs: orNull(time),
+  error: orNull(text),
+  hasS3: fc.boolean(),
+});
+const hook: fc.Arbitrary<HookRow> = fc.record({ id: text, jobNo: whole, url: text, payload: body, dueAt: time, tries: whole });
+const of = <K extends Op['op']>(op: K): fc.Arbitrary<K> => fc.constant(op);
+const op: fc.Arbitrary<Op> = fc.oneof(
+  fc.record({
+    op: of('submit'),
+    job,
+    input: body,
+    s3: orNull(bytes),
+    idempotency: orNull(fc.record({ key: text, bodyHash: bytes, expiresAt: time })),
+  }),
+  fc.record({ op: of('lease'), no: whole, token: whole, lease }),
+  fc.record({ op: of('started'), no: whole, token: whole, startedAt: time, attempts: whole, delayMs: time }),
+  fc.record({
+    op: of('finish'),
+    no: whole,
+    from: fc.constantFrom('LEASED', 'IN_QUEUE'),
+    token: whole,
+    state: fc.constantFrom('COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'),
+    endedAt: time,
+    deleteAt: time,
+    attempts: whole,
+    delayMs: orNull(time),
+    executionMs: orNull(time),
+    error: orNull(text),
+    output: orNull(body),
+    chunks: fc.array(body, { maxLength: 4 }),
+    hook: orNull(hook),
+  }),
+  fc.record({ op: of('requeue'), no: whole, token: whole, attempts: whole }),
+  fc.record({ op: of('retry'), no: whole, position: whole, submittedAt: time, deleteAt: time }),
+  fc.record({ op: of('delete'), no: whole, dueBy: orNull(time) }),
+  fc.record({ op: of('drain'), no: whole, count: whole }),
+  fc.record({ op: of('hook'), id: text, tries: whole, dueAt: orNull(time) }),
+  fc.record({ op: of('put'), kind: fc.constantFrom('endpoint', 'join-token', 'setting'), key: text, version: whole, value: orNull(text) }),
+);
+const outcome: fc.Arbitrary<Outcome> = fc.oneof(
+  fc.record({ outcome: fc.constantFrom('ok', 'exists', 'idempotent-other-body', 'stale', 'gone', 'conflict') }),
+  fc.record({ outcome: fc.constant('idempotent-same'), jobId: text }),
+);
+const wholeJob: fc.Arbitrary<WholeJob> = fc.record({ job, output: orNull(body), chunks: fc.array(body, { maxLength: 3 }) });
+const fence = fc.record({ shard: fc.nat(63), term: fc.bigInt({ min: 0n, max: 2n ** 62n }) });
+
+testProp('a batch', [fence, fc.array(op, { maxLength: 20 }), fc.integer({ min: 1, max: 4_096 })], (t, at, ops, hint) => {
+  const { buffer, size } = packBatch(at, ops, hint);
+  t.true(size <= buffer.byteLength);
+  t.deepEqual(unpackBatch(buffer), { fence: at, ops });
+});
+
+testProp('outcomes', [fc.array(outcome, { maxLength: 20 })], (t, list) => {
+  t.deepEqual(unpackOutcomes(packOutcomes(list), list.length), list);
+});
+
+testProp('jobs with their bodies', [orNull(wholeJob), fc.array(wholeJob, { maxLength: 5 }), whole], (t, one, many, total) => {
+  t.deepEqual(unpackResult('job', packResult('job', one)), one);
+  const page = { jobs: many, total };
+  t.deepEqual(unpackResult('page', packResult('page', page)), page);
+});
+
+testProp('rows and windows', [fc.array(fc.record({ job, inline: orNull(bytes) }), { maxLength: 5 }), orNull(time)], (t, rows, nextAt) => {
+  const window = rows.map((row) => ({ job: row.job, input: row.inline === null ? null : { inline: row.inline } }));
+  t.deepEqual(unpackResult('head', packResult('head', window)), window);
+  const jobs = rows.map((row) => row.job);
+  t.deepEqual(unpackResult('leased', packResult('leased', jobs)), jobs);
+  t.deepEqual(unpackResult('due', packResult('due', { jobs, nextAt })), { jobs, nextAt });
+});
+
+testProp(
+  'payloads and deliveries',
+  [orNull(fc.record({ input: body, s3: orNull(bytes) })), fc.array(hook, { maxLength: 5 }), orNull(time)],
+  (t, payload, hooks, nextAt) => {
+    t.deepEqual(unpackResult('payload', packResult('payload', payload)), payload);
+    t.deepEqual(unpackResult('hooks', packResult('hooks', { hooks, nextAt })), { hooks, nextAt });
+  },
+);
+
+test('bytes are read as a view, and given by a view of a larger buffer', (t) => {
+  const out = new Packer(1);
+  out.bytes(new Uint8Array([9, 1, 2, 9]).subarray(1, 3));
+  const buffer = out.finish();
+  const read = new Unpacker(buffer).bytes();
+  t.deepEqual([...read], [1, 2]);
+  t.is(read.buffer, buffer);
+});

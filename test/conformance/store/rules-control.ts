@@ -1,0 +1,74 @@
+import test from 'ava';
+
+import type { ControlKind, Op } from '../../../scheduler/store/store.ts';
+import { given, outcomes } from './jobs.ts';
+import type { Use } from './suite.ts';
+
+const put = (key: string, version: number, value: unknown, kind: ControlKind = 'endpoint'): Op => ({
+  op: 'put',
+  kind,
+  key,
+  version,
+  value: value === null ? null : JSON.stringify(value),
+});
+
+const kinds: readonly ControlKind[] = [
+  'account',
+  'key',
+  'environment',
+  'endpoint',
+  'release',
+  'build',
+  'node',
+  'join-token',
+  'desired',
+  'setting',
+];
+
+export function controlRules(name: string, use: Use): void {
+  test.serial(`${name}: a control row is put, replaced and removed under its version`, async (t) => {
+    const { store, fence } = await use(t);
+    const rows = async () => (await store.read('control', 'endpoint', '', 10)).map((row) => [row.kind, row.key, row.version, row.value]);
+    t.deepEqual(await outcomes(store, fence, put('a', 1, { n: 1 })), ['ok']);
+    t.deepEqual(await rows(), [['endpoint', 'a', 1, '{"n":1}']]);
+    t.deepEqual(await outcomes(store, fence, put('a', 2, { n: 'ü' }), put('a', 3, { n: 3 })), ['ok', 'ok']);
+    t.deepEqual(await rows(), [['endpoint', 'a', 3, '{"n":3}']]);
+    t.deepEqual(await outcomes(store, fence, put('a', 4, null)), ['ok']);
+    t.deepEqual(await rows(), []);
+    t.deepEqual(await outcomes(store, fence, put('a', 1, { again: true })), ['ok']);
+    t.deepEqual(await rows(), [['endpoint', 'a', 1, '{"again":true}']]);
+  });
+
+  test.serial(`${name}: a put with another version than the next is a conflict and changes nothing`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, put('a', 1, 1), put('a', 2, 2));
+    t.deepEqual(
+      await outcomes(store, fence, put('a', 1, 9), put('a', 2, 9), put('a', 4, 9), put('b', 2, 9), put('a', 2, null), put('a', 4, null)),
+      ['conflict', 'conflict', 'conflict', 'conflict', 'conflict', 'conflict'],
+    );
+    t.deepEqual(await store.read('control', 'endpoint', '', 10), [{ kind: 'endpoint', key: 'a', version: 2, value: '2' }]);
+  });
+
+  test.serial(`${name}: removing a control row that is not there is gone`, async (t) => {
+    const { store, fence } = await use(t);
+    t.deepEqual(await outcomes(store, fence, put('a', 1, null), put('a', 2, null)), ['gone', 'gone']);
+  });
+
+  test.serial(`${name}: control rows are listed per kind by key, after a key, bounded`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, put('c', 1, 1), put('a', 1, 1), put('b', 1, 1), put('a', 1, 1, 'node'));
+    const keys = async (kind: ControlKind, after: string, limit: number) =>
+      (await store.read('control', kind, after, limit)).map((row) => row.key);
+    t.deepEqual(await keys('endpoint', '', 10), ['a', 'b', 'c']);
+    t.deepEqual(await keys('endpoint', '', 2), ['a', 'b']);
+    t.deepEqual(await keys('endpoint', 'b', 2), ['c']);
+    t.deepEqual(await keys('node', '', 10), ['a']);
+    t.deepEqual(await keys('release', '', 10), []);
+  });
+
+  test.serial(`${name}: every kind of control row is taken`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, ...kinds.map((kind) => put('x', 1, { kind }, kind)));
+    for (const kind of kinds) t.is((await store.read('control', kind, '', 10))[0]?.value, JSON.stringify({ kind }));
+  });
+}

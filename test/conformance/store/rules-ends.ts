@@ -1,0 +1,276 @@
+import test from 'ava';
+
+import type { JobRow } from '../../../scheduler/store/store.ts';
+import {
+  cancelledInQueue,
+  completed,
+  failed,
+  given,
+  hookOf,
+  idOf,
+  jobOf,
+  json,
+  lease,
+  leaseOf,
+  leased,
+  outcomes,
+  queued,
+  queueOf,
+  shown,
+  shownWhole,
+  start,
+  submit,
+} from './jobs.ts';
+import type { Use } from './suite.ts';
+
+const endedRow = (no: number, difference: Partial<JobRow> = {}): JobRow =>
+  queued(no, {
+    state: 'COMPLETED',
+    token: 1,
+    attempts: 1,
+    worker: lease.worker,
+    endedAt: start + 5_000 + no,
+    deleteAt: start + 5_000 + no + 1_800_000,
+    delayMs: 20,
+    executionMs: 30,
+    ...difference,
+  });
+
+const retry = (no: number, position: number) =>
+  ({ op: 'retry', no, position, submittedAt: start + 9_000, deleteAt: start + 9_000 + 1_000 }) as const;
+
+export function endRules(name: string, use: Use): void {
+  test.serial(`${name}: finish ends a leased job with its output`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), completed(1));
+    t.deepEqual(shownWhole(await store.read('job', 'endpoint-a', idOf(1))), { job: endedRow(1), output: '{"done":1}', chunks: [] });
+    t.deepEqual(await store.read('leased', 0, 10), []);
+  });
+
+  test.serial(`${name}: a recorded start stays with the ended job`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(leased(1)),
+      { op: 'started', no: 1, token: 1, startedAt: start + 21, attempts: 1, delayMs: 20 },
+      completed(1),
+    );
+    t.deepEqual(await jobOf(store, 1), endedRow(1, { startedAt: start + 21 }));
+  });
+
+  test.serial(`${name}: every terminal state is reached from LEASED and from IN_QUEUE`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(leased(1)),
+      submit(leased(2)),
+      submit(leased(3)),
+      submit(queued(4)),
+      failed(1, { error: 'boom', output: json({ partial: true }) }),
+      completed(2, { state: 'TIMED_OUT', error: 'executionTimeout exceeded', output: null }),
+      completed(3, { state: 'CANCELLED', output: null }),
+      cancelledInQueue(4),
+    );
+    const first = await store.read('job', 'endpoint-a', idOf(1));
+    t.is(first?.job.state, 'FAILED');
+    t.is(first?.job.error, 'boom');
+    t.is(shown(first?.output ?? null), '{"partial":true}');
+    t.is((await jobOf(store, 2)).error, 'executionTimeout exceeded');
+    t.is((await jobOf(store, 3)).state, 'CANCELLED');
+    t.deepEqual(
+      await jobOf(store, 4),
+      endedRow(4, { state: 'CANCELLED', token: 0, attempts: 0, worker: null, delayMs: null, executionMs: null }),
+    );
+    t.deepEqual(await queueOf(store), []);
+  });
+
+  test.serial(`${name}: a result that came while the job waited again ends it under the row's token`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), { op: 'requeue', no: 1, token: 1, attempts: 1 });
+    t.deepEqual(await outcomes(store, fence, completed(1, { from: 'IN_QUEUE', token: 0 }), completed(1, { from: 'IN_QUEUE', token: 1 })), [
+      'stale',
+      'ok',
+    ]);
+  });
+
+  test.serial(`${name}: finish wants the state and token it names`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1)), submit(leased(2)));
+    t.deepEqual(
+      await outcomes(
+        store,
+        fence,
+        completed(1, { token: 0 }),
+        completed(1, { from: 'IN_QUEUE', token: 1 }),
+        completed(2, { token: 0 }),
+        completed(2, { token: 2 }),
+        completed(2, { from: 'IN_QUEUE' }),
+        completed(9),
+      ),
+      ['stale', 'stale', 'stale', 'stale', 'stale', 'gone'],
+    );
+    t.deepEqual(await jobOf(store, 1), queued(1));
+    t.deepEqual(await jobOf(store, 2), leased(2));
+  });
+
+  test.serial(`${name}: an end is final: no second end, lease, start or requeue`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), completed(1));
+    t.deepEqual(
+      await outcomes(
+        store,
+        fence,
+        failed(1),
+        completed(1),
+        leaseOf(1, 2),
+        { op: 'started', no: 1, token: 1, startedAt: start, attempts: 1, delayMs: 0 },
+        { op: 'requeue', no: 1, token: 1, attempts: 0 },
+        cancelledInQueue(1, { token: 1 }),
+      ),
+      ['stale', 'stale', 'stale', 'stale', 'stale', 'stale'],
+    );
+    t.is(shown((await store.read('job', 'endpoint-a', idOf(1)))?.output ?? null), '{"done":1}');
+  });
+
+  test.serial(`${name}: a refused end writes neither chunks nor a delivery`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)));
+    t.deepEqual(await outcomes(store, fence, completed(1, { token: 2, chunks: [json(1)], hook: hookOf(1) })), ['stale']);
+    t.deepEqual(await store.read('hooks', Number.MAX_SAFE_INTEGER, 10), { hooks: [], nextAt: null });
+    await given(store, fence, completed(1));
+    t.deepEqual((await store.read('job', 'endpoint-a', idOf(1)))?.chunks, []);
+  });
+
+  test.serial(`${name}: unread chunks are kept in order and drained from the front`, async (t) => {
+    const { store, fence } = await use(t);
+    const chunks = [json('a'), { blob: 'blob-b', size: 900_000 }, json('c'), json('d')];
+    await given(store, fence, submit(leased(1)), completed(1, { chunks, output: null }));
+    const kept = async () => (await store.read('job', 'endpoint-a', idOf(1)))?.chunks.map(shown);
+    t.deepEqual(await kept(), ['"a"', { blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
+
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, count: 1 }), ['ok']);
+    t.deepEqual(await kept(), [{ blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, count: 2 }, { op: 'drain', no: 1, count: 0 }), ['ok', 'ok']);
+    t.deepEqual(await kept(), ['"d"']);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, count: 5 }, { op: 'drain', no: 1, count: 5 }), ['ok', 'ok']);
+    t.deepEqual(await kept(), []);
+  });
+
+  test.serial(`${name}: only an ended job is drained`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), submit(queued(2)));
+    t.deepEqual(
+      await outcomes(store, fence, { op: 'drain', no: 1, count: 1 }, { op: 'drain', no: 2, count: 1 }, { op: 'drain', no: 9, count: 1 }),
+      ['stale', 'stale', 'gone'],
+    );
+  });
+
+  test.serial(`${name}: retry puts a failed or timed-out job at the tail with nothing of its old end`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(leased(1)),
+      submit(leased(2)),
+      submit(queued(3)),
+      failed(1, { chunks: [json('x'), json('y')], output: { blob: 'blob-1', size: 80_000 } }),
+      completed(2, { state: 'TIMED_OUT', error: 'executionTimeout exceeded', output: null }),
+      retry(2, 10),
+      retry(1, 11),
+    );
+    t.deepEqual(await queueOf(store), [3, 2, 1]);
+    const expected = queued(1, { position: 11, token: 1, submittedAt: start + 9_000, deleteAt: start + 10_000 });
+    t.deepEqual(shownWhole(await store.read('job', 'endpoint-a', idOf(1))), { job: expected, output: null, chunks: [] });
+    t.deepEqual(await store.read('blobsNamed', ['blob-1']), []);
+    t.is(shown((await store.read('payload', 1))?.input ?? null), '{"no":1}', 'the input stays');
+  });
+
+  test.serial(`${name}: after a retry the token goes on growing and a new end has only its own chunks`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), failed(1, { chunks: [json('old-1'), json('old-2')] }), retry(1, 2));
+    t.deepEqual(await outcomes(store, fence, leaseOf(1, 1), leaseOf(1, 2)), ['stale', 'ok']);
+    await given(store, fence, completed(1, { token: 2, chunks: [json('new')] }));
+    t.deepEqual((await store.read('job', 'endpoint-a', idOf(1)))?.chunks.map(shown), ['"new"']);
+  });
+
+  test.serial(`${name}: retry is stale in every other state and gone without a job`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(queued(1)),
+      submit(leased(2)),
+      submit(leased(3)),
+      completed(3),
+      submit(queued(4)),
+      cancelledInQueue(4),
+    );
+    t.deepEqual(await outcomes(store, fence, retry(1, 10), retry(2, 11), retry(3, 12), retry(4, 13), retry(9, 14)), [
+      'stale',
+      'stale',
+      'stale',
+      'stale',
+      'gone',
+    ]);
+  });
+
+  test.serial(`${name}: a delivery is written with the end, rescheduled, and removed when done`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(leased(1)),
+      submit(leased(2)),
+      completed(1, { hook: hookOf(1) }),
+      failed(2, { hook: hookOf(2, { dueAt: start + 5_000 }) }),
+    );
+    const ids = async (wall: number, limit: number) => {
+      const { hooks, nextAt } = await store.read('hooks', wall, limit);
+      return { ids: hooks.map((hook) => hook.jobNo), nextAt };
+    };
+    t.deepEqual(await ids(start, 10), { ids: [], nextAt: start + 5_000 });
+    t.deepEqual(await ids(start + 5_000, 10), { ids: [2], nextAt: start + 6_000 });
+    t.deepEqual(await ids(start + 9_000, 10), { ids: [2, 1], nextAt: null });
+    t.deepEqual(await ids(start + 9_000, 1), { ids: [2], nextAt: start + 6_000 });
+    const [first] = (await store.read('hooks', start + 9_000, 1)).hooks;
+    t.deepEqual(
+      { ...first, payload: shown(first?.payload ?? null) },
+      { ...hookOf(2, { dueAt: start + 5_000 }), payload: `{"id":"${idOf(2)}"}` },
+    );
+
+    t.deepEqual(await outcomes(store, fence, { op: 'hook', id: hookOf(2).id, tries: 1, dueAt: start + 15_000 }), ['ok']);
+    t.deepEqual(await ids(start + 9_000, 10), { ids: [1], nextAt: start + 15_000 });
+    t.is((await store.read('hooks', start + 15_000, 10)).hooks[1]?.tries, 1);
+    t.deepEqual(
+      await outcomes(
+        store,
+        fence,
+        { op: 'hook', id: hookOf(1).id, tries: 1, dueAt: null },
+        { op: 'hook', id: hookOf(1).id, tries: 2, dueAt: null },
+      ),
+      ['ok', 'gone'],
+    );
+    t.deepEqual(await ids(start + 99_000, 10), { ids: [2], nextAt: null });
+  });
+
+  test.serial(`${name}: a delivery outlives its job with its payload`, async (t) => {
+    const { store, fence } = await use(t);
+    const payload = { blob: 'blob-payload', size: 100_000 };
+    await given(store, fence, submit(leased(1)), completed(1, { hook: hookOf(1, { payload }) }), { op: 'delete', no: 1, dueBy: null });
+    t.deepEqual((await store.read('hooks', start + 9_000, 10)).hooks[0]?.payload, payload);
+    t.deepEqual(await store.read('blobsNamed', ['blob-payload']), ['blob-payload']);
+  });
+
+  test.serial(`${name}: a job that ends again under the same token has its newer delivery`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { tries: 1 }) }), retry(1, 2));
+    await given(store, fence, cancelledInQueue(1, { token: 1, hook: hookOf(1, { payload: json('second'), dueAt: start + 9_500 }) }));
+    const { hooks } = await store.read('hooks', start + 99_000, 10);
+    t.deepEqual(
+      hooks.map((hook) => [shown(hook.payload), hook.tries, hook.dueAt]),
+      [['"second"', 0, start + 9_500]],
+    );
+  });
+}

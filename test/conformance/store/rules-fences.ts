@@ -1,0 +1,122 @@
+import test from 'ava';
+
+import { StaleTermError } from '../../../scheduler/store/store.ts';
+import { completed, given, hookOf, idOf, jobOf, json, leased, outcomes, queued, queueOf, shownWhole, submit } from './jobs.ts';
+import type { Use } from './suite.ts';
+import { take } from './take.ts';
+
+export function fenceRules(name: string, use: Use): void {
+  test.serial(`${name}: the same owner keeps its term, a new owner gets a higher one`, async (t) => {
+    const { store } = await use(t);
+    const first = await take(store, 'owner-x', 7);
+    t.true(first.term > 0n);
+    t.deepEqual(await take(store, 'owner-x', 7), first);
+    const second = await take(store, 'owner-y', 7);
+    t.true(second.term > first.term);
+    const third = await take(store, 'owner-x', 7);
+    t.true(third.term > second.term);
+  });
+
+  test.serial(`${name}: shards have terms of their own`, async (t) => {
+    const { store } = await use(t);
+    const before = await take(store, 'owner-x', 3);
+    await take(store, 'owner-y', 4);
+    t.deepEqual(await take(store, 'owner-x', 3), before);
+  });
+
+  test.serial(`${name}: a batch under a stale term is refused whole, and the store goes on`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1)));
+    const next = await take(store, 'owner-b');
+    const error = await t.throwsAsync(store.commit(fence, [submit(queued(2))]), { instanceOf: StaleTermError });
+    t.regex(error?.message ?? '', new RegExp(`shard 0 .* term ${fence.term}`));
+    t.deepEqual(await queueOf(store), [1]);
+    t.deepEqual(await outcomes(store, next, submit(queued(3))), ['ok']);
+  });
+
+  test.serial(`${name}: a batch under a term that was never given out is refused`, async (t) => {
+    const { store, fence } = await use(t);
+    await t.throwsAsync(store.commit({ shard: 0, term: fence.term + 1n }, [submit(queued(1))]), { instanceOf: StaleTermError });
+    await t.throwsAsync(store.commit({ shard: 9, term: 1n }, [submit(queued(1))]), { instanceOf: StaleTermError });
+    await t.throwsAsync(store.commit({ shard: 9, term: 0n }, [submit(queued(1))]), { instanceOf: StaleTermError });
+    t.deepEqual(await queueOf(store), []);
+  });
+
+  test.serial(`${name}: batches take effect in call order, and a read sees those called before it`, async (t) => {
+    const { store, fence } = await use(t);
+    const answers = await Promise.all([
+      store.commit(fence, [submit(queued(1))]),
+      store.read('highest'),
+      store.commit(fence, [{ op: 'lease', no: 1, token: 1, lease: { node: 'n', incarnation: 'i', worker: 'w' } }]),
+      store.read('job', 'endpoint-a', idOf(1)),
+      store.commit(fence, [completed(1)]),
+      store.read('job', 'endpoint-a', idOf(1)),
+      store.commit(fence, [{ op: 'delete', no: 1, dueBy: null }]),
+      store.read('job', 'endpoint-a', idOf(1)),
+    ]);
+    t.deepEqual(answers[0], [{ outcome: 'ok' }]);
+    t.is(answers[1].no, 1);
+    t.is(answers[3]?.job.state, 'LEASED');
+    t.is(answers[5]?.job.state, 'COMPLETED');
+    t.is(answers[7], null);
+  });
+
+  test.serial(`${name}: an empty batch has no outcomes`, async (t) => {
+    const { store, fence } = await use(t);
+    t.deepEqual(await store.commit(fence, []), []);
+  });
+
+  test.serial(`${name}: a large batch is one batch`, async (t) => {
+    const { store, fence } = await use(t);
+    const ops = Array.from({ length: 2_000 }, (_, i) => submit(queued(i + 1)));
+    t.true((await store.commit(fence, ops)).every((outcome) => outcome.outcome === 'ok'));
+    t.is((await queueOf(store)).length, 1_000, 'the bound of the read');
+    t.is((await store.read('counts'))[0]?.count, 2_000);
+  });
+
+  test.serial(`${name}: everything acknowledged is there after a new start`, async (t) => {
+    const { store, fence, reopen } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(queued(1), { s3: new Uint8Array([1, 2, 3]) }),
+      submit(leased(2)),
+      submit(leased(3)),
+      completed(3, { chunks: [json('c')], hook: hookOf(3) }),
+      { op: 'put', kind: 'setting', key: 'k', version: 1, value: '"v"' },
+    );
+    const before = await store.read('job', 'endpoint-a', idOf(3));
+
+    const again = await reopen();
+    t.deepEqual(await jobOf(again, 1), queued(1, { hasS3: true }));
+    t.deepEqual([...((await again.read('payload', 1))?.s3 ?? [])], [1, 2, 3]);
+    t.deepEqual(await again.read('leased', 0, 10), [leased(2)]);
+    t.deepEqual(shownWhole(await again.read('job', 'endpoint-a', idOf(3))), shownWhole(before));
+    t.is((await again.read('hooks', Number.MAX_SAFE_INTEGER, 10)).hooks.length, 1);
+    t.is((await again.read('control', 'setting', '', 10))[0]?.value, '"v"');
+
+    const next = await take(again, 'owner-after');
+    t.true(next.term > fence.term, 'terms go on growing');
+    await t.throwsAsync(again.commit(fence, []), { instanceOf: StaleTermError });
+    t.deepEqual(await outcomes(again, next, completed(2)), ['ok']);
+  });
+
+  test.serial(`${name}: hints can be asked for and no longer`, async (t) => {
+    const { store } = await use(t);
+    const stop = store.onHint(() => undefined);
+    stop();
+    stop();
+    t.pass();
+  });
+
+  test.serial(`${name}: a closed store refuses every call and closes twice`, async (t) => {
+    const { store, fence } = await use(t);
+    const committed = store.commit(fence, [submit(queued(1))]);
+    await store.close();
+    t.deepEqual(await committed, [{ outcome: 'ok' }], 'close drains');
+    await t.throwsAsync(store.commit(fence, []), { message: /closed/ });
+    await t.throwsAsync(store.read('highest'), { message: /closed/ });
+    await t.throwsAsync(store.acquire(0, 'owner-a', 1), { message: /closed/ });
+    await store.close();
+  });
+}

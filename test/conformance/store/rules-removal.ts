@@ -1,0 +1,130 @@
+import test from 'ava';
+
+import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, start, submit, ttl } from './jobs.ts';
+import type { Use } from './suite.ts';
+
+const remove = (no: number, dueBy: number | null = null) => ({ op: 'delete', no, dueBy }) as const;
+
+export function removalRules(name: string, use: Use): void {
+  test.serial(`${name}: delete removes a job in any state with its bodies`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(queued(1)),
+      submit(leased(2)),
+      submit(leased(3)),
+      completed(3, { chunks: [json(1)] }),
+      submit(queued(4)),
+    );
+    t.deepEqual(await outcomes(store, fence, remove(1), remove(2), remove(3), remove(9), remove(1)), ['ok', 'ok', 'ok', 'gone', 'gone']);
+    for (const no of [1, 2, 3]) {
+      t.is(await store.read('job', 'endpoint-a', idOf(no)), null);
+      t.is(await store.read('payload', no), null);
+    }
+    t.deepEqual(await queueOf(store), [4]);
+    t.deepEqual(await store.read('leased', 0, 10), []);
+  });
+
+  test.serial(`${name}: a number's chunks do not come back with a job that is given the number of a removed one's id`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), completed(1, { chunks: [json('old')] }), remove(1));
+    await given(store, fence, submit({ ...leased(2), id: idOf(1) }), completed(2));
+    t.deepEqual((await store.read('job', 'endpoint-a', idOf(1)))?.chunks, []);
+  });
+
+  test.serial(`${name}: delete with dueBy spares a job whose time has moved`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1, { deleteAt: 500 })), submit(queued(2, { deleteAt: 501 })));
+    t.deepEqual(await outcomes(store, fence, remove(1, 499), remove(2, 500), remove(1, 500), remove(1, 500), remove(2, 501)), [
+      'stale',
+      'stale',
+      'ok',
+      'gone',
+      'ok',
+    ]);
+  });
+
+  test.serial(`${name}: due lists in order of time, bounded, and says when the next is due`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(queued(1, { deleteAt: start + 300 })),
+      submit(leased(2, { deleteAt: start + 100 })),
+      submit(queued(3, { deleteAt: start + 200 })),
+      submit(queued(4, { deleteAt: start + 100 })),
+    );
+    const due = async (wall: number, limit: number) => {
+      const { jobs, nextAt } = await store.read('due', wall, limit);
+      return { numbers: jobs.map((job) => job.no), nextAt };
+    };
+    t.deepEqual(await due(start, 10), { numbers: [], nextAt: start + 100 });
+    t.deepEqual(await due(start + 100, 10), { numbers: [2, 4], nextAt: start + 200 });
+    t.deepEqual(await due(start + 299, 10), { numbers: [2, 4, 3], nextAt: start + 300 });
+    t.deepEqual(await due(start + 300, 2), { numbers: [2, 4], nextAt: start + 200 });
+    t.deepEqual(await due(start + 300, 10), { numbers: [2, 4, 3, 1], nextAt: null });
+    t.deepEqual((await store.read('due', start + 100, 1)).jobs, [leased(2, { deleteAt: start + 100 })]);
+  });
+
+  test.serial(`${name}: an end moves the time of removal, a retry moves it again`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)));
+    t.is((await store.read('due', 0, 1)).nextAt, start + 1 + ttl);
+    await given(store, fence, failed(1, { deleteAt: start + 60_000 }));
+    t.is((await store.read('due', 0, 1)).nextAt, start + 60_000);
+    await given(store, fence, { op: 'retry', no: 1, position: 2, submittedAt: start + 50_000, deleteAt: start + 90_000 });
+    t.is((await store.read('due', 0, 1)).nextAt, start + 90_000);
+  });
+
+  test.serial(`${name}: the blobs of a job are found for removal with it`, async (t) => {
+    const { store, fence } = await use(t);
+    const blob = (id: string) => ({ blob: id, size: 70_000 });
+    await given(
+      store,
+      fence,
+      submit(leased(1), { input: blob('in') }),
+      completed(1, {
+        output: blob('out'),
+        chunks: [json('x'), blob('chunk-1'), blob('chunk-2')],
+        hook: hookOf(1, { payload: blob('hook') }),
+      }),
+      submit(queued(2)),
+    );
+    t.deepEqual((await store.read('blobsOf', 1)).toSorted(), ['chunk-1', 'chunk-2', 'in', 'out']);
+    t.deepEqual(await store.read('blobsOf', 2), []);
+    t.deepEqual(await store.read('blobsOf', 9), []);
+
+    const named = async () => (await store.read('blobsNamed', ['in', 'out', 'chunk-1', 'chunk-2', 'hook', 'orphan', 'in'])).toSorted();
+    t.deepEqual([...new Set(await named())], ['chunk-1', 'chunk-2', 'hook', 'in', 'out']);
+    await given(store, fence, { op: 'drain', no: 1, count: 2 });
+    t.deepEqual([...new Set(await named())], ['chunk-2', 'hook', 'in', 'out']);
+    await given(store, fence, remove(1));
+    t.deepEqual(await named(), ['hook']);
+    await given(store, fence, { op: 'hook', id: hookOf(1).id, tries: 1, dueAt: null });
+    t.deepEqual(await named(), []);
+    t.deepEqual(await store.read('blobsNamed', []), []);
+  });
+
+  test.serial(`${name}: neither number nor position goes back when jobs are removed`, async (t) => {
+    const { store, fence, reopen } = await use(t);
+    t.deepEqual(await store.read('highest'), { no: 0, position: 0 });
+    await given(store, fence, submit(queued(1)), submit(queued(2, { endpoint: 'endpoint-b' })), submit(leased(3)), failed(3));
+    t.deepEqual(await store.read('highest'), { no: 3, position: 3 });
+    await given(store, fence, { op: 'retry', no: 3, position: 8, submittedAt: start, deleteAt: start + 10 });
+    t.deepEqual(await store.read('highest'), { no: 3, position: 8 });
+    await given(store, fence, remove(3), remove(2));
+    t.deepEqual(await store.read('highest'), { no: 3, position: 8 });
+    t.deepEqual(await (await reopen()).read('highest'), { no: 3, position: 8 });
+  });
+
+  test.serial(`${name}: the highest position is found in every state`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1, { position: 20 })), submit(queued(2, { position: 10, priority: 1 })));
+    t.is((await store.read('highest')).position, 20);
+    await given(store, fence, completed(1));
+    t.is((await store.read('highest')).position, 20);
+    await given(store, fence, submit(queued(3, { position: 30, priority: 1 })));
+    t.is((await store.read('highest')).position, 30);
+  });
+}

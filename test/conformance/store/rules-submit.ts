@@ -1,0 +1,138 @@
+import test from 'ava';
+
+import { given, idOf, jobOf, json, leased, outcomes, queued, shown, shownWhole, start, submit } from './jobs.ts';
+import type { Use } from './suite.ts';
+
+const hash = (byte: number): Uint8Array => new Uint8Array(32).fill(byte);
+const later = (): number => Date.now() + 3_600_000;
+
+export function submitRules(name: string, use: Use): void {
+  test.serial(`${name}: a submitted job is read back as it was, with its input byte for byte`, async (t) => {
+    const { store, fence } = await use(t);
+    const job = queued(1, {
+      kind: 'RUNSYNC',
+      priority: 1,
+      webhook: 'https://example.com/ä',
+      executionTimeoutMs: 5_000,
+      retentionMs: 60_000,
+    });
+    const text = '{ "text" : "grüße 😀",\n"n": 1.10 }';
+    t.deepEqual(await outcomes(store, fence, submit(job, { input: { inline: new TextEncoder().encode(text) } })), ['ok']);
+
+    t.deepEqual(shownWhole(await store.read('job', 'endpoint-a', idOf(1))), { job, output: null, chunks: [] });
+    const payload = await store.read('payload', 1);
+    t.is(shown(payload?.input ?? null), text);
+    t.is(payload?.s3, null);
+  });
+
+  test.serial(`${name}: storage credentials stay beside the input and mark the job`, async (t) => {
+    const { store, fence } = await use(t);
+    const s3 = new Uint8Array([0, 255, 1, 254]);
+    await given(store, fence, submit(queued(1, { hasS3: true }), { s3 }), submit(queued(2)));
+
+    t.true((await jobOf(store, 1)).hasS3);
+    t.deepEqual([...((await store.read('payload', 1))?.s3 ?? [])], [...s3]);
+    t.false((await jobOf(store, 2)).hasS3);
+  });
+
+  test.serial(`${name}: an input may lie in the blob store`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1), { input: { blob: 'blob-1', size: 70_000 } }));
+    t.deepEqual((await store.read('payload', 1))?.input, { blob: 'blob-1', size: 70_000 });
+  });
+
+  test.serial(`${name}: an empty and a large inline body come back whole`, async (t) => {
+    const { store, fence } = await use(t);
+    const large = new Uint8Array(300_000).map((_, i) => i % 251);
+    await given(store, fence, submit(queued(1), { input: { inline: new Uint8Array(0) } }), submit(queued(2), { input: { inline: large } }));
+    const empty = await store.read('payload', 1);
+    t.is(shown(empty?.input ?? null), '');
+    const whole = await store.read('payload', 2);
+    t.true(whole !== null && 'inline' in whole.input && Buffer.compare(whole.input.inline, large) === 0);
+  });
+
+  test.serial(`${name}: a job may be submitted already leased`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)));
+    t.deepEqual(await jobOf(store, 1), leased(1));
+    t.deepEqual(await store.read('leased', 0, 10), [leased(1)]);
+    t.deepEqual(await store.read('head', 'endpoint-a', 0, -1, 10, 1_000), []);
+  });
+
+  test.serial(`${name}: a taken id is exists, and the job that has it stays as it was`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1)));
+    t.deepEqual(await outcomes(store, fence, submit({ ...queued(2), id: idOf(1) }, { input: json('other') }), submit(queued(3))), [
+      'exists',
+      'ok',
+    ]);
+    t.deepEqual(await jobOf(store, 1), queued(1));
+    t.is(shown((await store.read('payload', 1))?.input ?? null), '{"no":1}');
+    t.is(await store.read('payload', 2), null);
+  });
+
+  test.serial(`${name}: an id taken within the same batch is exists`, async (t) => {
+    const { store, fence } = await use(t);
+    t.deepEqual(await outcomes(store, fence, submit(queued(1)), submit({ ...queued(2), id: idOf(1) })), ['ok', 'exists']);
+  });
+
+  test.serial(`${name}: a job is found under its own endpoint only`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1)));
+    t.is(await store.read('job', 'endpoint-b', idOf(1)), null);
+    t.is(await store.read('job', 'endpoint-a', idOf(2)), null);
+  });
+
+  test.serial(`${name}: a used idempotency key names its job for the same body and refuses another body`, async (t) => {
+    const { store, fence } = await use(t);
+    const key = { key: 'account/key-1', bodyHash: hash(1), expiresAt: later() };
+    await given(store, fence, submit(queued(1), { idempotency: key }));
+
+    t.deepEqual(await store.commit(fence, [submit(queued(2), { idempotency: key })]), [{ outcome: 'idempotent-same', jobId: idOf(1) }]);
+    t.deepEqual(await store.commit(fence, [submit(queued(3), { idempotency: { ...key, bodyHash: hash(2) } })]), [
+      { outcome: 'idempotent-other-body' },
+    ]);
+    t.is(await store.read('job', 'endpoint-a', idOf(2)), null);
+    t.is(await store.read('job', 'endpoint-a', idOf(3)), null);
+    const kept = await store.read('idempotency', 'account/key-1');
+    t.is(kept?.jobId, idOf(1));
+    t.deepEqual([...(kept?.bodyHash ?? [])], [...hash(1)]);
+  });
+
+  test.serial(`${name}: two submissions with one key in one batch: the first takes it`, async (t) => {
+    const { store, fence } = await use(t);
+    const idempotency = { key: 'key', bodyHash: hash(1), expiresAt: later() };
+    const results = await store.commit(fence, [submit(queued(1), { idempotency }), submit(queued(2), { idempotency })]);
+    t.deepEqual(results, [{ outcome: 'ok' }, { outcome: 'idempotent-same', jobId: idOf(1) }]);
+  });
+
+  test.serial(`${name}: a submission sent again is exists, with its key and without`, async (t) => {
+    const { store, fence } = await use(t);
+    const again = submit(queued(1), { idempotency: { key: 'key', bodyHash: hash(1), expiresAt: later() } });
+    t.deepEqual(await outcomes(store, fence, again, { ...again, job: { ...again.job, no: 2, position: 2 } }), ['ok', 'exists']);
+    t.deepEqual(await outcomes(store, fence, submit({ ...queued(3), id: idOf(1) })), ['exists']);
+  });
+
+  test.serial(`${name}: a submission whose id is taken does not take its key`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1)));
+    const idempotency = { key: 'key', bodyHash: hash(1), expiresAt: later() };
+    t.deepEqual(await outcomes(store, fence, submit({ ...queued(2), id: idOf(1) }, { idempotency })), ['exists']);
+    t.is(await store.read('idempotency', 'key'), null);
+  });
+
+  test.serial(`${name}: a key outlives its job`, async (t) => {
+    const { store, fence } = await use(t);
+    const idempotency = { key: 'key', bodyHash: hash(1), expiresAt: later() };
+    await given(store, fence, submit(queued(1), { idempotency }), { op: 'delete', no: 1, dueBy: null });
+    t.deepEqual(await store.commit(fence, [submit(queued(2), { idempotency })]), [{ outcome: 'idempotent-same', jobId: idOf(1) }]);
+  });
+
+  test.serial(`${name}: an expired key is free again`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(queued(1), { idempotency: { key: 'key', bodyHash: hash(1), expiresAt: start - 1e11 } }));
+    t.is(await store.read('idempotency', 'key'), null);
+    await given(store, fence, submit(queued(2), { idempotency: { key: 'key', bodyHash: hash(2), expiresAt: later() } }));
+    t.is((await store.read('idempotency', 'key'))?.jobId, idOf(2));
+  });
+}

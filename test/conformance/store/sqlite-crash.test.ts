@@ -1,0 +1,88 @@
+/** Acknowledged means durable (DESIGN.md invariant 1): what was acknowledged is there, whole, however the process ends. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
+import { folderFor } from './folder.ts';
+import { idOf } from './jobs.ts';
+
+const child = fileURLToPath(new URL('crash-child.ts', import.meta.url));
+const perBatch = 7;
+
+function start(t: ExecutionContext, command: string, args: readonly string[]): ChildProcess {
+  const started = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.teardown(() => {
+    if (started.exitCode === null && started.signalCode === null) started.kill('SIGKILL');
+  });
+  return started;
+}
+
+/** Every batch up to the acknowledged one is there; of a later one all or nothing. Gives the highest number. */
+function check(t: ExecutionContext, file: string, first: number, acknowledged: number): number {
+  const engine = new SqliteEngine({ file });
+  try {
+    const highest = engine.read('highest').no;
+    t.true(highest >= acknowledged, `acknowledged ${acknowledged}, found ${highest}`);
+    t.is((highest - first + 1) % perBatch, 0, 'batches are whole');
+    for (let no = first; no <= highest; no++) {
+      const whole = engine.read('job', 'endpoint-a', idOf(no));
+      const behind = Math.ceil((highest - no + 1) / perBatch);
+      t.is(whole?.job.state, behind === 1 ? 'IN_QUEUE' : behind === 2 ? 'LEASED' : 'COMPLETED');
+      t.truthy(engine.read('payload', no));
+      t.is(whole?.output === null, behind < 3);
+    }
+    return highest;
+  } finally {
+    engine.close();
+  }
+}
+
+test('kill -9 under load loses nothing that was acknowledged', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  let first = 1;
+  for (const batches of [20, 150, 400]) {
+    const running = start(t, process.execPath, [child, file, String(first)]);
+    let acknowledged = 0;
+    let seen = 0;
+    const exited = once(running, 'exit');
+    for await (const line of createInterface({ input: running.stdout as NodeJS.ReadableStream })) {
+      acknowledged = Number(line);
+      if (++seen === batches) running.kill('SIGKILL');
+    }
+    t.deepEqual(await exited, [null, 'SIGKILL']);
+    t.true(seen >= batches);
+    first = check(t, file, first, acknowledged) + 1;
+  }
+});
+
+test('when the disk takes no more, the batch is refused whole and the store stops', async (t) => {
+  if (process.platform === 'win32') {
+    t.log('not run: there is no file size limit to play a full disk with');
+    t.pass();
+    return;
+  }
+  const file = join(await folderFor(t), 'capstan.db');
+  // 512-byte or 1 KiB blocks, by the shell: one to two MB.
+  const running = start(t, '/bin/sh', ['-c', 'ulimit -f 2000 && exec "$@"', 'sh', process.execPath, child, file, '1']);
+  const exited = once(running, 'exit');
+  let acknowledged = 0;
+  let failure: { code?: string; message?: string; later?: string } = {};
+  for await (const line of createInterface({ input: running.stdout as NodeJS.ReadableStream })) {
+    if (line.startsWith('failed ')) failure = JSON.parse(line.slice(7)) as typeof failure;
+    else acknowledged = Number(line);
+  }
+  t.deepEqual(await exited, [0, null]);
+  t.is(failure.code, 'DATA_DIR');
+  t.regex(
+    failure.message ?? '',
+    /(the batch was not written|the write-ahead log could not be copied into it): the disk (is full|could not be read or written) \(SQLITE_/,
+  );
+  t.is(failure.later, 'rejected');
+  t.true(acknowledged > 0);
+  t.is(check(t, file, 1, acknowledged), acknowledged);
+});

@@ -1,0 +1,45 @@
+/** Idempotency keys expire by the engine's clock, and are swept in small batches with the commits. */
+import { join } from 'node:path';
+
+import test from 'ava';
+import Database from 'better-sqlite3';
+
+import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
+import { folderFor } from './folder.ts';
+import { idOf, queued, start, submit } from './jobs.ts';
+
+const bodyHash = new Uint8Array(32);
+
+test("a key is free from its expiry on, by the engine's own clock", (t) => {
+  let now = start;
+  const engine = new SqliteEngine({ file: ':memory:', now: () => now });
+  t.teardown(() => engine.close());
+  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const using = (no: number) => submit(queued(no), { idempotency: { key: 'key', bodyHash, expiresAt: now + 100 } });
+  t.deepEqual(engine.commit(fence, [using(1)]), [{ outcome: 'ok' }]);
+  now += 99;
+  t.deepEqual(engine.commit(fence, [using(2)]), [{ outcome: 'idempotent-same', jobId: idOf(1) }]);
+  now += 1;
+  t.is(engine.read('idempotency', 'key'), null);
+  t.deepEqual(engine.commit(fence, [using(3)]), [{ outcome: 'ok' }]);
+  t.is(engine.read('idempotency', 'key')?.jobId, idOf(3));
+});
+
+test('expired keys go with later commits, a few at a time', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  let now = start;
+  const engine = new SqliteEngine({ file, now: () => now });
+  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const ops = Array.from({ length: 120 }, (_, i) =>
+    submit(queued(i + 1), { idempotency: { key: `key-${i}`, bodyHash, expiresAt: start + 1_000 } }),
+  );
+  engine.commit(fence, [...ops, submit(queued(999), { idempotency: { key: 'later', bodyHash, expiresAt: start + 1e9 } })]);
+  now += 120_000;
+  engine.commit(fence, []);
+  engine.commit(fence, []);
+  engine.commit(fence, []);
+  engine.close();
+  const db = new Database(file, { readonly: true });
+  t.teardown(() => db.close());
+  t.deepEqual(db.prepare('SELECT key FROM idempotency').pluck().all(), ['later']);
+});

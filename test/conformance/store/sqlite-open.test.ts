@@ -1,0 +1,134 @@
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test from 'ava';
+import Database from 'better-sqlite3';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
+import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
+import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
+import { openDatabase } from '../../../scheduler/store/sqlite/open.ts';
+import { folderFor } from './folder.ts';
+import { queued, submit } from './jobs.ts';
+
+/** Opening is refused by the engine and through the thread with the same one line. */
+async function refused(file: string): Promise<CapstanError> {
+  let direct: unknown;
+  try {
+    new SqliteEngine({ file }).close();
+  } catch (error) {
+    direct = error;
+  }
+  let threaded: unknown;
+  try {
+    await (await openSqliteStore({ file })).close();
+  } catch (error) {
+    threaded = error;
+  }
+  if (!(direct instanceof CapstanError) || !(threaded instanceof CapstanError)) throw new Error(`${file} was opened`);
+  if (direct.message !== threaded.message || direct.code !== threaded.code)
+    throw new Error(`${direct.message} against ${threaded.message}`);
+  return direct;
+}
+
+test('a missing folder is made, for its owner alone', async (t) => {
+  const folder = await folderFor(t);
+  const file = join(folder, 'data', 'scheduler', 'capstan.db');
+  new SqliteEngine({ file }).close();
+  t.is((await stat(join(folder, 'data', 'scheduler'))).mode & 0o777, 0o700);
+  t.true((await stat(file)).isFile());
+});
+
+test('a database of a newer version is refused as it is', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  openDatabase(file, [...migrations, { number: migrations.length + 1, name: 'future', sql: 'CREATE TABLE future (x)' }]).close();
+  const before = await readFile(file);
+
+  const error = await refused(file);
+  t.is(error.code, 'DATA_NEWER');
+  t.is(
+    error.message,
+    `store ${file}: cannot open: its layout is version ${migrations.length + 1}, this program knows up to ${migrations.length}`,
+  );
+  t.deepEqual(await readFile(file), before);
+});
+
+test('an older database is brought up to date with its data, once', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  const engine = new SqliteEngine({ file });
+  const { term } = engine.acquire(0, 'owner', 1);
+  engine.commit({ shard: 0, term }, [submit(queued(1))]);
+  engine.close();
+
+  const next = { number: migrations.length + 1, name: 'next', sql: 'CREATE TABLE next (x); INSERT INTO next SELECT id FROM jobs;' };
+  openDatabase(file, [...migrations, next]).close();
+  const db = openDatabase(file, [...migrations, next]);
+  t.teardown(() => db.close());
+  t.deepEqual(db.prepare('SELECT x FROM next').pluck().all(), [queued(1).id]);
+});
+
+test('a migration that fails leaves the database as it was', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  openDatabase(file).close();
+  const broken = { number: migrations.length + 1, name: 'broken', sql: 'CREATE TABLE half (x); CREATE TABLE jobs (x);' };
+  t.throws(() => openDatabase(file, [...migrations, broken]), { message: /cannot open: table jobs already exists/ });
+  const db = openDatabase(file);
+  t.teardown(() => db.close());
+  t.is(db.prepare("SELECT count(*) FROM sqlite_schema WHERE name = 'half'").pluck().get(), 0);
+});
+
+test('a file that is no database is refused', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  await writeFile(file, 'this is a text and no database at all, and it is long enough to have a header '.repeat(20));
+  const error = await refused(file);
+  t.is(error.code, 'DATA_DIR');
+  t.is(error.message, `store ${file}: cannot open: the file is not a database (SQLITE_NOTADB)`);
+});
+
+test('a damaged database is refused', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  new SqliteEngine({ file }).close();
+  const bytes = await readFile(file);
+  bytes.fill(0xff, 100, 4_096);
+  await writeFile(file, bytes);
+  const error = await refused(file);
+  t.is(error.code, 'DATA_DIR');
+  t.regex(error.message, /cannot open: the file is damaged \(SQLITE_CORRUPT/);
+});
+
+test("another program's database is refused", async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  const db = new Database(file);
+  db.exec('CREATE TABLE notes (text)');
+  db.close();
+  const error = await refused(file);
+  t.is(error.code, 'DATA_DIR');
+  t.is(error.message, `store ${file}: cannot open: the file is a database of another program`);
+});
+
+test('a folder in the place of the file is refused', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  await mkdir(file);
+  const error = await refused(file);
+  t.is(error.code, 'DATA_DIR');
+  t.regex(error.message, /cannot open: the file cannot be opened \(SQLITE_CANTOPEN/);
+});
+
+test('a file in the place of the folder is refused', async (t) => {
+  const folder = await folderFor(t);
+  await writeFile(join(folder, 'scheduler'), '');
+  const error = await refused(join(folder, 'scheduler', 'capstan.db'));
+  t.is(error.code, 'DATA_DIR');
+  t.regex(error.message, /cannot open: its folder cannot be made: /);
+  t.false(error.message.includes('\n'));
+});
+
+test('a database that is in use is refused to a second opener', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  const store = await openSqliteStore({ file });
+  t.teardown(() => store.close());
+  const error = await refused(file);
+  t.is(error.code, 'DATA_DIR');
+  t.regex(error.message, /cannot open: another process is using it \(SQLITE_BUSY/);
+});

@@ -1,0 +1,122 @@
+/** The schema refuses impossible states by itself, whoever writes (DESIGN.md, STYLE.md rule 2). */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+
+import test from 'ava';
+import Database from 'better-sqlite3';
+
+import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
+import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
+import type { Op } from '../../../scheduler/store/store.ts';
+import { folderFor } from './folder.ts';
+import { cancelledInQueue, completed, failed, hookOf, json, leased, queued, submit } from './jobs.ts';
+
+const given: readonly Op[] = [
+  submit(queued(1)),
+  submit(leased(2)),
+  submit(leased(3)),
+  completed(3, { chunks: [json('c')], hook: hookOf(3) }),
+  submit(leased(4)),
+  failed(4),
+  submit(queued(5)),
+  cancelledInQueue(5),
+  { op: 'put', kind: 'setting', key: 'k', version: 1, value: '{}' },
+];
+
+/** What each statement would lead to is impossible. 1 waits, 2 is leased, 3 completed, 4 failed, 5 cancelled in the queue. */
+const impossible: readonly (readonly [what: string, sql: string])[] = [
+  ['an unknown state', "UPDATE jobs SET state = 'LOST' WHERE no = 1"],
+  ['an unknown kind', "UPDATE jobs SET kind = 'BATCH' WHERE no = 1"],
+  ['a third priority', 'UPDATE jobs SET priority = 2 WHERE no = 1'],
+  ['a negative token', 'UPDATE jobs SET token = -1 WHERE no = 1'],
+  ['more attempts than leases', 'UPDATE jobs SET attempts = 2 WHERE no = 2'],
+  ['negative attempts', 'UPDATE jobs SET attempts = -1 WHERE no = 2'],
+  ['a lease without LEASED', "UPDATE jobs SET node = 'n', incarnation = 'i' WHERE no = 1"],
+  ['LEASED without a lease', "UPDATE jobs SET state = 'LEASED', token = 1 WHERE no = 1"],
+  ['half a lease', 'UPDATE jobs SET incarnation = NULL WHERE no = 2'],
+  ['a lease without a worker', 'UPDATE jobs SET worker = NULL WHERE no = 2'],
+  ['a lease without a token', 'UPDATE jobs SET token = 0 WHERE no = 2'],
+  ['a lease on an ended job', "UPDATE jobs SET node = 'n', incarnation = 'i' WHERE no = 3"],
+  ['an ended job without an end', 'UPDATE jobs SET ended_at = NULL WHERE no = 3'],
+  ['a waiting job with an end', 'UPDATE jobs SET ended_at = 1 WHERE no = 1'],
+  ['a leased job with an end', 'UPDATE jobs SET ended_at = 1 WHERE no = 2'],
+  ['a waiting job with a start', 'UPDATE jobs SET token = 1, started_at = 1 WHERE no = 1'],
+  ['a waiting job with a delay', 'UPDATE jobs SET delay_ms = 1 WHERE no = 1'],
+  ['a start without a lease', 'UPDATE jobs SET started_at = 1 WHERE no = 5'],
+  ['a completion without a lease', "UPDATE jobs SET state = 'COMPLETED' WHERE no = 5"],
+  ['a failure without its error', 'UPDATE jobs SET error = NULL WHERE no = 4'],
+  ['an error on a completed job', "UPDATE jobs SET error = 'e' WHERE no = 3"],
+  ['an error on a waiting job', "UPDATE jobs SET error = 'e' WHERE no = 1"],
+  ['an error on a leased job', "UPDATE jobs SET error = 'e' WHERE no = 2"],
+  ['an output on a waiting job', "UPDATE jobs SET output = x'00' WHERE no = 1"],
+  ['an output on a leased job', "UPDATE jobs SET output_blob = 'b', output_size = 1 WHERE no = 2"],
+  ['an execution time on a leased job', 'UPDATE jobs SET execution_ms = 1 WHERE no = 2'],
+  ['chunks on a leased job', 'UPDATE jobs SET chunks = 1 WHERE no = 2'],
+  ['fewer than no chunks', 'UPDATE jobs SET chunks = -1 WHERE no = 3'],
+  ['two outputs at once', "UPDATE jobs SET output_blob = 'b', output_size = 1 WHERE no = 3"],
+  ['an output blob without a size', "UPDATE jobs SET output = NULL, output_blob = 'b' WHERE no = 3"],
+  ['a negative delay', 'UPDATE jobs SET delay_ms = -1 WHERE no = 3'],
+  ['a negative time-out', 'UPDATE jobs SET execution_timeout_ms = -1 WHERE no = 1'],
+  ['a job without an id', "UPDATE jobs SET id = '' WHERE no = 1"],
+  ['two jobs with one id', 'UPDATE jobs SET id = (SELECT id FROM jobs WHERE no = 2) WHERE no = 1'],
+  [
+    'two waiting jobs at one place',
+    "INSERT INTO jobs SELECT 9, 'other', endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker, submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, delay_ms, execution_ms, error, has_s3, chunks, output, output_blob, output_size FROM jobs WHERE no = 1",
+  ],
+  ['a text in the place of a number', "UPDATE jobs SET position = 'first' WHERE no = 1"],
+  ['a text in the place of bytes', "UPDATE inputs SET inline = 'text' WHERE no = 1"],
+  ['an input without a body', 'UPDATE inputs SET inline = NULL WHERE no = 1'],
+  ['an input with two bodies', "UPDATE inputs SET blob = 'b', size = 1 WHERE no = 1"],
+  ['an input blob without a size', "UPDATE inputs SET inline = NULL, blob = 'b' WHERE no = 1"],
+  ['a chunk without a body', 'UPDATE chunks SET inline = NULL WHERE no = 3'],
+  ['a chunk with two bodies', "UPDATE chunks SET blob = 'b', size = 1 WHERE no = 3"],
+  ['two chunks at one index', "INSERT INTO chunks (no, idx, inline) VALUES (3, 0, x'00')"],
+  ['a delivery without a payload', 'UPDATE hooks SET inline = NULL'],
+  ['a delivery without an address', "UPDATE hooks SET url = ''"],
+  ['a delivery tried fewer than no times', 'UPDATE hooks SET tries = -1'],
+  ['an unknown kind of control row', "UPDATE control SET kind = 'other'"],
+  ['a control row that is no JSON', "UPDATE control SET value = '{'"],
+  ['a control row of version 0', 'UPDATE control SET version = 0'],
+  ['a term of 0', 'UPDATE shards SET term = 0'],
+  ['a shard without an owner', "UPDATE shards SET owner = ''"],
+  ['an unknown mark', "INSERT INTO marks (name, value) VALUES ('other', 1)"],
+];
+
+test('the schema refuses every impossible state', async (t) => {
+  const file = join(await folderFor(t), 'capstan.db');
+  const engine = new SqliteEngine({ file });
+  const { term } = engine.acquire(0, 'owner', 1);
+  t.true(engine.commit({ shard: 0, term }, given).every((outcome) => outcome.outcome === 'ok'));
+  engine.close();
+
+  const db = new Database(file);
+  t.teardown(() => db.close());
+  for (const [what, sql] of impossible) {
+    const error = t.throws(() => db.exec(sql), { name: 'SqliteError' }, what);
+    t.regex((error as { code?: string } | undefined)?.code ?? '', /^SQLITE_CONSTRAINT/, what);
+  }
+});
+
+test('an impossible operation takes its whole batch back, and the engine goes on', (t) => {
+  const engine = new SqliteEngine({ file: ':memory:' });
+  t.teardown(() => engine.close());
+  const { term } = engine.acquire(0, 'owner', 1);
+  const fence = { shard: 0, term };
+  const error = t.throws(() => engine.commit(fence, [submit(queued(1)), submit(queued(2, { state: 'COMPLETED' })), submit(queued(3))]));
+  t.like(error, { name: 'CapstanError', code: 'INTERNAL' });
+  t.regex(error?.message ?? '', /the batch was not written: CHECK constraint failed: ended_has_end/);
+  t.deepEqual(engine.read('counts'), []);
+  t.deepEqual(engine.commit(fence, [submit(queued(4))]), [{ outcome: 'ok' }]);
+});
+
+/** A landed migration is never edited: data folders out there were made by it. Add the next number. */
+test('landed migrations are as they were', (t) => {
+  t.deepEqual(
+    migrations.map((migration) => migration.number),
+    migrations.map((_, i) => i + 1),
+  );
+  const digests = migrations.map(
+    (migration) => `${migration.number} ${migration.name} ${createHash('sha256').update(migration.sql).digest('hex')}`,
+  );
+  t.deepEqual(digests, ['1 queue dbdf24e27313df2f6e1645f57c4b131592432124ea61b7c62400419cafd2da54']);
+});

@@ -1,0 +1,39 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
+import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
+import type { Store } from '../../../scheduler/store/store.ts';
+import { engineStore } from './engine-store.ts';
+import { storeConformance, type Open } from './suite.ts';
+
+/** Opens each store in a folder of its own. */
+function inFolder(open: (file: string) => Promise<Store>): Open {
+  return async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'capstan-store-'));
+    const file = join(folder, 'scheduler', 'capstan.db');
+    let store = await open(file);
+    return {
+      store,
+      async reopen() {
+        await store.close();
+        store = await open(file);
+        return store;
+      },
+      async close() {
+        await store.close();
+        await rm(folder, { recursive: true, force: true });
+      },
+    };
+  };
+}
+
+storeConformance(
+  'sqlite thread',
+  inFolder((file) => openSqliteStore({ file })),
+);
+storeConformance(
+  'sqlite engine',
+  inFolder(async (file) => engineStore(new SqliteEngine({ file }))),
+);

@@ -1,0 +1,166 @@
+/** The job channel under trouble: nothing acknowledged is lost, nothing is sent twice as something new (DESIGN.md invariant 1). */
+import test from 'ava';
+
+import { JobState } from '../../proto/gen/capstan/v1/common.ts';
+import { job, type SubmitAsked, type ReadAsked } from './fake-scheduler.ts';
+import { caller, KEY, RawConnection, setup } from './harness.ts';
+
+const body = '{"input":{}}';
+
+test('submissions under way when the scheduler dies are sent again with the same ids', async (t) => {
+  const { scheduler, gateway } = await setup(t);
+  const answerAll = scheduler.onSubmit;
+  const arrived = new Promise<void>((resolve) => {
+    scheduler.onSubmit = () => {
+      if (scheduler.submits.length === 8) resolve();
+    };
+  });
+  const replies = Promise.all(Array.from({ length: 8 }, async () => caller(t, gateway.url)('POST', '/v2/ep/run', { body })));
+  await arrived;
+  const before = scheduler.submits.map((submit) => submit.jobId).sort();
+  scheduler.stop();
+  scheduler.submits.length = 0;
+  scheduler.onSubmit = answerAll;
+  await scheduler.start();
+  const ids = (await replies).map((reply) => {
+    t.is(reply.status, 200, reply.text);
+    return String(reply.json['id']);
+  });
+  t.deepEqual(ids.sort(), before);
+  t.deepEqual(scheduler.submits.map((submit) => submit.jobId).sort(), before);
+});
+
+test('a stream that the scheduler ends in order is opened again too', async (t) => {
+  const { scheduler, call } = await setup(t);
+  const again = scheduler.onSubmit;
+  scheduler.onSubmit = () => {
+    scheduler.onSubmit = again;
+    scheduler.endStreams();
+  };
+  t.is((await call('POST', '/v2/ep/run', { body })).status, 200);
+  t.is(scheduler.submits.length, 2);
+  t.is(scheduler.submits[0]?.jobId, scheduler.submits[1]?.jobId);
+});
+
+test('a wait goes on after a restart with what is left of it', async (t) => {
+  const { scheduler, call } = await setup(t);
+  const first = new Promise<SubmitAsked>((resolve) => {
+    scheduler.onSubmit = resolve;
+  });
+  const reply = call('POST', '/v2/ep/runsync?wait=60000', { body });
+  t.is((await first).submit.waitMs, 60_000);
+  scheduler.stop();
+  const second = new Promise<SubmitAsked>((resolve) => {
+    scheduler.onSubmit = resolve;
+  });
+  await scheduler.start();
+  const asked = await second;
+  t.true(asked.submit.waitMs < 60_000 && asked.submit.waitMs > 30_000, String(asked.submit.waitMs));
+  asked.reply(job(asked.submit.jobId, JobState.COMPLETED));
+  t.is((await reply).json['status'], 'COMPLETED');
+});
+
+test('a caller that goes away is abandoned, and only that one', async (t) => {
+  const { scheduler, gateway, call } = await setup(t);
+  const waiting: ReadAsked[] = [];
+  const bothWait = new Promise<void>((resolve) => {
+    scheduler.onGet = (asked) => {
+      waiting.push(asked);
+      if (waiting.length === 2) resolve();
+    };
+  });
+  const stays = caller(t, gateway.url)('GET', '/v2/ep/status-sync/stays');
+  const leave = new AbortController();
+  const leaves = call('GET', '/v2/ep/status-sync/leaves', { signal: leave.signal });
+  await bothWait;
+  const abandoned = scheduler.next('abandon');
+  leave.abort();
+  await t.throwsAsync(leaves);
+  const leaver = waiting.find((asked) => asked.jobId === 'leaves');
+  t.deepEqual(await abandoned, [leaver?.request.requestId]);
+  // A late answer to the one that left harms nobody.
+  leaver?.reply(job('leaves', JobState.COMPLETED));
+  waiting.find((asked) => asked.jobId === 'stays')?.reply(job('stays', JobState.COMPLETED));
+  t.is((await stays).json['id'], 'stays');
+});
+
+test('pipelined callers that go away are abandoned, all of them', async (t) => {
+  const { scheduler, gateway } = await setup(t);
+  let waiting = 0;
+  const bothWait = new Promise<void>((resolve) => {
+    scheduler.onGet = () => {
+      waiting += 1;
+      if (waiting === 2) resolve();
+    };
+  });
+  const raw = new RawConnection(t, gateway.url);
+  for (const id of ['a', 'b']) raw.write(`GET /v2/ep/status-sync/${id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`);
+  await bothWait;
+  raw.socket.destroy();
+  while (scheduler.abandoned.length < 2) await scheduler.next('abandon');
+  t.is(new Set(scheduler.abandoned).size, 2);
+});
+
+test('a call that was answered is not abandoned afterwards', async (t) => {
+  const { scheduler, call } = await setup(t);
+  t.is((await call('POST', '/v2/ep/runsync', { body })).status, 200);
+  t.is((await call('POST', '/v2/ep/run', { body })).status, 200);
+  t.deepEqual(scheduler.abandoned, []);
+});
+
+test('while the scheduler stays away calls end 503 with Retry-After, and work again afterwards', async (t) => {
+  const { scheduler, call } = await setup(t, { submitTimeoutMs: 300, readTimeoutMs: 200 });
+  scheduler.stop();
+  for (const [method, path] of [
+    ['POST', '/v2/ep/run'],
+    ['POST', '/v2/ep/runsync?wait=300000'],
+    ['GET', '/v2/ep/status/x'],
+    ['POST', '/v2/ep/cancel/x'],
+    ['GET', '/v2/ep/health'],
+  ] as const) {
+    const reply = await call(method, path, method === 'POST' ? { body } : {});
+    t.is(reply.status, 503, path);
+    t.is(reply.headers['retry-after'], '1');
+  }
+  t.is((await call('GET', '/healthz', { key: null })).status, 503);
+  await scheduler.start();
+  while ((await call('GET', '/healthz', { key: null })).status !== 200);
+  t.is((await call('POST', '/v2/ep/run', { body })).status, 200);
+});
+
+test('more requests than may be in flight are refused 503, not queued', async (t) => {
+  const { scheduler, gateway, call } = await setup(t, { maxInFlight: 2 });
+  const held: SubmitAsked[] = [];
+  const full = new Promise<void>((resolve) => {
+    scheduler.onSubmit = (asked) => {
+      held.push(asked);
+      if (held.length === 2) resolve();
+    };
+  });
+  const first = caller(t, gateway.url)('POST', '/v2/ep/runsync', { body });
+  const second = caller(t, gateway.url)('POST', '/v2/ep/runsync', { body });
+  await full;
+  const third = await call('POST', '/v2/ep/run', { body });
+  t.is(third.status, 503);
+  t.is(third.headers['retry-after'], '1');
+  t.is(third.json['detail'], 'service unavailable: the gateway holds 2 requests already');
+  for (const asked of held) asked.reply(job(asked.submit.jobId, JobState.COMPLETED));
+  t.is((await first).status, 200);
+  t.is((await second).status, 200);
+  t.is(scheduler.submits.length, 2);
+});
+
+test('what one turn brings goes as one batch', async (t) => {
+  const { scheduler, gateway } = await setup(t);
+  const clients = Array.from({ length: 32 }, () => caller(t, gateway.url));
+  await Promise.all(clients.map(async (client) => client('GET', '/ping', { key: null })));
+  scheduler.batches.length = 0;
+  const replies = await Promise.all(clients.map(async (client) => client('POST', '/v2/ep/run', { body })));
+  t.true(replies.every((reply) => reply.status === 200));
+  t.is(new Set(replies.map((reply) => reply.json['id'])).size, 32);
+  t.is(
+    scheduler.batches.reduce((sum, size) => sum + size, 0),
+    32,
+  );
+  t.true(scheduler.batches.length < 32, `${scheduler.batches.length} messages`);
+});

@@ -1,0 +1,367 @@
+/**
+ * A scheduler that does what a test tells it, over real gRPC: JobService, ControlService (the
+ * directory) and BlobService. Left alone it runs every job at once and returns its input.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
+
+import {
+  Server,
+  ServerCredentials,
+  type ServerDuplexStream,
+  type ServerWritableStream,
+  type UntypedServiceImplementation,
+} from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { toFailure, toStatus } from '../../proto/grpc-errors.ts';
+import { BlobServiceService, type BlobServiceServer } from '../../proto/gen/capstan/v1/blobs.ts';
+import { EndpointKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import {
+  ControlServiceService,
+  KeyScope,
+  type DirectoryUpdate,
+  type EndpointEntry,
+  type KeyEntry,
+  type WatchDirectoryRequest,
+} from '../../proto/gen/capstan/v1/control.ts';
+import {
+  EndpointHealth,
+  JobServiceService,
+  type Job,
+  type JobReply,
+  type JobReplies,
+  type JobRequest,
+  type JobRequests,
+  type JobServiceServer,
+  type JobRef,
+  type ListJobsRequest,
+  type ListJobsResponse,
+  type StreamPart,
+  type Submit,
+} from '../../proto/gen/capstan/v1/jobs.ts';
+
+export const TOKEN = 'gateway-token-of-tests';
+
+/** One request as it came in, with the means to answer it. */
+export interface Asked {
+  readonly request: JobRequest;
+  readonly endpointId: string;
+  /** Number of the stream it came on, from 1. */
+  readonly stream: number;
+  reply(job: Job): void;
+  stream_(part: StreamPart): void;
+  fail(error: CapstanError): void;
+}
+
+export interface SubmitAsked extends Asked {
+  readonly submit: Submit;
+}
+
+export interface ReadAsked extends Asked {
+  readonly jobId: string;
+  readonly waitMs: number;
+}
+
+export function inline(text: string): Payload {
+  return { body: { $case: 'inline', value: Buffer.from(text) } };
+}
+
+/** A job with everything absent that may be. */
+export function job(id: string, state: JobState, more: Partial<Job> = {}): Job {
+  return { id, endpointId: 'ep', state, retries: 0, workerId: '', queueReason: '', webhook: '', submittedAtMs: 0n, ...more };
+}
+
+export class FakeScheduler {
+  readonly keys = new Map<string, KeyEntry>();
+  readonly endpoints = new Map<string, EndpointEntry>();
+  readonly blobs = new Map<string, Buffer>();
+  readonly jobs = new Map<string, Job>();
+  readonly submits: Submit[] = [];
+  readonly batches: number[] = [];
+  readonly abandoned: number[] = [];
+  readonly lookups: string[] = [];
+  readonly calls: string[] = [];
+  /** Emits `submit`, `read`, `abandon`, `watch`, `stream`, `blob-get`, `blob-put`. */
+  readonly events = new EventEmitter();
+  /** Changes are told to watching gateways; else they must ask. */
+  announce = true;
+
+  onSubmit: (asked: SubmitAsked) => void = (asked) => {
+    const done = job(asked.submit.jobId, JobState.COMPLETED, {
+      ...(asked.submit.input === undefined ? {} : { output: asked.submit.input }),
+      delayMs: 1,
+      executionMs: 2,
+      workerId: 'w1',
+    });
+    this.jobs.set(done.id, done);
+    asked.reply(asked.submit.waitMs === 0 ? job(asked.submit.jobId, JobState.IN_QUEUE) : done);
+  };
+  onGet: (asked: ReadAsked) => void = (asked) => {
+    const found = this.jobs.get(asked.jobId);
+    if (found === undefined) asked.fail(new CapstanError('NOT_FOUND', `job ${asked.jobId} does not exist`));
+    else asked.reply(found);
+  };
+  onStream: (asked: ReadAsked) => void = (asked) => {
+    asked.stream_({ state: JobState.COMPLETED, chunks: [] });
+  };
+  onCancel: (ref: JobRef) => Job = (ref) => this.#known(ref, JobState.CANCELLED);
+  onRetry: (ref: JobRef) => Job = (ref) => this.#known(ref, JobState.IN_QUEUE);
+  onPurge: (endpointId: string) => number = () => 0;
+  onList: (request: ListJobsRequest) => ListJobsResponse = () => ({ jobs: [...this.jobs.values()], total: this.jobs.size });
+  onHealth: () => EndpointHealth = () => EndpointHealth.create();
+
+  #server: Server | null = null;
+  #port = 0;
+  #streams = 0;
+  readonly #watchers = new Set<ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>>();
+  readonly #open = new Set<ServerDuplexStream<JobRequests, JobReplies>>();
+
+  get address(): string {
+    return `127.0.0.1:${this.#port}`;
+  }
+
+  get openStreams(): number {
+    return this.#open.size;
+  }
+
+  async start(): Promise<this> {
+    const server = new Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024, 'grpc.max_send_message_length': 32 * 1024 * 1024 });
+    server.addService(JobServiceService, this.#jobService());
+    server.addService(BlobServiceService, this.#blobService());
+    server.addService(ControlServiceService, this.#controlService());
+    this.#port = await new Promise<number>((resolve, reject) => {
+      server.bindAsync(`127.0.0.1:${this.#port}`, ServerCredentials.createInsecure(), (error, port) => {
+        if (error === null) resolve(port);
+        else reject(error);
+      });
+    });
+    this.#server = server;
+    return this;
+  }
+
+  /** Goes away at once, as a killed process does. `start` brings it back on the same port. */
+  stop(): void {
+    this.#server?.forceShutdown();
+    this.#server = null;
+    this.#watchers.clear();
+    this.#open.clear();
+  }
+
+  /** Ends the open job streams in order, as a scheduler that shuts down does. */
+  endStreams(): void {
+    for (const call of this.#open) call.end();
+  }
+
+  addKey(text: string, entry: { account?: string; scope?: KeyScope; endpoints?: string[] } = {}): void {
+    const hash = createHash('sha256').update(text).digest();
+    const key: KeyEntry = {
+      hash,
+      accountId: entry.account ?? 'acc',
+      scope: entry.scope ?? KeyScope.ALL,
+      endpointIds: entry.endpoints ?? [],
+    };
+    this.keys.set(hash.toString('hex'), key);
+    this.#tell({ keys: [key] });
+  }
+
+  revokeKey(text: string): void {
+    const hash = createHash('sha256').update(text).digest();
+    this.keys.delete(hash.toString('hex'));
+    this.#tell({ removedKeys: [hash] });
+  }
+
+  addEndpoint(id: string, account = 'acc', kind: EndpointKind = EndpointKind.QUEUE): void {
+    const endpoint: EndpointEntry = { id, name: id, accountId: account, environment: 'default', kind };
+    this.endpoints.set(id, endpoint);
+    this.#tell({ endpoints: [endpoint] });
+  }
+
+  removeEndpoint(id: string): void {
+    this.endpoints.delete(id);
+    this.#tell({ removedEndpoints: [id] });
+  }
+
+  putBlob(text: string | Buffer): Payload {
+    const id = randomUUID();
+    const bytes = Buffer.from(text);
+    this.blobs.set(id, bytes);
+    return { body: { $case: 'blob', value: { id, size: bytes.length } } };
+  }
+
+  /** The bytes of a submitted input, wherever they travelled. */
+  inputOf(submit: Submit | undefined): string {
+    const body = submit?.input?.body;
+    if (body?.$case === 'inline') return body.value.toString('utf8');
+    return (body?.$case === 'blob' ? this.blobs.get(body.value.id)?.toString('utf8') : undefined) ?? '';
+  }
+
+  async next(event: string): Promise<unknown[]> {
+    return once(this.events, event);
+  }
+
+  #known(ref: JobRef, state: JobState): Job {
+    const found = this.jobs.get(ref.jobId);
+    if (found === undefined) throw new CapstanError('NOT_FOUND', `job ${ref.jobId} does not exist`);
+    return { ...found, state };
+  }
+
+  #tell(update: Partial<DirectoryUpdate>): void {
+    if (!this.announce) return;
+    for (const call of this.#watchers)
+      call.write({ reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [], ...update });
+  }
+
+  #jobService(): JobServiceServer {
+    return {
+      channel: (call) => {
+        this.#streams += 1;
+        const stream = this.#streams;
+        if (call.metadata.get('authorization')[0] !== `Bearer ${TOKEN}`) {
+          call.emit('error', toStatus(new CapstanError('UNAUTHENTICATED', 'not the gateway token')));
+          return;
+        }
+        this.#open.add(call);
+        this.events.emit('stream', stream);
+        let outbox: JobReply[] = [];
+        const reply = (requestId: number, result: NonNullable<JobReply['result']>): void => {
+          outbox.push({ requestId, result });
+          if (outbox.length > 1) return;
+          setImmediate(() => {
+            call.write({ replies: outbox });
+            outbox = [];
+          });
+        };
+        call.on('data', (message: JobRequests) => {
+          this.batches.push(message.requests.length);
+          for (const request of message.requests) {
+            const asked: Asked = {
+              request,
+              endpointId: request.endpointId,
+              stream,
+              reply: (value) => reply(request.requestId, { $case: 'job', value }),
+              stream_: (value) => reply(request.requestId, { $case: 'stream', value }),
+              fail: (error) => reply(request.requestId, { $case: 'failure', value: toFailure(error) }),
+            };
+            this.#ask(asked);
+          }
+        });
+        call.on('end', () => {
+          this.#open.delete(call);
+          call.end();
+        });
+        call.on('error', () => this.#open.delete(call));
+        call.on('close', () => this.#open.delete(call));
+      },
+      cancel: (call, callback) => this.#unary('cancel', () => this.onCancel(call.request), callback),
+      retry: (call, callback) => this.#unary('retry', () => this.onRetry(call.request), callback),
+      purgeQueue: (call, callback) => this.#unary('purgeQueue', () => ({ removed: this.onPurge(call.request.endpointId) }), callback),
+      listJobs: (call, callback) => this.#unary('listJobs', () => this.onList(call.request), callback),
+      getHealth: (_call, callback) => this.#unary('getHealth', () => this.onHealth(), callback),
+    };
+  }
+
+  #ask(asked: Asked): void {
+    const operation = asked.request.operation;
+    switch (operation?.$case) {
+      case 'submit':
+        this.submits.push(operation.value);
+        this.onSubmit({ ...asked, submit: operation.value });
+        this.events.emit('submit', operation.value);
+        break;
+      case 'get':
+        this.onGet({ ...asked, ...operation.value });
+        this.events.emit('read', operation.value);
+        break;
+      case 'stream':
+        this.onStream({ ...asked, ...operation.value });
+        this.events.emit('read', operation.value);
+        break;
+      case 'abandon':
+        this.abandoned.push(operation.value);
+        this.events.emit('abandon', operation.value);
+        break;
+      case undefined:
+        throw new Error('a request without an operation');
+    }
+  }
+
+  #unary<T>(name: string, answer: () => T, callback: (error: ReturnType<typeof toStatus> | null, value?: T) => void): void {
+    this.calls.push(name);
+    try {
+      callback(null, answer());
+    } catch (error) {
+      callback(toStatus(error));
+    }
+  }
+
+  #blobService(): BlobServiceServer {
+    return {
+      put: (call, callback) => {
+        const frames: Buffer[] = [];
+        call.on('data', (message: { part?: { $case: string; value: unknown } }) => {
+          if (message.part?.$case === 'data') frames.push(message.part.value as Buffer);
+        });
+        call.on('end', () => {
+          const payload = this.putBlob(Buffer.concat(frames));
+          const ref = payload.body?.$case === 'blob' ? payload.body.value : { id: '', size: 0 };
+          callback(null, { ...ref, existed: false });
+          this.events.emit(
+            'blob-put',
+            frames.map((frame) => frame.length),
+          );
+        });
+      },
+      get: (call) => {
+        const bytes = this.blobs.get(call.request.id);
+        this.events.emit('blob-get', call.request.id);
+        if (bytes === undefined) {
+          call.emit('error', toStatus(new CapstanError('NOT_FOUND', 'the body is gone')));
+          return;
+        }
+        call.write({ part: { $case: 'size', value: bytes.length } });
+        for (let at = 0; at < bytes.length; at += 256 * 1024)
+          call.write({ part: { $case: 'data', value: bytes.subarray(at, at + 256 * 1024) } });
+        call.end();
+      },
+    };
+  }
+
+  #controlService(): UntypedServiceImplementation {
+    const unimplemented = (_call: unknown, callback: (error: unknown) => void): void => {
+      callback({ code: 12, details: 'not part of this test' });
+    };
+    const names = Object.keys(ControlServiceService);
+    const service: Record<string, unknown> = Object.fromEntries(names.map((name) => [name, unimplemented]));
+    service['watchDirectory'] = (call: ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>) => {
+      if (call.metadata.get('authorization')[0] !== `Bearer ${TOKEN}`) {
+        call.emit('error', toStatus(new CapstanError('UNAUTHENTICATED', 'not the gateway token')));
+        return;
+      }
+      call.write({
+        reset: true,
+        keys: [...this.keys.values()],
+        endpoints: [...this.endpoints.values()],
+        removedKeys: [],
+        removedEndpoints: [],
+      });
+      this.#watchers.add(call);
+      call.on('cancelled', () => this.#watchers.delete(call));
+      this.events.emit('watch');
+    };
+    service['lookupKey'] = (call: { request: { hash: Buffer } }, callback: (error: unknown, value?: unknown) => void) => {
+      const name = call.request.hash.toString('hex');
+      this.lookups.push(`key/${name}`);
+      const found = this.keys.get(name);
+      if (found === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such key')));
+      else callback(null, found);
+    };
+    service['lookupEndpoint'] = (call: { request: { endpointId: string } }, callback: (error: unknown, value?: unknown) => void) => {
+      this.lookups.push(`endpoint/${call.request.endpointId}`);
+      const found = this.endpoints.get(call.request.endpointId);
+      if (found === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such endpoint')));
+      else callback(null, found);
+    };
+    return service as UntypedServiceImplementation;
+  }
+}
