@@ -53,15 +53,11 @@ export const settingsSchema = z.object({
     'CAPSTAN_GRPC_PORT',
     '--grpc-port <port>',
   ),
-  dataDir: z
-    .string()
-    .min(1)
-    .optional()
-    .meta({
-      description: 'Folder of all data (.capstan in a checkout, else ~/.capstan).',
-      env: 'CAPSTAN_DATA_DIR',
-      flag: '--data-dir <folder>',
-    }),
+  dataDir: z.string().min(1).optional().meta({
+    description: 'Folder of all data (.capstan in a checkout, else ~/.capstan).',
+    env: 'CAPSTAN_DATA_DIR',
+    flag: '--data-dir <folder>',
+  }),
   scheduler: z
     .string()
     .regex(/^(unix:.+|.+:\d{1,5})$/, 'must be host:port or unix:<path>')

@@ -10,14 +10,19 @@ import { ToolError } from './terminal/tool-error.ts';
 /** Address of the scheduler, `host:port` or `unix:<path>`. */
 export function schedulerAddress(settings: Settings): string {
   if (settings.scheduler !== undefined) return settings.scheduler;
-  if (settings.grpcPort !== undefined) return `127.0.0.1:${settings.grpcPort}`;
+  if (isPort(settings.grpcPort)) return `127.0.0.1:${settings.grpcPort}`;
   return readRunFile(settings.dataDir)?.grpc ?? `127.0.0.1:${DEFAULT_GRPC_PORT}`;
 }
 
 /** Base of the HTTP API, `http://host:port`. */
 export function httpBase(settings: Settings): string {
-  if (settings.httpPort !== undefined) return `http://127.0.0.1:${settings.httpPort}`;
+  if (isPort(settings.httpPort)) return `http://127.0.0.1:${settings.httpPort}`;
   return `http://${readRunFile(settings.dataDir)?.http ?? `127.0.0.1:${DEFAULT_HTTP_PORT}`}`;
+}
+
+/** 0 lets a server choose; to a client it says nothing. */
+function isPort(port: number | undefined): port is number {
+  return port !== undefined && port !== 0;
 }
 
 export function apiKeyFile(dataDir: string): string {

@@ -75,7 +75,7 @@ async function install(full) {
   if (lock === null) return signalCode(caught);
   try {
     if (isInstalled(full)) return 0; // another set-up did it meanwhile
-    const withDev = full || hasDevDependencies();
+    const withDev = full || readStamp()?.mode === 'full' || hasDevDependencies();
     const wanted = wantedHash();
     console.error(`=> installing dependencies${withDev ? '' : ' (what running needs)'}`);
     rmSync(stampFile, { force: true });
@@ -118,7 +118,7 @@ function writeStamp(stamp) {
 /** A checkout that once held the development dependencies keeps them: `npm install --omit=dev` would take them away. */
 function hasDevDependencies() {
   const { devDependencies = {} } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  return Object.keys(devDependencies).some((name) => existsSync(join(modules, name, 'package.json')));
+  return Object.keys(devDependencies).every((name) => existsSync(join(modules, name, 'package.json')));
 }
 
 /** One set-up at a time in a folder; null when a signal came while waiting. */
@@ -144,7 +144,11 @@ function runNpm(args) {
     const said = [];
     // A process group of its own, so that a signal ends npm with everything it started.
     const npm = spawn(command, [...first, ...args], { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
-    running = (signal) => killGroup(npm.pid, signal);
+    running = (signal) => {
+      killGroup(npm.pid, signal);
+      // npm tidies up for many seconds; what it leaves behind is installed anew in any case.
+      setTimeout(() => npm.exitCode ?? killGroup(npm.pid, 'SIGKILL'), 2000).unref();
+    };
     npm.stdout.on('data', (chunk) => said.push(chunk));
     npm.stderr.on('data', (chunk) => said.push(chunk));
     npm.on('error', (error) => {

@@ -37,7 +37,7 @@ export class NvidiaProbe implements DeviceProbe {
   async full(): Promise<ProbeResult> {
     const program = await this.#find();
     if (program === undefined) return { kind: 'none' };
-    const [report, list, light] = [await this.#report(program), await this.#call(program, ['-L']), await this.light()];
+    const [report, list, light] = await Promise.all([this.#report(program), this.#call(program, ['-L']), this.light()]);
     if ('problem' in report) {
       // The table alone makes a full set of whole GPUs.
       return light.kind === 'devices' ? { ...light, problem: report.problem } : { kind: 'failed', problem: report.problem };

@@ -2,13 +2,14 @@
 import { accessSync, constants, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { CapstanError, isErrorCode } from '../../proto/errors.ts';
+import { assertNever, CapstanError, isErrorCode } from '../../proto/errors.ts';
 import type { Environment, Settings } from '../config.ts';
 import { storedApiKey } from '../local.ts';
 import { acquireLock } from '../lock.mjs';
 import { removeRunFile, writeRunFile } from '../run-file.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import type { Notice } from './log-line.ts';
 import { stackPlans, STOP_ORDER } from './plans.ts';
 import { supervise, type PartPlan } from './supervisor.ts';
 
@@ -56,18 +57,17 @@ export async function runStack(options: StackOptions): Promise<number> {
 async function runLocked({ settings, environment, terminal, whenReady, parts }: StackOptions): Promise<number> {
   const keyBefore = storedApiKey(settings.dataDir);
   const logs = join(settings.dataDir, 'logs');
+  const ending = new AbortController();
   const stack = supervise({
     parts: parts ?? stackPlans(settings, environment),
     stopOrder: STOP_ORDER,
     logs,
-    notice(part, { level, text }) {
-      const line = text.includes(part) ? text : `${part}: ${text}`;
-      if (level === 'info') terminal.done(line);
-      else if (level === 'warn') terminal.warn(line);
-      else terminal.fail(line);
+    notice: (notice) => say(terminal, notice),
+    logged(part, { level, text }) {
+      // Parts that end tell each other so; that is no news.
+      if (level === 'error' || !ending.signal.aborted) say(terminal, { level, text: `${part}: ${text}` });
     },
   });
-  const ending = new AbortController();
   const end = (): void => {
     ending.abort();
     stack.stop();
@@ -98,7 +98,22 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
   if (failure !== undefined) throw failure;
   if (refusal === null) return signals.exitCode();
   const code = isErrorCode(refusal.code) ? refusal.code : 'INTERNAL';
-  throw code === 'INTERNAL' ? new ToolError(code, refusal.message, `Its last words are in ${logs}.`) : new CapstanError(code, refusal.message);
+  throw code === 'INTERNAL'
+    ? new ToolError(code, refusal.message, `Its last words are in ${logs}.`)
+    : new CapstanError(code, refusal.message);
+}
+
+function say(terminal: Terminal, { level, text }: Notice): void {
+  switch (level) {
+    case 'info':
+      return terminal.done(text);
+    case 'warn':
+      return terminal.warn(text);
+    case 'error':
+      return terminal.fail(text);
+    default:
+      return assertNever(level);
+  }
 }
 
 function announce(terminal: Terminal, settings: Settings, { http, grpc }: StackAddresses, keyBefore: string | null): void {

@@ -18,8 +18,10 @@ export interface SupervisorOptions {
   readonly stopOrder: readonly string[];
   /** Folder of `<part>.log`; made when it is missing. */
   readonly logs: string;
-  /** A line for the terminal: a part's own warning or error, or the supervisor's word about it. */
-  notice(part: string, notice: Notice): void;
+  /** What happened to a part. */
+  notice(notice: Notice): void;
+  /** A warning or an error that a part logged. */
+  logged(part: string, notice: Notice): void;
 }
 
 export interface Supervisor {
@@ -57,7 +59,7 @@ export function supervise(options: SupervisorOptions): Supervisor {
     const lines = splitLines((line) => {
       files.get(part)?.write(`${line}\n`);
       const notice = readNotice(line);
-      if (notice !== null) options.notice(part, notice);
+      if (notice !== null) options.logged(part, notice);
     });
     const child = startChild(plan.command(addresses), {
       ready: (address) => {
@@ -83,9 +85,9 @@ export function supervise(options: SupervisorOptions): Supervisor {
       case 'all-ready':
         return ready.resolve(addresses);
       case 'restarted':
-        return options.notice(effect.part, { level: 'info', text: `the ${effect.part} runs again` });
+        return options.notice({ level: 'info', text: `the ${effect.part} runs again` });
       case 'warn':
-        return options.notice(effect.part, { level: 'warn', text: effect.text });
+        return options.notice({ level: 'warn', text: effect.text });
       case 'finished':
         for (const file of files.values()) file.close();
         return finished.resolve(effect.refusal);

@@ -63,16 +63,21 @@ export class FakeScheduler {
 
   /** Serves; on the same port again after `stop`. */
   async listen(): Promise<void> {
-    const server = new Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024 });
-    server.addService(NodeServiceService, this.#nodeService());
-    server.addService(BlobServiceService, this.#blobService());
-    this.#server = server;
-    const port = await new Promise<number>((resolve, reject) => {
-      server.bindAsync(this.address || '127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
-        error === null ? resolve(bound) : reject(error),
-      );
-    });
-    this.address = `127.0.0.1:${port}`;
+    const again = this.address !== '';
+    for (let tries = 1; ; tries += 1) {
+      const server = new Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024 });
+      server.addService(NodeServiceService, this.#nodeService());
+      server.addService(BlobServiceService, this.#blobService());
+      try {
+        const port = await bind(server, again ? this.address : `127.0.0.1:${freePort()}`);
+        this.#server = server;
+        this.address = `127.0.0.1:${port}`;
+        return;
+      } catch (error) {
+        server.forceShutdown();
+        if (tries === 20) throw error;
+      }
+    }
   }
 
   /** As a killed process: every connection ends at once. */
@@ -236,6 +241,20 @@ export class FakeScheduler {
       },
     };
   }
+}
+
+/**
+ * Below the ports that outgoing connections get: whoever redials a port of theirs while nobody
+ * listens may meet itself there, and then the port is taken for good.
+ */
+function freePort(): number {
+  return 20_000 + Math.floor(Math.random() * 12_000);
+}
+
+function bind(server: Server, address: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.bindAsync(address, ServerCredentials.createInsecure(), (error, port) => (error === null ? resolve(port) : reject(error)));
+  });
 }
 
 export function releaseSpec(values: Partial<ReleaseSpec>): ReleaseSpec {

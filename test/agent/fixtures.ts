@@ -7,7 +7,7 @@ import type { ExecutionContext } from 'ava';
 import { pino } from 'pino';
 import { create } from 'tar';
 
-import { parseConfig, type AgentConfigInput } from '../../agent/config.ts';
+import { readConfig, type AgentConfigInput } from '../../agent/config.ts';
 import { start, type AgentDeps, type AgentHandle } from '../../agent/start.ts';
 import type { FunctionSpec, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { digestOf, FakeScheduler, JOIN_TOKEN } from './fake-scheduler.ts';
@@ -63,16 +63,19 @@ export async function startAgent(
   deps: AgentDeps = {},
 ): Promise<TestAgent> {
   const dataDir = options.dataDir ?? (await temporaryFolder(t));
-  const config = parseConfig({
-    dataDir,
-    scheduler: scheduler.address,
-    joinToken: JOIN_TOKEN,
-    nodeName: 'test-node',
-    nvidiaSmi: '/nonexistent/nvidia-smi',
-    drainMs: 2_000,
-    hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin' },
-    ...options,
-  });
+  const config = readConfig(
+    {
+      dataDir,
+      scheduler: scheduler.address,
+      joinToken: JOIN_TOKEN,
+      nodeName: 'test-node',
+      nvidiaSmi: '/nonexistent/nvidia-smi',
+      drainMs: 2_000,
+      hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin' },
+      ...options,
+    },
+    {},
+  );
   const handle = await start(config, { log: pino({ level: 'silent' }), ...deps });
   t.teardown(() => handle.close());
   return {

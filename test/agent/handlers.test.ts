@@ -117,7 +117,6 @@ test('the export is the named one, else a fitting default', (t) => {
 
 test('CommonJS, ES modules and TypeScript load alike', async (t) => {
   const root = await writeBuild(t, {
-    'package.json': '{}',
     'common.cjs': 'module.exports = { fn(a) { return a + 1; } };',
     'plain.js': 'exports.fn = (a) => a + 2;',
     'esm.mjs': 'export const fn = (a) => a + 3;',

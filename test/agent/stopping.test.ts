@@ -14,7 +14,7 @@ export function busy() { for (;;) ; }
 export async function obedient(ctx: any) { await new Promise((_, reject) => ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason))); }
 export async function either(busy: boolean) { while (busy) ; await new Promise(() => setInterval(() => undefined, 1000)); }
 export async function gate(path: string) { while (!existsSync(path)) await sleep(5); return 'finished'; }
-export function quick() { return 1; }
+export function spins(busy: boolean) { while (busy) ; return 'calm'; }
 `;
 
 test('a cancelled handler that obeys ends STOPPED, and its worker goes on', async (t) => {
@@ -49,6 +49,16 @@ test('the neighbour of a handler that is stopped by force is given back', async 
   scheduler.dispatch({ jobId: 'wild', executionTimeoutMs: 50 }, { busy: true });
   t.is((await scheduler.ended('wild')).outcome, 'ATTEMPT_OUTCOME_TIMED_OUT');
   t.is((await scheduler.refused('calm')).reason, 'REFUSAL_REASON_NEIGHBOUR_STOPPED');
+});
+
+test('a worker whose handler was stopped by force serves on', async (t) => {
+  const { scheduler } = await startWorker(t, SOURCE, 'spins');
+  const from = scheduler.now;
+  scheduler.dispatch({ jobId: 'j1', executionTimeoutMs: 50 }, { busy: true });
+  t.is((await scheduler.ended('j1')).outcome, 'ATTEMPT_OUTCOME_TIMED_OUT');
+  await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE', from);
+  scheduler.dispatch({ jobId: 'j2' }, { busy: false });
+  t.is(scheduler.valueOf((await scheduler.ended('j2')).output), 'calm');
 });
 
 test('a worker taken out of the set finishes its job first', async (t) => {

@@ -160,7 +160,10 @@ export class SimAgent {
     const attempt = this.#attempts.get(keyOf(job, token));
     if (attempt === undefined) {
       this.#send({ event: { $case: 'refused', value: { jobId: job, token, reason: RefusalReason.STOPPED, detail: '' } } });
-    } else if (attempt.ended === null) this.#end(attempt, AttemptOutcome.STOPPED);
+    } else {
+      // A handler takes a while to stop, and holds its slot until it has.
+      this.#later(this.#world.random.next() * 50, () => this.#end(attempt, AttemptOutcome.STOPPED));
+    }
   }
 
   #end(attempt: SimAttempt, outcome: AttemptOutcome): void {

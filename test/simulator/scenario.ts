@@ -5,7 +5,7 @@ import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { CoreEvent, EndpointInput, PolicyInput } from '../../scheduler/core/events.ts';
 import { SimAgent, type AgentWiring } from './agent.ts';
 import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
-import { SimScheduler, type Wiring } from './scheduler.ts';
+import { SimScheduler, type Mutation, type Wiring } from './scheduler.ts';
 import { Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { WorkerImage } from '../../scheduler/core/image.ts';
@@ -62,7 +62,7 @@ export class Scenario {
   #jobs = 0;
   #steps = 0;
 
-  constructor(seed: number, weather: Weather) {
+  constructor(seed: number, weather: Weather, mutation: Mutation | null = null) {
     this.world = new World(seed);
     this.#weather = weather;
     const wiring: Wiring = {
@@ -88,6 +88,7 @@ export class Scenario {
       silenceMs: 4_000,
       maxAttempts: 3,
     });
+    this.#scheduler.mutation = mutation;
     const agentWiring: AgentWiring = {
       connect: (agent, hello) => {
         if (this.#scheduler.image === null || this.world.random.chance(0.1)) return null;
@@ -214,6 +215,9 @@ export class Scenario {
     for (const worker of image.workers.values())
       if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
     for (const agent of this.#agents) if (agent.pending > 0) throw new Error(`agent ${agent.id} still holds ${agent.pending} attempts`);
+    // A slot is free when the agent says so: nothing is ever sent to one that is taken.
+    for (const agent of this.#agents)
+      if (agent.overCapacity > 0) throw new Error(`agent ${agent.id}: ${agent.overCapacity} jobs were refused for want of a slot`);
     if (image.waiters.size > 0) throw new Error('waiters are left');
     for (const { usage } of image.endpoints.values()) {
       for (const [operation, { open }] of usage) if (open !== 0) throw new Error(`${operation}: ${open} requests still count as open`);

@@ -14,6 +14,17 @@ import type { ControlKind, Op, Outcome } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { World } from './world.ts';
 
+/** Faults put in on purpose, to see that the checks notice them. */
+export type Mutation =
+  /** Effects leave before the commit that caused them. */
+  | 'answer-before-commit'
+  /** A requeue changes the image, but is not written. */
+  | 'forget-requeue'
+  /** A result counts whatever its token. */
+  | 'ignore-token'
+  /** A slot is taken for free as soon as its job has ended on paper. */
+  | 'free-slot-on-paper';
+
 type Dispatch = Extract<Effect, { effect: 'dispatch' }>;
 
 /** Where a scheduler's effects go. */
@@ -59,6 +70,7 @@ export class SimScheduler {
   #timer = Number.POSITIVE_INFINITY;
   /** Chance that a commit crashes the process. */
   crashRate = 0;
+  mutation: Mutation | null = null;
 
   constructor(world: World, wiring: Wiring, settings: Partial<Settings> = {}) {
     this.#world = world;
@@ -105,7 +117,8 @@ export class SimScheduler {
 
   handle(event: CoreEvent): void {
     if (this.image === null) return;
-    step(this.image, event, this.#world.clock(), this.#gathering);
+    step(this.image, this.#mutated(event, this.image), this.#world.clock(), this.#gathering);
+    if (this.mutation === 'free-slot-on-paper') freeOnPaper(this.image);
     this.#wiring.check(this.image);
     this.#schedule();
   }
@@ -142,6 +155,7 @@ export class SimScheduler {
     }
     this.#gathering = new Decision();
     this.#busy = true;
+    if (this.mutation === 'answer-before-commit') for (const { effect } of effects.splice(0)) this.#perform(effect);
     if (writes.length === 0) this.#after(effects, null);
     else this.#later(0.1 + this.#world.random.next() * 3, () => this.#commit(writes, effects));
   }
@@ -151,18 +165,19 @@ export class SimScheduler {
       this.crash();
       return;
     }
+    const kept = writes.filter((write) => this.mutation !== 'forget-requeue' || write.op.op !== 'requeue');
     const outcomes = this.store.commit(
       { shard: 0, term: this.#term },
-      writes.map((write) => write.op),
+      kept.map((write) => write.op),
     );
-    writes.forEach((write, i) => this.#wiring.observe(write.op, outcomes[i] as Outcome));
+    kept.forEach((write, i) => this.#wiring.observe(write.op, outcomes[i] as Outcome));
     if (this.#world.random.chance(this.crashRate / 2)) {
       this.crash();
       return;
     }
     this.#later(0.05, () => {
       const refused = new Set<Write>();
-      writes.forEach((write, i) => {
+      kept.forEach((write, i) => {
         const outcome = outcomes[i] as Outcome;
         if (outcome.outcome === 'ok' || this.image === null) return;
         refused.add(write);
@@ -230,6 +245,16 @@ export class SimScheduler {
     });
   }
 
+  #mutated(event: CoreEvent, image: Image): CoreEvent {
+    if (this.mutation !== 'ignore-token' || event.event !== 'agent') return event;
+    const events = event.events.map((report) => {
+      if (report.event?.$case !== 'ended') return report;
+      const token = image.jobs.get(report.event.value.jobId)?.token ?? report.event.value.token;
+      return { event: { $case: 'ended', value: { ...report.event.value, token } } } as const;
+    });
+    return { ...event, events };
+  }
+
   #rearm(): void {
     if (this.image === null) return;
     const at = nextDeadline(this.image, this.#world.clock());
@@ -242,5 +267,11 @@ export class SimScheduler {
       this.handle({ event: 'tick' });
       this.#rearm();
     });
+  }
+}
+
+function freeOnPaper(image: Image): void {
+  for (const worker of image.workers.values()) {
+    for (const id of worker.attempts.keys()) if (!image.jobs.has(id)) worker.attempts.delete(id);
   }
 }

@@ -1,6 +1,7 @@
 import test from 'ava';
 
 import { Scenario, type Weather } from './scenario.ts';
+import type { Mutation } from './scheduler.ts';
 
 /** SIM_SEED replays one seed; SIM_SEEDS sets how many are run. */
 const only = process.env['SIM_SEED'];
@@ -31,3 +32,24 @@ test('a seed replays to the same trace', (t) => {
   for (const seed of [3, 77, 1_234])
     t.is(new Scenario(seed, weatherOf(seed)).run().digest, new Scenario(seed, weatherOf(seed)).run().digest);
 });
+
+const mutations: readonly [Mutation, RegExp][] = [
+  ['answer-before-commit', /acknowledged before it was stored|lost|never stored/],
+  ['forget-requeue', /counted|window|leased while|still/],
+  ['ignore-token', /ended|still|holds/],
+  ['free-slot-on-paper', /refused for want of a slot/],
+];
+
+for (const [mutation, noticed] of mutations) {
+  test(`the checks bite: ${mutation} is noticed`, (t) => {
+    for (let seed = 1; seed <= 200; seed++) {
+      try {
+        new Scenario(seed, weatherOf(seed), mutation).run();
+      } catch (error) {
+        t.regex((error as Error).message, noticed);
+        return;
+      }
+    }
+    t.fail('200 seeds noticed nothing');
+  });
+}

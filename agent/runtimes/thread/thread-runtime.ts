@@ -32,30 +32,17 @@ export class ThreadRuntime implements Runtime {
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     const [fn] = spec.functions;
+    if (fn === undefined) return notStarted(events, 'the release names no function');
     const env = workerEnv(spec);
-    const spare = Object.keys(spec.env).some((name) => READ_AT_START.test(name)) ? undefined : this.#takeSpare();
-    const host = spare ?? this.#spawn({ ...this.#options.baseEnv, ...env });
-    // A spare is replaced once this worker's first job has had the processor.
-    const refill = (): void => {
-      setTimeout(() => this.#refill(), REFILL_DELAY_MS).unref();
-    };
-    const watched: WorkerEvents = {
-      ...bound(events),
-      loaded() {
-        events.loaded();
-        refill();
-      },
-      exited(detail, hardStop) {
-        events.exited(detail, hardStop);
-        refill();
-      },
-    };
-    if (fn === undefined) {
-      host.kill();
-      process.nextTick(() => events.exited('the release names no function', false));
-      return { run() {}, cancel() {}, credit() {}, end() {} };
+    let host: HostProcess;
+    try {
+      const spare = Object.keys(spec.env).some((name) => READ_AT_START.test(name)) ? undefined : this.#takeSpare();
+      host = spare ?? this.#spawn({ ...this.#options.baseEnv, ...env });
+    } catch (error) {
+      // The kernel's refusals that Node throws instead of telling later: no memory, too long an environment.
+      return notStarted(events, `the worker's process could not be started: ${error instanceof Error ? error.message : String(error)}`);
     }
-    return new ThreadWorker(host, spec, fn, env, watched);
+    return new ThreadWorker(host, spec, fn, env, events, () => this.#refillLater());
   }
 
   async close(): Promise<void> {
@@ -72,9 +59,18 @@ export class ThreadRuntime implements Runtime {
     }
   }
 
+  /** A spare is replaced once the worker that took it has had the processor for its first job. */
+  #refillLater(): void {
+    setTimeout(() => this.#refill(), REFILL_DELAY_MS).unref();
+  }
+
   #refill(): void {
-    while (!this.#closed && this.#spares.length < this.#options.spares) {
-      this.#spares.push(this.#spawn({ ...this.#options.baseEnv, CUDA_VISIBLE_DEVICES: '' }));
+    try {
+      while (!this.#closed && this.#spares.length < this.#options.spares) {
+        this.#spares.push(this.#spawn({ ...this.#options.baseEnv, CUDA_VISIBLE_DEVICES: '' }));
+      }
+    } catch {
+      // A host without room for a spare has none; the next worker's own start tells why it fails.
     }
   }
 
@@ -96,17 +92,8 @@ function workerEnv(spec: WorkerStart): Record<string, string> {
   };
 }
 
-function bound(events: WorkerEvents): WorkerEvents {
-  return {
-    started: () => events.started(),
-    loaded: () => events.loaded(),
-    loadFailed: (detail) => events.loadFailed(detail),
-    entered: (key) => events.entered(key),
-    chunk: (key, data) => events.chunk(key, data),
-    progress: (key, data) => events.progress(key, data),
-    ended: (key, result) => events.ended(key, result),
-    reloading: () => events.reloading(),
-    log: (entry) => events.log(entry),
-    exited: (detail, hardStop) => events.exited(detail, hardStop),
-  };
+/** A worker that came to nothing. */
+function notStarted(events: WorkerEvents, detail: string): RunningWorker {
+  process.nextTick(() => events.exited(detail, false));
+  return { run() {}, cancel() {}, credit() {}, end() {} };
 }

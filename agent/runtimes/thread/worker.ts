@@ -11,6 +11,7 @@ const HOST_LAPSE_MS = 3 * STOP_GRACE_MS;
 export class ThreadWorker implements RunningWorker, HostListener {
   readonly #host: HostProcess;
   readonly #events: WorkerEvents;
+  readonly #onSettled: () => void;
   /** The tasks the host has, with their jobs. */
   readonly #tasks = new Map<string, string>();
   readonly #entered = new Set<string>();
@@ -21,9 +22,17 @@ export class ThreadWorker implements RunningWorker, HostListener {
   #ending = false;
   #death: string | undefined;
 
-  constructor(host: HostProcess, spec: WorkerStart, fn: FunctionSpec, env: Readonly<Record<string, string>>, events: WorkerEvents) {
+  constructor(
+    host: HostProcess,
+    spec: WorkerStart,
+    fn: FunctionSpec,
+    env: Readonly<Record<string, string>>,
+    events: WorkerEvents,
+    onSettled: () => void,
+  ) {
     this.#host = host;
     this.#events = events;
+    this.#onSettled = onSettled;
     host.listen(this);
     host.limitMemory(spec.memoryBytes);
     host.send({ t: 'load', env, folder: spec.folder, function: fn, endpointId: spec.endpointId });
@@ -49,8 +58,8 @@ export class ThreadWorker implements RunningWorker, HostListener {
 
   end(force: boolean): void {
     this.#ending = true;
-    // The thread host has nothing to put in order: its worker holds no task when it is asked to go.
-    this.#host.kill(force ? undefined : 'ended');
+    // Gently or not: the worker holds no task when it is asked gently, and has nothing to put in order.
+    this.#host.kill(force ? 'the worker was killed' : 'the worker was ended');
   }
 
   entered(key: string): void {
@@ -66,6 +75,7 @@ export class ThreadWorker implements RunningWorker, HostListener {
         break;
       case 'loaded':
         this.#events.loaded();
+        this.#onSettled();
         break;
       case 'load-failed':
         this.#events.loadFailed(frame.detail);
@@ -122,6 +132,7 @@ export class ThreadWorker implements RunningWorker, HostListener {
     const why = this.#death ?? detail;
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: why });
     this.#events.exited(why, this.#hardStop);
+    this.#onSettled();
   }
 
   #killHard(): void {

@@ -228,6 +228,17 @@ export function runtimeConformance(
     await worker.hear('entered', ({ key }) => key === '2');
   });
 
+  says('a task cancelled in the moment it comes ends, and costs its neighbours nothing', async (t) => {
+    const worker = await workerOf(t, 'obedient', { maxConcurrency: 2 });
+    for (let round = 0; round < 20; round += 1) {
+      const key = String(round);
+      worker.run(key, {});
+      worker.worker.cancel(key);
+      t.is((await worker.ended(key)).result.kind, 'stopped');
+    }
+    t.false(worker.said.items.some(({ say }) => say === 'reloading' || say === 'exited'));
+  });
+
   for (const fn of ['deaf', 'busy', 'stuck', 'endless']) {
     says(`a cancelled handler that does not obey is stopped by force: ${fn}`, async (t) => {
       const worker = await workerOf(t, fn);

@@ -25,6 +25,7 @@ interface Loaded {
 
 const running = new Map<string, TaskControl>();
 /** Tasks that were stopped before they came: the two travel on different ports. */
+const MAX_STOPPED_EARLY = 1_000;
 const stoppedEarly = new Set<string>();
 let loaded: Loaded | undefined;
 
@@ -43,9 +44,8 @@ export async function handle(order: ThreadOrder): Promise<void> {
   const control = { jobId: order.jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(order.key, control);
   try {
-    await runTask(order, fn, control, endpointId, output.text, (message) => post(port, message));
+    await runTask(order, fn, control, endpointId, output, (message) => post(port, message));
   } finally {
-    output.flush();
     running.delete(order.key);
   }
 }
@@ -56,7 +56,7 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
   port.on('message', (message: ToThread) => {
     const control = running.get(message.key);
     if (control === undefined) {
-      if (message.t === 'abort') stoppedEarly.add(message.key);
+      if (message.t === 'abort') stopEarly(message.key);
       return;
     }
     if (message.t === 'abort') control.abort.abort(new DOMException('the job was stopped', 'AbortError'));
@@ -72,6 +72,13 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
     output.flush();
     post(port, { t: 'load-failed', detail: errorMessage(error) });
   }
+}
+
+/** Also heard about tasks that have just ended: those are never asked for, and must not add up. */
+function stopEarly(key: string): void {
+  const [oldest] = stoppedEarly;
+  if (stoppedEarly.size >= MAX_STOPPED_EARLY && oldest !== undefined) stoppedEarly.delete(oldest);
+  stoppedEarly.add(key);
 }
 
 /** A line belongs to a job when only one is running; else nobody can tell. */

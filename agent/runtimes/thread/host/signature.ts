@@ -59,7 +59,10 @@ export function readSignature(fn: Handler): Signature {
 
 function positional(parameters: Signature['parameters']): Signature {
   const last = parameters.at(-1);
-  return { style: 'positional', parameters: last !== undefined && CONTEXT_PARAMETERS.includes(last.name) ? parameters.slice(0, -1) : parameters };
+  return {
+    style: 'positional',
+    parameters: last !== undefined && CONTEXT_PARAMETERS.includes(last.name) ? parameters.slice(0, -1) : parameters,
+  };
 }
 
 function unwrap(pattern: Pattern): { readonly pattern: Pattern; readonly required: boolean } {

@@ -7,6 +7,7 @@ import { argumentsFor, InputError } from './arguments.ts';
 import type { Handler } from './module.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
 import type { Signature } from './signature.ts';
+import type { OutputCapture } from './thread-output.ts';
 
 export interface LoadedFunction {
   readonly handler: Handler;
@@ -38,7 +39,6 @@ export interface JobContext {
 }
 
 type Post = (message: FromThread) => void;
-type Log = (stream: 'stdout' | 'stderr', text: string) => void;
 
 /** Runs one task to its end, whatever it is, and posts it; never throws. */
 export async function runTask(
@@ -46,7 +46,7 @@ export async function runTask(
   fn: LoadedFunction,
   control: TaskControl,
   endpointId: string,
-  log: Log,
+  output: OutputCapture,
   post: Post,
 ): Promise<void> {
   const { key } = order;
@@ -59,10 +59,12 @@ export async function runTask(
   } catch (error) {
     // What a handler says after it was told to stop is of no interest to anyone.
     if (!control.abort.signal.aborted && !(error instanceof InputError) && !(error instanceof OutputError))
-      log('stderr', errorStack(error));
+      output.text('stderr', errorStack(error));
     end = { t: 'failed', key, ms: 0, error: errorMessage(error) };
   }
   const ms = performance.now() - startedAt;
+  // Its last line may lack its end, and must not come after the task's.
+  output.flush();
   post(control.abort.signal.aborted ? { t: 'stopped', key, ms, entered: true } : { ...end, ms });
 }
 
