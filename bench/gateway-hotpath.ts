@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import fastify from 'fastify';
 
 import { FakeScheduler, TOKEN } from '../test/gateway/fake-scheduler.ts';
-import { loadGatewayConfig } from '../gateway/config.ts';
+import { readConfig } from '../gateway/config.ts';
 import { start } from '../gateway/start.ts';
 
 interface LoadResult {
@@ -53,7 +53,7 @@ async function serve(role: string, scheduler: string): Promise<string> {
       return (await fake.start()).address;
     }
     default:
-      return (await start(loadGatewayConfig({ port: 0, scheduler, token: TOKEN, logLevel: 'warn' }, {}))).url;
+      return (await start(readConfig({ port: 0, scheduler, token: TOKEN, logLevel: 'warn' }, {}))).url;
   }
 }
 

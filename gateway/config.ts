@@ -7,11 +7,7 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
-
-/** A setting: its variable, its schema (which holds the default) and one sentence with the unit. */
-function setting<T extends z.ZodType>(env: string, schema: T, description: string): T {
-  return schema.meta({ description, env });
-}
+import { readSettings, setting } from '../proto/settings.ts';
 
 function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.ZodType<number>> {
   const rule = `must be an integer between ${min} and ${max}`;
@@ -21,7 +17,7 @@ function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.Zo
 
 const MiB = 1024 * 1024;
 
-export const gatewayConfigSchema = z.object({
+export const gatewayConfig = z.object({
   host: setting('CAPSTAN_HTTP_HOST', z.string().min(1).default('127.0.0.1'), 'Address the HTTP server listens on.'),
   port: setting('CAPSTAN_HTTP_PORT', integer(0, 65_535, 8080), 'Port of the HTTP server; 0 picks a free one.'),
   scheduler: setting(
@@ -89,29 +85,12 @@ export const gatewayConfigSchema = z.object({
   ),
 });
 
-export type GatewayConfig = Readonly<z.output<typeof gatewayConfigSchema>>;
+export type GatewayConfig = Readonly<z.output<typeof gatewayConfig>>;
 
-/**
- * Reads the configuration: `overrides` (flags, tests) before the environment before the defaults.
- * @throws CapstanError CONFIG, naming the variable and the rule, never the value.
- */
-export function loadGatewayConfig(overrides: Readonly<Record<string, unknown>> = {}, env: NodeJS.ProcessEnv = process.env): GatewayConfig {
-  const given: Record<string, unknown> = {};
-  const names = new Map<string, string>();
-  for (const [key, schema] of Object.entries(gatewayConfigSchema.shape)) {
-    const name = String(schema.meta()?.['env']);
-    names.set(key, name);
-    const value = overrides[key] ?? env[name];
-    if (value !== undefined && value !== '') given[key] = Array.isArray(value) ? value.join(',') : value;
-  }
-  const result = gatewayConfigSchema.safeParse(given);
-  if (!result.success) {
-    const issue = result.error.issues[0];
-    const key = String(issue?.path[0] ?? '');
-    const name = names.get(key) ?? key;
-    throw new CapstanError('CONFIG', `${name}: ${issue?.message ?? 'is not valid'}`, { field: name });
-  }
-  return Object.freeze(result.data);
+/** The gateway's settings: `overrides` (flags, tests), then the environment, then the defaults. CONFIG names what is wrong. */
+export function readConfig(overrides: Readonly<Record<string, unknown>> = {}, env: NodeJS.ProcessEnv = process.env): GatewayConfig {
+  const { corsOrigins } = overrides;
+  return readSettings(gatewayConfig, { ...overrides, ...(Array.isArray(corsOrigins) ? { corsOrigins: corsOrigins.join(',') } : {}) }, env);
 }
 
 /**

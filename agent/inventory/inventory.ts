@@ -58,6 +58,7 @@ export class InventoryKeeper {
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
+    this.#options.probe.close();
     await this.#round;
   }
 

@@ -5,9 +5,10 @@
  * for a failure; and its answer is checked (nvidia-report.ts). The frequent probe asks nvidia-smi
  * for a table itself.
  */
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { access, chmod, constants, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
 import { endGroup } from '../runtimes/process-group.ts';
@@ -16,6 +17,11 @@ import { LIGHT_COLUMNS, OLD_COLUMNS, parseLight, parseList, type LightRow } from
 import type { DeviceFacts, DeviceProbe, ProbeResult } from './probe.ts';
 
 const REPORTER = fileURLToPath(new URL('nvidia-reporter.ts', import.meta.url));
+/**
+ * Runs its arguments as a program, and kills the whole process group when file descriptor 3 ends:
+ * a hanging nvidia-smi must not outlive an agent that was killed.
+ */
+const LEASH = '{ read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; "$@"';
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
 
 export interface NvidiaProbeOptions {
@@ -29,6 +35,8 @@ export interface NvidiaProbeOptions {
 
 export class NvidiaProbe implements DeviceProbe {
   readonly #options: NvidiaProbeOptions;
+  readonly #running = new Set<() => void>();
+  #closed = false;
 
   constructor(options: NvidiaProbeOptions) {
     this.#options = options;
@@ -59,6 +67,11 @@ export class NvidiaProbe implements DeviceProbe {
     if ('problem' in answer && /not a valid field/i.test(answer.problem)) answer = await this.#query(program, OLD_COLUMNS);
     if ('problem' in answer) return { kind: 'failed', problem: answer.problem };
     return { kind: 'devices', devices: answer.rows.map(withoutMigGauges), problem: '' };
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const giveUp of this.#running) giveUp();
   }
 
   async #query(program: string, columns: readonly string[]): Promise<{ rows: LightRow[] } | { problem: string }> {
@@ -96,29 +109,36 @@ export class NvidiaProbe implements DeviceProbe {
     args: readonly string[],
     env: Readonly<Record<string, string>>,
   ): Promise<{ stdout: string } | { problem: string }> {
+    if (this.#closed) return { problem: 'the agent ends' };
     const { timeoutMs } = this.#options;
-    const child = spawn(program, args, { detached: true, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn('/bin/sh', ['-c', LEASH, 'sh', program, ...args], {
+      detached: true,
+      env,
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+    }) as ChildProcessByStdio<null, Readable, Readable>;
+    const { stdout, stderr } = child;
     const output = { stdout: '', stderr: '' };
-    for (const stream of ['stdout', 'stderr'] as const) {
-      child[stream].setEncoding('utf8').on('data', (text: string) => {
-        if (output[stream].length < MAX_OUTPUT_BYTES) output[stream] += text;
-      });
-    }
-    const ended = new Promise<string | undefined>((resolve) => {
-      child.once('error', (error) => resolve(`nvidia-smi cannot be run: ${error.message}`));
-      child.once('close', (code, signal) => {
-        if (code === 0) resolve(undefined);
-        else
-          resolve(
-            `nvidia-smi: ${firstLine(output.stderr) || firstLine(output.stdout) || `it ended with ${signal ?? `code ${code ?? 'unknown'}`}`}`,
-          );
-      });
+    stdout.setEncoding('utf8').on('data', (text: string) => {
+      if (output.stdout.length < MAX_OUTPUT_BYTES) output.stdout += text;
     });
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<string>((resolve) => {
-      timer = setTimeout(() => resolve(`nvidia-smi did not answer within ${timeoutMs} ms`), timeoutMs);
+    stderr.setEncoding('utf8').on('data', (text: string) => {
+      if (output.stderr.length < MAX_OUTPUT_BYTES) output.stderr += text;
     });
-    const problem = await Promise.race([ended, late]);
+    const { promise, resolve } = Promise.withResolvers<string | undefined>();
+    child.once('error', (error) => resolve(`nvidia-smi cannot be run: ${error.message}`));
+    // Not `close`: the leash keeps its descriptor open until the group is killed below.
+    const said = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once('close', done))));
+    child.once('exit', (code, signal) => {
+      const ended = `it ended with ${signal ?? `code ${code ?? 'unknown'}`}`;
+      void said.then(() =>
+        resolve(code === 0 ? undefined : `nvidia-smi: ${firstLine(output.stderr) || firstLine(output.stdout) || ended}`),
+      );
+    });
+    const timer = setTimeout(() => resolve(`nvidia-smi did not answer within ${timeoutMs} ms`), timeoutMs);
+    const giveUp = (): void => resolve('the agent ends');
+    this.#running.add(giveUp);
+    const problem = await promise;
+    this.#running.delete(giveUp);
     clearTimeout(timer);
     if (child.pid !== undefined) await endGroup(child.pid);
     return problem === undefined ? { stdout: output.stdout } : { problem };

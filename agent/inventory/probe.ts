@@ -32,4 +32,6 @@ export interface DeviceProbe {
   full(): Promise<ProbeResult>;
   /** The gauges and whether each device is still there; cheap. Never rejects. */
   light(): Promise<ProbeResult>;
+  /** Ends what is being asked; what was asked answers `failed`. */
+  close(): void;
 }

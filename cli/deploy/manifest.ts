@@ -60,7 +60,7 @@ function integer(min: number, max: number): z.ZodOptional<z.ZodNullable<z.ZodNum
 }
 
 /** Operations that have rate limits (SPEC.md, Rate limits). */
-const operations = ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue', 'openai', 'requests'] as const;
+const operations = ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue', 'openai', 'requests'];
 const count = z
   .number('must be an integer, 0 for no limit')
   .int('must be an integer, 0 for no limit')
@@ -100,7 +100,13 @@ const resourceSchema = z.looseObject(
     scalerType: z.enum(['QUEUE_DELAY', 'REQUEST_COUNT'], 'must be QUEUE_DELAY or REQUEST_COUNT').nullish(),
     scalerValue: integer(1, 10_000),
     maxAttempts: integer(1, 1000),
-    rateLimits: z.partialRecord(z.enum(operations, `must be one of ${operations.join(', ')}`), rateLimit, 'must be an object').nullish(),
+    rateLimits: z
+      .record(
+        z.string().refine((name) => operations.includes(name), `must be one of ${operations.join(', ')}`),
+        rateLimit,
+        'must be an object',
+      )
+      .nullish(),
     requestsPerWorker: integer(0, 1_000_000),
     runtime: z.literal('thread', 'must be thread, the only runtime so far').nullish(),
   },
@@ -136,7 +142,7 @@ interface Breach {
 export function readManifest(source: string, file: string): Manifest {
   const raw = parseJson(source, file);
   const outer = manifestSchema.safeParse(raw);
-  if (!outer.success) throw invalid(file, breachesOf(outer.error, ''));
+  if (!outer.success) throw invalid(file, breachesOf(outer.error, raw, ''));
   const { resources, routes } = outer.data;
   const names = Object.keys(resources);
   if (names.length === 0) throw invalid(file, [{ path: 'resources', rule: 'must hold at least one endpoint' }]);
@@ -150,8 +156,8 @@ export function readManifest(source: string, file: string): Manifest {
     }
     const resource = resourceSchema.safeParse(resources[name]);
     const routed = routesSchema.nullish().safeParse(routes?.[name]);
-    if (!resource.success) breaches.push(...breachesOf(resource.error, at('resources', name)));
-    if (!routed.success) breaches.push(...breachesOf(routed.error, at('routes', name)));
+    if (!resource.success) breaches.push(...breachesOf(resource.error, resources[name], at('resources', name)));
+    if (!routed.success) breaches.push(...breachesOf(routed.error, routes?.[name], at('routes', name)));
     if (!resource.success || !routed.success) continue;
     const endpoint = withDefaults(name, resource.data, routed.data ?? {});
     breaches.push(...checkEndpoint(endpoint, resource.data));
@@ -260,17 +266,22 @@ function invalid(file: string, breaches: readonly Breach[]): CapstanError {
   return new CapstanError('INVALID_MANIFEST', message, details);
 }
 
-function breachesOf(error: z.ZodError, prefix: string): Breach[] {
+/** `value` is what was checked, `prefix` its place in the manifest. */
+function breachesOf(error: z.ZodError, value: unknown, prefix: string): Breach[] {
   return error.issues.map((issue) => {
     const path = issue.path.reduce<string>(
       (parent, key) => (typeof key === 'number' ? `${parent}[${key}]` : at(parent, String(key))),
       prefix,
     );
-    const required = issue.code === 'invalid_type' && issue.input === undefined && !issue.message.startsWith('must be an object with');
     // The rule of a record's key stands inside the issue.
     const rule = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
-    return { path, rule: required ? `is required and ${rule}` : rule };
+    const missing = issue.code === 'invalid_type' && issue.path.reduce<unknown>(valueAt, value) === undefined;
+    return { path, rule: missing ? `is required and ${rule}` : rule };
   });
+}
+
+function valueAt(parent: unknown, key: PropertyKey): unknown {
+  return typeof parent === 'object' && parent !== null ? (parent as Record<PropertyKey, unknown>)[key] : undefined;
 }
 
 function at(parent: string, key: string): string {

@@ -23,8 +23,8 @@ export async function startScheduler(settings: Settings, environment: Environmen
 }
 
 export async function startGateway(settings: Settings, environment: Environment): Promise<RunningPart> {
-  const [{ loadGatewayConfig }, { start }] = await Promise.all([import('../../gateway/config.ts'), import('../../gateway/start.ts')]);
-  const handle = await start(loadGatewayConfig({}, variables(settings, environment)));
+  const [{ readConfig }, { start }] = await Promise.all([import('../../gateway/config.ts'), import('../../gateway/start.ts')]);
+  const handle = await start(readConfig({}, variables(settings, environment)));
   return { handle, address: new URL(handle.url).host };
 }
 

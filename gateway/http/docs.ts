@@ -25,6 +25,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
       servers: [{ url: '/' }],
       tags: [
         { name: 'Queue', description: 'Jobs of queue-based endpoints.' },
+        { name: 'OpenAI', description: 'OpenAI’s API, answered by a queue-based endpoint’s handler.' },
         { name: 'Service', description: 'The gateway itself; no key needed.' },
       ],
       components: {

@@ -23,6 +23,10 @@ declare module 'fastify' {
     /** Memory counted for the body. */
     reservedBytes: number;
   }
+  interface FastifyContextConfig {
+    /** The route reads its body itself. */
+    rawBodyOnly?: boolean;
+  }
 }
 
 export type Guard = (request: FastifyRequest, reply: FastifyReply, done: () => void) => void;

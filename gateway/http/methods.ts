@@ -26,6 +26,6 @@ export class AllowedMethods {
 }
 
 function patternOf(url: string): RegExp {
-  const escaped = url.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`).replaceAll(/:\w+/g, '[^/]+');
+  const escaped = url.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`).replaceAll(/:\w+/g, '[^/]+').replace(/\\\*$/, '.*');
   return new RegExp(`^${escaped.replace(/\/$/, '')}/?$`);
 }

@@ -2,6 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError, errorTable, isErrorCode } from '../../proto/errors.ts';
+import { refusalAsOpenAi, type OpenAiError } from '../openai/errors.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -18,6 +19,12 @@ export function problemText(status: number, title: string, message: string): str
 export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: Readonly<Record<string, string>>): void {
   if (reply.sent) return;
   const entry = errorTable[error.code];
+  if (isOpenAiPath(reply.request.url)) {
+    if (entry.http === 401) reply.header('www-authenticate', 'Bearer');
+    if (headers !== undefined) reply.headers(headers);
+    sendOpenAiError(reply, refusalAsOpenAi(error));
+    return;
+  }
   drain(reply.request);
   // The parser asks to close after a body it did not read to the end; we do read it.
   reply.removeHeader('connection');
@@ -29,6 +36,22 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
   if (error.code === 'UNSUPPORTED_MEDIA_TYPE') reply.header('accept', 'application/json').header('accept-encoding', 'identity');
   if (headers !== undefined) reply.headers(headers);
   reply.send(problemText(entry.http, entry.title, error.message));
+}
+
+/** OpenAI's clients expect its shape of errors, whatever went wrong (WIRE.md section 3). */
+export function sendOpenAiError(reply: FastifyReply, error: OpenAiError): void {
+  if (reply.sent) return;
+  drain(reply.request);
+  reply.removeHeader('connection');
+  reply.code(error.status).header('content-type', JSON_TYPE);
+  if (error.retryAfterS !== null) reply.header('retry-after', String(error.retryAfterS));
+  if (!error.mayRetry) reply.header('x-should-retry', 'false');
+  if (error.status >= 500 && !reply.hasHeader('x-request-id')) reply.header('x-request-id', reply.request.id);
+  reply.send(error.text);
+}
+
+function isOpenAiPath(url: string): boolean {
+  return /^\/v2\/[^/?]+\/openai(?:[/?]|$)/.test(url);
 }
 
 /** Answers with whatever was thrown. Faults of our own take the way over the error handler, which logs them. */

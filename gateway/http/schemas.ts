@@ -190,6 +190,10 @@ export const healthAnswer = z
   })
   .meta({ description: 'Counts of jobs and workers.' });
 
+export const openAiErrorAnswer = z
+  .object({ error: z.object({ message: z.string(), type: z.string(), param: z.string().nullable(), code: z.string().nullable() }) })
+  .meta({ example: { error: { message: 'body: must be a JSON object', type: 'invalid_request_error', param: 'body', code: null } } });
+
 export const problemAnswer = z
   .object({ status: z.int(), title: z.string(), detail: z.string() })
   .meta({ example: { status: 400, title: 'Bad Request', detail: 'bad request: input: is required and must be an object' } });

@@ -13,6 +13,7 @@ import { AllowedMethods } from './methods.ts';
 import { problemText, sendProblem, toCapstanError } from './problem.ts';
 import { controlRoutes } from './routes/control.ts';
 import { listingRoutes } from './routes/listing.ts';
+import { openAiRoutes } from './routes/openai.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { statusRoutes } from './routes/status.ts';
 import { submitRoutes } from './routes/submit.ts';
@@ -45,7 +46,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, bytes, done) => {
     request.rawBody = bytes as Buffer;
     // A refusal goes on as the body and is answered by the validation: reported here it would end the connection.
-    done(null, bytes.length === 0 ? undefined : parseBody(bytes as Buffer));
+    done(null, bytes.length === 0 || request.routeOptions.config.rawBodyOnly === true ? undefined : parseBody(bytes as Buffer));
   });
   app.setValidatorCompiler<z.ZodType>(({ schema, httpPart }) => (data: unknown) => {
     if (data instanceof CapstanError) return { error: data };
@@ -91,6 +92,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
   statusRoutes(app, services);
   controlRoutes(app, services);
   listingRoutes(app, services);
+  openAiRoutes(app, services);
   return app;
 }
 

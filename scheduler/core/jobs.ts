@@ -208,9 +208,10 @@ export function finish(
   };
   const waiters = image.waiters.get(job.id);
   if (waiters !== undefined) {
+    const at = { token: job.token, firstIndex: job.stream?.base ?? 0 };
     for (const waiter of [...waiters]) {
       if (waiter.mode === 'job') answerJob(image, out, waiter, view, write);
-      else answerStream(image, out, waiter, view.state, [], ending.error, write);
+      else answerStream(image, out, waiter, view.state, [], ending.error, write, at);
     }
   }
   return { write, view };

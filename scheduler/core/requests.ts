@@ -135,10 +135,11 @@ export function drainTo(image: Image, out: Decision, job: JobImage, waiter: Wait
   const stream = job.stream;
   if (stream === null) return;
   const chunks = stream.chunks;
+  const at = { token: job.token, firstIndex: stream.base };
   stream.base += chunks.length;
   stream.chunks = [];
   stream.bytes = 0;
-  answerStream(image, out, waiter, JobState.IN_PROGRESS, chunks, null);
+  answerStream(image, out, waiter, JobState.IN_PROGRESS, chunks, null, null, at);
   const session = job.lease === null ? null : (image.nodes.get(job.lease.node)?.session ?? null);
   if (session === null || job.lease === null) return;
   const value = { jobId: job.id, token: job.token, nextIndex: stream.base };
@@ -255,7 +256,8 @@ function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, fo
   if (!ended && !waiter.immediate) return;
   if (waiter.mode === 'stream') {
     const write = found.chunks.length > 0 && ended ? out.write({ op: 'drain', no: found.job.no, count: found.chunks.length }) : null;
-    answerStream(image, out, waiter, publicState(found.job), ended ? found.chunks : [], found.job.error, write);
+    const { token, error } = found.job;
+    answerStream(image, out, waiter, publicState(found.job), ended ? found.chunks : [], error, write, { token });
     return;
   }
   const endpoint = image.endpoints.get(found.job.endpoint);

@@ -82,6 +82,12 @@ export function answerJob(image: Image, out: Decision, waiter: Waiter, job: Job,
   out.do({ effect: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
 }
 
+/** Where chunks stand: in the stream of which attempt, and from which index on when that is known. */
+export interface ChunkPlace {
+  readonly token?: number;
+  readonly firstIndex?: number;
+}
+
 /** Answers a waiter with stream chunks. */
 export function answerStream(
   image: Image,
@@ -91,9 +97,10 @@ export function answerStream(
   chunks: readonly Body[],
   error: string | null,
   write: Write | null = null,
+  at: ChunkPlace = {},
 ): void {
   dropWaiter(image, waiter);
-  const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }) };
+  const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }), ...at };
   out.do(
     {
       effect: 'reply',

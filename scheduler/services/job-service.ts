@@ -69,11 +69,11 @@ export class JobChannels {
       });
     return {
       channel: (call) => this.#open(call),
-      cancel: gateway('Cancel', ({ endpointId, jobId }) =>
-        this.#limited(endpointId, 'cancel', async () =>
-          toJob(endpointId, await this.#engine.command({ command: 'cancel', endpoint: endpointId, job: jobId })),
-        ),
-      ),
+      cancel: gateway('Cancel', ({ endpointId, jobId, limitedAs }) => {
+        const cancel = async (): Promise<Job> =>
+          toJob(endpointId, await this.#engine.command({ command: 'cancel', endpoint: endpointId, job: jobId }));
+        return limitedAs === 'none' ? cancel() : this.#limited(endpointId, 'cancel', cancel);
+      }),
       retry: gateway('Retry', async ({ endpointId, jobId }) =>
         toJob(endpointId, await this.#engine.command({ command: 'retry', endpoint: endpointId, job: jobId })),
       ),

@@ -43,7 +43,7 @@ test('hosts inherit a few names and no secret', (t) => {
 test('a wrong value is refused by name', (t) => {
   const error = t.throws(() => readConfig({}, { CAPSTAN_DRAIN_MS: 'soon' }), { instanceOf: CapstanError });
   t.is(error?.code, 'CONFIG');
-  t.is(error?.field, 'drainMs');
+  t.is(error?.field, 'CAPSTAN_DRAIN_MS');
   t.throws(() => readConfig({}, { CAPSTAN_LOG_LEVEL: 'loud' }), { message: /^CAPSTAN_LOG_LEVEL: / });
 });
 

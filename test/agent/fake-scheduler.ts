@@ -76,6 +76,8 @@ export class FakeScheduler {
       } catch (error) {
         server.forceShutdown();
         if (tries === 20) throw error;
+        // The port of a server that was stopped is free a moment later.
+        await new Promise((resolve) => setTimeout(resolve, 25));
       }
     }
   }

@@ -155,10 +155,20 @@ test('a hanging nvidia-smi is killed, and its devices say why they cannot be use
   t.like(only(after), { healthy: false, problem: after.problem });
 });
 
+test('an agent that ends does not wait for a hanging nvidia-smi', async (t) => {
+  const host = await hostWith(t, { hangs: 'all' }, 600_000);
+  const asked = [host.probe.full(), host.probe.light()];
+  host.probe.close();
+  t.deepEqual(
+    (await Promise.all(asked)).map(({ kind }) => kind),
+    ['failed', 'failed'],
+  );
+});
+
 test('a report that hangs leaves the table to tell of the devices', async (t) => {
-  const host = await hostWith(t, { gpus: [{ uuid: 'GPU-a', memoryMiB: 2_048 }], hangs: 'report' }, 1_000);
+  const host = await hostWith(t, { gpus: [{ uuid: 'GPU-a', memoryMiB: 2_048 }], hangs: 'report' }, 2_500);
   const set = await host.full();
-  t.is(set.problem, 'nvidia-smi did not answer within 1000 ms');
+  t.is(set.problem, 'nvidia-smi did not answer within 2500 ms');
   t.like(only(set), { uuid: 'GPU-a', memoryBytes: 2_048n * MEBIBYTE, healthy: true });
 });
 

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { writeFakeSmi } from './fake-nvidia-smi.ts';
 import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
 import { addBuild, functionSpec, startScheduler, startWorker, temporaryFolder } from './fixtures.ts';
 
@@ -14,7 +15,7 @@ const AGENT = fileURLToPath(new URL('agent-process.ts', import.meta.url));
 /** Marks the processes of one test by an environment value that they inherit. */
 const MARK = 'LC_ALL';
 
-async function spawnAgent(t: ExecutionContext, scheduler: FakeScheduler, mark: string): Promise<ChildProcess> {
+async function spawnAgent(t: ExecutionContext, scheduler: FakeScheduler, mark: string, more: object = {}): Promise<ChildProcess> {
   const config = {
     dataDir: await temporaryFolder(t),
     scheduler: scheduler.address,
@@ -23,6 +24,7 @@ async function spawnAgent(t: ExecutionContext, scheduler: FakeScheduler, mark: s
     nvidiaSmi: '/nonexistent/nvidia-smi',
     spareHosts: 2,
     hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin', [MARK]: mark },
+    ...more,
   };
   const agent = spawn(process.execPath, [AGENT, JSON.stringify(config)], { stdio: 'ignore' });
   t.teardown(() => agent.kill('SIGKILL'));
@@ -93,6 +95,18 @@ test('kill -9 of the agent at any moment of its start leaves no process', async 
     await once(agent, 'exit');
     await untilNoneOf(mark);
   }
+  t.pass();
+});
+
+test('kill -9 of the agent while nvidia-smi hangs leaves no process', async (t) => {
+  const mark = `capstan-test-${process.pid}-smi`;
+  const scheduler = await startScheduler(t);
+  const nvidiaSmi = await writeFakeSmi(await temporaryFolder(t), { hangs: 'all' });
+  const agent = await spawnAgent(t, scheduler, mark, { nvidiaSmi });
+  await scheduler.hello();
+  agent.kill('SIGKILL');
+  await once(agent, 'exit');
+  await untilNoneOf(mark);
   t.pass();
 });
 

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import type { ExecutionContext } from 'ava';
 import { Agent, request as undiciRequest } from 'undici';
 
-import { loadGatewayConfig } from '../../gateway/config.ts';
+import { readConfig } from '../../gateway/config.ts';
 import { start, type Gateway } from '../../gateway/start.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 
@@ -50,10 +50,7 @@ export async function startGateway(
   scheduler: FakeScheduler,
   overrides: Record<string, unknown> = {},
 ): Promise<Gateway> {
-  const config = loadGatewayConfig(
-    { port: 0, scheduler: scheduler.address, token: TOKEN, logLevel: 'silent', closeGraceMs: 0, ...overrides },
-    {},
-  );
+  const config = readConfig({ port: 0, scheduler: scheduler.address, token: TOKEN, logLevel: 'silent', closeGraceMs: 0, ...overrides }, {});
   const gateway = await start(config);
   t.teardown(async () => gateway.close());
   return gateway;

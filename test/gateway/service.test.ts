@@ -8,7 +8,7 @@ import { PassThrough } from 'node:stream';
 import test from 'ava';
 import { pino } from 'pino';
 
-import { gatewayConfigSchema, gatewayToken, loadGatewayConfig } from '../../gateway/config.ts';
+import { gatewayConfig, gatewayToken, readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
@@ -78,26 +78,26 @@ test('a port in use is one plain error', async (t) => {
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   t.teardown(() => other.close());
   const { port } = other.address() as { port: number };
-  const error = await t.throwsAsync(start(loadGatewayConfig({ port, scheduler: '127.0.0.1:1', token: 'x', logLevel: 'silent' }, {})), {
+  const error = await t.throwsAsync(start(readConfig({ port, scheduler: '127.0.0.1:1', token: 'x', logLevel: 'silent' }, {})), {
     instanceOf: CapstanError,
   });
   t.like(error, { code: 'ADDRESS_IN_USE', message: `127.0.0.1:${port} is in use by another program` });
 });
 
 test('configuration comes from overrides, the environment and defaults, and names what is wrong', (t) => {
-  t.like(loadGatewayConfig({}, {}), { host: '127.0.0.1', port: 8080, scheduler: '127.0.0.1:7070', maxRunBytes: 10_485_760 });
-  t.is(loadGatewayConfig({}, { CAPSTAN_HTTP_PORT: '9000' }).port, 9000);
-  t.is(loadGatewayConfig({ port: 0 }, { CAPSTAN_HTTP_PORT: '9000' }).port, 0);
-  t.is(loadGatewayConfig({}, { CAPSTAN_HTTP_PORT: '' }).port, 8080);
-  t.deepEqual(loadGatewayConfig({}, { CAPSTAN_CORS_ORIGINS: 'https://a.example, https://b.example' }).corsOrigins, [
+  t.like(readConfig({}, {}), { host: '127.0.0.1', port: 8080, scheduler: '127.0.0.1:7070', maxRunBytes: 10_485_760 });
+  t.is(readConfig({}, { CAPSTAN_HTTP_PORT: '9000' }).port, 9000);
+  t.is(readConfig({ port: 0 }, { CAPSTAN_HTTP_PORT: '9000' }).port, 0);
+  t.is(readConfig({}, { CAPSTAN_HTTP_PORT: '' }).port, 8080);
+  t.deepEqual(readConfig({}, { CAPSTAN_CORS_ORIGINS: 'https://a.example, https://b.example' }).corsOrigins, [
     'https://a.example',
     'https://b.example',
   ]);
   for (const port of ['http', '70000', '-1', '80.5']) {
-    const error = t.throws(() => loadGatewayConfig({}, { CAPSTAN_HTTP_PORT: port }), { instanceOf: CapstanError });
+    const error = t.throws(() => readConfig({}, { CAPSTAN_HTTP_PORT: port }), { instanceOf: CapstanError });
     t.like(error, { code: 'CONFIG', message: 'CAPSTAN_HTTP_PORT: must be an integer between 0 and 65535' });
   }
-  for (const schema of Object.values(gatewayConfigSchema.shape)) {
+  for (const schema of Object.values(gatewayConfig.shape)) {
     t.truthy(schema.meta()?.description);
     t.regex(String(schema.meta()?.['env']), /^CAPSTAN_/);
   }
@@ -110,12 +110,12 @@ test('the token comes from the setting or the first line of its file', (t) => {
   });
   const file = join(folder, 'gateway-token');
   writeFileSync(file, 'from-file\n');
-  t.is(gatewayToken(loadGatewayConfig({ token: 'a', tokenFile: file }, {})), 'a');
-  t.is(gatewayToken(loadGatewayConfig({ tokenFile: file }, {})), 'from-file');
-  t.throws(() => gatewayToken(loadGatewayConfig({ tokenFile: join(folder, 'none') }, {})), {
+  t.is(gatewayToken(readConfig({ token: 'a', tokenFile: file }, {})), 'a');
+  t.is(gatewayToken(readConfig({ tokenFile: file }, {})), 'from-file');
+  t.throws(() => gatewayToken(readConfig({ tokenFile: join(folder, 'none') }, {})), {
     message: /CAPSTAN_GATEWAY_TOKEN_FILE: cannot read .*ENOENT/,
   });
-  t.throws(() => gatewayToken(loadGatewayConfig({}, {})), { message: /one of them must be set/ });
+  t.throws(() => gatewayToken(readConfig({}, {})), { message: /one of them must be set/ });
 });
 
 test('close lets a waiting request finish, then answers it with the state it has', async (t) => {
@@ -169,7 +169,7 @@ test('no log line holds a key, a token or an input', async (t) => {
   let text = '';
   lines.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const { scheduler, call } = await setup(t);
-  const gateway = await start(loadGatewayConfig({ port: 0, scheduler: scheduler.address, token: TOKEN, closeGraceMs: 0 }, {}), {
+  const gateway = await start(readConfig({ port: 0, scheduler: scheduler.address, token: TOKEN, closeGraceMs: 0 }, {}), {
     log: pino({ level: 'trace' }, lines),
   });
   t.teardown(async () => gateway.close());

@@ -73,6 +73,11 @@ export class Stack {
     return this.#url;
   }
 
+  /** A folder for what handlers and tests leave for each other. */
+  get scratch(): string {
+    return join(this.#folder, 'tmp');
+  }
+
   /** Starts the supervisor and waits until all parts serve. */
   async up(): Promise<void> {
     const log = openSync(join(this.#folder, 'up.log'), 'a');
@@ -85,7 +90,9 @@ export class Stack {
     });
     closeSync(log);
     this.#up = up;
-    this.#guard = guard(up.pid ?? 0);
+    const watch = guard(up.pid ?? 0);
+    this.#guard = watch;
+    up.once('exit', () => watch.kill('SIGKILL'));
     const { http } = await until('capstan up serves', async () => {
       if (hasEnded(up)) throw new Error(`capstan up ended with ${how(up)}:\n${await this.log()}`);
       const run = await readJson<{ pid: number; http: string }>(join(this.dataDir, 'run.json'));
@@ -202,7 +209,6 @@ export class Stack {
       await exited;
       clearTimeout(timer);
     }
-    this.#guard?.kill('SIGKILL');
     for (const { pid } of this.processes()) kill(pid);
     await this.gone();
     await rm(this.#folder, { recursive: true, force: true });
@@ -222,7 +228,7 @@ export class Stack {
 
 /** Kills the supervisor when this test's process or thread ends without having closed its stack: its end closes the pipe. */
 function guard(pid: number): ChildProcess {
-  const script = 'trap "" INT TERM HUP; cat >/dev/null; kill -9 "$0"';
+  const script = 'trap "" INT TERM HUP; read -r line; kill -9 "$0"';
   return spawn('/bin/sh', ['-c', script, String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], env: {} });
 }
 

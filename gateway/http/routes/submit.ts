@@ -25,7 +25,7 @@ import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 
 /** Inputs up to here travel inside the submission (docs/architecture.md, Bodies). */
-const MAX_INLINE_BYTES = 64 * 1024;
+export const MAX_INLINE_BYTES = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
 
 export function submitRoutes(app: FastifyInstance, services: Services): void {

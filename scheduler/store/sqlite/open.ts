@@ -65,7 +65,7 @@ function prepareConnection(db: Database.Database): void {
   db.pragma('fullfsync = ON');
   // The engine checkpoints between commits (SqliteEngine.tidy); this is only the backstop.
   db.pragma('wal_autocheckpoint = 100000');
-  db.pragma('cache_size = -65536');
+  db.pragma('cache_size = -49152');
   db.pragma('temp_store = MEMORY');
   db.pragma('foreign_keys = OFF');
   db.pragma('trusted_schema = OFF');

@@ -165,12 +165,25 @@ export interface StreamPart {
   state: JobState;
   chunks: Payload[];
   /** Set in the terminal part of a job that failed. */
-  error?: string | undefined;
+  error?:
+    | string
+    | undefined;
+  /** The attempt that the chunks are of: after another one the stream has begun anew. */
+  token?:
+    | number
+    | undefined;
+  /**
+   * Index within the attempt's stream of the first chunk, or of the next one when there is none
+   * here: shows chunks that were lost or come twice. Absent when it is not known any more.
+   */
+  firstIndex?: number | undefined;
 }
 
 export interface JobRef {
   endpointId: string;
   jobId: string;
+  /** As in JobRequest: `none` for what a gateway does within a call that was counted already. */
+  limitedAs?: string | undefined;
 }
 
 export interface EndpointRef {
@@ -1537,7 +1550,7 @@ export const Job: MessageFns<Job> = {
 };
 
 function createBaseStreamPart(): StreamPart {
-  return { state: JobState.UNSPECIFIED, chunks: [], error: undefined };
+  return { state: JobState.UNSPECIFIED, chunks: [], error: undefined, token: undefined, firstIndex: undefined };
 }
 
 export const StreamPart: MessageFns<StreamPart> = {
@@ -1550,6 +1563,12 @@ export const StreamPart: MessageFns<StreamPart> = {
     }
     if (message.error !== undefined) {
       writer.uint32(26).string(message.error);
+    }
+    if (message.token !== undefined) {
+      writer.uint32(32).uint32(message.token);
+    }
+    if (message.firstIndex !== undefined) {
+      writer.uint32(40).uint32(message.firstIndex);
     }
     return writer;
   },
@@ -1591,6 +1610,22 @@ export const StreamPart: MessageFns<StreamPart> = {
             message.error = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.token = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.firstIndex = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1608,6 +1643,12 @@ export const StreamPart: MessageFns<StreamPart> = {
       state: isSet(object.state) ? jobStateFromJSON(object.state) : JobState.UNSPECIFIED,
       chunks: globalThis.Array.isArray(object?.chunks) ? object.chunks.map((e: any) => Payload.fromJSON(e)) : [],
       error: isSet(object.error) ? globalThis.String(object.error) : undefined,
+      token: isSet(object.token) ? globalThis.Number(object.token) : undefined,
+      firstIndex: isSet(object.firstIndex)
+        ? globalThis.Number(object.firstIndex)
+        : isSet(object.first_index)
+        ? globalThis.Number(object.first_index)
+        : undefined,
     };
   },
 
@@ -1622,6 +1663,12 @@ export const StreamPart: MessageFns<StreamPart> = {
     if (message.error !== undefined) {
       obj.error = message.error;
     }
+    if (message.token !== undefined) {
+      obj.token = Math.round(message.token);
+    }
+    if (message.firstIndex !== undefined) {
+      obj.firstIndex = Math.round(message.firstIndex);
+    }
     return obj;
   },
 
@@ -1633,12 +1680,14 @@ export const StreamPart: MessageFns<StreamPart> = {
     message.state = object.state ?? JobState.UNSPECIFIED;
     message.chunks = object.chunks?.map((e) => Payload.fromPartial(e)) || [];
     message.error = object.error ?? undefined;
+    message.token = object.token ?? undefined;
+    message.firstIndex = object.firstIndex ?? undefined;
     return message;
   },
 };
 
 function createBaseJobRef(): JobRef {
-  return { endpointId: "", jobId: "" };
+  return { endpointId: "", jobId: "", limitedAs: undefined };
 }
 
 export const JobRef: MessageFns<JobRef> = {
@@ -1648,6 +1697,9 @@ export const JobRef: MessageFns<JobRef> = {
     }
     if (message.jobId !== "") {
       writer.uint32(18).string(message.jobId);
+    }
+    if (message.limitedAs !== undefined) {
+      writer.uint32(26).string(message.limitedAs);
     }
     return writer;
   },
@@ -1681,6 +1733,14 @@ export const JobRef: MessageFns<JobRef> = {
             message.jobId = reader.string();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.limitedAs = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1705,6 +1765,11 @@ export const JobRef: MessageFns<JobRef> = {
         : isSet(object.job_id)
         ? globalThis.String(object.job_id)
         : "",
+      limitedAs: isSet(object.limitedAs)
+        ? globalThis.String(object.limitedAs)
+        : isSet(object.limited_as)
+        ? globalThis.String(object.limited_as)
+        : undefined,
     };
   },
 
@@ -1716,6 +1781,9 @@ export const JobRef: MessageFns<JobRef> = {
     if (message.jobId !== "") {
       obj.jobId = message.jobId;
     }
+    if (message.limitedAs !== undefined) {
+      obj.limitedAs = message.limitedAs;
+    }
     return obj;
   },
 
@@ -1726,6 +1794,7 @@ export const JobRef: MessageFns<JobRef> = {
     const message = createBaseJobRef();
     message.endpointId = object.endpointId ?? "";
     message.jobId = object.jobId ?? "";
+    message.limitedAs = object.limitedAs ?? undefined;
     return message;
   },
 };

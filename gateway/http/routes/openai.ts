@@ -1,0 +1,126 @@
+/** `/v2/<endpoint>/openai/*`: OpenAI's API in front of a queue endpoint (WIRE.md section 3). */
+import { Readable } from 'node:stream';
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { callUnary } from '../../jobs/unary.ts';
+import { runsyncId } from '../../jobs/ids.ts';
+import { documentOf, eventsOf } from '../../openai/answers.ts';
+import { OpenAiError } from '../../openai/errors.ts';
+import { CallerGone, OpenAiJob, type OpenAiJobDeps } from '../../openai/job.ts';
+import { openAiInput } from '../../openai/request.ts';
+import { createGuard, endpointId, releaseBody } from '../guard.ts';
+import { whenOver } from '../gone.ts';
+import { sendFailure, sendOpenAiError } from '../problem.ts';
+import { endpointParams, openAiErrorAnswer } from '../schemas.ts';
+import type { Services } from '../services.ts';
+import { MAX_INLINE_BYTES } from './submit.ts';
+
+const refused = {
+  400: openAiErrorAnswer.describe('The request is wrong, or the handler says so.'),
+  401: openAiErrorAnswer.describe('The key is missing, unknown, revoked, or may not do this.'),
+  404: openAiErrorAnswer.describe('There is no such endpoint.'),
+  413: openAiErrorAnswer.describe('The body is too large.'),
+  415: openAiErrorAnswer.describe('The body is not JSON, or is encoded.'),
+  429: openAiErrorAnswer.describe('Too many requests; try again after Retry-After seconds.'),
+  500: openAiErrorAnswer.describe('The handler failed, its job was cancelled, or a fault of the service.'),
+  503: openAiErrorAnswer.describe('Not available right now; try again after Retry-After seconds.'),
+  504: openAiErrorAnswer.describe('The job ran longer than executionTimeout, or its ttl was over.'),
+};
+
+const answer = z.any().meta({
+  description:
+    'What the handler yielded, byte for byte. With `"stream": true` server-sent events (text/event-stream) as it yields them; an error after the first is an event `error`, and the last.',
+});
+
+export function openAiRoutes(app: FastifyInstance, services: Services): void {
+  const { config, channel, bodies, jobs, metadata, log } = services;
+
+  function depsOf(request: FastifyRequest): OpenAiJobDeps {
+    return {
+      channel,
+      bodies,
+      cancel: (endpoint, jobId) =>
+        callUnary(jobs.cancel.bind(jobs), { endpointId: endpoint, jobId, limitedAs: 'none' }, metadata, config.readTimeoutMs),
+      onUncancelled: (err) => {
+        log.warn({ requestId: request.id, endpoint: endpointId(request), err }, 'a job whose caller went away could not be cancelled');
+      },
+    };
+  }
+
+  for (const [method, summary] of [
+    ['GET', 'OpenAI API, reading'],
+    ['POST', 'OpenAI API'],
+    ['PUT', 'OpenAI API, other methods'],
+    ['PATCH', 'OpenAI API, other methods'],
+    ['DELETE', 'OpenAI API, other methods'],
+  ] as const) {
+    app.route({
+      method,
+      url: '/v2/:endpointId/openai/*',
+      bodyLimit: config.maxRunsyncBytes,
+      onRequest: createGuard(services, 'call', config.maxRunsyncBytes),
+      config: { rawBodyOnly: true },
+      schema: {
+        summary,
+        description:
+          'Becomes a job with the input {"openai_route":"/v1/chat/completions","openai_input":<the body>}, without openai_input when there is no body. Errors have OpenAI’s shape.',
+        tags: ['OpenAI'],
+        security: [{ key: [] }],
+        params: endpointParams.extend({ '*': z.string().meta({ description: 'Path of OpenAI’s API, for example v1/chat/completions.' }) }),
+        response: { 200: answer, ...refused },
+      },
+      handler(request, reply) {
+        serve(request, reply).catch((thrown: unknown) => {
+          if (!(thrown instanceof CallerGone)) fail(reply, thrown);
+        });
+      },
+    });
+  }
+
+  async function serve(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const route = `/${(request.params as { '*': string })['*']}`;
+    const query = request.url.split('?')[1] ?? '';
+    const input = openAiInput({ method: request.method, route, query, body: request.rawBody });
+    if (input instanceof CapstanError) throw input;
+    const big = input.bytes.length > MAX_INLINE_BYTES;
+    const body = big
+      ? ({ $case: 'blob', value: await bodies.put(input.bytes) } as const)
+      : ({ $case: 'inline', value: input.bytes } as const);
+    releaseBody(request, services);
+    if (request.raw.socket.destroyed) return;
+    const job = new OpenAiJob(depsOf(request), endpointId(request), runsyncId(), { body }, big ? 0 : input.bytes.length);
+    reply.header('x-request-id', job.id);
+    whenOver(reply, () => job.stop());
+    if (input.stream) {
+      await sendEvents(reply, eventsOf(job));
+    } else {
+      const { type, body: text } = await documentOf(job);
+      reply.header('content-type', type).send(text);
+    }
+  }
+
+  /** Starts the answer with the first text: until then an error has a status of its own. */
+  async function sendEvents(reply: FastifyReply, events: AsyncGenerator<string, void>): Promise<void> {
+    const first = await events.next();
+    const texts = async function* (): AsyncGenerator<string, void> {
+      try {
+        if (first.done !== true) yield first.value;
+        yield* events;
+      } catch (thrown) {
+        if (thrown instanceof CallerGone) return;
+        log.error({ requestId: reply.request.id, job: reply.getHeader('x-request-id'), err: thrown }, 'streamed answer failed');
+      }
+    };
+    reply.header('content-type', 'text/event-stream; charset=utf-8').header('cache-control', 'no-cache').header('x-accel-buffering', 'no');
+    // The pipe waits for a slow caller, and the generator for the pipe.
+    reply.send(Readable.from(texts(), { objectMode: false }));
+  }
+}
+
+function fail(reply: FastifyReply, thrown: unknown): void {
+  if (thrown instanceof OpenAiError) sendOpenAiError(reply, thrown);
+  else sendFailure(reply, thrown);
+}

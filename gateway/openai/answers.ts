@@ -1,0 +1,94 @@
+/** What goes back to an OpenAI client: one raw document, or server-sent events as the handler yields them. */
+import { OpenAiError, yieldedError, yieldedEventError } from './errors.ts';
+import { CallerGone, type OpenAiJob } from './job.ts';
+
+/** A whole answer. */
+export interface Document {
+  readonly type: string;
+  readonly body: string | Buffer;
+}
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+/**
+ * The answer of a call without `stream`: the one thing the generator yielded, or what a plain
+ * handler returned. Throws OpenAiError.
+ */
+export async function documentOf(job: OpenAiJob): Promise<Document> {
+  let first: Buffer | null = null;
+  let count = 0;
+  for await (const chunk of job.chunks()) {
+    first ??= chunk;
+    count += 1;
+  }
+  const ended = await job.completed();
+  // Several yields have no other form than the list they are in the job's output.
+  const bytes = count === 1 && first !== null ? first : await job.bytesOf(ended.output);
+  return bytes === null ? { type: JSON_TYPE, body: 'null' } : document(bytes);
+}
+
+function document(bytes: Buffer): Document {
+  if (bytes[0] === 0x22) {
+    const text = JSON.parse(bytes.toString('utf8')) as string;
+    if (/^\s*[{[]/.test(text) && isJson(text)) return { type: JSON_TYPE, body: text };
+    return { type: 'text/plain; charset=utf-8', body: text };
+  }
+  if (bytes[0] === 0x7b && bytes.includes('"error"')) {
+    const error = yieldedError(JSON.parse(bytes.toString('utf8')));
+    if (error !== null) throw error;
+  }
+  return { type: JSON_TYPE, body: bytes };
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    // A text, then.
+    return false;
+  }
+}
+
+/**
+ * The answer of a call with `stream`: the yielded texts as they are; yielded objects become events,
+ * with the closing `[DONE]` that such a handler cannot write. Throws OpenAiError before the first
+ * text; later an error is an event of its own, and the last.
+ */
+export async function* eventsOf(job: OpenAiJob): AsyncGenerator<string, void> {
+  let last = '';
+  let framed = false;
+  try {
+    for await (const chunk of job.chunks()) {
+      const value: unknown = JSON.parse(chunk.toString('utf8'));
+      if (value === '') continue;
+      const error = typeof value === 'string' ? (last === '' ? yieldedEventError(value) : null) : yieldedError(value);
+      if (error !== null) throw error;
+      framed ||= typeof value !== 'string';
+      last = typeof value === 'string' ? value : event(JSON.stringify(value));
+      yield last;
+    }
+    if (last === '') {
+      // A handler that is no generator: what it returned is all there is.
+      const { output } = await job.completed();
+      const value: unknown = JSON.parse((await job.bytesOf(output))?.toString('utf8') ?? 'null');
+      const error = yieldedError(value);
+      if (error !== null) throw error;
+      if (typeof value === 'string') yield value;
+      else if (value !== null && !(Array.isArray(value) && value.length === 0)) yield event(JSON.stringify(value));
+      framed = typeof value !== 'string';
+    }
+    if (framed) yield event('[DONE]');
+  } catch (thrown) {
+    if (last === '' || thrown instanceof CallerGone) throw thrown;
+    const error = thrown instanceof OpenAiError ? thrown : new OpenAiError(500, 'internal error');
+    // An event that was cut off ends here.
+    const separator = last.endsWith('\n\n') ? '' : last.endsWith('\n') ? '\n' : '\n\n';
+    yield `${separator}event: error\n${event(error.text)}`;
+    if (error !== thrown) throw thrown;
+  }
+}
+
+function event(data: string): string {
+  return `data: ${data}\n\n`;
+}

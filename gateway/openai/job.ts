@@ -1,0 +1,225 @@
+/**
+ * One job behind one OpenAI call: submitted, its stream read to the end, stopped when its caller
+ * goes away.
+ *
+ * The submission itself waits for the job's end: it is the one request that counts towards the
+ * endpoint's limits, for as long as the call lasts. The stream is read beside it. Chunks are handed
+ * on in order and each once: the scheduler tells where they stand, so a gap (a reply lost with a
+ * broken connection, a caller so slow that chunks were dropped) is seen, and what is missing comes
+ * out of the job's output, where all of them are. An attempt that begins anew after chunks were
+ * handed on cannot be joined to them: that is an error.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { JobKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import type { Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { Bodies } from '../blobs/bodies.ts';
+import type { Answer, JobChannel, Operation } from '../jobs/channel.ts';
+import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from './errors.ts';
+
+/** Waits for as long as any job can live (SPEC.md, policy.ttl). */
+const LIFETIME_MS = 604_800_000;
+/** One read of the stream; nothing comes of a shorter one but more of them. */
+const READ_WAIT_MS = 60_000;
+const AGAIN_MS = 100;
+const EMPTY = Buffer.alloc(0);
+
+export interface OpenAiJobDeps {
+  readonly channel: JobChannel;
+  readonly bodies: Bodies;
+  /** Cancels at the scheduler, uncounted. */
+  readonly cancel: (endpointId: string, jobId: string) => Promise<unknown>;
+  /** A cancellation that could not be made: the job runs on to its end. */
+  readonly onUncancelled: (error: unknown) => void;
+}
+
+/** The caller is gone: nobody wants to know any more. */
+export class CallerGone extends Error {}
+
+export class OpenAiJob {
+  readonly id: string;
+  readonly #endpointId: string;
+  readonly #deps: OpenAiJobDeps;
+  readonly #result: Promise<Job>;
+  readonly #submitTicket: number;
+  #settled = false;
+  #stopped = false;
+  #pending: { readonly ticket: number; readonly reject: (error: Error) => void } | null = null;
+  /** Chunks handed on. */
+  #next = 0;
+  #token: number | undefined;
+
+  constructor(deps: OpenAiJobDeps, endpointId: string, id: string, input: Payload, bytes: number) {
+    this.#deps = deps;
+    this.#endpointId = endpointId;
+    this.id = id;
+    const { promise, resolve, reject } = Promise.withResolvers<Job>();
+    this.#result = promise;
+    // Whoever reads the chunks meets it; a caller that is gone does not.
+    promise.catch(() => undefined);
+    const operation: Operation = {
+      $case: 'submit',
+      value: {
+        jobId: id,
+        kind: JobKind.RUNSYNC,
+        input,
+        webhook: '',
+        policy: undefined,
+        s3Config: undefined,
+        idempotencyKey: '',
+        bodyHash: EMPTY,
+        waitMs: LIFETIME_MS,
+      },
+    };
+    const done = (error: CapstanError | null, answer: Answer | null): void => {
+      this.#settled = true;
+      if (error === null && answer !== null && 'job' in answer) resolve(answer.job);
+      else reject(error ?? new CapstanError('INTERNAL', 'the scheduler answered another question'));
+    };
+    this.#submitTicket = deps.channel.request(endpointId, operation, bytes, done, 'openai');
+  }
+
+  /** The job at its end. Throws OpenAiError for one that brought no answer. */
+  async completed(): Promise<Job> {
+    let job: Job;
+    try {
+      job = await this.#result;
+    } catch (thrown) {
+      const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', 'internal error', { cause: thrown });
+      // It was accepted and is not there any more: its time was over.
+      if (error.code === 'NOT_FOUND' && this.#token !== undefined) throw new OpenAiError(504, error.message, { code: 'timeout', mayRetry: false });
+      throw refusalAsOpenAi(error);
+    }
+    const failure = jobAsOpenAi(job);
+    if (failure !== null) throw failure;
+    return job;
+  }
+
+  /** The chunks' JSON texts, in order, as they come. Throws OpenAiError when the job fails. */
+  async *chunks(): AsyncGenerator<Buffer, void> {
+    let lost = false;
+    for (;;) {
+      const part = await this.#read();
+      if (part === null) break;
+      this.#sameAttempt(part);
+      const ended = part.state !== JobState.IN_QUEUE && part.state !== JobState.IN_PROGRESS;
+      lost ||= part.firstIndex !== undefined && part.firstIndex > this.#next;
+      if (!lost && part.chunks.length > 0) {
+        if (part.firstIndex === undefined && (await this.#outputTellsMore(part.chunks.length))) lost = true;
+        else yield* this.#handOn(part);
+      }
+      if (ended) break;
+    }
+    const job = await this.completed();
+    if (lost) yield* this.#fromOutput(job);
+  }
+
+  /** The caller went away: nothing more is handed on, and the job is stopped unless it has ended. */
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    if (this.#pending !== null) {
+      this.#deps.channel.abandon(this.#pending.ticket);
+      this.#pending.reject(new CallerGone());
+    }
+    if (this.#settled) return;
+    this.#deps.channel.abandon(this.#submitTicket);
+    // On the same stream as the submission, hence after it: an answer says whether there is a job.
+    const operation: Operation = { $case: 'get', value: { jobId: this.id, waitMs: 0 } };
+    const found = (error: CapstanError | null, answer: Answer | null): void => {
+      if (error?.code === 'NOT_FOUND') return;
+      if (error !== null) {
+        this.#deps.onUncancelled(error);
+        return;
+      }
+      if (answer === null || !('job' in answer) || (answer.job.state !== JobState.IN_QUEUE && answer.job.state !== JobState.IN_PROGRESS)) return;
+      this.#deps.cancel(this.#endpointId, this.id).catch((thrown: unknown) => {
+        const over = thrown instanceof CapstanError && (thrown.code === 'CONFLICT' || thrown.code === 'NOT_FOUND');
+        if (!over) this.#deps.onUncancelled(thrown);
+      });
+    };
+    this.#deps.channel.request(this.#endpointId, operation, 0, found, 'none');
+  }
+
+  /** The bytes of a body, wherever they lie. */
+  async bytesOf(payload: Payload | undefined): Promise<Buffer | null> {
+    const body = payload?.body;
+    if (body === undefined) return null;
+    if (body.$case === 'inline') return body.value;
+    const frames: Buffer[] = [];
+    for await (const frame of await this.#deps.bodies.open(body.value)) frames.push(frame);
+    return Buffer.concat(frames);
+  }
+
+  /** The next part; null when there is no such job (any more): its submission says why. */
+  async #read(): Promise<StreamPart | null> {
+    for (;;) {
+      try {
+        return await this.#readOnce();
+      } catch (thrown) {
+        if (!(thrown instanceof CapstanError)) throw thrown;
+        if (this.#settled || thrown.code === 'NOT_FOUND') return null;
+        // The scheduler is away: the submission decides for how long that is borne.
+        await pause(AGAIN_MS);
+        if (this.#stopped) throw new CallerGone();
+      }
+    }
+  }
+
+  #readOnce(): Promise<StreamPart> {
+    return new Promise((resolve, reject) => {
+      if (this.#stopped) {
+        reject(new CallerGone());
+        return;
+      }
+      const operation: Operation = { $case: 'stream', value: { jobId: this.id, waitMs: READ_WAIT_MS } };
+      const done = (error: CapstanError | null, answer: Answer | null): void => {
+        this.#pending = null;
+        if (error === null && answer !== null && 'stream' in answer) resolve(answer.stream);
+        else reject(error ?? new CapstanError('INTERNAL', 'the scheduler answered another question'));
+      };
+      const ticket = this.#deps.channel.request(this.#endpointId, operation, 0, done, 'none');
+      this.#pending = { ticket, reject };
+    });
+  }
+
+  #sameAttempt(part: StreamPart): void {
+    if (part.token === undefined) return;
+    if (this.#token !== undefined && part.token !== this.#token && this.#next > 0) {
+      throw new OpenAiError(500, 'the worker was lost in the middle of its answer', { code: 'worker_lost' });
+    }
+    this.#token = part.token;
+  }
+
+  async *#handOn(part: StreamPart): AsyncGenerator<Buffer, void> {
+    const seen = part.firstIndex === undefined ? 0 : this.#next - part.firstIndex;
+    for (const chunk of part.chunks.slice(seen)) {
+      const bytes = await this.bytesOf(chunk);
+      this.#next += 1;
+      if (bytes !== null) yield bytes;
+    }
+  }
+
+  /** The last chunks came without their place: true when the output holds others between them and those handed on. */
+  async #outputTellsMore(count: number): Promise<boolean> {
+    const all = await this.#outputList(await this.completed());
+    return all !== null && all.length > this.#next + count;
+  }
+
+  async *#fromOutput(job: Job): AsyncGenerator<Buffer, void> {
+    const all = await this.#outputList(job);
+    if (all === null || all.length < this.#next) throw new OpenAiError(500, 'part of the answer was lost on its way', { code: 'stream_lost' });
+    for (const value of all.slice(this.#next)) {
+      this.#next += 1;
+      yield Buffer.from(JSON.stringify(value));
+    }
+  }
+
+  /** What a generator's job returned: all it yielded. Null when it is something else. */
+  async #outputList(job: Job): Promise<unknown[] | null> {
+    const bytes = await this.bytesOf(job.output);
+    const value: unknown = bytes === null ? null : JSON.parse(bytes.toString('utf8'));
+    return Array.isArray(value) ? value : null;
+  }
+}

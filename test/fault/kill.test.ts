@@ -1,0 +1,69 @@
+/**
+ * kill -9 of the scheduler, the agent and the gateway under load: what was acknowledged ends
+ * COMPLETED and is recorded once (DESIGN.md invariants 1 and 2). `CAPSTAN_TEST_SEED` replays an order.
+ */
+import { randomInt } from 'node:crypto';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { Random } from '../simulator/random.ts';
+import { canFindProcesses } from '../support/processes.ts';
+import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+import { expectAllCompleted, expectKeysKept, expectStored } from './check.ts';
+import { Load } from './load.ts';
+
+const PARTS = ['scheduler', 'agent', 'gateway'] as const;
+const KILLS_EACH = 3;
+const RATE = 200;
+
+const linux = canFindProcesses ? test : test.skip;
+if (!canFindProcesses) console.log('skipped: the processes of a stack are found through /proc, which this system lacks');
+
+linux('whichever part is killed, every acknowledged job completes and is recorded once', async (t) => {
+  t.timeout(120_000);
+  const seed = Number(process.env['CAPSTAN_TEST_SEED'] ?? randomInt(2 ** 31));
+  t.log(`CAPSTAN_TEST_SEED=${seed}`);
+  const random = new Random(seed);
+  const stack = await Stack.start({ CAPSTAN_RUNSYNC_RETENTION_MS: '300000' });
+  t.teardown(() => stack.close());
+  const endpoint = (await stack.deploy(join(import.meta.dirname, 'app'))).get('echo') ?? '';
+  const load = new Load(stack, endpoint, () => random.next(), RATE);
+  t.teardown(() => load.close());
+  load.start();
+
+  for (const part of shuffled(random, PARTS.flatMap((part) => Array.from({ length: KILLS_EACH }, () => part)))) {
+    await load.more(random.int(50, 150));
+    const hosts = stack.processes().filter((found) => found.role === 'host' && found.parent === stack.pid('agent'));
+    const since = performance.now();
+    const killed = stack.signal(part, 'SIGKILL');
+    await until(`the ${part} runs again`, () => {
+      const pid = stack.pid(part);
+      return pid !== null && pid !== killed;
+    });
+    if (part === 'agent') {
+      // The dead agent's worker hosts end with their pipe.
+      await until('its worker hosts are gone', () => hosts.every(({ pid }) => !stack.pids('host').includes(pid)));
+    }
+    // A job that goes all the way says that everything is back.
+    await load.complete();
+    t.log(`${part}: a new job completed ${Math.round(performance.now() - since)} ms after the kill`);
+  }
+
+  await load.stop();
+  await expectAllCompleted(t, stack, endpoint, load);
+  await expectKeysKept(t, load);
+  const repeated = load.acknowledged.filter((job) => (job.ended?.retries ?? 0) > 0).length;
+  t.log(`${load.acknowledged.length} jobs, ${repeated} of them run again; ${load.resent} requests sent again, ${load.lost} given up`);
+  t.is(await stack.interrupt(), 0);
+  await stack.gone();
+  expectStored(t, stack, load);
+});
+
+function shuffled<T>(random: Random, items: readonly T[]): T[] {
+  const left = [...items];
+  const order: T[] = [];
+  while (left.length > 0) order.push(...left.splice(random.int(0, left.length - 1), 1));
+  return order;
+}

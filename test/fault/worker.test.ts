@@ -1,0 +1,69 @@
+/** kill -9 of worker hosts: their jobs go to the next worker, unless they have used their attempts up (DESIGN.md invariant 6). */
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { canFindProcesses } from '../support/processes.ts';
+import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const linux = canFindProcesses ? test.serial : test.serial.skip;
+if (!canFindProcesses) console.log('skipped: the processes of a stack are found through /proc, which this system lacks');
+
+let stack: Stack;
+let endpoints: ReadonlyMap<string, string>;
+
+test.before(async (t) => {
+  t.timeout(120_000);
+  stack = await Stack.start();
+  endpoints = await stack.deploy(join(import.meta.dirname, 'app'));
+});
+
+test.after.always(async () => {
+  await stack?.close();
+});
+
+linux('jobs of a killed worker run again on another one', async (t) => {
+  t.timeout(60_000);
+  const endpoint = endpoints.get('flaky') ?? '';
+  const started = join(stack.scratch, 'started');
+  const gate = join(stack.scratch, 'gate');
+  const jobs = await Promise.all([1, 2].map((n) => stack.run(endpoint, { n, started, gate })));
+  const [host] = await until('both handlers are entered', async () => both(await lines(started)));
+  t.true(stack.pids('host').includes(Number(host)), 'the handler runs in a worker host');
+  process.kill(Number(host), 'SIGKILL');
+  const again = await until('both are entered again', async () => both((await lines(started)).slice(2)));
+  t.not(again[0], host);
+  await writeFile(gate, '');
+  for (const [i, job] of jobs.entries()) {
+    t.like(await stack.ended(endpoint, job), { status: 'COMPLETED', output: i + 1, retries: 1 });
+  }
+  t.like((await stack.health(endpoint)).jobs, { completed: 2, failed: 0, inProgress: 0, inQueue: 0, retried: 2 });
+});
+
+linux('a job that kills its workers ends FAILED after max_attempts, and the endpoint serves on', async (t) => {
+  t.timeout(60_000);
+  const endpoint = endpoints.get('poison') ?? '';
+  const started = join(stack.scratch, 'poisoned');
+  const failed = await stack.ended(endpoint, await stack.run(endpoint, { started, deadly: true }));
+  t.like(failed, { status: 'FAILED', retries: 1 });
+  t.is(failed.error, "the worker's process was killed by SIGKILL (attempt 2 of 2)");
+  t.is((await lines(started)).length, 2, 'entered max_attempts times and no more');
+  const next = await stack.ended(endpoint, await stack.run(endpoint, { started, deadly: false }));
+  t.like(next, { status: 'COMPLETED', output: 'alive' });
+  t.like((await stack.health(endpoint)).jobs, { completed: 1, failed: 1, inProgress: 0, inQueue: 0 });
+});
+
+/** The two lines, once they are there. */
+function both(lines: readonly string[]): readonly string[] | null {
+  return lines.length === 2 ? lines : null;
+}
+
+async function lines(path: string): Promise<string[]> {
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return '';
+    throw error;
+  });
+  return text.split('\n').filter((line) => line !== '');
+}
