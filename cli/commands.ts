@@ -5,6 +5,7 @@ import { deploy } from './commands/deploy.ts';
 import { doctor } from './commands/doctor.ts';
 import { endpoints } from './commands/endpoints.ts';
 import { gateway } from './commands/gateway.ts';
+import { jobs } from './commands/jobs.ts';
 import { logs } from './commands/logs.ts';
 import { nodes } from './commands/nodes.ts';
 import { scheduler } from './commands/scheduler.ts';
@@ -17,6 +18,7 @@ export const commands: readonly Command[] = [
   up,
   deploy,
   endpoints,
+  jobs,
   logs,
   workers,
   nodes,

@@ -88,7 +88,8 @@ export class OpenAiJob {
     } catch (thrown) {
       const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', 'internal error', { cause: thrown });
       // It was accepted and is not there any more: its time was over.
-      if (error.code === 'NOT_FOUND' && this.#token !== undefined) throw new OpenAiError(504, error.message, { code: 'timeout', mayRetry: false });
+      if (error.code === 'NOT_FOUND' && error.message.includes(this.id))
+        throw new OpenAiError(504, error.message, { code: 'timeout', mayRetry: false });
       throw refusalAsOpenAi(error);
     }
     const failure = jobAsOpenAi(job);
@@ -103,7 +104,7 @@ export class OpenAiJob {
       const part = await this.#read();
       if (part === null) break;
       this.#sameAttempt(part);
-      const ended = part.state !== JobState.IN_QUEUE && part.state !== JobState.IN_PROGRESS;
+      const ended = hasEnded(part.state);
       lost ||= part.firstIndex !== undefined && part.firstIndex > this.#next;
       if (!lost && part.chunks.length > 0) {
         if (part.firstIndex === undefined && (await this.#outputTellsMore(part.chunks.length))) lost = true;
@@ -133,13 +134,18 @@ export class OpenAiJob {
         this.#deps.onUncancelled(error);
         return;
       }
-      if (answer === null || !('job' in answer) || (answer.job.state !== JobState.IN_QUEUE && answer.job.state !== JobState.IN_PROGRESS)) return;
-      this.#deps.cancel(this.#endpointId, this.id).catch((thrown: unknown) => {
-        const over = thrown instanceof CapstanError && (thrown.code === 'CONFLICT' || thrown.code === 'NOT_FOUND');
-        if (!over) this.#deps.onUncancelled(thrown);
-      });
+      if (answer !== null && 'job' in answer && !hasEnded(answer.job.state)) void this.#cancel();
     };
     this.#deps.channel.request(this.#endpointId, operation, 0, found, 'none');
+  }
+
+  async #cancel(): Promise<void> {
+    try {
+      await this.#deps.cancel(this.#endpointId, this.id);
+    } catch (thrown) {
+      const over = thrown instanceof CapstanError && (thrown.code === 'CONFLICT' || thrown.code === 'NOT_FOUND');
+      if (!over) this.#deps.onUncancelled(thrown);
+    }
   }
 
   /** The bytes of a body, wherever they lie. */
@@ -222,4 +228,8 @@ export class OpenAiJob {
     const value: unknown = bytes === null ? null : JSON.parse(bytes.toString('utf8'));
     return Array.isArray(value) ? value : null;
   }
+}
+
+function hasEnded(state: JobState): boolean {
+  return state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS;
 }

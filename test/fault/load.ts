@@ -13,8 +13,8 @@ import { until } from '../support/until.ts';
 
 const TICK_MS = 20;
 const CONNECTIONS = 48;
-const MOST_UNDER_WAY = 200;
-const RETRY_MS = 150;
+const MOST_UNDER_WAY = 100;
+const RETRY_MS = 250;
 /** A part that died with the request has this long to be missed, ms. */
 const ANSWER_MS = 10_000;
 const SYNC_WAIT_MS = 4_000;

@@ -44,9 +44,11 @@ export function run(args: readonly string[], options: RunOptions = {}): Run {
     'data',
     collect((text) => (stderr += text)),
   );
-  const ended = new Promise<number | NodeJS.Signals>((resolve) => {
-    child.on('close', (code, signal) => resolve(code ?? signal ?? -1));
-  });
+  // Not its 'close': that does not come when we closed the channel.
+  const ended = Promise.all([
+    new Promise<number | NodeJS.Signals>((resolve) => child.on('exit', (code, signal) => resolve(code ?? signal ?? -1))),
+    ...[child.stdout, child.stderr].map((stream) => new Promise((resolve) => stream?.on('close', resolve))),
+  ]).then(([how]) => how);
   return {
     child,
     stdout: () => stdout,

@@ -1,0 +1,58 @@
+/** The queue API as the tool's own commands call it: one try, refusals as CapstanError. */
+import { CapstanError, errorTable, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
+
+/** A job as GET /requests and /status show it (WIRE.md section 1). */
+export interface JobStatus {
+  readonly id: string;
+  readonly status: string;
+  readonly output?: unknown;
+  readonly error?: string;
+  readonly delayTime?: number;
+  readonly executionTime?: number;
+  readonly retries?: number;
+  readonly workerId?: string;
+  readonly queueReason?: string;
+}
+
+export interface JobPage {
+  readonly requests: readonly JobStatus[];
+  readonly total: number;
+  readonly offset: number;
+  readonly limit: number;
+}
+
+export class QueueApi {
+  readonly #base: string;
+  readonly #key: string;
+
+  /** `base` is `http://host:port/v2/<endpoint id>`. */
+  constructor(base: string, key: string) {
+    this.#base = base;
+    this.#key = key;
+  }
+
+  async call<T>(method: 'GET' | 'POST', path: string): Promise<T> {
+    const response = await fetch(this.#base + path, { method, headers: { authorization: `Bearer ${this.#key}` } }).catch(
+      (cause: unknown) => {
+        throw new CapstanError('UNAVAILABLE', `the gateway at ${new URL(this.#base).origin} does not answer`, { cause });
+      },
+    );
+    const text = await response.text();
+    if (response.ok) return JSON.parse(text) as T;
+    throw new CapstanError(codeOf(response.status), detailOf(text) ?? `${method} ${path} was answered ${response.status}`);
+  }
+}
+
+function codeOf(status: number): ErrorCode {
+  const code = Object.entries(errorTable).find(([, entry]) => entry.http === status)?.[0];
+  return code !== undefined && isErrorCode(code) ? code : 'INTERNAL';
+}
+
+function detailOf(text: string): string | null {
+  try {
+    const { detail } = JSON.parse(text) as { readonly detail?: unknown };
+    return typeof detail === 'string' ? detail : null;
+  } catch {
+    return null; // not a problem document: the status says what there is to say
+  }
+}
