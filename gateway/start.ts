@@ -27,7 +27,8 @@ export interface Gateway {
   readonly url: string;
   /**
    * Stops accepting, lets requests under way finish within the configured time, asks waits to end
-   * with the state their job has, then closes everything.
+   * with the state their job has, then closes everything. Without a scheduler there is nothing to
+   * wait for: what is pending is answered 503.
    */
   close(): Promise<void>;
 }
@@ -37,6 +38,9 @@ const HURRY_MS = 1000;
 
 /** How often connections that became idle are closed while the gateway closes, ms. */
 const IDLE_CHECK_MS = 20;
+
+/** A scheduler that is away for this long while the gateway closes is ending as well: nobody waits for its answers, ms. */
+const AWAY_MS = 1000;
 
 /**
  * Starts the gateway. It serves at once; until the scheduler was reached calls are answered 503.
@@ -107,7 +111,12 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       finished = true;
     });
     // Connections whose last answer has just gone are idle only now.
-    const idle = setInterval(() => app.server.closeIdleConnections(), IDLE_CHECK_MS);
+    let connectedAt = now();
+    const idle = setInterval(() => {
+      app.server.closeIdleConnections();
+      if (channel.connected) connectedAt = now();
+      else if (now() - connectedAt > AWAY_MS) channel.close();
+    }, IDLE_CHECK_MS);
     const hurry = setTimeout(() => {
       channel.hurry();
     }, config.closeGraceMs);

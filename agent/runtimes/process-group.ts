@@ -2,8 +2,13 @@
 
 /** Kills every process of the group; false when none was left. */
 export function killGroup(leader: number): boolean {
+  return signalGroup(leader, 'SIGKILL');
+}
+
+/** Sends a signal to every process of the group; false when none was left. */
+export function signalGroup(leader: number, signal: NodeJS.Signals): boolean {
   try {
-    process.kill(-leader, 'SIGKILL');
+    process.kill(-leader, signal);
     return true;
   } catch (error) {
     if (isNoSuchProcess(error)) return false;

@@ -29,7 +29,8 @@ export async function runPart(start: () => Promise<RunningPart>): Promise<number
     const error = nameSystemError(thrown);
     if (!process.connected || !(error instanceof CapstanError)) throw error;
     await tell({ type: 'failed', code: error.code, message: error.message });
-    return explain(error).exitCode;
+    // What a start that failed has left open would keep the process.
+    process.exit(explain(error).exitCode);
   }
   await tell({ type: 'ready', address: running.address });
   await ended;

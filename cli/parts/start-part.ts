@@ -18,7 +18,7 @@ function variables(settings: Settings, environment: Environment): NodeJS.Process
 
 export async function startScheduler(settings: Settings, environment: Environment): Promise<RunningPart> {
   const [{ readConfig }, { start }] = await Promise.all([import('../../scheduler/config.ts'), import('../../scheduler/start.ts')]);
-  const handle = await start(readConfig(variables(settings, environment)));
+  const handle = await start(readConfig({}, variables(settings, environment)));
   return { handle, address: handle.address };
 }
 

@@ -26,6 +26,9 @@ export class AllowedMethods {
 }
 
 function patternOf(url: string): RegExp {
-  const escaped = url.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`).replaceAll(/:\w+/g, '[^/]+').replace(/\\\*$/, '.*');
+  const escaped = url
+    .replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)
+    .replaceAll(/:\w+/g, '[^/]+')
+    .replace(/\\\*$/, '.+');
   return new RegExp(`^${escaped.replace(/\/$/, '')}/?$`);
 }

@@ -17,7 +17,11 @@ export class OpenAiError extends Error {
   /** False: OpenAI's clients must not send the request again of themselves, it would be a new job. */
   readonly mayRetry: boolean;
 
-  constructor(status: number, message: string, more: Partial<Pick<OpenAiError, 'type' | 'param' | 'code' | 'retryAfterS' | 'mayRetry'>> = {}) {
+  constructor(
+    status: number,
+    message: string,
+    more: Partial<Pick<OpenAiError, 'type' | 'param' | 'code' | 'retryAfterS' | 'mayRetry'>> = {},
+  ) {
     super(message);
     this.name = 'OpenAiError';
     this.status = status;

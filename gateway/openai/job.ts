@@ -107,7 +107,7 @@ export class OpenAiJob {
       const ended = hasEnded(part.state);
       lost ||= part.firstIndex !== undefined && part.firstIndex > this.#next;
       if (!lost && part.chunks.length > 0) {
-        if (part.firstIndex === undefined && (await this.#outputTellsMore(part.chunks.length))) lost = true;
+        if (ended && part.firstIndex === undefined && (await this.#outputTellsMore(part.chunks.length))) lost = true;
         else yield* this.#handOn(part);
       }
       if (ended) break;
@@ -215,7 +215,8 @@ export class OpenAiJob {
 
   async *#fromOutput(job: Job): AsyncGenerator<Buffer, void> {
     const all = await this.#outputList(job);
-    if (all === null || all.length < this.#next) throw new OpenAiError(500, 'part of the answer was lost on its way', { code: 'stream_lost' });
+    if (all === null || all.length < this.#next)
+      throw new OpenAiError(500, 'part of the answer was lost on its way', { code: 'stream_lost' });
     for (const value of all.slice(this.#next)) {
       this.#next += 1;
       yield Buffer.from(JSON.stringify(value));

@@ -19,6 +19,7 @@ import type { Decision } from './effects.ts';
 import type { Image, JobImage, NodeImage, Now, WorkerImage } from './image.ts';
 import { finish, lose, requeue, start } from './jobs.ts';
 import { drainTo, stopAttempt } from './requests.ts';
+import { addChunk } from './streams.ts';
 import { fromPayload } from './views.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
@@ -45,7 +46,11 @@ export function attemptRefused(image: Image, out: Decision, now: Now, node: Node
     worker.notBefore = now.mono + refusalPauseMs;
     image.deadlines.add(worker.notBefore, { due: 'refill', endpoint: worker.endpoint });
   }
-  if (job !== null) requeue(image, out, job, false);
+  if (job !== null) {
+    const endpoint = image.endpoints.get(job.endpoint);
+    if (endpoint !== undefined) endpoint.tallies.refused++;
+    requeue(image, out, job, false);
+  }
   refill(image, out, now, worker);
 }
 
@@ -62,21 +67,9 @@ export function attemptChunk(image: Image, out: Decision, node: NodeImage, event
   const job = leasedBy(image, node, event.jobId, event.token);
   const data = fromPayload(event.data);
   if (job === null || data === null) return;
-  const stream = (job.stream ??= { base: 0, chunks: [], bytes: 0 });
-  // After a restart of the scheduler the agent sends again from what was drained.
-  if (stream.chunks.length === 0 && stream.base < event.index) stream.base = event.index;
-  if (event.index !== stream.base + stream.chunks.length) return;
-  const size = 'inline' in data ? data.inline.length : data.size;
-  stream.chunks.push(data);
-  stream.bytes += size;
+  if (!addChunk(image, job, event.index, data)) return;
   const reader = image.waiters.get(job.id)?.find((waiter) => waiter.mode === 'stream');
   if (reader !== undefined) drainTo(image, out, job, reader);
-  // Nobody reads: keep the newest within the bound, the whole is in the job's output.
-  while (stream.bytes > image.settings.streamBytes && stream.chunks.length > 1) {
-    const oldest = stream.chunks.shift();
-    if (oldest !== undefined) stream.bytes -= 'inline' in oldest ? oldest.inline.length : oldest.size;
-    stream.base++;
-  }
 }
 
 export function attemptProgress(image: Image, node: NodeImage, event: AttemptProgress): void {

@@ -72,6 +72,8 @@ export type Answer =
 export interface Write {
   readonly op: Op;
   readonly cause: Cause | null;
+  /** The endpoint it is about, where whoever watches the writes wants to know. */
+  readonly endpoint: string | null;
 }
 
 /** An effect, and the operation of the same batch without which it must not happen. */
@@ -86,8 +88,8 @@ export class Decision {
   readonly effects: Pending[] = [];
 
   /** Adds an operation. */
-  write(op: Op, cause: Cause | null = null): Write {
-    const write = { op, cause };
+  write(op: Op, cause: Cause | null = null, endpoint: string | null = null): Write {
+    const write = { op, cause, endpoint };
     this.writes.push(write);
     return write;
   }

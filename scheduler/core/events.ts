@@ -110,4 +110,5 @@ export type Cause =
 /** What a job read from the store is wanted for. */
 export type ReadPurpose =
   | { readonly purpose: 'waiter'; readonly ref: Ref }
+  | { readonly purpose: 'submit'; readonly event: Extract<CoreEvent, { event: 'submit' }>; readonly usage: Usage | null }
   | { readonly purpose: 'cancel' | 'retry'; readonly call: number; readonly endpoint: string; readonly job: string };

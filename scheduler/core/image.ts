@@ -41,8 +41,9 @@ export interface Settings {
   readonly recordStartAfterMs: number;
   /** Queued jobs kept in memory per endpoint and priority. */
   readonly windowSize: number;
-  /** Bytes of unread chunks kept per job. */
+  /** Bytes of unread chunks kept per job, and for all jobs together. */
   readonly streamBytes: number;
+  readonly allStreamsBytes: number;
   /** Rate limits of an account's endpoints, where an endpoint has none of its own. */
   readonly limits: Limits;
   readonly requestsPerWorker: number;
@@ -62,6 +63,7 @@ export const defaultSettings: Settings = {
   recordStartAfterMs: 1_000,
   windowSize: 1_000,
   streamBytes: 16 * 1024 * 1024,
+  allStreamsBytes: 128 * 1024 * 1024,
   limits: defaultLimits,
   requestsPerWorker: defaultRequestsPerWorker,
 };
@@ -98,8 +100,8 @@ export interface JobImage {
 
 /** Chunks of the present attempt that nobody has read. */
 export interface StreamImage {
-  /** Index of the first kept chunk. */
-  base: number;
+  /** Index of the chunk after the last one that came. */
+  next: number;
   chunks: Body[];
   bytes: number;
 }
@@ -177,11 +179,26 @@ export interface Release {
   readonly maxConcurrency: number;
 }
 
+/** Counts of what happened to an endpoint's jobs and attempts. */
+export interface Tallies {
+  submitted: number;
+  /** ttl ran out before the job had ended. */
+  expired: number;
+  /** Attempts whose handler was entered. */
+  started: number;
+  /** Attempts whose worker or node was gone. */
+  lost: number;
+  /** Attempts that an agent would not take. */
+  refused: number;
+}
+
 export interface EndpointImage {
   config: EndpointConfig;
   readonly lanes: readonly [Lane, Lane];
   readonly workers: Set<string>;
   counts: { inProgress: number; inProgressLow: number; completed: number; failed: number; retried: number };
+  /** What happened since this image was built, for metrics; nothing depends on it. */
+  readonly tallies: Tallies;
   /** Per-node rejections of the last placement that failed, for people. */
   rejections: readonly { readonly node: string; readonly reason: string }[];
   /** What callers used of the rate limits. */
@@ -284,13 +301,15 @@ export interface Image {
   /** Open requests by channel, for abandon and for a channel's end. */
   readonly channels: Map<number, Map<number, Waiter>>;
   readonly deadlines: Deadlines<Due>;
+  /** Bytes of unread chunks. */
+  streamBytes: number;
   /** Wall time at which the store is next asked for jobs due for deletion. */
   nextDeletion: number;
   /**
-   * Reads of stored jobs under way, and which jobs ended since the oldest of them was asked for:
-   * a row that was read may tell of a job that has ended meanwhile.
+   * Reads of stored jobs under way, and which jobs ended, or were drained of their last chunks,
+   * since the oldest of them was asked for: a row that was read may be out of date by then.
    */
-  readonly reads: { open: number; readonly ended: Set<number> };
+  readonly reads: { open: number; readonly ended: Set<number>; readonly drained: Set<number> };
   /** A read of due jobs is under way. */
   readingDue: boolean;
   /** Until nodes have reported after a start, nothing is redispatched or scaled. */
@@ -321,6 +340,7 @@ export function newEndpoint(config: EndpointConfig): EndpointImage {
     lanes: [emptyLane(true), emptyLane(true)],
     workers: new Set(),
     counts: { inProgress: 0, inProgressLow: 0, completed: 0, failed: 0, retried: 0 },
+    tallies: { submitted: 0, expired: 0, started: 0, lost: 0, refused: 0 },
     rejections: [],
     usage: new Map(),
     purge: null,
@@ -362,8 +382,9 @@ export function newImage(settings: Settings, random: RandomState): Image {
     waiters: new Map(),
     channels: new Map(),
     deadlines: new Deadlines(),
+    streamBytes: 0,
     nextDeletion: 0,
-    reads: { open: 0, ended: new Set() },
+    reads: { open: 0, ended: new Set(), drained: new Set() },
     readingDue: false,
     settling: true,
     unsettled: new Set(),
@@ -386,5 +407,7 @@ export function readOpened(image: Image): void {
 /** Its answer has been handled. */
 export function readClosed(image: Image): void {
   image.reads.open--;
-  if (image.reads.open === 0) image.reads.ended.clear();
+  if (image.reads.open > 0) return;
+  image.reads.ended.clear();
+  image.reads.drained.clear();
 }

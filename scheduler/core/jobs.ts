@@ -10,6 +10,7 @@ import type { Decision, Write } from './effects.ts';
 import type { Cause } from './events.ts';
 import type { EndpointImage, Image, JobImage, Now, WorkerImage } from './image.ts';
 import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
+import { dropStream, takeChunks } from './streams.ts';
 import { transition } from './transitions.ts';
 import { span, toPayload } from './views.ts';
 import { answerGone, answerJob, answerStream } from './waiters.ts';
@@ -98,7 +99,7 @@ export function takeLease(image: Image, job: JobImage, worker: WorkerImage, inca
   job.startedAt = null;
   job.startRecorded = false;
   job.progress = null;
-  job.stream = null;
+  dropStream(image, job);
   worker.attempts.set(job.id, job.token);
   worker.lastUsed = image.nextUse++;
   image.jobs.set(job.id, job);
@@ -127,7 +128,10 @@ export function start(image: Image, now: Now, job: JobImage, agoMs: number): voi
   job.attempts++;
   job.startedAt = Math.max(job.submittedAt, now.wall - agoMs);
   const endpoint = endpointOf(image, job);
-  if (endpoint !== undefined && job.attempts > 1) endpoint.counts.retried++;
+  if (endpoint !== undefined) {
+    endpoint.tallies.started++;
+    if (job.attempts > 1) endpoint.counts.retried++;
+  }
   job.recordStart = image.deadlines.add(now.mono + image.settings.recordStartAfterMs, { due: 'record-start', job, token: job.token });
 }
 
@@ -169,6 +173,7 @@ export function finish(
     if (state === 'COMPLETED') endpoint.counts.completed++;
     else if (state !== 'CANCELLED') endpoint.counts.failed++;
   }
+  const unread = takeChunks(image, job);
   const write = out.write(
     {
       op: 'finish',
@@ -183,10 +188,11 @@ export function finish(
       executionMs,
       error: ending.error,
       output: ending.output,
-      chunks: job.stream?.chunks ?? [],
+      chunks: unread.chunks,
       hook: null,
     },
     cause,
+    job.endpoint,
   );
   noteDeletion(image, deleteAt);
   job.phase = state;
@@ -208,7 +214,7 @@ export function finish(
   };
   const waiters = image.waiters.get(job.id);
   if (waiters !== undefined) {
-    const at = { token: job.token, firstIndex: job.stream?.base ?? 0 };
+    const at = { token: job.token, firstIndex: unread.next };
     for (const waiter of [...waiters]) {
       if (waiter.mode === 'job') answerJob(image, out, waiter, view, write);
       else answerStream(image, out, waiter, view.state, [], ending.error, write, at);
@@ -227,7 +233,7 @@ export function requeue(image: Image, out: Decision, job: JobImage, charged: boo
   job.lease = null;
   job.startedAt = null;
   job.progress = null;
-  job.stream = null;
+  dropStream(image, job);
   if (job.recordStart !== null) image.deadlines.drop(job.recordStart);
   job.recordStart = null;
   out.write({ op: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
@@ -237,8 +243,13 @@ export function requeue(image: Image, out: Decision, job: JobImage, charged: boo
 
 /** The worker under a leased job is gone: again while attempts are left, else FAILED with that reason. */
 export function lose(image: Image, out: Decision, now: Now, job: JobImage, how: string): void {
-  const max = endpointOf(image, job)?.config.maxAttempts || image.settings.maxAttempts;
-  if (job.phase === 'STARTED' && job.attempts >= max) {
+  const endpoint = endpointOf(image, job);
+  const max = endpoint?.config.maxAttempts || image.settings.maxAttempts;
+  const last = job.phase === 'STARTED' && job.attempts >= max;
+  if (endpoint !== undefined) endpoint.tallies.lost++;
+  const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: job.lease?.node, how };
+  out.do({ effect: 'log', level: 'warn', message: last ? 'attempt lost, and it was the last one' : 'attempt lost', facts });
+  if (last) {
     const error = `${how} (attempt ${job.attempts} of ${max})`;
     finish(image, out, now, job, { event: 'fail', output: null, error, executionMs: null, agoMs: 0 });
   } else {
@@ -251,6 +262,7 @@ export function expire(image: Image, out: Decision, job: JobImage): Write | null
   if (transition(job.phase, 'expire') === null) return null;
   const endpoint = endpointOf(image, job);
   if (endpoint !== undefined) {
+    endpoint.tallies.expired++;
     if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
     else countLeased(endpoint, job, -1);
   }
@@ -289,6 +301,7 @@ export function noteDeletion(image: Image, at: number): void {
 }
 
 function forget(image: Image, job: JobImage): void {
+  dropStream(image, job);
   if (image.reads.open > 0) image.reads.ended.add(job.no);
   if (image.jobs.get(job.id) === job) image.jobs.delete(job.id);
   if (job.recordStart !== null) image.deadlines.drop(job.recordStart);

@@ -13,6 +13,7 @@ import { deletionGatherMs, expire, finish, fromRow, noteDeletion, queue, takeLea
 import { startPurge } from './purge.ts';
 import { admit, type Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
+import { takeChunks } from './streams.ts';
 import { limitOf, usageOf } from './limits.ts';
 import { failureReply, jobReply, publicState, span, viewOfImage, viewOfRow } from './views.ts';
 import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, findWaiter, notFound } from './waiters.ts';
@@ -31,6 +32,19 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
     look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
     return;
   }
+  // One that was sent before may be stored, run and ended already: nothing may be assumed of it.
+  if (event.counting.resent) readFor(image, out, { purpose: 'submit', event, usage }, event.endpoint, event.job);
+  else insert(image, out, now, endpoint, event, usage);
+}
+
+function insert(
+  image: Image,
+  out: Decision,
+  now: Now,
+  endpoint: EndpointImage,
+  event: Extract<CoreEvent, { event: 'submit' }>,
+  usage: Usage | null,
+): void {
   const { settings } = image;
   const ttlMs = event.policy.ttlMs ?? settings.ttlMs;
   const job: JobImage = {
@@ -59,6 +73,7 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
     stream: null,
   };
   noteDeletion(image, job.deleteAt);
+  endpoint.tallies.submitted++;
   const [normal, low] = endpoint.lanes;
   const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
   const slot = nothingBefore ? freeSlot(image, endpoint, now) : null;
@@ -132,17 +147,12 @@ export function readStream(image: Image, out: Decision, now: Now, event: Extract
 
 /** Gives a waiter all kept chunks, and tells the agent that they were read. */
 export function drainTo(image: Image, out: Decision, job: JobImage, waiter: Waiter): void {
-  const stream = job.stream;
-  if (stream === null) return;
-  const chunks = stream.chunks;
-  const at = { token: job.token, firstIndex: stream.base };
-  stream.base += chunks.length;
-  stream.chunks = [];
-  stream.bytes = 0;
+  const { chunks, next } = takeChunks(image, job);
+  const at = { token: job.token, firstIndex: next - chunks.length };
   answerStream(image, out, waiter, JobState.IN_PROGRESS, chunks, null, null, at);
   const session = job.lease === null ? null : (image.nodes.get(job.lease.node)?.session ?? null);
   if (session === null || job.lease === null) return;
-  const value = { jobId: job.id, token: job.token, nextIndex: stream.base };
+  const value = { jobId: job.id, token: job.token, nextIndex: next };
   out.do({ effect: 'send', node: job.lease.node, session, event: { event: { $case: 'drained', value } } });
 }
 
@@ -183,7 +193,8 @@ export function purge(image: Image, out: Decision, now: Now, call: number, endpo
 /** A job that was not in the image has been read from the store. */
 export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurpose, found: WholeJob | null): void {
   // A job that ended since its row was read must not be acted upon: read it again, after the commit.
-  if (found?.job.state === 'IN_QUEUE' && image.reads.ended.has(found.job.no)) {
+  // So must chunks that went to another reader meanwhile.
+  if (found !== null && isOutdated(image, found)) {
     out.do({ effect: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
     return;
   }
@@ -192,6 +203,14 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
     case 'waiter': {
       const waiter = findWaiter(image, purpose.ref);
       if (waiter !== null) resolveWaiter(image, out, now, waiter, found);
+      return;
+    }
+    case 'submit': {
+      const { event, usage } = purpose;
+      const endpoint = image.endpoints.get(event.endpoint);
+      if (endpoint === undefined || found !== null || image.jobs.has(event.job))
+        look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
+      else insert(image, out, now, endpoint, event, usage);
       return;
     }
     case 'cancel':
@@ -255,9 +274,13 @@ function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, fo
   const ended = found.job.state !== 'IN_QUEUE' && found.job.state !== 'LEASED';
   if (!ended && !waiter.immediate) return;
   if (waiter.mode === 'stream') {
-    const write = found.chunks.length > 0 && ended ? out.write({ op: 'drain', no: found.job.no, count: found.chunks.length }) : null;
+    // The reader is answered also when the store refuses: then the job was retried or is gone.
+    if (ended && found.chunks.length > 0) {
+      out.write({ op: 'drain', no: found.job.no, count: found.chunks.length });
+      image.reads.drained.add(found.job.no);
+    }
     const { token, error } = found.job;
-    answerStream(image, out, waiter, publicState(found.job), ended ? found.chunks : [], error, write, { token });
+    answerStream(image, out, waiter, publicState(found.job), ended ? found.chunks : [], error, null, { token });
     return;
   }
   const endpoint = image.endpoints.get(found.job.endpoint);
@@ -361,6 +384,10 @@ function readFor(image: Image, out: Decision, purpose: ReadPurpose, endpoint: st
 
 function answerError(out: Decision, call: number, error: CapstanError): void {
   out.do({ effect: 'answer', call, result: error });
+}
+
+function isOutdated(image: Image, { job, chunks }: WholeJob): boolean {
+  return (job.state === 'IN_QUEUE' && image.reads.ended.has(job.no)) || (chunks.length > 0 && image.reads.drained.has(job.no));
 }
 
 function notCancellable(id: string, state: string): CapstanError {

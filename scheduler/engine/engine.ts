@@ -15,7 +15,7 @@ import type { Image, Settings, WorkerImage } from '../core/image.ts';
 import type { RandomState } from '../core/random.ts';
 import { nextDeadline, step } from '../core/step.ts';
 import { restore } from '../core/restore.ts';
-import { StaleTermError, type Body, type Fence, type Store } from '../store/store.ts';
+import { StaleTermError, type Body, type Fence, type Outcome, type Store } from '../store/store.ts';
 import type { Clock } from './clock.ts';
 import { PayloadCache } from './payload-cache.ts';
 import { readState } from './take-over.ts';
@@ -41,6 +41,12 @@ export interface EngineLog {
   error(facts: object, message: string): void;
 }
 
+/** Who watches the commits, for metrics. */
+export interface CommitWatcher {
+  /** A batch has been committed; `outcomes` are those of `writes`, in order. */
+  committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void;
+}
+
 export interface EngineOptions {
   readonly store: Store;
   readonly settings: Settings;
@@ -48,6 +54,7 @@ export interface EngineOptions {
   readonly random: RandomState;
   readonly owner: string;
   readonly log: EngineLog;
+  readonly watcher?: CommitWatcher;
   /** Bytes of inputs kept in memory for dispatch. */
   readonly payloadBytes: number;
   /** The store is unusable: the process must end. */
@@ -181,10 +188,13 @@ export class Engine {
   }
 
   async #commit(image: Image, writes: readonly Write[]): Promise<Set<Write> | null> {
-    const outcomes = await this.#options.store.commit(
+    const { store, clock, watcher } = this.#options;
+    const begun = clock.now().mono;
+    const outcomes = await store.commit(
       this.#fence,
       writes.map((write) => write.op),
     );
+    watcher?.committed(writes, outcomes, clock.now().mono - begun);
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];

@@ -6,6 +6,7 @@ import test, { type ExecutionContext } from 'ava';
 import { Random } from '../simulator/random.ts';
 import { canFindProcesses } from '../support/processes.ts';
 import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
 import { expectAllCompleted, expectKeysKept, expectStored } from './check.ts';
 import { Load } from './load.ts';
 
@@ -25,9 +26,14 @@ linux('Ctrl+C under load ends every process, and the next start completes what w
 
 linux('when the supervisor is killed its parts end by themselves, and the next one takes the folder over', async (t) => {
   const { stack, endpoint, load } = await loaded(t);
+  const parts = stack.processes();
   await stack.killSupervisor();
-  await stack.gone();
+  // At once, as a service manager does: beside parts that are still ending.
   await stack.up();
+  await until('the parts of the dead supervisor are gone', () => {
+    const now = new Set(stack.processes().map(({ pid }) => pid));
+    return parts.every(({ pid }) => !now.has(pid));
+  });
   await goesOn(t, stack, endpoint, load);
 });
 

@@ -1,12 +1,12 @@
 /** kill -9 of worker hosts: their jobs go to the next worker, unless they have used their attempts up (DESIGN.md invariant 6). */
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
 
 import { canFindProcesses } from '../support/processes.ts';
 import { Stack } from '../support/stack.ts';
-import { until } from '../support/until.ts';
+import { GatedJob } from './gated-job.ts';
 
 const linux = canFindProcesses ? test.serial : test.serial.skip;
 if (!canFindProcesses) console.log('skipped: the processes of a stack are found through /proc, which this system lacks');
@@ -26,18 +26,17 @@ test.after.always(async () => {
 
 linux('jobs of a killed worker run again on another one', async (t) => {
   t.timeout(60_000);
-  const endpoint = endpoints.get('flaky') ?? '';
-  const started = join(stack.scratch, 'started');
-  const gate = join(stack.scratch, 'gate');
-  const jobs = await Promise.all([1, 2].map((n) => stack.run(endpoint, { n, started, gate })));
-  const [host] = await until('both handlers are entered', async () => both(await lines(started)));
-  t.true(stack.pids('host').includes(Number(host)), 'the handler runs in a worker host');
-  process.kill(Number(host), 'SIGKILL');
-  const again = await until('both are entered again', async () => both((await lines(started)).slice(2)));
+  const endpoint = endpoints.get('gated') ?? '';
+  const jobs = [await GatedJob.start(stack, endpoint), await GatedJob.start(stack, endpoint)];
+  const [host] = await Promise.all(jobs.map((job) => job.entered(1)));
+  t.true(stack.pids('host').includes(host ?? 0), 'the handlers run in a worker host');
+  process.kill(host ?? 0, 'SIGKILL');
+  const again = await Promise.all(jobs.map((job) => job.entered(2)));
+  t.deepEqual(again, [again[0], again[0]]);
   t.not(again[0], host);
-  await writeFile(gate, '');
-  for (const [i, job] of jobs.entries()) {
-    t.like(await stack.ended(endpoint, job), { status: 'COMPLETED', output: i + 1, retries: 1 });
+  for (const job of jobs) {
+    await job.open();
+    t.like(await job.ended(), { status: 'COMPLETED', output: job.n, retries: 1 });
   }
   t.like((await stack.health(endpoint)).jobs, { completed: 2, failed: 0, inProgress: 0, inQueue: 0, retried: 2 });
 });
@@ -54,11 +53,6 @@ linux('a job that kills its workers ends FAILED after max_attempts, and the endp
   t.like(next, { status: 'COMPLETED', output: 'alive' });
   t.like((await stack.health(endpoint)).jobs, { completed: 1, failed: 1, inProgress: 0, inQueue: 0 });
 });
-
-/** The two lines, once they are there. */
-function both(lines: readonly string[]): readonly string[] | null {
-  return lines.length === 2 ? lines : null;
-}
 
 async function lines(path: string): Promise<string[]> {
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {

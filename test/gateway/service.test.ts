@@ -139,6 +139,18 @@ test('close lets a waiting request finish, then answers it with the state it has
   await gateway.close();
 });
 
+test('close without a scheduler does not sit its grace period out: what is pending is answered 503', async (t) => {
+  const { scheduler, gateway, call } = await setup(t, { closeGraceMs: 600_000 });
+  const arrived = new Promise<void>((resolve) => {
+    scheduler.onSubmit = () => resolve();
+  });
+  const reply = call('POST', '/v2/ep/runsync', { body: '{"input":{}}' });
+  await arrived;
+  scheduler.stop();
+  await gateway.close();
+  t.is((await reply).status, 503);
+});
+
 test('close does not wait for idle connections, nor for a caller that never ends its request', async (t) => {
   const { gateway, call } = await setup(t, { closeGraceMs: 50 });
   await call('GET', '/ping');

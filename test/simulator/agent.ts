@@ -32,6 +32,9 @@ interface SimAttempt {
   readonly worker: string;
   started: number | null;
   ended: AttemptEnded | null;
+  /** Chunks produced, and how many of them were read. */
+  chunks: number;
+  drained: number;
 }
 
 /** What the scheduler's side of the session sees. */
@@ -99,6 +102,9 @@ export class SimAgent {
     else if (message?.$case === 'ack') {
       const key = keyOf(message.value.jobId, message.value.token);
       if (this.#attempts.get(key)?.ended != null) this.#attempts.delete(key);
+    } else if (message?.$case === 'drained') {
+      const attempt = this.#attempts.get(keyOf(message.value.jobId, message.value.token));
+      if (attempt !== undefined) attempt.drained = message.value.nextIndex;
     }
   }
 
@@ -136,7 +142,7 @@ export class SimAgent {
       });
       return;
     }
-    const attempt: SimAttempt = { job, token, worker: workerId, started: null, ended: null };
+    const attempt: SimAttempt = { job, token, worker: workerId, started: null, ended: null, chunks: 0, drained: 0 };
     this.#attempts.set(key, attempt);
     worker.attempts.add(key);
     this.#later(this.#world.random.next(), () => this.#enter(attempt));
@@ -153,7 +159,20 @@ export class SimAgent {
       : random.chance(0.1)
         ? AttemptOutcome.FAILED
         : AttemptOutcome.COMPLETED;
+    if (random.chance(0.3)) this.#yield(attempt, random.int(1, 6));
     this.#later(random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * this.longest, () => this.#end(attempt, outcome));
+  }
+
+  /** A generator: its chunks say where they stand. */
+  #yield(attempt: SimAttempt, left: number): void {
+    if (left === 0 || attempt.ended !== null) return;
+    this.#sendChunk(attempt, attempt.chunks++);
+    this.#later(this.#world.random.next() * 10, () => this.#yield(attempt, left - 1));
+  }
+
+  #sendChunk({ job: jobId, token }: SimAttempt, index: number): void {
+    const data = { body: { $case: 'inline', value: Buffer.from(`${token} ${index}`) } } as const;
+    this.#send({ event: { $case: 'chunk', value: { jobId, token, index, data } } });
   }
 
   #stop(job: string, token: number): void {
@@ -168,7 +187,7 @@ export class SimAgent {
 
   #end(attempt: SimAttempt, outcome: AttemptOutcome): void {
     if (attempt.ended !== null) return;
-    const output = Buffer.from(JSON.stringify(attempt.job));
+    const output = Buffer.from(`${attempt.job} ${attempt.token}`);
     attempt.ended = {
       jobId: attempt.job,
       token: attempt.token,
@@ -178,7 +197,7 @@ export class SimAgent {
       executionMs: attempt.started === null ? 0 : Math.round(this.#world.now - attempt.started),
       agoMs: 0,
       started: attempt.started !== null,
-      chunks: 0,
+      chunks: attempt.chunks,
     };
     const worker = this.#workers.get(attempt.worker);
     worker?.attempts.delete(keyOf(attempt.job, attempt.token));
@@ -219,6 +238,9 @@ export class SimAgent {
       if (this.session === null) {
         this.#reconnect(this.#world.random.int(20, 300));
         return;
+      }
+      for (const attempt of this.#attempts.values()) {
+        for (let index = attempt.drained; index < attempt.chunks; index++) this.#sendChunk(attempt, index);
       }
       for (const attempt of this.#attempts.values())
         if (attempt.ended !== null) this.#send({ event: { $case: 'ended', value: attempt.ended } });

@@ -56,6 +56,8 @@ export class Ledger {
         if (job.state !== op.from) fail(`job ${job.id} ended while ${job.state}, not ${op.from}`);
         job.state = op.state;
         job.deleteAt = op.deleteAt;
+        if (op.output !== null && 'inline' in op.output && Buffer.from(op.output.inline).toString() !== `${job.id} ${job.token}`)
+          fail(`job ${job.id} ended with the result of another attempt than ${job.token}`);
         if (++job.ends > 1) fail(`job ${job.id} ended ${job.ends} times`);
         return;
       }

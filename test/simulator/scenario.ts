@@ -29,6 +29,7 @@ export interface Result {
   readonly digest: string;
   readonly acknowledged: number;
   readonly completed: number;
+  readonly chunks: number;
   readonly steps: number;
 }
 
@@ -55,6 +56,8 @@ export class Scenario {
   >();
   readonly #acknowledged = new Set<string>();
   readonly #ended = new Map<string, JobState>();
+  readonly #chunksRead = new Map<string, { readonly token: number; readonly index: number; readonly life: number }>();
+  #chunkCount = 0;
   #endpoints: string[] = [];
   #channel = 0;
   #request = 0;
@@ -122,14 +125,14 @@ export class Scenario {
     } catch (error) {
       const seed = this.world.seed;
       throw new Error(
-        `seed ${seed}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\nreplay: SIM_SEED=${seed} npm test -- test/simulator/simulator.test.ts\n${this.world.recent(60)}`,
+        `seed ${seed}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\nreplay: SIM_SEED=${seed} npm test -- test/simulator/simulator.test.ts\n${this.world.recent(Number(process.env['SIM_TRACE'] ?? 60))}`,
         { cause: error },
       );
     } finally {
       this.#scheduler.store.close();
     }
     const completed = [...this.#ended.values()].filter((state) => state === JobState.COMPLETED).length;
-    return { digest: this.world.digest(), acknowledged: this.#acknowledged.size, completed, steps: this.#steps };
+    return { digest: this.world.digest(), acknowledged: this.#acknowledged.size, completed, chunks: this.#chunkCount, steps: this.#steps };
   }
 
   #setUp(): void {
@@ -219,6 +222,7 @@ export class Scenario {
     for (const agent of this.#agents)
       if (agent.overCapacity > 0) throw new Error(`agent ${agent.id}: ${agent.overCapacity} jobs were refused for want of a slot`);
     if (image.waiters.size > 0) throw new Error('waiters are left');
+    if (image.streamBytes !== 0) throw new Error(`${image.streamBytes} bytes of chunks are still counted`);
     for (const { usage } of image.endpoints.values()) {
       for (const [operation, { open }] of usage) if (open !== 0) throw new Error(`${operation}: ${open} requests still count as open`);
     }
@@ -280,7 +284,7 @@ export class Scenario {
     const waitMs = random.chance(0.5) ? 0 : random.int(100, 5_000);
     this.#ask(
       (ref, resent) => {
-        const stream = random.chance(0.2);
+        const stream = random.chance(0.5);
         return {
           event: stream ? 'read-stream' : 'get',
           ref,
@@ -290,8 +294,22 @@ export class Scenario {
           waitMs,
         };
       },
-      () => undefined,
+      (reply) => this.#readChunks(job, reply),
     );
+  }
+
+  /** Chunks come in order, without gaps or repetition, for as long as the scheduler lives. */
+  #readChunks(job: string, reply: JobReply): void {
+    if (reply.result?.$case !== 'stream') return;
+    for (const { body } of reply.result.value.chunks) {
+      const [token = 0, index = 0] = (body?.$case === 'inline' ? body.value.toString() : '').split(' ').map(Number);
+      const last = this.#chunksRead.get(job);
+      this.#chunksRead.set(job, { token, index, life: this.#channel });
+      this.#chunkCount++;
+      if (last === undefined || last.life !== this.#channel) continue;
+      if (token < last.token) throw new Error(`job ${job}: a chunk of attempt ${token} came after one of ${last.token}`);
+      if (token === last.token && index !== last.index + 1) throw new Error(`job ${job}: chunk ${index} came after chunk ${last.index}`);
+    }
   }
 
   #control(command: 'cancel' | 'retry', job: string): void {
@@ -312,7 +330,9 @@ export class Scenario {
     this.world.after(this.world.random.next(), () => {
       const asked = this.#open.get(request);
       if (asked !== undefined && channel === this.#channel) {
-        this.#scheduler.handle(asked.event({ channel, request }, asked.sent));
+        const event = asked.event({ channel, request }, asked.sent);
+        if ('job' in event) this.world.trace(`ask ${request} ${event.event} ${event.job}`);
+        this.#scheduler.handle(event);
         asked.sent = true;
       }
     });

@@ -192,6 +192,18 @@ export class Stack {
     );
   }
 
+  /** Waits for log lines of a part that hold a text, from now on; each wait goes on after the last one's line. */
+  async heard(part: 'scheduler' | 'gateway' | 'agent'): Promise<(text: string) => Promise<void>> {
+    const path = join(this.dataDir, 'logs', `${part}.log`);
+    let from = (await readFile(path, 'utf8')).length;
+    return async (text) => {
+      from = await until(`the ${part} logs: ${text}`, async () => {
+        const at = (await readFile(path, 'utf8')).indexOf(text, from);
+        return at === -1 ? null : at + text.length;
+      });
+    };
+  }
+
   /** The last of what `capstan up` and its parts said. */
   async log(): Promise<string> {
     const files = ['up.log', ...['scheduler', 'gateway', 'agent'].map((part) => join('data/logs', `${part}.log`))];

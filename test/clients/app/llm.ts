@@ -68,6 +68,7 @@ async function* chat(body: NonNullable<OpenAiJob['openai_input']>, context: Cont
     yield `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created, model, choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`;
     said += 1;
   }
-  if (body.fail === 'never') await new Promise((_resolve, reject) => context.signal.addEventListener('abort', () => reject(new Error('stopped')), { once: true }));
+  if (body.fail === 'never')
+    await new Promise((_resolve, reject) => context.signal.addEventListener('abort', () => reject(new Error('stopped')), { once: true }));
   yield 'data: [DONE]\n\n';
 }

@@ -5,7 +5,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 
-import type { FromThread, LoadOrder, RunOrder, ToThread } from '../protocol.ts';
+import type { FromThread, LoadOrder, RunOrder, ToThread } from '../../hosted/protocol.ts';
 import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
 import { signatureOf } from './signature.ts';

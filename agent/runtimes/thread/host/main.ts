@@ -13,7 +13,7 @@ import { Piscina } from 'piscina';
 import { assertNever } from '../../../../proto/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';
-import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost, type ToThread } from '../protocol.ts';
+import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
 import type { ThreadOrder } from './handler-thread.ts';
 
 /** More than any worker's concurrency: the agent counts slots, piscina need not. */
@@ -43,7 +43,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
       // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
       Object.assign(process.env, frame.env);
       process.chdir(frame.folder);
-      order = { folder: frame.folder, function: frame.function, endpointId: frame.endpointId };
+      order = { folder: frame.folder, function: frame.function, endpointId: frame.endpointId, maxConcurrency: frame.maxConcurrency };
       load(order);
       break;
     case 'run': {
@@ -85,11 +85,11 @@ function newPool(): Piscina {
   return made;
 }
 
-function load({ folder, function: spec, endpointId }: LoadOrder): void {
+function load(loadOrder: LoadOrder): void {
   const { port1, port2 } = new MessageChannel();
   port = port1;
   port1.on('message', onThreadMessage);
-  runInPool({ kind: 'load', port: port2, folder, function: spec, endpointId }, [port2]);
+  runInPool({ kind: 'load', port: port2, ...loadOrder }, [port2]);
 }
 
 function runInPool(task: ThreadOrder, transferList: (ArrayBuffer | MessagePort)[]): void {

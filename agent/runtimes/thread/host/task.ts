@@ -1,7 +1,7 @@
 /** One call of the user's function: its input, its context, its chunks, its end. */
 import { writeSync } from 'node:fs';
 
-import { ENTRY_FD, type FromThread, type HandlerS3Config, type RunOrder } from '../protocol.ts';
+import { ENTRY_FD, type FromThread, type HandlerS3Config, type RunOrder } from '../../hosted/protocol.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
 import { argumentsFor, InputError } from './arguments.ts';
 import type { Handler } from './module.ts';

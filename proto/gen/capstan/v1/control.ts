@@ -290,6 +290,14 @@ export interface GetLogsResponse {
   lines: LogLine[];
 }
 
+export interface GetMetricsRequest {
+}
+
+export interface GetMetricsResponse {
+  /** Prometheus text format 0.0.4. */
+  text: string;
+}
+
 function createBaseWatchDirectoryRequest(): WatchDirectoryRequest {
   return {};
 }
@@ -3268,6 +3276,125 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
   },
 };
 
+function createBaseGetMetricsRequest(): GetMetricsRequest {
+  return {};
+}
+
+export const GetMetricsRequest: MessageFns<GetMetricsRequest> = {
+  encode(_: GetMetricsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetMetricsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetMetricsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): GetMetricsRequest {
+    return {};
+  },
+
+  toJSON(_: GetMetricsRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetMetricsRequest>, I>>(base?: I): GetMetricsRequest {
+    return GetMetricsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetMetricsRequest>, I>>(_: I): GetMetricsRequest {
+    const message = createBaseGetMetricsRequest();
+    return message;
+  },
+};
+
+function createBaseGetMetricsResponse(): GetMetricsResponse {
+  return { text: "" };
+}
+
+export const GetMetricsResponse: MessageFns<GetMetricsResponse> = {
+  encode(message: GetMetricsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetMetricsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetMetricsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetMetricsResponse {
+    return { text: isSet(object.text) ? globalThis.String(object.text) : "" };
+  },
+
+  toJSON(message: GetMetricsResponse): unknown {
+    const obj: any = {};
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetMetricsResponse>, I>>(base?: I): GetMetricsResponse {
+    return GetMetricsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetMetricsResponse>, I>>(object: I): GetMetricsResponse {
+    const message = createBaseGetMetricsResponse();
+    message.text = object.text ?? "";
+    return message;
+  },
+};
+
 /**
  * The control plane: what gateways, the deployment tool and operators read and change.
  * `authorization: Bearer <API key>` (or the gateway token, which may do everything).
@@ -3368,6 +3495,16 @@ export const ControlServiceService = {
     responseSerialize: (value: GetLogsResponse): Buffer => Buffer.from(GetLogsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetLogsResponse => GetLogsResponse.decode(value),
   },
+  /** The scheduler's metrics, for a gateway to show at its own /metrics. */
+  getMetrics: {
+    path: "/capstan.v1.ControlService/GetMetrics" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetMetricsRequest): Buffer => Buffer.from(GetMetricsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetMetricsRequest => GetMetricsRequest.decode(value),
+    responseSerialize: (value: GetMetricsResponse): Buffer => Buffer.from(GetMetricsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): GetMetricsResponse => GetMetricsResponse.decode(value),
+  },
 } as const;
 
 export interface ControlServiceServer extends UntypedServiceImplementation {
@@ -3388,6 +3525,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   /** A token with which new nodes can join. */
   createJoinToken: handleUnaryCall<CreateJoinTokenRequest, CreateJoinTokenResponse>;
   getLogs: handleUnaryCall<GetLogsRequest, GetLogsResponse>;
+  /** The scheduler's metrics, for a gateway to show at its own /metrics. */
+  getMetrics: handleUnaryCall<GetMetricsRequest, GetMetricsResponse>;
 }
 
 export interface ControlServiceClient extends Client {
@@ -3524,6 +3663,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetLogsResponse) => void,
+  ): ClientUnaryCall;
+  /** The scheduler's metrics, for a gateway to show at its own /metrics. */
+  getMetrics(
+    request: GetMetricsRequest,
+    callback: (error: ServiceError | null, response: GetMetricsResponse) => void,
+  ): ClientUnaryCall;
+  getMetrics(
+    request: GetMetricsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: GetMetricsResponse) => void,
+  ): ClientUnaryCall;
+  getMetrics(
+    request: GetMetricsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: GetMetricsResponse) => void,
   ): ClientUnaryCall;
 }
 

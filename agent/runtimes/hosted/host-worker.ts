@@ -1,41 +1,57 @@
-/** One worker of the thread runtime: turns frames of its host into what the agent wants to know. */
+/** One worker whose handlers run in a host process: turns frames of its host into what the agent wants to know. */
 import { assertNever } from '../../../proto/errors.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { STOP_GRACE_MS, type RunningWorker, type Task, type WorkerEvents, type WorkerStart } from '../runtime.ts';
 import type { HostListener, HostProcess } from './host-process.ts';
 import type { FromHost } from './protocol.ts';
 
-/** The host has stopped a handler, or killed itself, long before this after a cancel, ms. */
-const HOST_LAPSE_MS = 3 * STOP_GRACE_MS;
+/** When force comes after a cancel that the host does not carry out, ms. */
+export interface StopTimes {
+  /** SIGTERM to the process group; none where the host itself has force. */
+  readonly terminateMs: number | undefined;
+  /** SIGKILL. */
+  readonly killMs: number;
+}
 
-export class ThreadWorker implements RunningWorker, HostListener {
+/** The host stops a handler, or kills itself, long before this. */
+export const STOPPED_BY_HOST: StopTimes = { terminateMs: undefined, killMs: 3 * STOP_GRACE_MS };
+/** The host can only ask the handler. */
+export const STOPPED_BY_AGENT: StopTimes = { terminateMs: STOP_GRACE_MS, killMs: 2 * STOP_GRACE_MS };
+
+const HARD_STOP = 'the worker was killed: a stopped job did not end';
+
+export interface HostedStart {
+  readonly spec: WorkerStart;
+  readonly fn: FunctionSpec;
+  /** What the user's code finds in its environment. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly stopTimes: StopTimes;
+}
+
+export class HostWorker implements RunningWorker, HostListener {
   readonly #host: HostProcess;
   readonly #events: WorkerEvents;
   readonly #onSettled: () => void;
   /** The tasks the host has, with their jobs. */
   readonly #tasks = new Map<string, string>();
   readonly #entered = new Set<string>();
-  readonly #cancels = new Map<string, NodeJS.Timeout>();
+  readonly #cancels = new Map<string, NodeJS.Timeout[]>();
+  readonly #stopTimes: StopTimes;
   /** How often the host loaded its module again. */
   #life = 0;
   #hardStop = false;
   #ending = false;
   #death: string | undefined;
 
-  constructor(
-    host: HostProcess,
-    spec: WorkerStart,
-    fn: FunctionSpec,
-    env: Readonly<Record<string, string>>,
-    events: WorkerEvents,
-    onSettled: () => void,
-  ) {
+  constructor(host: HostProcess, { spec, fn, env, stopTimes }: HostedStart, events: WorkerEvents, onSettled: () => void) {
     this.#host = host;
     this.#events = events;
     this.#onSettled = onSettled;
+    this.#stopTimes = stopTimes;
     host.listen(this);
     host.limitMemory(spec.memoryBytes);
-    host.send({ t: 'load', env, folder: spec.folder, function: fn, endpointId: spec.endpointId });
+    const { folder, endpointId, maxConcurrency } = spec;
+    host.send({ t: 'load', env, folder, function: fn, endpointId, maxConcurrency });
   }
 
   run({ key, jobId, attempt, input, s3Config }: Task): void {
@@ -46,10 +62,10 @@ export class ThreadWorker implements RunningWorker, HostListener {
   cancel(key: string): void {
     if (!this.#tasks.has(key) || this.#cancels.has(key)) return;
     this.#host.send({ t: 'cancel', key });
-    this.#cancels.set(
-      key,
-      setTimeout(() => this.#killHard(), HOST_LAPSE_MS),
-    );
+    const { terminateMs, killMs } = this.#stopTimes;
+    const steps = [setTimeout(() => this.#killHard(), killMs)];
+    if (terminateMs !== undefined) steps.push(setTimeout(() => this.#terminateHard(), terminateMs));
+    this.#cancels.set(key, steps);
   }
 
   credit(key: string, count: number): void {
@@ -135,9 +151,15 @@ export class ThreadWorker implements RunningWorker, HostListener {
     this.#onSettled();
   }
 
+  /** Lets user code that listens put things in order. */
+  #terminateHard(): void {
+    this.#hardStop = true;
+    this.#host.terminate(HARD_STOP);
+  }
+
   #killHard(): void {
     this.#hardStop = true;
-    this.#host.kill('the worker was killed: a stopped job did not end');
+    this.#host.kill(HARD_STOP);
   }
 
   #log(stream: 'stdout' | 'stderr', jobId: string, text: string): void {
@@ -148,7 +170,7 @@ export class ThreadWorker implements RunningWorker, HostListener {
   #forget(key: string): void {
     this.#tasks.delete(key);
     this.#entered.delete(key);
-    clearTimeout(this.#cancels.get(key));
+    for (const timer of this.#cancels.get(key) ?? []) clearTimeout(timer);
     this.#cancels.delete(key);
   }
 

@@ -1,27 +1,15 @@
 /** One host process as the agent sees it: its channel, its output, its death. Spare until a worker takes it. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import { fileURLToPath } from 'node:url';
 
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { LineSplitter } from '../lines.ts';
-import { endGroup, killGroup } from '../process-group.ts';
-import { CHANNEL_FD, ENTRY_FD, type FromHost, type ToHost } from './protocol.ts';
+import { endGroup, killGroup, signalGroup } from '../process-group.ts';
+import type { HostProgram } from './host-program.ts';
+import { groupResidentBytes, residentBytes } from './resident-memory.ts';
+import { CHANNEL_FD, ENTRY_FD, LIFELINE_FD, type FromHost, type ToHost } from './protocol.ts';
 
-/**
- * Enums and parameter properties need more than stripped types; Node warns that it is
- * experimental, and of builds whose package.json does not say what kind of module they hold.
- */
-const NODE_FLAGS = [
-  '--experimental-transform-types',
-  '--disable-warning=ExperimentalWarning',
-  '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON',
-  '--enable-source-maps',
-];
-const MAIN = fileURLToPath(new URL('host/main.ts', import.meta.url));
 const MEMORY_POLL_MS = 250;
-const PAGE_BYTES = 4_096;
 const OUTPUT_GRACE_MS = 1_000;
 
 export interface HostListener {
@@ -39,6 +27,7 @@ export class HostProcess {
   #early: (() => void)[] = [];
   #killedFor: string | undefined;
   #memoryTimer: NodeJS.Timeout | undefined;
+  readonly #groupMemory: boolean;
   /** The process has said that it is there. */
   up = false;
   /** The process is gone, or could not be started. */
@@ -46,12 +35,13 @@ export class HostProcess {
   /** Resolves when the process is gone. */
   readonly exited: Promise<void>;
 
-  constructor(env: Readonly<Record<string, string>>) {
-    this.#child = spawn(process.execPath, [...NODE_FLAGS, MAIN], {
+  constructor(program: HostProgram, env: Readonly<Record<string, string>>) {
+    this.#groupMemory = program.groupMemory;
+    this.#child = spawn(program.command, program.args, {
       detached: true,
       env,
       cwd: '/',
-      stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe'],
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe', ...(program.lifeline ? (['pipe'] as const) : [])],
     });
     const { promise, resolve } = Promise.withResolvers<void>();
     this.exited = promise;
@@ -73,11 +63,15 @@ export class HostProcess {
     // A broken channel is a dying process: its exit says more.
     socket.on('error', () => undefined);
     entries.on('error', () => undefined);
+    // Nothing ever passes here; that it is open is all it says.
+    const lifeline = this.#child.stdio[LIFELINE_FD];
+    lifeline?.on('error', () => undefined);
     this.#readOutput('stdout');
     this.#readOutput('stderr');
     const channelsClosed = Promise.all([socket, entries].map((end) => new Promise((done) => end.once('close', done))));
     this.#child.once('exit', (code, signal) => {
       clearInterval(this.#memoryTimer);
+      lifeline?.destroy();
       const { pid } = this.#child;
       void Promise.all([channelsClosed, pid === undefined ? undefined : endGroup(pid)]).then(() =>
         this.#onExit(deathOf(code, signal), resolve),
@@ -111,21 +105,28 @@ export class HostProcess {
     if (this.#child.pid !== undefined) killGroup(this.#child.pid);
   }
 
+  /** Asks the process and all it started to end; `why` becomes the detail of its exit. */
+  terminate(why: string): void {
+    if (this.gone) return;
+    this.#killedFor ??= why;
+    if (this.#child.pid !== undefined) signalGroup(this.#child.pid, 'SIGTERM');
+  }
+
   /** Kills the process when its resident memory passes the limit, bytes. */
   limitMemory(limit: number): void {
     if (limit <= 0) return;
+    const { pid } = this.#child;
+    if (pid === undefined) return;
+    let asked = false;
     this.#memoryTimer = setInterval(() => {
-      void this.#residentBytes().then((bytes) => {
+      if (asked) return;
+      asked = true;
+      void (this.#groupMemory ? groupResidentBytes(pid) : residentBytes(pid)).then((bytes) => {
+        asked = false;
         if (bytes > limit) this.kill(`memory limit exceeded: ${mebibytes(bytes)} MiB resident, the limit is ${mebibytes(limit)} MiB`);
       });
     }, MEMORY_POLL_MS);
     this.#memoryTimer.unref();
-  }
-
-  async #residentBytes(): Promise<number> {
-    // Gone between two polls: its exit is on the way.
-    const statm = await readFile(`/proc/${this.#child.pid ?? 0}/statm`, 'utf8').catch(() => '');
-    return Number(statm.split(' ')[1] ?? 0) * PAGE_BYTES;
   }
 
   #onFrame(frame: FromHost, body: Buffer): void {

@@ -1,8 +1,8 @@
 /**
- * What passes between the agent and a thread host: frames (runtimes/frames.ts) both ways on one
+ * What passes between the agent and a worker's host process: frames (runtimes/frames.ts) both ways on one
  * channel, and on a second one the keys of the tasks whose handlers were entered, one a line.
  *
- * A handler thread writes its key there itself, with one blocking system call, before it calls
+ * What runs the handler writes its key there itself, with one blocking system call, before it calls
  * the handler. So the agent knows of the start even if the handler's first act ends the process:
  * an attempt that crashes its worker is always charged, and cannot be tried for ever.
  */
@@ -12,6 +12,8 @@ import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 export const CHANNEL_FD = 3;
 /** File descriptor of the entered tasks, in the host. */
 export const ENTRY_FD = 4;
+/** File descriptor whose end means that the agent is gone, in hosts whose program has a lifeline. */
+export const LIFELINE_FD = 5;
 
 /** S3Config as handlers get it; secret. */
 export interface HandlerS3Config {
@@ -25,6 +27,8 @@ export interface LoadOrder {
   readonly folder: string;
   readonly function: FunctionSpec;
   readonly endpointId: string;
+  /** Tasks there may be at once. */
+  readonly maxConcurrency: number;
 }
 
 export interface RunOrder {

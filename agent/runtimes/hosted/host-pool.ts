@@ -1,0 +1,100 @@
+/** Host processes of one program, some of them started ahead so that a cold start is no more than loading the module. */
+import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import { HostProcess } from './host-process.ts';
+import type { HostProgram } from './host-program.ts';
+import { HostWorker, type StopTimes } from './host-worker.ts';
+
+const REFILL_DELAY_MS = 250;
+
+export interface HostPoolOptions {
+  readonly program: HostProgram;
+  /** The environment of every host: nothing of the agent's own. */
+  readonly baseEnv: Readonly<Record<string, string>>;
+  /** Names that the process or libraries read before any code of ours could set them: such a host starts fresh. */
+  readonly readAtStart: RegExp;
+  /** Hosts kept started ahead. */
+  readonly spares: number;
+  readonly stopTimes: StopTimes;
+}
+
+export class HostPool {
+  readonly #options: HostPoolOptions;
+  readonly #spares: HostProcess[] = [];
+  readonly #hosts = new Set<HostProcess>();
+  #closed = false;
+
+  constructor(options: HostPoolOptions) {
+    this.#options = options;
+    this.#refill();
+  }
+
+  /** As Runtime.start. */
+  start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
+    const [fn] = spec.functions;
+    if (fn === undefined) return notStarted(events, 'the release names no function');
+    const { baseEnv, readAtStart, stopTimes } = this.#options;
+    const env = workerEnv(spec);
+    let host: HostProcess;
+    try {
+      const spare = Object.keys(spec.env).some((name) => readAtStart.test(name)) ? undefined : this.#takeSpare();
+      host = spare ?? this.#spawn({ ...baseEnv, ...env });
+    } catch (error) {
+      // The kernel's refusals that Node throws instead of telling later: no memory, too long an environment.
+      return notStarted(events, `the worker's process could not be started: ${error instanceof Error ? error.message : String(error)}`);
+    }
+    return new HostWorker(host, { spec, fn, env, stopTimes }, events, () => this.#refillLater());
+  }
+
+  /** Kills what is left, spares included; resolves when no process of this pool is there. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    const hosts = [...this.#hosts];
+    for (const host of hosts) host.kill();
+    await Promise.all(hosts.map((host) => host.exited));
+  }
+
+  #takeSpare(): HostProcess | undefined {
+    for (;;) {
+      const spare = this.#spares.shift();
+      if (spare === undefined || !spare.gone) return spare;
+    }
+  }
+
+  /** A spare is replaced once the worker that took it has had the processor for its first job. */
+  #refillLater(): void {
+    setTimeout(() => this.#refill(), REFILL_DELAY_MS).unref();
+  }
+
+  #refill(): void {
+    try {
+      while (!this.#closed && this.#spares.length < this.#options.spares) {
+        this.#spares.push(this.#spawn({ ...this.#options.baseEnv, CUDA_VISIBLE_DEVICES: '' }));
+      }
+    } catch {
+      // A host without room for a spare has none; the next worker's own start tells why it fails.
+    }
+  }
+
+  #spawn(env: Readonly<Record<string, string>>): HostProcess {
+    const host = new HostProcess(this.#options.program, env);
+    this.#hosts.add(host);
+    void host.exited.then(() => this.#hosts.delete(host));
+    return host;
+  }
+}
+
+/** What the user's code finds in its environment. */
+function workerEnv(spec: WorkerStart): Record<string, string> {
+  return {
+    ...spec.env,
+    CAPSTAN_ENDPOINT_ID: spec.endpointId,
+    CAPSTAN_WORKER_ID: spec.workerId,
+    CUDA_VISIBLE_DEVICES: spec.deviceUuids.join(','),
+  };
+}
+
+/** A worker that came to nothing. */
+function notStarted(events: WorkerEvents, detail: string): RunningWorker {
+  process.nextTick(() => events.exited(detail, false));
+  return { run() {}, cancel() {}, credit() {}, end() {} };
+}

@@ -1,0 +1,29 @@
+/** The programs that worker hosts run. */
+
+export interface HostProgram {
+  readonly command: string;
+  readonly args: readonly string[];
+  /**
+   * User code may keep the whole host busy, so that it never sees its channel's end: it gets one
+   * more descriptor (LIFELINE_FD) whose end kills its process group whatever it is doing.
+   */
+  readonly lifeline: boolean;
+  /** Memory is that of the whole process group; else of the host alone. */
+  readonly groupMemory: boolean;
+}
+
+/**
+ * Enums and parameter properties need more than stripped types; Node warns that it is
+ * experimental, and of builds whose package.json does not say what kind of module they hold.
+ */
+const NODE_FLAGS = [
+  '--experimental-transform-types',
+  '--disable-warning=ExperimentalWarning',
+  '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON',
+  '--enable-source-maps',
+];
+
+/** Command and arguments that run a TypeScript file of ours in this very Node. */
+export function nodeCommand(file: string): Pick<HostProgram, 'command' | 'args'> {
+  return { command: process.execPath, args: [...NODE_FLAGS, file] };
+}

@@ -1,0 +1,219 @@
+/**
+ * The scheduler's metrics (docs/metrics.md). Counts and levels are read from the image when
+ * somebody asks; only what has a distribution is observed as it happens, in the batches that were
+ * committed, so that the core stays free of it.
+ */
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+import type { Write } from '../core/effects.ts';
+import type { EndpointImage, Image, Tallies } from '../core/image.ts';
+import type { CommitWatcher } from '../engine/engine.ts';
+import { workerCounts } from '../services/worker-counts.ts';
+import type { Op, Outcome } from '../store/store.ts';
+
+/** Where the levels come from. */
+export interface MetricsSource {
+  /** Null while the queue is being taken over. */
+  image(): Image | null;
+  /** Wall clock, ms. */
+  wall(): number;
+  /** Gateways' open streams. */
+  channels(): number;
+}
+
+/** How a webhook delivery went: `delivered`, `failed` (tried again later), `exhausted` (given up), `refused` (the address is not allowed). */
+export type DeliveryOutcome = 'delivered' | 'failed' | 'exhausted' | 'refused';
+
+type Finish = Extract<Op, { op: 'finish' }>;
+
+interface EndpointSeries {
+  readonly delay: Histogram.Internal<string>;
+  readonly execution: Histogram.Internal<string>;
+  readonly finished: Readonly<Record<Finish['state'], Counter.Internal>>;
+}
+
+/** From a hand-over within a turn to a job that waited for a host to come back, s. */
+const DELAY_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86_400];
+/** From a handler that only looks to one that trains, s. */
+const EXECUTION_BUCKETS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 7200, 86_400];
+const COMMIT_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
+const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000];
+
+const tallyMetrics: Readonly<Record<keyof Tallies, readonly [name: string, help: string]>> = {
+  submitted: ['capstan_jobs_submitted_total', 'Jobs submitted.'],
+  expired: ['capstan_jobs_expired_total', 'Jobs whose ttl ran out before they had ended.'],
+  started: ['capstan_attempts_started_total', 'Attempts whose handler was entered.'],
+  lost: ['capstan_attempts_lost_total', 'Attempts whose worker or node was lost.'],
+  refused: ['capstan_attempts_refused_total', 'Attempts that an agent did not take.'],
+};
+
+export class SchedulerMetrics implements CommitWatcher {
+  readonly #registry = new Registry();
+  readonly #series = new Map<string, EndpointSeries>();
+  readonly #delay: Histogram;
+  readonly #execution: Histogram;
+  readonly #finished: Counter;
+  readonly #commitSeconds: Histogram;
+  readonly #commitOps: Histogram;
+  readonly #deliveries: Counter;
+
+  constructor(source: MetricsSource) {
+    const registers = [this.#registry];
+    const labelNames = ['endpoint'];
+    this.#delay = new Histogram({
+      name: 'capstan_job_delay_seconds',
+      help: 'Time from the submission of a job to the start of its last attempt (delayTime).',
+      labelNames,
+      buckets: DELAY_BUCKETS,
+      registers,
+    });
+    this.#execution = new Histogram({
+      name: 'capstan_job_execution_seconds',
+      help: 'Duration of the last attempt of a job (executionTime).',
+      labelNames,
+      buckets: EXECUTION_BUCKETS,
+      registers,
+    });
+    this.#finished = new Counter({
+      name: 'capstan_jobs_finished_total',
+      help: 'Jobs that ended, by their state.',
+      labelNames: ['endpoint', 'state'],
+      registers,
+    });
+    this.#commitSeconds = new Histogram({
+      name: 'capstan_store_commit_duration_seconds',
+      help: 'Time from handing a batch to the store until it is durable.',
+      buckets: COMMIT_BUCKETS,
+      registers,
+    });
+    this.#commitOps = new Histogram({
+      name: 'capstan_store_commit_operations',
+      help: 'Operations in a batch.',
+      buckets: BATCH_BUCKETS,
+      registers,
+    });
+    this.#deliveries = new Counter({
+      name: 'capstan_webhook_deliveries_total',
+      help: 'Tries to deliver a webhook, by their outcome.',
+      labelNames: ['outcome'],
+      registers,
+    });
+    addLevels(this.#registry, source);
+    addTallies(this.#registry, source);
+    collectDefaultMetrics({ register: this.#registry, prefix: 'capstan_scheduler_' });
+  }
+
+  committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void {
+    this.#commitSeconds.observe(ms / 1000);
+    this.#commitOps.observe(writes.length);
+    for (const [i, { op, endpoint }] of writes.entries()) {
+      if (op.op !== 'finish' || endpoint === null || outcomes[i]?.outcome !== 'ok') continue;
+      const { delay, execution, finished } = this.#seriesOf(endpoint);
+      finished[op.state].inc();
+      if (op.delayMs !== null) delay.observe(op.delayMs / 1000);
+      if (op.executionMs !== null) execution.observe(op.executionMs / 1000);
+    }
+  }
+
+  /** A webhook was tried. */
+  delivery(outcome: DeliveryOutcome): void {
+    this.#deliveries.inc({ outcome });
+  }
+
+  /** Everything, in Prometheus' text format. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  #seriesOf(endpoint: string): EndpointSeries {
+    const known = this.#series.get(endpoint);
+    if (known !== undefined) return known;
+    const finished = (state: Finish['state']): Counter.Internal => this.#finished.labels({ endpoint, state });
+    const series: EndpointSeries = {
+      delay: this.#delay.labels({ endpoint }),
+      execution: this.#execution.labels({ endpoint }),
+      finished: {
+        COMPLETED: finished('COMPLETED'),
+        FAILED: finished('FAILED'),
+        CANCELLED: finished('CANCELLED'),
+        TIMED_OUT: finished('TIMED_OUT'),
+      },
+    };
+    this.#series.set(endpoint, series);
+    return series;
+  }
+}
+
+/** Counts since this scheduler took the queue over; they begin at 0 with each take-over, as counters may. */
+function addTallies(registry: Registry, { image }: MetricsSource): void {
+  for (const [key, [name, help]] of Object.entries(tallyMetrics) as [keyof Tallies, readonly [string, string]][]) {
+    const counter: Counter = new Counter({
+      name,
+      help,
+      labelNames: ['endpoint'],
+      registers: [registry],
+      collect: () => {
+        counter.reset();
+        for (const [endpoint, { tallies }] of image()?.endpoints ?? []) counter.inc({ endpoint }, tallies[key]);
+      },
+    });
+  }
+}
+
+function addLevels(registry: Registry, { image, wall, channels }: MetricsSource): void {
+  /** A gauge that is set anew whenever it is read. */
+  const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, image: Image) => void): void => {
+    const gauge: Gauge = new Gauge({
+      name,
+      help,
+      labelNames,
+      registers: [registry],
+      collect: () => {
+        gauge.reset();
+        const present = image();
+        if (present !== null) fill(gauge, present);
+      },
+    });
+  };
+  const perEndpoint = (name: string, help: string, value: (endpoint: EndpointImage) => number): void =>
+    level(name, help, ['endpoint'], (gauge, { endpoints }) => {
+      for (const [id, endpoint] of endpoints) gauge.set({ endpoint: id }, value(endpoint));
+    });
+
+  level(
+    'capstan_endpoint_info',
+    'Always 1; joins an endpoint’s id with its name.',
+    ['endpoint', 'name', 'environment', 'kind'],
+    (gauge, { endpoints }) => {
+      for (const [endpoint, { config }] of endpoints)
+        gauge.set({ endpoint, name: config.name, environment: config.environment, kind: config.kind.toLowerCase() }, 1);
+    },
+  );
+  level('capstan_queue_jobs', 'Jobs that wait in the queue.', ['endpoint', 'priority'], (gauge, { endpoints }) => {
+    for (const [endpoint, { lanes }] of endpoints) {
+      gauge.set({ endpoint, priority: 'normal' }, lanes[0].count);
+      gauge.set({ endpoint, priority: 'low' }, lanes[1].count);
+    }
+  });
+  perEndpoint('capstan_queue_oldest_job_age_seconds', 'Age of the first job of normal priority in the queue; 0 when none waits.', (endpoint) => {
+    const [{ window, head }] = endpoint.lanes;
+    const oldest = window.slice(head).find((job) => job.phase === 'QUEUED');
+    return oldest === undefined ? 0 : Math.max(0, wall() - oldest.submittedAt) / 1000;
+  });
+  perEndpoint('capstan_jobs_in_progress', 'Jobs that are with a worker.', ({ counts }) => counts.inProgress);
+  level('capstan_workers', 'Workers, by what they do.', ['endpoint', 'state'], (gauge, present) => {
+    for (const [endpoint, each] of present.endpoints)
+      for (const [state, count] of Object.entries(workerCounts(present, each))) gauge.set({ endpoint, state }, count);
+  });
+  level('capstan_nodes', 'Nodes that joined.', ['connected'], (gauge, { nodes }) => {
+    const connected = [...nodes.values()].filter(({ session }) => session !== null).length;
+    gauge.set({ connected: 'true' }, connected);
+    gauge.set({ connected: 'false' }, nodes.size - connected);
+  });
+  level('capstan_waiting_requests', 'Requests that wait for a job’s end or its next chunk.', [], (gauge, present) => {
+    let waiting = 0;
+    for (const open of present.channels.values()) waiting += open.size;
+    gauge.set(waiting);
+  });
+  level('capstan_gateways_connected', 'Gateways’ open streams.', [], (gauge) => gauge.set(channels()));
+}

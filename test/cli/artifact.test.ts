@@ -1,0 +1,204 @@
+/** The artifact: which files it holds, and that the same files give the same bytes. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { chmod, link, mkdir, mkdtemp, readdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+import { list, type ReadEntry } from 'tar';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { packArtifact, type Artifact } from '../../cli/deploy/artifact.ts';
+import { unpack } from '../../agent/artifacts/unpack.ts';
+
+const MANIFEST = '{"resources": {}}\n';
+
+async function temporary(t: ExecutionContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-artifact-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await temporary(t);
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text);
+  }
+  return folder;
+}
+
+async function entriesOf({ path }: Artifact): Promise<ReadEntry[]> {
+  const entries: ReadEntry[] = [];
+  await list({ file: path, onReadEntry: (entry) => void entries.push(entry) });
+  return entries;
+}
+
+async function pathsOf(artifact: Artifact): Promise<string[]> {
+  return (await entriesOf(artifact)).map(({ path }) => path);
+}
+
+const files = { 'b.ts': 'export const b = 1;\n', 'a/z.ts': 'z', 'a/y.ts': 'y', 'a.ts': 'a' };
+
+test('files in order of path, the manifest among them; digest and size are those of the file', async (t) => {
+  const folder = await folderOf(t, files);
+  const artifact = await packArtifact(folder, MANIFEST);
+  t.deepEqual(await pathsOf(artifact), ['a.ts', 'a/y.ts', 'a/z.ts', 'b.ts', 'tool_manifest.json']);
+  t.is(artifact.path, join(folder, '.tool/artifact.tar.gz'));
+  t.is(artifact.files, 5);
+  const bytes = await readFile(artifact.path);
+  t.is(artifact.size, bytes.length);
+  t.is(artifact.digest, createHash('sha256').update(bytes).digest('hex'));
+  t.deepEqual(await readdir(join(folder, '.tool')), ['artifact.tar.gz']);
+});
+
+test('the same files give the same digest: elsewhere, later, by another owner, with other modes and hard links', async (t) => {
+  const first = await packArtifact(await folderOf(t, files), MANIFEST);
+  const other = await folderOf(t, Object.fromEntries(Object.entries(files).reverse()));
+  await utimes(join(other, 'b.ts'), 1, 1);
+  await chmod(join(other, 'a.ts'), 0o666);
+  await chmod(join(other, 'a/y.ts'), 0o400);
+  await rm(join(other, 'a/z.ts'));
+  await writeFile(join(other, '.gitignore'), 'copy\n.gitignore\n');
+  await writeFile(join(other, 'copy'), 'z');
+  await link(join(other, 'copy'), join(other, 'a/z.ts'));
+  t.is((await packArtifact(other, MANIFEST)).digest, first.digest);
+});
+
+test('another content, name, manifest, or a file that can be run, is another digest', async (t) => {
+  const digests = new Set<string>();
+  const folder = await folderOf(t, files);
+  digests.add((await packArtifact(folder, MANIFEST)).digest);
+  digests.add((await packArtifact(folder, '{}')).digest);
+  await chmod(join(folder, 'a.ts'), 0o755);
+  digests.add((await packArtifact(folder, MANIFEST)).digest);
+  await writeFile(join(folder, 'a.ts'), 'A');
+  digests.add((await packArtifact(folder, MANIFEST)).digest);
+  await writeFile(join(folder, 'c.ts'), '');
+  digests.add((await packArtifact(folder, MANIFEST)).digest);
+  t.is(digests.size, 5);
+});
+
+test('what packs twice packs the same: its own output is no input', async (t) => {
+  const folder = await folderOf(t, files);
+  const first = await packArtifact(folder, MANIFEST);
+  t.is((await packArtifact(folder, MANIFEST)).digest, first.digest);
+});
+
+test('secrets, data and version control stay behind; so does what the ignore files name', async (t) => {
+  const folder = await folderOf(t, {
+    'main.ts': '',
+    'tool_manifest.json': '{"env": "as written by hand"}',
+    '.env': 'SECRET=1',
+    'sub/.env.local': 'SECRET=1',
+    '.git/config': '',
+    'sub/.git': '',
+    '.capstan/secrets/api-key': '',
+    '.gitignore': '*.log\n/build/\n!keep.log\n',
+    'x.log': '',
+    'keep.log': '',
+    'build/out.js': '',
+    'sub/build/in.js': '',
+    'sub/.gitignore': 'private\n!x.log\n',
+    'sub/private': '',
+    'sub/x.log': '',
+    private: '',
+    '.toolignore': 'docs\n',
+    'docs/page.md': '',
+  });
+  t.deepEqual(await pathsOf(await packArtifact(folder, MANIFEST)), [
+    '.gitignore',
+    '.toolignore',
+    'keep.log',
+    'main.ts',
+    'private',
+    'sub/.gitignore',
+    'sub/build/in.js',
+    'sub/x.log',
+    'tool_manifest.json',
+  ]);
+});
+
+test('installed dependencies go along whatever .gitignore says, but not what .toolignore names, nor links out', async (t) => {
+  const workspace = await folderOf(t, { 'package.json': '{}' });
+  const folder = await folderOf(t, {
+    '.gitignore': 'node_modules/\n*.map\n',
+    '.toolignore': 'node_modules/big\n',
+    'main.ts': '',
+    'node_modules/left/index.js': '',
+    'node_modules/left/index.js.map': '',
+    'node_modules/left/.gitignore': 'index.js\n',
+    'node_modules/big/index.js': '',
+    'node_modules/.cache/x': '',
+  });
+  await symlink(workspace, join(folder, 'node_modules/shared'));
+  await mkdir(join(folder, 'node_modules/.bin'));
+  await symlink('../left/index.js', join(folder, 'node_modules/.bin/left'));
+  const artifact = await packArtifact(folder, MANIFEST);
+  t.deepEqual(await pathsOf(artifact), [
+    '.gitignore',
+    '.toolignore',
+    'main.ts',
+    'node_modules/.bin/left',
+    'node_modules/left/.gitignore',
+    'node_modules/left/index.js',
+    'node_modules/left/index.js.map',
+    'tool_manifest.json',
+  ]);
+  t.deepEqual(artifact.leftOut, ['node_modules/shared is a link out of the folder']);
+});
+
+const links: [string, string][] = [
+  ['to an absolute path', '/etc/passwd'],
+  ['to a path above', '../other'],
+  ['to nothing', 'nothing'],
+];
+for (const [what, target] of links) {
+  test(`refused: a link ${what}`, async (t) => {
+    const folder = await folderOf(t, { 'main.ts': '' });
+    await symlink(target, join(folder, 'link'));
+    const error = await t.throwsAsync(packArtifact(folder, MANIFEST), { instanceOf: CapstanError });
+    t.is(error.code, 'INVALID_ARCHIVE');
+    t.regex(error.message, /^link is a link out of the folder/);
+  });
+}
+
+test('refused: a link that leaves by way of another', async (t) => {
+  const outside = await folderOf(t, { secret: '' });
+  const folder = await folderOf(t, { 'node_modules/x': '', 'main.ts': '' });
+  await symlink(outside, join(folder, 'node_modules/out'));
+  await symlink('node_modules/out/secret', join(folder, 'link'));
+  const error = await t.throwsAsync(packArtifact(folder, MANIFEST), { instanceOf: CapstanError });
+  t.regex(error.message, /^link is a link out of the folder/);
+});
+
+test('refused: more bytes than an artifact may have; nothing is left of it', async (t) => {
+  const folder = await folderOf(t, { 'main.ts': '' });
+  await writeFile(join(folder, 'random'), createHash('sha512').update('x').digest().toString('hex').repeat(20));
+  const error = await t.throwsAsync(packArtifact(folder, MANIFEST, 100), { instanceOf: CapstanError });
+  t.is(error.code, 'INVALID_ARCHIVE');
+  t.is(error.message, 'the artifact is larger than 100 bytes; leave files out with .toolignore');
+  t.deepEqual(await readdir(join(folder, '.tool')), []);
+});
+
+test('names of every kind arrive as they are, in what the agent unpacks', async (t) => {
+  const names = [
+    '@at.ts',
+    'with space.ts',
+    'ünï😀.ts',
+    `${'long'.repeat(40)}.ts`,
+    `${'d'.repeat(120)}/${'f'.repeat(120)}.ts`,
+    '-dash',
+    'a[b]*.ts',
+  ];
+  const folder = await folderOf(t, Object.fromEntries(names.map((name) => [name, `content of ${name}`])));
+  await mkdir(join(folder, 'empty'));
+  await symlink('-dash', join(folder, 'inner link'));
+  const artifact = await packArtifact(folder, MANIFEST);
+  const target = await temporary(t);
+  await unpack(createReadStream(artifact.path), target);
+  for (const name of names) t.is(await readFile(join(target, name), 'utf8'), `content of ${name}`);
+  t.is(await readFile(join(target, 'inner link'), 'utf8'), 'content of -dash');
+  t.is(await readFile(join(target, 'tool_manifest.json'), 'utf8'), MANIFEST);
+});

@@ -1,0 +1,183 @@
+/** Deploying to a real scheduler: build, upload, endpoints, what is printed, and what is listed afterwards. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { readConfig } from '../../scheduler/config.ts';
+import { start } from '../../scheduler/start.ts';
+import { run } from './fakes/run.ts';
+
+const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
+const KEY = 'cap_the-key-of-this-test';
+
+const MANIFEST = {
+  project_name: 'shop',
+  resources: {
+    orders: { functions: [{ name: 'order', module: 'orders' }], workersMax: 2, env: { TOKEN: 's3cret-value' } },
+    web: { is_load_balanced: true, functions: [{ name: 'hello', module: 'orders.ts' }], workersMax: 1 },
+  },
+  routes: { web: { 'GET /hello': 'hello' } },
+};
+const SOURCE = `export interface Order { id: number; note?: string }
+export function order(order: Order) { return order; }
+export function hello() { return 'hi'; }
+`;
+
+interface World {
+  readonly folder: string;
+  readonly address: string;
+  capstan(...args: string[]): Promise<{ code: number | string; stdout: string; stderr: string }>;
+}
+
+async function world(t: ExecutionContext): Promise<World> {
+  const data = await mkdtemp(join(tmpdir(), 'capstan-deploy-'));
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-app-'));
+  const scheduler = await start(readConfig({ dataDir: data, port: 0, apiKey: KEY, logLevel: 'silent' }, {}));
+  t.teardown(async () => {
+    await scheduler.close();
+    await rm(data, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true });
+  });
+  await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify(MANIFEST));
+  await writeFile(join(folder, 'orders.ts'), SOURCE);
+  return {
+    folder,
+    address: scheduler.address,
+    async capstan(...args) {
+      const running = run([bin, ...args, '--scheduler', scheduler.address, '--data-dir', data], {
+        cwd: folder,
+        env: { SERVICE_API_KEY: KEY },
+      });
+      const code = await running.ended;
+      return { code, stdout: running.stdout(), stderr: running.stderr() };
+    },
+  };
+}
+
+interface Row {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: string;
+  readonly url: string;
+  readonly environment: string;
+  readonly created?: boolean;
+}
+
+function rowOf(rows: readonly Row[], name: string): Row {
+  const row = rows.find((each) => each.name === name);
+  if (row === undefined) throw new Error(`no endpoint ${name}`);
+  return row;
+}
+
+const rowsOf = (stdout: string): Row[] => JSON.parse(stdout) as Row[];
+
+test('deploy prints the endpoints by kind and the exact next command; endpoints lists them', async (t) => {
+  const { capstan, folder, address } = await world(t);
+  const deployed = await capstan('deploy', folder);
+  t.is(deployed.code, 0, deployed.stderr);
+  t.is(deployed.stdout, '');
+  const lines = deployed.stderr.split('\n');
+  t.is(lines[0], `=> building ${folder}`);
+  t.regex(lines[1] ?? '', /^✓ 2 files, \d+ B, sha256 [0-9a-f]{12}$/);
+  t.is(lines[2], `=> deploying to ${address}`);
+  t.is(lines[3], '✓ environment default: 2 created, 0 updated');
+
+  const listed = rowsOf((await capstan('endpoints', '--json')).stdout);
+  const orders = rowOf(listed, 'orders');
+  const web = rowOf(listed, 'web');
+  t.like(orders, {
+    kind: 'queue',
+    url: `http://127.0.0.1:8080/v2/${orders.id}`,
+    environment: 'default',
+    workersMin: 0,
+    workersMax: 2,
+    workers: 0,
+    jobsInQueue: 0,
+    jobsInProgress: 0,
+  });
+  t.like(web, { kind: 'load-balanced', routes: { 'GET /hello': 'hello' } });
+  t.deepEqual(lines.slice(4), [
+    'Load-balanced endpoints',
+    `  web (${web.id})`,
+    '    GET /hello → hello',
+    'Queue-based endpoints',
+    `  orders  ${orders.url}`,
+    `next: curl -s ${orders.url}/runsync -H "Authorization: Bearer $SERVICE_API_KEY" -H 'Content-Type: application/json' -d '{"input":{"id":1}}'`,
+    '',
+  ]);
+});
+
+test('the same folder again updates the same endpoints; another environment has its own', async (t) => {
+  const { capstan, folder } = await world(t);
+  const first = rowsOf((await capstan('deploy', folder, '--json')).stdout);
+  const again = rowsOf((await capstan('deploy', folder, '--json')).stdout);
+  const other = rowsOf((await capstan('deploy', folder, '--env', 'staging', '--json')).stdout);
+  const ids = (rows: readonly Row[]): string[] => rows.map(({ id }) => id);
+  t.deepEqual(ids(again), ids(first));
+  t.true(first.every(({ created }) => created === true));
+  t.true(again.every(({ created }) => created === false));
+  t.true(other.every(({ id, environment }) => environment === 'staging' && !ids(first).includes(id)));
+  t.is(rowsOf((await capstan('endpoints', '--env', 'staging', '--json')).stdout).length, 2);
+});
+
+test('what stays in the folder is the artifact and the manifest, without secrets', async (t) => {
+  const { capstan, folder } = await world(t);
+  const { stderr } = await capstan('deploy', folder);
+  const manifest = await readFile(join(folder, '.tool/tool_manifest.json'), 'utf8');
+  t.is((JSON.parse(manifest) as { project_name: string }).project_name, 'shop');
+  for (const text of [manifest, stderr]) {
+    t.false(text.includes('s3cret-value'));
+    t.false(text.includes(KEY));
+  }
+});
+
+test('a quota that does not suffice refuses all, with its exit code', async (t) => {
+  const { capstan, folder } = await world(t);
+  const manifest = structuredClone(MANIFEST);
+  manifest.resources.orders.workersMax = 31;
+  await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify(manifest));
+  const { code, stderr } = await capstan('deploy', folder);
+  t.is(code, 73);
+  t.regex(stderr, /^✗ [^\n]*30[^\n]*\nhint: /m);
+  t.deepEqual(rowsOf((await capstan('endpoints', '--json')).stdout), []);
+});
+
+test('a wrong key: one line that says so, without the key', async (t) => {
+  const { folder, address } = await world(t);
+  for (const args of [['endpoints'], ['deploy', folder]]) {
+    const running = run([bin, ...args, '--scheduler', address], { cwd: folder, env: { SERVICE_API_KEY: 'cap_wrong' } });
+    t.is(await running.ended, 77);
+    t.regex(running.stderr(), /✗ the scheduler at .* refused the API key: .*\nhint: .*\n$/);
+    t.false(running.stderr().includes('cap_wrong'));
+  }
+});
+
+test('logs, nodes and workers of a service without nodes', async (t) => {
+  const { capstan, folder } = await world(t);
+  await capstan('deploy', folder);
+  t.deepEqual(JSON.parse((await capstan('nodes', '--json')).stdout), []);
+  t.deepEqual(JSON.parse((await capstan('workers', '--json')).stdout), []);
+  t.is((await capstan('workers', '--endpoint', 'orders')).stdout.split('\n')[0], 'ID  ENDPOINT  STATE  JOBS  NODE  WHY');
+  t.deepEqual(JSON.parse((await capstan('logs', 'orders', '--json')).stdout), []);
+  const missing = await capstan('logs', 'nothing');
+  t.is(missing.code, 66);
+  t.regex(missing.stderr, /^✗ there is no endpoint nothing\nhint: /);
+});
+
+test('an artifact of many frames arrives whole', async (t) => {
+  const { capstan, folder } = await world(t);
+  const { randomBytes } = await import('node:crypto');
+  await writeFile(join(folder, 'big.bin'), randomBytes(3_000_000));
+  const { code, stderr } = await capstan('deploy', folder);
+  t.is(code, 0, stderr);
+});
+
+test('a scheduler that is away is tried again a few times, then named', async (t) => {
+  const { folder } = await world(t);
+  const running = run([bin, 'deploy', folder, '--scheduler', '127.0.0.1:1'], { cwd: folder, env: { SERVICE_API_KEY: KEY } });
+  t.is(await running.ended, 69);
+  t.is(running.stderr().match(/^! the scheduler at 127\.0\.0\.1:1 does not answer; trying again in \d+ ms$/gm)?.length, 3);
+  t.regex(running.stderr(), /✗ the scheduler at 127\.0\.0\.1:1 does not answer\nhint: .*\n$/);
+});

@@ -1,0 +1,88 @@
+/** Where the tool's settings come from, and which wins. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { installRoot, readSettings } from '../../cli/config.ts';
+import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
+import { writeRunFile } from '../../cli/run-file.ts';
+import { CapstanError } from '../../proto/errors.ts';
+
+async function temporary(t: ExecutionContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-settings-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+test('flags win over the shell, the shell over .env, that over the defaults', async (t) => {
+  const cwd = await temporary(t);
+  await writeFile(join(cwd, '.env'), 'SERVICE_API_KEY="from file"\nCAPSTAN_HTTP_PORT=1111\n# CAPSTAN_GRPC_PORT=2222\n');
+  const none = { variables: {}, cwd };
+  const shell = { variables: { CAPSTAN_HTTP_PORT: '3333', SERVICE_API_KEY: 'from shell' }, cwd };
+  t.like(readSettings({}, none), { apiKey: 'from file', httpPort: 1111 });
+  t.like(readSettings({}, shell), { apiKey: 'from shell', httpPort: 3333 });
+  t.is(readSettings({ httpPort: '4444' }, shell).httpPort, 4444);
+  t.is(readSettings({}, shell).grpcPort, undefined);
+});
+
+test('an empty variable is none', async (t) => {
+  const cwd = await temporary(t);
+  await writeFile(join(cwd, '.env'), 'SERVICE_API_KEY=from-file\n');
+  t.is(readSettings({}, { variables: { SERVICE_API_KEY: '', CAPSTAN_HTTP_PORT: '' }, cwd }).apiKey, 'from-file');
+});
+
+test('a checkout keeps its data to itself; a path is taken from the working folder', async (t) => {
+  const cwd = await temporary(t);
+  const { dataDir } = readSettings({}, { variables: {}, cwd });
+  t.is(dataDir, installRoot.includes('node_modules') ? join(homedir(), '.capstan') : join(installRoot, '.capstan'));
+  t.is(readSettings({ dataDir: 'data' }, { variables: {}, cwd }).dataDir, join(cwd, 'data'));
+});
+
+test('a wrong value is never repeated: it may be a secret in the wrong place', async (t) => {
+  const cwd = await temporary(t);
+  const error = t.throws(() => readSettings({}, { variables: { CAPSTAN_GRPC_PORT: 's3cret' }, cwd }), { instanceOf: CapstanError });
+  t.is(error.code, 'CONFIG');
+  t.is(error.field, 'CAPSTAN_GRPC_PORT');
+  t.false(error.message.includes('s3cret'));
+});
+
+test('commands find the stack that runs on the data folder, unless told otherwise', async (t) => {
+  const cwd = await temporary(t);
+  const settings = (options: Record<string, string> = {}) => readSettings({ dataDir: cwd, ...options }, { variables: {}, cwd });
+  t.is(schedulerAddress(settings()), '127.0.0.1:7070');
+  t.is(httpBase(settings()), 'http://127.0.0.1:8080');
+  writeRunFile(cwd, { pid: process.pid, http: '127.0.0.1:18080', grpc: '127.0.0.1:17070' });
+  t.is(schedulerAddress(settings()), '127.0.0.1:17070');
+  t.is(httpBase(settings()), 'http://127.0.0.1:18080');
+  t.is(schedulerAddress(settings({ grpcPort: '5' })), '127.0.0.1:5');
+  t.is(schedulerAddress(settings({ scheduler: 'unix:/run/s' })), 'unix:/run/s');
+  t.is(httpBase(settings({ httpPort: '6' })), 'http://127.0.0.1:6');
+  t.is(httpBase(settings({ httpPort: '0' })), 'http://127.0.0.1:18080');
+});
+
+test('what a dead stack left is not believed', async (t) => {
+  const cwd = await temporary(t);
+  writeRunFile(cwd, { pid: 2 ** 22 + 1, http: '127.0.0.1:18080', grpc: '127.0.0.1:17070' });
+  t.is(schedulerAddress(readSettings({ dataDir: cwd }, { variables: {}, cwd })), '127.0.0.1:7070');
+});
+
+test('the key: the setting, else the one in the data folder', async (t) => {
+  const cwd = await temporary(t);
+  const { mkdir } = await import('node:fs/promises');
+  const none = readSettings({ dataDir: cwd }, { variables: {}, cwd });
+  t.is(t.throws(() => apiKey(none), { instanceOf: CapstanError }).code, 'CONFIG');
+  await mkdir(join(cwd, 'secrets'));
+  await writeFile(join(cwd, 'secrets/api-key'), 'stored\n');
+  t.is(apiKey(none), 'stored');
+  t.is(apiKey(readSettings({ dataDir: cwd }, { variables: { SERVICE_API_KEY: 'given' }, cwd })), 'given');
+});
+
+test('a printed command never shows the key', async (t) => {
+  const cwd = await temporary(t);
+  const settings = readSettings({ dataDir: join(cwd, "it's here") }, { variables: { SERVICE_API_KEY: 'given' }, cwd });
+  t.is(apiKeyForShell(settings, true), '$SERVICE_API_KEY');
+  t.is(apiKeyForShell(settings, false), `$(cat '${cwd}/it'\\''s here/secrets/api-key')`);
+  t.is(quote('plain-word/x.y:1'), 'plain-word/x.y:1');
+});

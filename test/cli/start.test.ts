@@ -1,0 +1,82 @@
+/** What `npm start` runs, with the real parts: the sample endpoint, one job, the line to try next, a clean end. */
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+
+import test from 'ava';
+
+import { descendants, gone, run } from './fakes/run.ts';
+
+const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
+
+test.serial('the first start deploys the sample and runs a job; the second finds it again', async (t) => {
+  const data = await mkdtemp(join(tmpdir(), 'capstan-start-'));
+  t.teardown(() => rm(data, { recursive: true, force: true }));
+  const start = () => {
+    const running = run([bin, 'start', '--data-dir', data, '--http-port', '0', '--grpc-port', '0'], { cwd: data });
+    t.teardown(async () => {
+      running.child.kill('SIGTERM');
+      await running.ended;
+    });
+    return running;
+  };
+
+  const first = start();
+  await first.hear(/^Ctrl\+C ends it\.$/m);
+  const job = JSON.parse(first.stdout()) as { status: string; output: { statistics: Record<string, number> } };
+  t.is(job.status, 'COMPLETED');
+  t.deepEqual(Object.keys(job.output.statistics), ['word_count', 'character_count', 'average_word_length', 'sentence_count']);
+  const key = (await readFile(join(data, 'secrets/api-key'), 'utf8')).trim();
+  t.is(first.stderr().split(key).length, 2, 'a new key is shown once');
+  t.regex(first.stderr(), /=> deploying /);
+
+  // The line to try next, tried as it stands.
+  const [, command = ''] = await first.hear(/^next: (curl .*)$/m);
+  const { stdout } = await promisify(execFile)('/bin/sh', ['-c', command]);
+  t.deepEqual((JSON.parse(stdout) as { output: unknown }).output, {
+    text: '😀 hi!',
+    statistics: { word_count: 2, character_count: 5, average_word_length: 2, sentence_count: 1 },
+  });
+
+  // The commands find the stack by its data folder.
+  const listed = run([bin, 'endpoints', '--json', '--data-dir', data], { cwd: data });
+  t.is(await listed.ended, 0);
+  t.is((JSON.parse(listed.stdout()) as { name: string }[])[0]?.name, 'text-analysis');
+  const doctor = run([bin, 'doctor', '--data-dir', data], { cwd: data });
+  t.is(await doctor.ended, 0, doctor.stderr());
+  t.regex(doctor.stderr(), /^✓ gateway: .* answers$/m);
+  t.regex(doctor.stderr(), /^✓ scheduler: .* answers; 1 of 1 nodes connected$/m);
+
+  const below = await descendants(first.child.pid ?? 0);
+  t.true(below.length >= 4, 'the three parts and a worker’s host');
+  first.child.kill('SIGINT');
+  t.is(await first.ended, 0);
+  await Promise.all(below.map(gone));
+  t.false((await readdir(data)).includes('run.json'));
+
+  const second = start();
+  await second.hear(/^Ctrl\+C ends it\.$/m);
+  t.notRegex(second.stderr(), /deploying|API key/);
+  t.is((JSON.parse(second.stdout()) as { status: string }).status, 'COMPLETED');
+  second.child.kill('SIGTERM');
+  t.is(await second.ended, 0);
+});
+
+test.serial('a given key becomes the account’s, and is not shown; a later one does not replace it, and that is said', async (t) => {
+  const data = await mkdtemp(join(tmpdir(), 'capstan-start-'));
+  t.teardown(() => rm(data, { recursive: true, force: true }));
+  for (const key of ['cap_given-at-first', 'cap_given-later']) {
+    const running = run([bin, 'up', '--data-dir', data, '--http-port', '0', '--grpc-port', '0'], {
+      cwd: data,
+      env: { SERVICE_API_KEY: key },
+    });
+    await running.hear(/^Ctrl\+C ends it\.$/m);
+    t.is((await readFile(join(data, 'secrets/api-key'), 'utf8')).trim(), 'cap_given-at-first');
+    t.notRegex(running.stderr(), /cap_given/);
+    t.is(/^! SERVICE_API_KEY is not the key of this data folder/m.test(running.stderr()), key === 'cap_given-later');
+    running.child.kill('SIGINT');
+    t.is(await running.ended, 0);
+  }
+});

@@ -1,0 +1,245 @@
+/** The tool as its users meet it: words, streams, exit codes. */
+import { chmod, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { run, type RunOptions } from './fakes/run.ts';
+
+const root = join(import.meta.dirname, '../..');
+const bin = join(root, 'cli/capstan.mjs');
+
+interface Said {
+  readonly code: number | string;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function capstan(args: readonly string[], options: RunOptions = {}): Promise<Said> {
+  const running = run([bin, ...args], options);
+  const code = await running.ended;
+  return { code, stdout: running.stdout(), stderr: running.stderr() };
+}
+
+async function temporary(t: ExecutionContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-tool-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A port of 127.0.0.1 that is taken until the test ends. */
+async function takenPort(t: ExecutionContext): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const address = server.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
+/** One line with a sign, one hint, and nothing else: no stack. */
+const line = (message: string): RegExp => new RegExp(`^✗ ${message}\nhint: [^\n]+\n$`);
+
+test('help lists every command but the inner one; data goes to stdout', async (t) => {
+  const { code, stdout, stderr } = await capstan(['--help']);
+  t.is(code, 0);
+  t.is(stderr, '');
+  for (const name of ['up', 'deploy', 'endpoints', 'logs', 'workers', 'nodes', 'doctor', 'scheduler', 'gateway', 'agent', 'version']) {
+    t.regex(stdout, new RegExp(`^  ${name} `, 'm'));
+  }
+  t.notRegex(stdout, /^ {2}start/m);
+});
+
+test('without a command it shows its help, and that is a mistake', async (t) => {
+  const { code, stdout, stderr } = await capstan([]);
+  t.is(code, 2);
+  t.is(stdout, '');
+  t.regex(stderr, /^Usage: capstan/);
+});
+
+test('version, for people and for programs', async (t) => {
+  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
+  t.is((await capstan(['version'])).stdout, `${version}\n`);
+  t.is((await capstan(['--version'])).stdout, `${version}\n`);
+  const { node, version: said } = JSON.parse((await capstan(['version', '--json'])).stdout) as { node: string; version: string };
+  t.is(said, version);
+  t.regex(node, /^\d+\.\d+\.\d+$/);
+});
+
+const mistakes: [string, readonly string[], number, RegExp][] = [
+  ['an unknown command', ['endpionts'], 2, line("unknown command 'endpionts'")],
+  ['an unknown option', ['endpoints', '--jsn'], 2, line("unknown option '--jsn'")],
+  ['an argument that is missing', ['deploy'], 2, line("missing required argument 'folder'")],
+  ['a port that is none', ['doctor', '--http-port', 'http'], 2, line('--http-port: must be a port number between 0 and 65535')],
+  ['a port too high', ['doctor', '--grpc-port', '65536'], 2, line('--grpc-port: must be a port number between 0 and 65535')],
+  ['an address that is none', ['endpoints', '--scheduler', 'here'], 2, line('--scheduler: must be host:port or unix:<path>')],
+  ['a limit out of range', ['logs', 'e', '--limit', '1001'], 2, line('--limit: must be an integer between 1 and 1000')],
+  ['a folder that is not there', ['deploy', '/nowhere'], 66, line('there is no folder /nowhere')],
+];
+for (const [what, args, exit, message] of mistakes) {
+  test(`a mistake in words: ${what}`, async (t) => {
+    const { code, stdout, stderr } = await capstan(args);
+    t.regex(stderr, message);
+    t.is(code, exit);
+    t.is(stdout, '');
+  });
+}
+
+test('a mistake in the environment names the variable', async (t) => {
+  const { code, stderr } = await capstan(['doctor'], { env: { CAPSTAN_HTTP_PORT: '-1' } });
+  t.is(code, 78);
+  t.regex(stderr, line('CAPSTAN_HTTP_PORT: must be a port number between 0 and 65535'));
+});
+
+test('no key anywhere: one line that says how to get one', async (t) => {
+  const { code, stderr } = await capstan(['endpoints', '--data-dir', await temporary(t)], { cwd: await temporary(t) });
+  t.is(code, 78);
+  t.regex(stderr, line('SERVICE_API_KEY: no API key is set, and the data folder holds none'));
+});
+
+test('nobody at the address: one line that says how to start it', async (t) => {
+  const { code, stderr } = await capstan(['endpoints', '--scheduler', '127.0.0.1:1'], { env: { SERVICE_API_KEY: 'k3y-of-the-test' } });
+  t.is(code, 69);
+  t.regex(stderr, line('the scheduler at 127\\.0\\.0\\.1:1 does not answer'));
+  t.regex(stderr, /capstan up/);
+});
+
+test('CAPSTAN_DEBUG shows the stack, and still no key', async (t) => {
+  const { stderr } = await capstan(['endpoints', '--scheduler', '127.0.0.1:1'], {
+    env: { SERVICE_API_KEY: 'k3y-of-the-test', CAPSTAN_DEBUG: '1' },
+  });
+  t.regex(stderr, /\n {4}at /);
+  t.false(stderr.includes('k3y-of-the-test'));
+});
+
+const manifests: [string, string | null, RegExp][] = [
+  ['no manifest', null, /^✗ there is no tool_manifest\.json in .*\nhint: The smallest one: .*\n$/],
+  ['half a manifest', '{"resources": {', /^✗ tool_manifest\.json is not JSON.*\nhint: The smallest manifest: .*\n$/],
+  ['an empty manifest', '{"resources": {}}', /^✗ tool_manifest\.json: resources: must hold at least one endpoint\nhint: .*\n$/],
+  [
+    'a broken rule',
+    '{"resources": {"a": {"functions": [], "idleTimeout": 0}}}',
+    /^✗ tool_manifest\.json breaks 2 rules:\n {2}resources\.a.*\n {2}resources\.a.*\nhint: .*\n$/,
+  ],
+  [
+    'a module that is not there',
+    '{"resources": {"a": {"functions": [{"name": "f", "module": "m"}]}}}',
+    /^✗ resources\.a\.functions\[0\]\.module: there is no module m .*\nhint: .*\n$/,
+  ],
+];
+for (const [what, manifest, message] of manifests) {
+  test(`deploy of a folder with ${what}: exit code 65, nothing is built`, async (t) => {
+    const folder = await temporary(t);
+    if (manifest !== null) await writeFile(join(folder, 'tool_manifest.json'), manifest);
+    const { code, stderr, stdout } = await capstan(['deploy', folder]);
+    t.is(code, 65);
+    t.regex(stderr, message);
+    t.is(stdout, '');
+  });
+}
+
+test('up with the HTTP port in use: one line that names it, exit code 69, nothing left running', async (t) => {
+  const port = await takenPort(t);
+  const folder = await temporary(t);
+  const { code, stderr } = await capstan(['up', '--data-dir', folder, '--http-port', String(port), '--grpc-port', '0']);
+  t.is(code, 69);
+  t.regex(stderr, line(`.*127\\.0\\.0\\.1:${port}.*`));
+});
+
+test('up with the scheduler’s port in use: the same', async (t) => {
+  const port = await takenPort(t);
+  const { code, stderr } = await capstan(['up', '--data-dir', await temporary(t), '--http-port', '0', '--grpc-port', String(port)]);
+  t.is(code, 69);
+  t.regex(stderr, line(`.*127\\.0\\.0\\.1:${port}.*`));
+});
+
+test('a part alone with its port in use: the same', async (t) => {
+  const port = await takenPort(t);
+  const { code, stderr } = await capstan(['scheduler', '--data-dir', await temporary(t), '--grpc-port', String(port)]);
+  t.is(code, 69);
+  t.regex(stderr, line(`.*127\\.0\\.0\\.1:${port}.*`));
+});
+
+test('up on a data folder of a newer version: one line, exit code 74, the folder as it was', async (t) => {
+  const folder = await temporary(t);
+  await writeFile(join(folder, 'version'), '99\n');
+  const { code, stderr } = await capstan(['up', '--data-dir', folder, '--http-port', '0', '--grpc-port', '0']);
+  t.is(code, 74);
+  t.regex(stderr, line(`the data folder ${folder} has layout version 99; .*`));
+  t.is(await readFile(join(folder, 'version'), 'utf8'), '99\n');
+});
+
+test('doctor on a host where nothing runs: warnings are no faults', async (t) => {
+  const args = ['doctor', '--data-dir', await temporary(t), '--http-port', '0', '--grpc-port', '0'];
+  const { code, stdout, stderr } = await capstan(args);
+  t.is(code, 0);
+  t.is(stdout, '');
+  t.regex(stderr, /^[✓!] Node\.js: /m);
+  t.regex(stderr, /^✓ data folder: /m);
+  t.regex(stderr, /^! stack: nothing runs on this data folder$/m);
+  const findings = JSON.parse((await capstan([...args, '--json'])).stdout) as {
+    name: string;
+    verdict: string;
+    text: string;
+    hint: string;
+  }[];
+  t.true(findings.every(({ verdict }) => verdict === 'ok' || verdict === 'warning'));
+  t.true(findings.filter(({ verdict }) => verdict !== 'ok').every(({ hint }) => hint !== ''));
+});
+
+test('doctor finds a port in use', async (t) => {
+  const port = await takenPort(t);
+  const { code, stderr } = await capstan(['doctor', '--data-dir', await temporary(t), '--http-port', String(port), '--grpc-port', '0']);
+  t.is(code, 78);
+  t.regex(stderr, new RegExp(`^✗ HTTP port: ${port} cannot be had \\(EADDRINUSE\\)\nhint: `, 'm'));
+});
+
+/** Makes the program believe in an old Node, before its first line. */
+const oldNode = [
+  '--import',
+  `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}});Object.defineProperty(process,'version',{value:'v20.20.2'})`,
+];
+
+test('an old Node and no other: exactly one line, exit code 78', async (t) => {
+  const folder = await temporary(t);
+  await mkdir(join(folder, 'cli'));
+  await cp(bin, join(folder, 'cli/capstan.mjs'));
+  const running = run([...oldNode, join(folder, 'cli/capstan.mjs'), 'version']);
+  t.is(await running.ended, 78);
+  t.is(running.stdout(), '');
+  t.regex(running.stderr(), /^✗ Capstan needs Node\.js 22\.18 or newer, and this is v20\.20\.2: [^\n]+\n$/);
+});
+
+test('an old Node hands over to the one that came with the dependencies: arguments, exit code and signals pass', async (t) => {
+  const folder = await temporary(t);
+  await mkdir(join(folder, 'cli'));
+  await mkdir(join(folder, 'node_modules/.bin'), { recursive: true });
+  await cp(bin, join(folder, 'cli/capstan.mjs'));
+  await symlink(process.execPath, join(folder, 'node_modules/.bin/node'));
+  await writeFile(
+    join(folder, 'cli/main.ts'),
+    `const [code = '0'] = process.argv.slice(2);
+     if (code === 'wait') {
+       const timer = setInterval(() => undefined, 1e6);
+       process.on('SIGTERM', () => { console.log('told'); clearInterval(timer); process.exitCode = 5; });
+     } else process.exitCode = Number(code);
+     console.log('runs', process.argv.slice(2).join(' '));`,
+  );
+  const passing = run([...oldNode, join(folder, 'cli/capstan.mjs'), '7', 'x y']);
+  t.is(await passing.ended, 7);
+  t.is(passing.stdout(), 'runs 7 x y\n');
+  const waiting = run([...oldNode, join(folder, 'cli/capstan.mjs'), 'wait']);
+  await waiting.hear(/runs/);
+  waiting.child.kill('SIGTERM');
+  t.is(await waiting.ended, 5);
+  t.is(waiting.stdout(), 'runs wait\ntold\n');
+});
+
+test('the command can be run as a file', async (t) => {
+  const folder = await temporary(t);
+  await symlink(bin, join(folder, 'capstan'));
+  await chmod(bin, 0o755);
+  const running = run(['version'], { program: join(folder, 'capstan') });
+  t.is(await running.ended, 0);
+});
