@@ -88,7 +88,9 @@ export class SimAgent {
   disconnected(): void {
     if (this.session === null) return;
     this.session = null;
-    if (this.alive) this.#reconnect(this.#world.random.int(5, 400));
+    // Now and then for longer than the grace period: then its work is given to others while it goes on.
+    const { random } = this.#world;
+    if (this.alive) this.#reconnect(random.chance(0.2) ? random.int(2_500, 5_000) : random.int(5, 400));
   }
 
   /** Attempts that hold a slot or whose result nobody acknowledged. */

@@ -247,12 +247,12 @@ export class SimScheduler {
 
   #mutated(event: CoreEvent, image: Image): CoreEvent {
     if (this.mutation !== 'ignore-token' || event.event !== 'agent') return event;
-    const events = event.events.map((report) => {
-      if (report.event?.$case !== 'ended') return report;
-      const token = image.jobs.get(report.event.value.jobId)?.token ?? report.event.value.token;
-      return { event: { $case: 'ended', value: { ...report.event.value, token } } } as const;
-    });
-    return { ...event, events };
+    const report = event.events[0]?.event;
+    const job = report?.$case === 'ended' ? image.jobs.get(report.value.jobId) : undefined;
+    const session = image.nodes.get(job?.lease?.node ?? '')?.session ?? null;
+    if (report?.$case !== 'ended' || job?.lease == null || session === null) return event;
+    const forged = { event: { $case: 'ended', value: { ...report.value, token: job.token } } } as const;
+    return { ...event, node: job.lease.node, session, events: [forged] };
   }
 
   #rearm(): void {
