@@ -10,6 +10,7 @@ import test from 'ava';
 import { descendants, gone, run } from './fakes/run.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
+const curl = join(import.meta.dirname, 'fakes/curl.ts');
 
 test.serial('the first start deploys the sample and runs a job; the second finds it again', async (t) => {
   const data = await mkdtemp(join(tmpdir(), 'capstan-start-'));
@@ -34,7 +35,9 @@ test.serial('the first start deploys the sample and runs a job; the second finds
 
   // The line to try next, tried as it stands.
   const [, command = ''] = await first.hear(/^next: (curl .*)$/m);
-  const { stdout } = await promisify(execFile)('/bin/sh', ['-c', command]);
+  const { stdout } = await promisify(execFile)('/bin/sh', ['-c', `curl() { "$NODE" "$CURL" "$@"; }\n${command}`], {
+    env: { ...process.env, NODE: process.execPath, CURL: curl },
+  });
   t.deepEqual((JSON.parse(stdout) as { output: unknown }).output, {
     text: '😀 hi!',
     statistics: { word_count: 2, character_count: 5, average_word_length: 2, sentence_count: 1 },
