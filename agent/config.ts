@@ -47,7 +47,7 @@ export const agentConfig = z.object({
     whole(Number.MAX_SAFE_INTEGER).default(20_000_000_000),
     'Size of unpacked builds that are kept, bytes; those in use stay',
   ),
-  spareHosts: setting('CAPSTAN_SPARE_HOSTS', whole(64).default(1), 'Host processes kept started ahead'),
+  spareHosts: setting('CAPSTAN_SPARE_HOSTS', whole(64).default(1), 'Host processes of each runtime and language kept started ahead'),
   drainMs: setting('CAPSTAN_DRAIN_MS', whole(DAY_MS).default(10_000), 'Time running jobs have to finish when the agent ends, ms'),
   logFileBytes: setting(
     'CAPSTAN_LOG_FILE_BYTES',

@@ -16,6 +16,7 @@ import { NvidiaProbe } from './inventory/nvidia-probe.ts';
 import type { DeviceProbe } from './inventory/probe.ts';
 import { LogStore } from './logs/log-store.ts';
 import type { Runtime } from './runtimes/runtime.ts';
+import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { Session } from './session/session.ts';
 
@@ -48,7 +49,7 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel }, pino.destination(2));
   const folder = join(config.dataDir, 'agent');
   await prepareFolder(folder);
-  const runtimes = deps.runtimes ?? [new ThreadRuntime({ baseEnv: config.hostEnv, spares: config.spareHosts })];
+  const runtimes = deps.runtimes ?? defaultRuntimes(config);
   const logs = new LogStore(join(folder, 'logs'), config.logFileBytes, log);
   const blobs = new BlobTransfer(config.scheduler, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
@@ -117,6 +118,14 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
     joined: session.nodeId,
     close: () => (closing ??= close()),
   };
+}
+
+function defaultRuntimes({ hostEnv: baseEnv, spareHosts }: AgentConfig): Runtime[] {
+  return [
+    new ThreadRuntime({ baseEnv, spares: spareHosts }),
+    // A host without Python has no spares of it; its inventory says so, and no release for Python comes here.
+    new ProcessRuntime({ baseEnv, spares: { node: spareHosts, python: spareHosts }, python: 'python3' }),
+  ];
 }
 
 function nvidiaProbe(config: AgentConfig, folder: string): DeviceProbe {

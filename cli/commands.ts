@@ -12,6 +12,7 @@ import { scheduler } from './commands/scheduler.ts';
 import { start } from './commands/start.ts';
 import { up } from './commands/up.ts';
 import { version } from './commands/version.ts';
+import { webhooks } from './commands/webhooks.ts';
 import { workers } from './commands/workers.ts';
 
 export const commands: readonly Command[] = [
@@ -22,6 +23,7 @@ export const commands: readonly Command[] = [
   logs,
   workers,
   nodes,
+  webhooks,
   doctor,
   scheduler,
   gateway,

@@ -77,6 +77,11 @@ export const gatewayConfig = z.object({
     integer(0, 600_000, 10_000),
     'How long requests under way may still take when the gateway closes, ms.',
   ),
+  metrics: setting(
+    'CAPSTAN_METRICS',
+    z.enum(['auto', 'open', 'key', 'off']).default('auto'),
+    'Who may read /metrics: anyone (open), holders of a key of the scope ALL or READ_ONLY (key), nobody (off); auto is open while the HTTP server listens on a loopback address, else key.',
+  ),
   keyCacheSize: setting('CAPSTAN_GATEWAY_KEY_CACHE', integer(1, 1_000_000, 10_000), 'Authorization headers whose hash is remembered.'),
   lookupsPerSecond: setting(
     'CAPSTAN_GATEWAY_LOOKUPS_PER_SECOND',

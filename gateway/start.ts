@@ -15,6 +15,7 @@ import { createServer } from './http/server.ts';
 import { JobChannel } from './jobs/channel.ts';
 import { Budget } from './limits/budget.ts';
 import { createLog, type Log } from './log.ts';
+import { GatewayMetrics } from './metrics/metrics.ts';
 
 export interface GatewayDeps {
   readonly log?: Log;
@@ -52,6 +53,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const token = gatewayToken(config);
   if (!isLocal(config.scheduler)) log.warn({ scheduler: config.scheduler }, 'the connection to the scheduler leaves this host unencrypted');
   const patient = callMetadata(token, true);
+  const quick = callMetadata(token, false);
 
   const channelClient = new JobServiceClient(config.scheduler, channelCredentials, channelOptions);
   // One connection for unary calls and bodies: the clients share the first one's channel.
@@ -63,7 +65,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const memory = new Budget(config.maxBodyMemoryBytes);
   const directory = new Directory();
   const watch = new DirectoryWatch(control, patient, directory, log);
-  const lookup = new Lookup(directory, watch, control, callMetadata(token, false), config.lookupsPerSecond, now);
+  const lookup = new Lookup(directory, watch, control, quick, config.lookupsPerSecond, now);
   const channel = new JobChannel(channelClient, patient, {
     inFlight: new Budget(config.maxInFlight),
     memory,
@@ -72,6 +74,11 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     log,
     now,
   });
+  const metrics = new GatewayMetrics({
+    pending: () => channel.pending,
+    connected: () => channel.connected,
+    bodyMemory: () => memory.used,
+  });
   let closing = false;
   const app = await createServer({
     config,
@@ -79,11 +86,14 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     version: pkg.version,
     channel,
     jobs,
+    control,
     metadata: patient,
+    quickMetadata: quick,
     bodies: new Bodies(blobs, patient, config.submitTimeoutMs, now),
     lookup,
     authenticator: new Authenticator(directory, lookup, config.keyCacheSize),
     memory,
+    metrics,
     closing: () => closing,
   });
 

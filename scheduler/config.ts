@@ -54,6 +54,21 @@ export const schedulerConfig = z.object({
     z.coerce.number().int().min(1_000).max(300_000).default(60_000),
     'Results of /runsync are kept this long after the end, ms',
   ),
+  webhookAllow: setting(
+    'CAPSTAN_WEBHOOK_ALLOW',
+    z.string().default(''),
+    'Networks, addresses and host names that webhooks may reach although they are not public, separated by commas',
+  ),
+  webhookConnectMs: setting(
+    'CAPSTAN_WEBHOOK_CONNECT_MS',
+    z.coerce.number().int().min(10).default(5_000),
+    'Longest time to connect to the receiver of a webhook, ms',
+  ),
+  webhookTimeoutMs: setting(
+    'CAPSTAN_WEBHOOK_TIMEOUT_MS',
+    z.coerce.number().int().min(10).default(10_000),
+    'Longest time of one try of a webhook, ms; a second more for each MiB of its payload',
+  ),
   payloadCacheMb: setting(
     'CAPSTAN_PAYLOAD_CACHE_MB',
     z.coerce.number().int().min(1).default(64),

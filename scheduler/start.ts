@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
+import pkg from '../package.json' with { type: 'json' };
 import { errorTable } from '../proto/errors.ts';
 import { BlobServiceService } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceService, KeyScope } from '../proto/gen/capstan/v1/control.ts';
@@ -14,9 +15,11 @@ import { buildId } from './blobs/ids.ts';
 import { blobService } from './blobs/service.ts';
 import { sweepOrphans } from './blobs/sweep.ts';
 import type { SchedulerConfig } from './config.ts';
-import { defaultSettings, type Settings } from './core/image.ts';
+import { isLastTry } from './core/hooks.ts';
+import { defaultSettings, type Image, type Settings } from './core/image.ts';
 import { SystemClock, type Clock } from './engine/clock.ts';
 import { Engine, type Ports } from './engine/engine.ts';
+import { SchedulerMetrics } from './metrics/metrics.ts';
 import { Cipher } from './secrets/cipher.ts';
 import { prepareDataFolder, type Secrets } from './secrets/data-folder.ts';
 import { hashKey } from './secrets/hash.ts';
@@ -26,11 +29,17 @@ import { JobChannels } from './services/job-service.ts';
 import { NodeSessions } from './services/node-service.ts';
 import { makeGrpcServer } from './services/server.ts';
 import { openSqliteStore } from './store/sqlite/client.ts';
+import { AddressGuard, parseAllowList } from './webhooks/guard.ts';
+import { systemResolver, type Resolve } from './webhooks/resolver.ts';
+import { WebhookSecrets } from './webhooks/secrets.ts';
+import { WebhookSender, type TryResult } from './webhooks/sender.ts';
 
 /** What tests may put in place of the real thing. */
 export interface SchedulerDeps {
   readonly clock?: Clock;
   readonly log?: Logger;
+  /** Host names to addresses, for webhooks. */
+  readonly resolve?: Resolve;
   /** The store failed: by default the process ends, and whoever supervises it starts it again. */
   readonly onFatal?: (error: unknown) => void;
 }
@@ -45,10 +54,11 @@ const sweepIntervalMs = 600_000;
 const sweepAgeMs = 3_600_000;
 const closeWithinMs = 5_000;
 
-/** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_NEWER or ADDRESS_IN_USE when it cannot. */
+/** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_NEWER, CONFIG or ADDRESS_IN_USE when it cannot. */
 export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
   const log = deps.log ?? pino({ name: 'scheduler', level: config.logLevel }, pino.destination({ fd: 2, sync: true }));
   const clock = deps.clock ?? new SystemClock();
+  const guard = new AddressGuard(parseAllowList(config.webhookAllow));
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey });
   const store = await openSqliteStore({ file: join(folder.path, 'scheduler', 'capstan.db') });
   const cipher = new Cipher(folder.secrets.masterKey);
@@ -56,8 +66,13 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 
   // The ports are the services, which need the engine: they are filled in below.
   const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
+  const metrics: SchedulerMetrics = new SchedulerMetrics({
+    image: () => (engine.up ? engine.image : null),
+    wall: () => clock.now().wall,
+    channels: () => channels.size,
+  });
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
-  const engine = new Engine(
+  const engine: Engine = new Engine(
     {
       store,
       settings: settingsOf(config),
@@ -65,16 +80,44 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
       owner: randomUUID(),
       log,
+      watcher: metrics,
       payloadBytes: config.payloadCacheMb * 1_000_000,
       onFatal: deps.onFatal ?? (() => process.exit(errorTable.DATA_DIR.exit)),
     },
     ports,
   );
   const auth = new Authorizer(engine, folder.secrets.gatewayToken);
-  const channels = new JobChannels(engine, auth, cipher, clock, log);
+  const webhookSecrets = new WebhookSecrets(engine, cipher);
+  const sender = new WebhookSender({
+    hook: (id) => store.read('hook', id),
+    openBlob: (id) => blobs.get(id),
+    secret: (account) => webhookSecrets.of(account),
+    guard,
+    resolve: deps.resolve ?? systemResolver(),
+    now: () => clock.now().wall,
+    connectMs: config.webhookConnectMs,
+    totalMs: config.webhookTimeoutMs,
+    userAgent: `Capstan/${pkg.version}`,
+    tried: (id, result) => {
+      if (engine.up) countDelivery(metrics, engine.image, id, result);
+      engine.handle({ event: 'hook-tried', id, ...result });
+    },
+    onFault: (error, id) => log.error({ err: error, webhook: id }, 'a webhook could not be sent'),
+  });
+  const channels: JobChannels = new JobChannels(engine, auth, cipher, clock, log, guard);
   const sessions = new NodeSessions(engine, auth, cipher, log);
-  const control = new Control({ engine, auth, cipher, sessions, clock, log, buildSize: (digest) => buildSize(blobs, digest) });
-  Object.assign(ports, wire(channels, sessions, control));
+  const control = new Control({
+    engine,
+    auth,
+    cipher,
+    sessions,
+    metrics,
+    clock,
+    log,
+    webhookSecrets,
+    buildSize: (digest) => buildSize(blobs, digest),
+  });
+  Object.assign(ports, wire(channels, sessions, control, sender));
 
   const server = await makeGrpcServer();
   server.add(JobServiceService, channels.service());
@@ -88,6 +131,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     await bootstrap(engine, folder.secrets);
     address = await server.bind(`${config.host}:${config.port}`);
   } catch (error) {
+    await sender.callOff();
     await engine.close();
     await store.close();
     throw error;
@@ -106,6 +150,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       control.closeAll('the scheduler is stopping');
       channels.closeAll('the scheduler is stopping');
       await server.close(closeWithinMs);
+      await sender.callOff();
       await engine.close();
       await store.close();
       log.info('scheduler stopped');
@@ -128,7 +173,7 @@ async function bootstrap(engine: Engine, secrets: Secrets): Promise<void> {
   await engine.command({ command: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
 }
 
-function wire(channels: JobChannels, sessions: NodeSessions, control: Control): Ports {
+function wire(channels: JobChannels, sessions: NodeSessions, control: Control, sender: WebhookSender): Ports {
   return {
     reply: (channel, reply) => channels.reply(channel, reply),
     send: (node, session, event) => sessions.send(node, session, event),
@@ -136,12 +181,19 @@ function wire(channels: JobChannels, sessions: NodeSessions, control: Control): 
     sendJob: (effect, input, s3) => sessions.sendJob(effect, input, s3),
     closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
     directory: (update) => control.directory(update),
+    deliver: (id) => sender.deliver(id),
     closeAll: (reason) => {
       channels.closeAll(reason);
       sessions.closeAll(reason);
       control.closeAll(reason);
+      void sender.callOff();
     },
   };
+}
+
+function countDelivery(metrics: SchedulerMetrics, image: Image, id: string, result: TryResult): void {
+  if (result.result === 'delivered') metrics.delivery('delivered');
+  else if (result.result === 'failed') metrics.delivery(isLastTry(image, id) ? 'exhausted' : result.refused ? 'refused' : 'failed');
 }
 
 function settingsOf(config: SchedulerConfig): Settings {

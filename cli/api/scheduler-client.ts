@@ -9,6 +9,8 @@ import type {
   DeployResponse,
   EndpointInfo,
   GetLogsRequest,
+  ListWebhooksRequest,
+  ListWebhooksResponse,
   NodeInfo,
   WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
@@ -43,6 +45,10 @@ export interface SchedulerClient {
   /** An empty id means all. */
   listWorkers(endpointId: string): Promise<WorkerInfo[]>;
   logs(request: GetLogsRequest): Promise<LogLine[]>;
+  /** One page. */
+  listWebhooks(request: ListWebhooksRequest): Promise<ListWebhooksResponse>;
+  redeliverWebhook(id: string): Promise<void>;
+  webhookSecret(): Promise<string>;
   close(): void;
 }
 
@@ -83,6 +89,11 @@ export function connectScheduler(address: string, apiKey: string): SchedulerClie
     listWorkers: async (endpointId) =>
       (await call<{ endpointId: string }, { workers: WorkerInfo[] }>(control.listWorkers, { endpointId })).workers,
     logs: async (request) => (await call<GetLogsRequest, { lines: LogLine[] }>(control.getLogs, request)).lines,
+    listWebhooks: (request) => call<ListWebhooksRequest, ListWebhooksResponse>(control.listWebhooks, request),
+    redeliverWebhook: async (id) => {
+      await call<{ id: string }, object>(control.redeliverWebhook, { id });
+    },
+    webhookSecret: async () => (await call<object, { secret: string }>(control.getWebhookSecret, {})).secret,
     close: () => control.close(),
   };
 }

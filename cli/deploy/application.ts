@@ -105,6 +105,7 @@ function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunction[]):
     routes: { ...endpoint.routes },
     maxAttempts: endpoint.maxAttempts,
     rateLimits: { ...endpoint.rateLimits },
+    runtime: endpoint.runtime,
     ...(endpoint.requestsPerWorker === undefined ? {} : { requestsPerWorker: endpoint.requestsPerWorker }),
   };
 }

@@ -8,9 +8,11 @@ import ignore, { type Ignore } from 'ignore';
 import { CapstanError } from '../../proto/errors.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
-/** Never in an artifact: our own output, version control, data and secrets. */
-const never = /^(\.git|\.tool|\.capstan|\.env(\..+)?)$/;
-const DEPENDENCIES = 'node_modules';
+/** Never in an artifact: our own output, version control, compiled Python, data and secrets. */
+const never = /^(\.git|\.tool|\.capstan|__pycache__|\.env(\..+)?)$/;
+const NODE_MODULES = 'node_modules';
+/** Folders of installed packages; the runtimes look for them by these names. */
+const dependencies = [NODE_MODULES, 'python_packages'];
 
 export interface FileEntry {
   /** Relative to the folder, with forward slashes. */
@@ -54,7 +56,7 @@ export async function listFiles(folder: string): Promise<FileList> {
       const stat = await lstat(join(root, path));
       if (isIgnored(path, stat.isDirectory(), rules)) continue;
       if (stat.isDirectory()) {
-        if (base !== DEPENDENCIES || name !== '.cache') await walk(path, rules);
+        if (base !== NODE_MODULES || name !== '.cache') await walk(path, rules);
       } else if (stat.isSymbolicLink()) {
         if (await staysInside(path)) entries.push({ path, stat });
         else if (isDependency(path)) leftOut.push(`${path} is a link out of the folder`);
@@ -83,7 +85,7 @@ export async function listFiles(folder: string): Promise<FileList> {
 }
 
 function isDependency(path: string): boolean {
-  return path === DEPENDENCIES || path.startsWith(`${DEPENDENCIES}/`);
+  return dependencies.some((folder) => path === folder || path.startsWith(`${folder}/`));
 }
 
 function isIgnored(path: string, isFolder: boolean, { git, tool }: Rules): boolean {

@@ -2,8 +2,9 @@
 import { CapstanError } from '../../proto/errors.ts';
 import { findExport, parseModule, type Found } from './exports.ts';
 import type { ManifestEndpoint, ManifestFunction } from './manifest.ts';
-import { readModule } from './modules.ts';
+import { isPython, readModule } from './modules.ts';
 import { readParameters, UNREAD, type Reading } from './parameters.ts';
+import { findInPython } from './python.ts';
 
 export interface ReadFunction extends Reading {
   readonly name: string;
@@ -23,15 +24,20 @@ export async function readFunctions(folder: string, endpoint: ManifestEndpoint):
 }
 
 async function readFunction(folder: string, { name, module: moduleName }: ManifestFunction, where: string): Promise<ReadFunction> {
-  const module = parseModule(await readModule(folder, moduleName, `${where}.module`), folder);
+  const file = await readModule(folder, moduleName, `${where}.module`);
+  if (isPython(file)) {
+    const found = await findInPython(folder, file, name);
+    return { name, module: file.path, ...(found.kind === 'read' ? found.reading : refusalOf(found, name, file.path, where)) };
+  }
+  const module = parseModule(file, folder);
   const found = await findExport(module, name);
-  return { name, module: module.path, ...(await readingOf(found, name, module.path, where)) };
+  const reading = found.kind === 'function' ? await readParameters(found.node, found.module) : refusalOf(found, name, module.path, where);
+  return { name, module: module.path, ...reading };
 }
 
-async function readingOf(found: Found, name: string, file: string, where: string): Promise<Reading> {
+/** What is known of a function that could not be read; throws when it is none. */
+function refusalOf(found: Exclude<Found, { kind: 'function' }>, name: string, file: string, where: string): Reading {
   switch (found.kind) {
-    case 'function':
-      return readParameters(found.node, found.module);
     case 'unclear':
       return UNREAD;
     case 'class':

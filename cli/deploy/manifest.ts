@@ -44,6 +44,8 @@ export interface ManifestEndpoint {
   readonly rateLimits: Readonly<Record<string, { readonly requests: number; readonly concurrent: number }>>;
   /** Requests per 10 seconds that each running worker adds; the account's when undefined. */
   readonly requestsPerWorker: number | undefined;
+  /** Empty means the service's choice, by the language of the functions. */
+  readonly runtime: string;
   /** `<METHOD> <path>` → function name. */
   readonly routes: Readonly<Record<string, string>>;
 }
@@ -108,7 +110,7 @@ const resourceSchema = z.looseObject(
       )
       .nullish(),
     requestsPerWorker: integer(0, 1_000_000),
-    runtime: z.literal('thread', 'must be thread, the only runtime so far').nullish(),
+    runtime: z.enum(['thread', 'process'], 'must be thread or process').nullish(),
   },
   'must be an object',
 );
@@ -191,6 +193,7 @@ function withDefaults(name: string, resource: Resource, routes: Readonly<Record<
     maxAttempts: resource.maxAttempts ?? 0,
     rateLimits: resource.rateLimits ?? {},
     requestsPerWorker: resource.requestsPerWorker ?? undefined,
+    runtime: resource.runtime ?? '',
     routes,
   };
 }

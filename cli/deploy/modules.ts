@@ -6,14 +6,20 @@ import { CapstanError } from '../../proto/errors.ts';
 
 /** What may follow the name as written. */
 const endings = ['', '.ts', '.mts', '.js', '.mjs', '.cjs', '/index.ts', '/index.mts', '/index.js', '/index.mjs', '/index.cjs'];
+const pythonEndings = ['.py', '/__init__.py'];
 
-/** What the runtime can load. */
+/** What the runtimes can load. */
 const loadable = new Set(['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs']);
+const PYTHON = '.py';
 
 export interface Module {
   /** Relative to the folder, with forward slashes: what the agent is told. */
   readonly path: string;
   readonly source: string;
+}
+
+export function isPython({ path }: Module): boolean {
+  return extname(path) === PYTHON;
 }
 
 /**
@@ -24,19 +30,19 @@ export async function readModule(folder: string, name: string, where: string): P
   const root = await realpath(folder);
   const spellings = name.includes('/') ? [name] : [name, name.replaceAll('.', '/')];
   for (const spelling of spellings) {
-    for (const ending of endings) {
+    for (const ending of [...endings, ...pythonEndings]) {
       const file = resolve(root, `${spelling}${ending}`);
       if (!(await isFile(file))) continue;
       if (!isInside(root, file) || !isInside(root, await realpath(file)))
         throw invalid(where, `the module ${name} lies outside of the folder`);
-      if (!loadable.has(extname(file)))
-        throw invalid(where, `the module ${name} is no JavaScript or TypeScript, which is all that runs so far`);
+      if (!loadable.has(extname(file)) && extname(file) !== PYTHON)
+        throw invalid(where, `the module ${name} is no JavaScript, TypeScript or Python, which is all that runs so far`);
       return { path: relative(root, file).split(sep).join('/'), source: await readFile(file, 'utf8') };
     }
   }
   throw invalid(
     where,
-    `there is no module ${name} in the folder (looked for ${join('.', name)}, with .ts .mts .js .mjs .cjs, and as a folder’s index)`,
+    `there is no module ${name} in the folder (looked for ${join('.', name)}, with .ts .mts .js .mjs .cjs .py, and as a folder’s index or __init__.py)`,
   );
 }
 

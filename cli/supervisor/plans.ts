@@ -29,7 +29,12 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
       graceMs: GRACE_MS,
       command: (addresses) => ({
         args: [main, 'scheduler'],
-        env: { ...common, CAPSTAN_GRPC_PORT: grpcPort(addresses), SERVICE_API_KEY: settings.apiKey },
+        env: {
+          ...common,
+          CAPSTAN_GRPC_PORT: grpcPort(addresses),
+          SERVICE_API_KEY: settings.apiKey,
+          CAPSTAN_WEBHOOK_ALLOW: webhookAllow(environment),
+        },
       }),
     },
     {
@@ -56,6 +61,14 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
       }),
     },
   ];
+}
+
+/** Who can call a service on loopback is on this host anyway: webhooks may come back to it. */
+function webhookAllow({ variables }: Environment): string {
+  const opened = variables['CAPSTAN_WEBHOOK_ALLOW'] ?? '';
+  const host = variables['CAPSTAN_HTTP_HOST'] ?? '';
+  const onLoopback = /^(|localhost|127(\.\d{1,3}){3}|::1)$/.test(host);
+  return onLoopback ? [opened, '127.0.0.0/8', '::1'].filter((entry) => entry !== '').join(',') : opened;
 }
 
 function portOf(address: string | undefined): string | undefined {

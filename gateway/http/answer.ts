@@ -10,7 +10,7 @@ import { assertNever, CapstanError } from '../../proto/errors.ts';
 import { JobState, type BlobRef, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import { JSON_TYPE, sendFailure } from './problem.ts';
-import type { Services } from './services.ts';
+import { idsOf, type Services } from './services.ts';
 
 /** A piece of an answer: text, bytes, or a body that is fetched while the answer is sent. */
 export type Part = string | Buffer | BlobRef;
@@ -142,7 +142,10 @@ async function sendStreamed(reply: FastifyReply, services: Services, parts: read
   const opened = first === undefined ? undefined : await services.bodies.open(first);
   let length = 0;
   for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : Buffer.isBuffer(part) ? part.length : part.size;
-  const stream = Readable.from(content(parts, services, first, opened), { highWaterMark: 2 });
+  const failed = (thrown: unknown): void => {
+    services.log.warn({ ...idsOf(reply.request), err: thrown }, 'a body could not be read to its end');
+  };
+  const stream = Readable.from(content(parts, services, first, opened, failed), { highWaterMark: 2 });
   reply.header('content-type', JSON_TYPE).header('content-length', length).send(stream);
 }
 
@@ -151,6 +154,7 @@ async function* content(
   services: Services,
   first: BlobRef | undefined,
   opened: AsyncIterable<Buffer> | undefined,
+  failed: (thrown: unknown) => void,
 ): AsyncGenerator<Buffer> {
   try {
     for (const part of parts) {
@@ -159,7 +163,7 @@ async function* content(
       else yield* part === first && opened !== undefined ? opened : await services.bodies.open(part);
     }
   } catch (thrown) {
-    services.log.warn({ err: thrown }, 'a body could not be read to its end');
+    failed(thrown);
     throw thrown;
   }
 }

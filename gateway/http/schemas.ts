@@ -101,8 +101,8 @@ function waitSchema(byDefault: number, min: number, max: number): z.ZodType<numb
 
 /** Wait of /runsync and /status-sync, ms (WIRE.md section 1). */
 export const DEFAULT_WAIT_MS = 90_000;
-/** Wait of /stream, ms. */
-export const DEFAULT_STREAM_WAIT_MS = 10_000;
+/** Wait of /stream, ms: "about 10 s", less what a client needs that gives up after exactly 10 s (Python's does). */
+export const DEFAULT_STREAM_WAIT_MS = 8_000;
 
 export const waitQuery = z.object({ wait: waitSchema(DEFAULT_WAIT_MS, 1000, 300_000) });
 export const streamQuery = z.object({

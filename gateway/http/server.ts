@@ -9,15 +9,17 @@ import { parseBody } from '../json/body.ts';
 import { cors } from './cors.ts';
 import { docsRoutes } from './docs.ts';
 import { tooLarge } from './guard.ts';
+import { measure } from './measure.ts';
 import { AllowedMethods } from './methods.ts';
 import { problemText, sendProblem, toCapstanError } from './problem.ts';
 import { controlRoutes } from './routes/control.ts';
 import { listingRoutes } from './routes/listing.ts';
+import { metricsRoutes } from './routes/metrics.ts';
 import { openAiRoutes } from './routes/openai.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { statusRoutes } from './routes/status.ts';
 import { submitRoutes } from './routes/submit.ts';
-import type { Services } from './services.ts';
+import { idsOf, type Services } from './services.ts';
 
 const MAX_PARAM_LENGTH = 512;
 
@@ -45,6 +47,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, bytes, done) => {
     request.rawBody = bytes as Buffer;
+    request.bodyBytes = bytes.length;
     // A refusal goes on as the body and is answered by the validation: reported here it would end the connection.
     done(null, bytes.length === 0 || request.routeOptions.config.rawBodyOnly === true ? undefined : parseBody(bytes as Buffer));
   });
@@ -56,6 +59,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
   // Answers are written by hand; the schemas of answers are for the document.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
 
+  measure(app, services.metrics);
   const methods = new AllowedMethods();
   app.addHook('onRoute', (route) => {
     methods.add(route.url, route.method);
@@ -76,7 +80,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
     if (error.code === 'PAYLOAD_TOO_LARGE' && limit !== undefined) error = tooLarge(limit);
     if (error.code === 'INTERNAL') {
       log.error(
-        { requestId: request.id, method: request.method, route: request.routeOptions.url, err: error.cause ?? error },
+        { ...idsOf(request), method: request.method, route: request.routeOptions.url, err: error.cause ?? error },
         'request failed',
       );
     }
@@ -93,6 +97,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
   controlRoutes(app, services);
   listingRoutes(app, services);
   openAiRoutes(app, services);
+  metricsRoutes(app, services);
   return app;
 }
 

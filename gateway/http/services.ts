@@ -1,5 +1,6 @@
 /** What the HTTP routes work with. */
 import type { Metadata } from '@grpc/grpc-js';
+import type { FastifyRequest } from 'fastify';
 
 import type { Authenticator } from '../auth/authenticate.ts';
 import type { Bodies } from '../blobs/bodies.ts';
@@ -8,6 +9,8 @@ import type { Lookup } from '../directory/lookup.ts';
 import type { JobChannel } from '../jobs/channel.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
+import type { GatewayMetrics } from '../metrics/metrics.ts';
+import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
 
 export interface Services {
@@ -16,13 +19,27 @@ export interface Services {
   readonly version: string;
   readonly channel: JobChannel;
   readonly jobs: JobServiceClient;
+  readonly control: ControlServiceClient;
   /** For unary calls: waits for the connection within the call's deadline. */
   readonly metadata: Metadata;
+  /** The same, but fails at once while there is no connection. */
+  readonly quickMetadata: Metadata;
   readonly bodies: Bodies;
   readonly lookup: Lookup;
   readonly authenticator: Authenticator;
   /** Memory of request bodies. */
   readonly memory: Budget;
+  readonly metrics: GatewayMetrics;
   /** True once the gateway closes: new requests are refused. */
   readonly closing: () => boolean;
+}
+
+/** What a log line about a request must name. */
+export function idsOf(request: FastifyRequest): { readonly requestId: string; readonly endpoint?: string; readonly job?: string } {
+  const { endpointId, jobId } = (request.params ?? {}) as { endpointId?: string; jobId?: string };
+  return {
+    requestId: request.id,
+    ...(endpointId === undefined ? {} : { endpoint: endpointId }),
+    ...(jobId === undefined ? {} : { job: jobId }),
+  };
 }

@@ -31,7 +31,7 @@ export interface OpenAiJobDeps {
   /** Cancels at the scheduler, uncounted. */
   readonly cancel: (endpointId: string, jobId: string) => Promise<unknown>;
   /** A cancellation that could not be made: the job runs on to its end. */
-  readonly onUncancelled: (error: unknown) => void;
+  readonly onUncancelled: (jobId: string, error: unknown) => void;
 }
 
 /** The caller is gone: nobody wants to know any more. */
@@ -107,8 +107,8 @@ export class OpenAiJob {
       const ended = hasEnded(part.state);
       lost ||= part.firstIndex !== undefined && part.firstIndex > this.#next;
       if (!lost && part.chunks.length > 0) {
-        if (ended && part.firstIndex === undefined && (await this.#outputTellsMore(part.chunks.length))) lost = true;
-        else yield* this.#handOn(part);
+        if (ended && part.firstIndex === undefined) lost = await this.#outputTellsMore(part.chunks.length);
+        if (!lost) yield* this.#handOn(part);
       }
       if (ended) break;
     }
@@ -131,7 +131,7 @@ export class OpenAiJob {
     const found = (error: CapstanError | null, answer: Answer | null): void => {
       if (error?.code === 'NOT_FOUND') return;
       if (error !== null) {
-        this.#deps.onUncancelled(error);
+        this.#deps.onUncancelled(this.id, error);
         return;
       }
       if (answer !== null && 'job' in answer && !hasEnded(answer.job.state)) void this.#cancel();
@@ -144,7 +144,7 @@ export class OpenAiJob {
       await this.#deps.cancel(this.#endpointId, this.id);
     } catch (thrown) {
       const over = thrown instanceof CapstanError && (thrown.code === 'CONFLICT' || thrown.code === 'NOT_FOUND');
-      if (!over) this.#deps.onUncancelled(thrown);
+      if (!over) this.#deps.onUncancelled(this.id, thrown);
     }
   }
 
@@ -209,7 +209,10 @@ export class OpenAiJob {
 
   /** The last chunks came without their place: true when the output holds others between them and those handed on. */
   async #outputTellsMore(count: number): Promise<boolean> {
-    const all = await this.#outputList(await this.completed());
+    const job = await this.#result.catch(() => null);
+    // One that failed has no output to compare with.
+    if (job?.state !== JobState.COMPLETED) return false;
+    const all = await this.#outputList(job);
     return all !== null && all.length > this.#next + count;
   }
 

@@ -17,7 +17,7 @@ import {
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { Image, JobImage, NodeImage, Now, WorkerImage } from './image.ts';
-import { finish, lose, requeue, start } from './jobs.ts';
+import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { drainTo, stopAttempt } from './requests.ts';
 import { addChunk } from './streams.ts';
 import { fromPayload } from './views.ts';
@@ -90,6 +90,11 @@ export function release(image: Image, now: Now, node: NodeImage, job: string, to
 }
 
 function conclude(image: Image, out: Decision, now: Now, job: JobImage, event: AttemptEnded): void {
+  // Its ttl is over and callers were told so, though the row is not deleted yet.
+  if (job.deleteAt <= now.wall) {
+    expire(image, out, job);
+    return;
+  }
   if (event.started) start(image, now, job, event.agoMs + event.executionMs);
   const ending = { output: fromPayload(event.output), executionMs: event.executionMs, agoMs: event.agoMs };
   switch (event.outcome) {

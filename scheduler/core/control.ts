@@ -51,6 +51,23 @@ export function putKey(image: Image, out: Decision, call: number, key: KeyRow): 
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
 }
 
+/** Keeps the signing secret of an account that has none. */
+export function putWebhookSecret(
+  image: Image,
+  out: Decision,
+  call: number,
+  command: Extract<Command, { command: 'put-webhook-secret' }>,
+): void {
+  const known = image.accounts.get(command.account);
+  if (known !== undefined && known.webhookSecretSealed !== null) {
+    out.do({ effect: 'answer', call, result: { answer: 'done' } });
+    return;
+  }
+  const row = { ...known, webhookSecretSealed: command.sealed };
+  image.accounts.set(command.account, row);
+  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'account', command.account, row));
+}
+
 export function putJoinToken(image: Image, out: Decision, call: number, hash: string): void {
   if (image.joinTokens.has(hash)) {
     out.do({ effect: 'answer', call, result: { answer: 'done' } });

@@ -42,6 +42,16 @@ export type Effect =
   | { readonly effect: 'read-job'; readonly purpose: ReadPurpose; readonly endpoint: string; readonly job: string }
   | { readonly effect: 'read-head'; readonly endpoint: string; readonly priority: 0 | 1; readonly after: number; readonly limit: number }
   | { readonly effect: 'read-due'; readonly limit: number }
+  /** Read due webhooks, without those that are being sent. */
+  | {
+      readonly effect: 'read-hooks';
+      readonly skipHosts: readonly string[];
+      readonly skipIds: readonly string[];
+      readonly perHost: number;
+      readonly limit: number;
+    }
+  /** Try a webhook; the answer is `hook-tried`. */
+  | { readonly effect: 'deliver'; readonly id: string }
   /** Tell gateways what changed. */
   | { readonly effect: 'directory'; readonly update: DirectoryUpdate }
   | {

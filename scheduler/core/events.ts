@@ -1,6 +1,6 @@
 /** What happens to the core: facts from gateways, agents, the store and the clock. */
 import type { AgentEvent, FunctionSpec, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Body, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
+import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
 import type { BuildRow, EndpointConfig, JobImage, KeyRow, NodeConfig } from './image.ts';
 
@@ -45,6 +45,9 @@ export type Command =
       readonly endpoints: readonly EndpointInput[];
     }
   | { readonly command: 'put-key'; readonly key: KeyRow }
+  /** The secret is kept unless the account has one already. */
+  | { readonly command: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
+  | { readonly command: 'redeliver'; readonly webhook: string }
   | { readonly command: 'put-join-token'; readonly hash: string }
   | { readonly command: 'join'; readonly tokenHash: string; readonly node: NodeConfig };
 
@@ -97,6 +100,10 @@ export type CoreEvent =
       readonly limit: number;
     }
   | { readonly event: 'due-read'; readonly jobs: readonly JobRow[]; readonly nextAt: number | null; readonly wall: number }
+  | { readonly event: 'hooks-read'; readonly hooks: readonly HookHead[]; readonly nextAt: number | null; readonly limit: number }
+  /** A delivery was tried; `gone` when it was not there any more. */
+  | { readonly event: 'hook-tried'; readonly id: string; readonly result: 'delivered' | 'gone' }
+  | { readonly event: 'hook-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
   /** The input of a dispatched job could not be read: the agent never got it. */
   | { readonly event: 'undelivered'; readonly node: string; readonly job: string; readonly token: number; readonly worker: string }
   | { readonly event: 'tick' };
@@ -105,6 +112,7 @@ export type CoreEvent =
 export type Cause =
   | { readonly cause: 'submit'; readonly ref: Ref; readonly usage: Usage | null; readonly job: JobImage; readonly waitMs: number }
   | { readonly cause: 'retry'; readonly call: number; readonly job: JobImage }
+  | { readonly cause: 'redeliver'; readonly call: number; readonly id: string }
   | { readonly cause: 'command'; readonly call: number };
 
 /** What a job read from the store is wanted for. */

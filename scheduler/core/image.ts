@@ -5,7 +5,7 @@
  */
 import type { Device, FunctionSpec, Inventory, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
-import type { Body, ControlKind, JobKind, Lease } from '../store/store.ts';
+import type { Body, ControlKind, HookHead, JobKind, Lease } from '../store/store.ts';
 
 import { Deadlines, type Deadline } from './deadlines.ts';
 import type { RandomState } from './random.ts';
@@ -47,6 +47,9 @@ export interface Settings {
   /** Rate limits of an account's endpoints, where an endpoint has none of its own. */
   readonly limits: Limits;
   readonly requestsPerWorker: number;
+  /** Webhooks sent at once: in all, and to one host. */
+  readonly hooksOpen: number;
+  readonly hooksPerHost: number;
 }
 
 export const defaultSettings: Settings = {
@@ -66,6 +69,8 @@ export const defaultSettings: Settings = {
   allStreamsBytes: 128 * 1024 * 1024,
   limits: defaultLimits,
   requestsPerWorker: defaultRequestsPerWorker,
+  hooksOpen: 256,
+  hooksPerHost: 8,
 };
 
 /** A job that is leased or in a head window. */
@@ -262,6 +267,26 @@ export interface KeyRow {
   readonly name: string;
 }
 
+export interface AccountRow {
+  /** Signing secret of the account's webhooks, encrypted; null before it was first wanted. */
+  readonly webhookSecretSealed: string | null;
+}
+
+/** Webhooks that are being sent. */
+export interface HookDesk {
+  /** Wall time of the next look at due deliveries. */
+  nextAt: number;
+  /** A look is under way. */
+  reading: boolean;
+  /** The last look may have left due deliveries for want of room: look again when there is some. */
+  backlog: boolean;
+  readonly open: Map<string, HookHead>;
+  /** How many of them go to a host. */
+  readonly perHost: Map<string, number>;
+  /** Hosts whose last try failed. */
+  readonly failing: Set<string>;
+}
+
 export interface BuildRow {
   readonly digest: string;
   readonly size: number;
@@ -291,6 +316,7 @@ export interface Image {
   readonly nodes: Map<string, NodeImage>;
   readonly workers: Map<string, WorkerImage>;
   readonly keys: Map<string, KeyRow>;
+  readonly accounts: Map<string, AccountRow>;
   readonly builds: Map<string, BuildRow>;
   /** Hashes of join tokens. */
   readonly joinTokens: Set<string>;
@@ -312,6 +338,7 @@ export interface Image {
   readonly reads: { open: number; readonly ended: Set<number>; readonly drained: Set<number> };
   /** A read of due jobs is under way. */
   readingDue: boolean;
+  readonly hooks: HookDesk;
   /** Until nodes have reported after a start, nothing is redispatched or scaled. */
   settling: boolean;
   /** Endpoints whose scaling inputs changed in this step. */
@@ -376,6 +403,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     nodes: new Map(),
     workers: new Map(),
     keys: new Map(),
+    accounts: new Map(),
     builds: new Map(),
     joinTokens: new Set(),
     versions: new Map(),
@@ -386,6 +414,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     nextDeletion: 0,
     reads: { open: 0, ended: new Set(), drained: new Set() },
     readingDue: false,
+    hooks: { nextAt: 0, reading: false, backlog: false, open: new Map(), perHost: new Map(), failing: new Set() },
     settling: true,
     unsettled: new Set(),
     dirtyNodes: new Set(),

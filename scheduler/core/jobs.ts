@@ -9,6 +9,7 @@ import type { Body, JobRow } from '../store/store.ts';
 import type { Decision, Write } from './effects.ts';
 import type { Cause } from './events.ts';
 import type { EndpointImage, Image, JobImage, Now, WorkerImage } from './image.ts';
+import { hookOf, noteHook } from './hooks.ts';
 import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
 import { dropStream, takeChunks } from './streams.ts';
 import { transition } from './transitions.ts';
@@ -174,6 +175,7 @@ export function finish(
     else if (state !== 'CANCELLED') endpoint.counts.failed++;
   }
   const unread = takeChunks(image, job);
+  const hook = hookOf(job, endpoint?.config.account ?? '', now, { status: state, error: ending.error, delayMs, executionMs });
   const write = out.write(
     {
       op: 'finish',
@@ -189,11 +191,12 @@ export function finish(
       error: ending.error,
       output: ending.output,
       chunks: unread.chunks,
-      hook: null,
+      hook,
     },
     cause,
     job.endpoint,
   );
+  if (hook !== null) noteHook(image, out, now, hook.dueAt);
   noteDeletion(image, deleteAt);
   job.phase = state;
   job.lease = null;
@@ -243,6 +246,10 @@ export function requeue(image: Image, out: Decision, job: JobImage, charged: boo
 
 /** The worker under a leased job is gone: again while attempts are left, else FAILED with that reason. */
 export function lose(image: Image, out: Decision, now: Now, job: JobImage, how: string): void {
+  if (job.deleteAt <= now.wall) {
+    expire(image, out, job);
+    return;
+  }
   const endpoint = endpointOf(image, job);
   const max = endpoint?.config.maxAttempts || image.settings.maxAttempts;
   const last = job.phase === 'STARTED' && job.attempts >= max;

@@ -2,6 +2,7 @@
  * Where a new worker goes: feasible → rank → plan, over the image as it stands. Every node that
  * cannot take it says why; the reasons are kept for people.
  */
+import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import { freeDevices, type EndpointImage, type Image, type NodeImage, type Release } from './image.ts';
 
 /** Why a node cannot take a worker. */
@@ -40,13 +41,23 @@ export function matchesGpu(wanted: string, model: string): boolean {
 /** The devices a node would give, or why it cannot take the worker. */
 function feasible(image: Image, endpoint: EndpointImage, release: Release, node: NodeImage): string[] | Rejection {
   if (node.session === null || node.inventory === null) return 'NODE_DISCONNECTED';
-  if (!node.inventory.runtimes.includes(release.runtime)) return 'RUNTIME_MISSING';
+  if (!offersRuntime(node.inventory, release)) return 'RUNTIME_MISSING';
   const { gpuIds, gpuCount } = endpoint.config;
   if (gpuIds === '') return [];
   const fitting = node.inventory.devices.filter((device) => matchesGpu(gpuIds, device.model));
   if (fitting.length === 0) return node.inventory.deviceProblem === '' ? 'GPU_MISSING' : 'DEVICE_PROBLEM';
   const free = freeDevices(image, node).filter((device) => matchesGpu(gpuIds, device.model));
   return free.length < Math.max(1, gpuCount) ? 'GPU_BUSY' : free.slice(0, Math.max(1, gpuCount)).map((device) => device.uuid);
+}
+
+/** Oldest Python that runs handlers. */
+const oldestPython = { major: 3, minor: 8 };
+
+function offersRuntime({ runtimes, pythonVersion }: Inventory, { runtime, functions }: Release): boolean {
+  if (!runtimes.includes(runtime)) return false;
+  if (runtime !== 'process' || !functions.some(({ module }) => module.endsWith('.py'))) return true;
+  const [major = 0, minor = 0] = pythonVersion.split('.').map(Number);
+  return major > oldestPython.major || (major === oldestPython.major && minor >= oldestPython.minor);
 }
 
 /** Spread first (availability), then the emptier node, then a fixed order. */

@@ -5,7 +5,7 @@
  */
 import type { Decision, Write } from './effects.ts';
 import type { EndpointImage, Image, Now } from './image.ts';
-import { finish } from './jobs.ts';
+import { expire, finish } from './jobs.ts';
 import { first } from './lanes.ts';
 
 /** Error of a job that a purge ended. */
@@ -26,6 +26,10 @@ export function purgeStep(image: Image, out: Decision, now: Now, endpoint: Endpo
   let left = false;
   for (const lane of endpoint.lanes) {
     for (let job = first(lane); job !== null && job.position <= purge.upTo; job = first(lane)) {
+      if (job.deleteAt <= now.wall) {
+        expire(image, out, job);
+        continue;
+      }
       const ended = finish(image, out, now, job, { event: 'cancel', output: null, error: purgedError, executionMs: null, agoMs: 0 });
       if (ended === null) break;
       last = ended.write;

@@ -250,6 +250,9 @@ export function refused(image: Image, out: Decision, now: Now, outcome: Outcome,
       undo(image, cause.job);
       answerError(out, cause.call, notRetryable(cause.job.id, 'changed meanwhile'));
       return;
+    case 'redeliver':
+      answerError(out, cause.call, webhookNotFound(cause.id));
+      return;
     case 'command':
       answerError(out, cause.call, new CapstanError('CONFLICT', 'the state changed meanwhile; read it again'));
   }
@@ -324,6 +327,7 @@ function retryStored(image: Image, out: Decision, now: Now, call: number, live: 
     ...row,
     state: 'IN_QUEUE',
     position: image.nextPosition++,
+    token: row.token + 1,
     attempts: 0,
     submittedAt: now.wall,
     deleteAt: now.wall + row.ttlMs,
@@ -400,6 +404,10 @@ function notRetryable(id: string, why: string): CapstanError {
 
 export function endpointNotFound(id: string): CapstanError {
   return new CapstanError('NOT_FOUND', `endpoint ${id} not found`);
+}
+
+export function webhookNotFound(id: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `webhook ${id} not found: it was delivered, or given up more than a day ago`);
 }
 
 function refusalOf(endpoint: EndpointImage): CapstanError | null {

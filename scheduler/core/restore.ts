@@ -9,6 +9,7 @@ import {
   newImage,
   newNode,
   rowKey,
+  type AccountRow,
   type BuildRow,
   type EndpointConfig,
   type Image,
@@ -39,6 +40,7 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   image.nextNo = stored.highest.no + 1;
   image.nextPosition = stored.highest.position + 1;
   image.nextDeletion = now.wall;
+  image.hooks.nextAt = now.wall;
   const desired: [string, DesiredRow][] = [];
   for (const row of stored.control) {
     image.versions.set(rowKey(row.kind, row.key), row.version);
@@ -82,6 +84,8 @@ function takeRow(image: Image, row: ControlRow): DesiredRow | null {
     case 'desired':
       return JSON.parse(row.value) as DesiredRow;
     case 'account':
+      image.accounts.set(row.key, JSON.parse(row.value) as AccountRow);
+      return null;
     case 'environment':
     case 'setting':
       return null;

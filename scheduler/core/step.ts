@@ -6,10 +6,11 @@
 import { assertNever } from '../../proto/errors.ts';
 
 import { release } from './attempts.ts';
-import { deploy, join, putJoinToken, putKey } from './control.ts';
+import { deploy, join, putJoinToken, putKey, putWebhookSecret } from './control.ts';
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { Command, CoreEvent } from './events.ts';
+import { hookTried, hooksRead, lookForHooks, nextHookLook, noteHook, redeliver } from './hooks.ts';
 import { readOpened, type Due, type Image, type Now } from './image.ts';
 import { fromRow, recordStart, requeue } from './jobs.ts';
 import { finishRefill } from './lanes.ts';
@@ -31,10 +32,9 @@ export function step(image: Image, event: CoreEvent, now: Now, out: Decision): v
 
 /** Monotonic time at which the next tick is due; null when nothing is awaited. */
 export function nextDeadline(image: Image, now: Now): number | null {
-  const next = image.deadlines.next();
-  if (image.readingDue || image.nextDeletion === Number.POSITIVE_INFINITY) return next;
-  const deletion = now.mono + Math.max(0, image.nextDeletion - now.wall);
-  return next === null ? deletion : Math.min(next, deletion);
+  const wall = Math.min(image.readingDue ? Number.POSITIVE_INFINITY : image.nextDeletion, nextHookLook(image));
+  const next = Math.min(image.deadlines.next() ?? Number.POSITIVE_INFINITY, now.mono + Math.max(0, wall - now.wall));
+  return next === Number.POSITIVE_INFINITY ? null : next;
 }
 
 function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
@@ -62,6 +62,7 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
       return agentReported(image, out, now, event);
     case 'refused':
       if (event.cause !== null) refused(image, out, now, event.outcome, event.cause);
+      else if (event.op.op === 'hook') noteHook(image, out, now, now.wall); // it was sent anew while it was tried
       return;
     case 'job-read':
       return jobRead(image, out, now, event.purpose, event.found);
@@ -69,6 +70,10 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
       return headRead(image, out, now, event);
     case 'due-read':
       return dueRead(image, out, now, event);
+    case 'hooks-read':
+      return hooksRead(image, out, now, event);
+    case 'hook-tried':
+      return hookTried(image, out, now, event);
     case 'undelivered':
       return undelivered(image, out, now, event);
     case 'tick':
@@ -90,6 +95,10 @@ function command(image: Image, out: Decision, now: Now, call: number, asked: Com
       return deploy(image, out, call, asked);
     case 'put-key':
       return putKey(image, out, call, asked.key);
+    case 'put-webhook-secret':
+      return putWebhookSecret(image, out, call, asked);
+    case 'redeliver':
+      return redeliver(image, out, now, call, asked.webhook);
     case 'put-join-token':
       return putJoinToken(image, out, call, asked.hash);
     case 'join':
@@ -131,6 +140,7 @@ function tick(image: Image, out: Decision, now: Now): void {
     readOpened(image);
     out.do({ effect: 'read-due', limit: dueBatch });
   }
+  lookForHooks(image, out, now);
 }
 
 function handleDue(image: Image, out: Decision, now: Now, due: Due): void {

@@ -3,6 +3,8 @@ import type { Now } from '../core/image.ts';
 
 export interface Clock {
   now(): Now;
+  /** Calls once when `ms` are over; what it gives calls it off. */
+  after(ms: number, run: () => void): () => void;
 }
 
 /** Real time. The wall clock is held when the system sets it back, so ttl and retention never run backwards. */
@@ -13,5 +15,10 @@ export class SystemClock implements Clock {
     const wall = Date.now();
     if (wall > this.#wall) this.#wall = wall;
     return { wall: this.#wall, mono: performance.now() };
+  }
+
+  after(ms: number, run: () => void): () => void {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
   }
 }

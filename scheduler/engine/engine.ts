@@ -30,6 +30,8 @@ export interface Ports {
   sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
   closeSession(node: string, session: number, reason: string): void;
   directory(update: DirectoryUpdate): void;
+  /** Tries a webhook, and feeds the engine `hook-tried`. */
+  deliver(id: string): void;
   /** The image is lost: end every stream so that the other sides send again. */
   closeAll(reason: string): void;
 }
@@ -77,7 +79,7 @@ export class Engine {
   #scheduled = false;
   #committing = false;
   #nextCall = 1;
-  #timer: NodeJS.Timeout | null = null;
+  #stopTimer: (() => void) | null = null;
   #timerAt = Number.POSITIVE_INFINITY;
   #retry: NodeJS.Timeout | null = null;
   #closed = false;
@@ -143,7 +145,7 @@ export class Engine {
   /** Lets what is gathered be committed, then stops. */
   async close(): Promise<void> {
     this.#closed = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#stopTimer?.();
     if (this.#retry !== null) clearTimeout(this.#retry);
     if (this.#committing || this.#scheduled) await new Promise<void>((resolve) => this.#idle.push(resolve));
     this.#image = null;
@@ -248,6 +250,16 @@ export class Engine {
           ({ jobs, nextAt }) => this.handle({ event: 'due-read', jobs, nextAt, wall }),
         );
       }
+      case 'read-hooks': {
+        const { skipHosts, skipIds, perHost, limit } = effect;
+        const { wall } = this.#options.clock.now();
+        return this.#read(
+          (store) => store.read('hooks', wall, skipHosts, skipIds, perHost, limit),
+          ({ hooks, nextAt }) => this.handle({ event: 'hooks-read', hooks, nextAt, limit }),
+        );
+      }
+      case 'deliver':
+        return this.#ports.deliver(effect.id);
       case 'directory':
         return this.#ports.directory(effect.update);
       case 'log':
@@ -301,14 +313,14 @@ export class Engine {
     if (image === null || this.#closed) return;
     const now = this.#options.clock.now();
     const at = nextDeadline(image, now);
-    if (at === null || (this.#timer !== null && this.#timerAt <= at)) return;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (at === null || (this.#stopTimer !== null && this.#timerAt <= at)) return;
+    this.#stopTimer?.();
     this.#timerAt = at;
-    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(0, Math.ceil(at - now.mono)), 2_147_483_647));
+    this.#stopTimer = this.#options.clock.after(Math.min(Math.max(0, Math.ceil(at - now.mono)), 2_147_483_647), () => this.#fire());
   }
 
   #fire(): void {
-    this.#timer = null;
+    this.#stopTimer = null;
     this.#timerAt = Number.POSITIVE_INFINITY;
     setImmediate(() => {
       this.handle({ event: 'tick' });

@@ -195,11 +195,15 @@ function addLevels(registry: Registry, { image, wall, channels }: MetricsSource)
       gauge.set({ endpoint, priority: 'low' }, lanes[1].count);
     }
   });
-  perEndpoint('capstan_queue_oldest_job_age_seconds', 'Age of the first job of normal priority in the queue; 0 when none waits.', (endpoint) => {
-    const [{ window, head }] = endpoint.lanes;
-    const oldest = window.slice(head).find((job) => job.phase === 'QUEUED');
-    return oldest === undefined ? 0 : Math.max(0, wall() - oldest.submittedAt) / 1000;
-  });
+  perEndpoint(
+    'capstan_queue_oldest_job_age_seconds',
+    'Age of the first job of normal priority in the queue; 0 when none waits.',
+    (endpoint) => {
+      const [{ window, head }] = endpoint.lanes;
+      const oldest = window.slice(head).find((job) => job.phase === 'QUEUED');
+      return oldest === undefined ? 0 : Math.max(0, wall() - oldest.submittedAt) / 1000;
+    },
+  );
   perEndpoint('capstan_jobs_in_progress', 'Jobs that are with a worker.', ({ counts }) => counts.inProgress);
   level('capstan_workers', 'Workers, by what they do.', ['endpoint', 'state'], (gauge, present) => {
     for (const [endpoint, each] of present.endpoints)

@@ -3,6 +3,7 @@ import type { ServerWritableStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind, WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import { WebhookState } from '../../proto/gen/capstan/v1/control.ts';
 import type {
   ControlServiceServer,
   DeployRequest,
@@ -11,17 +12,21 @@ import type {
   EndpointInfo,
   NodeInfo,
   WatchDirectoryRequest,
+  WebhookInfo,
   WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import { endpointEntry, keyEntry, wholeDirectory } from '../core/control.ts';
 import type { EndpointImage, Image } from '../core/image.ts';
 import { queueReason } from '../core/reasons.ts';
-import { endpointNotFound } from '../core/requests.ts';
+import { endpointNotFound, webhookNotFound } from '../core/requests.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
+import type { SchedulerMetrics } from '../metrics/metrics.ts';
+import type { WebhookSecrets } from '../webhooks/secrets.ts';
 import { hashKey } from '../secrets/hash.ts';
+import type { HookHead } from '../store/store.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { checkEndpoints } from './deploy-rules.ts';
@@ -34,8 +39,10 @@ export interface ControlDeps {
   readonly auth: Authorizer;
   readonly cipher: Cipher;
   readonly sessions: NodeSessions;
+  readonly metrics: SchedulerMetrics;
   readonly clock: Clock;
   readonly log: EngineLog;
+  readonly webhookSecrets: WebhookSecrets;
   /** Size of a stored build, or null when it is not there. */
   readonly buildSize: (digest: string) => Promise<number | null>;
 }
@@ -99,6 +106,20 @@ export class Control {
         const lines = await this.#deps.sessions.logs({ endpointId, workerId, limit: limit === 0 ? 100 : Math.min(limit, 1_000), afterMs });
         return { lines };
       }),
+      getMetrics: gateway('GetMetrics', async () => ({ text: await this.#deps.metrics.text() })),
+      listWebhooks: account('ListWebhooks', async ({ afterId, limit }, owner) => {
+        const size = limit === 0 ? 100 : Math.min(limit, 1_000);
+        const page = await engine.store.read('hookPage', afterId, size);
+        const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
+        return { webhooks: page.filter((hook) => hook.account === owner).map(webhookInfo), nextAfterId };
+      }),
+      redeliverWebhook: account('RedeliverWebhook', async ({ id }, owner) => {
+        const hook = await engine.store.read('hook', id);
+        if (hook === null || hook.account !== owner) throw webhookNotFound(id);
+        await engine.command({ command: 'redeliver', webhook: id });
+        return {};
+      }),
+      getWebhookSecret: account('GetWebhookSecret', async (_request, owner) => ({ secret: await this.#deps.webhookSecrets.of(owner) })),
     } satisfies ControlServiceServer;
   }
 
@@ -167,6 +188,7 @@ export class Control {
         rateLimits: { ...config.limits },
         ...(config.requestsPerWorker === null ? {} : { requestsPerWorker: config.requestsPerWorker }),
         maxAttempts: config.maxAttempts,
+        runtime: release?.runtime ?? '',
       },
       releaseId: config.release,
       buildDigest: release?.buildDigest ?? '',
@@ -178,6 +200,18 @@ export class Control {
       queueDetail: why.detail,
     };
   }
+}
+
+function webhookInfo(hook: HookHead): WebhookInfo {
+  return {
+    id: hook.id,
+    endpointId: hook.endpoint,
+    url: hook.url,
+    state: hook.state === 'PENDING' ? WebhookState.PENDING : WebhookState.FAILED,
+    tries: hook.tries,
+    dueAtMs: BigInt(hook.dueAt),
+    error: hook.error ?? '',
+  };
 }
 
 function nodeInfos(image: Image): NodeInfo[] {

@@ -73,7 +73,7 @@ function check(spec: EndpointSpec, owner: { readonly account: string; readonly e
     gpuCount: spec.gpuIds === '' ? 0 : Math.max(1, spec.gpuCount),
     cpu: spec.cpu,
     functions: spec.functions,
-    runtime: 'thread',
+    runtime: runtimeOf(spec),
     maxConcurrency: Math.max(1, spec.maxConcurrency),
     executionTimeoutMs: spec.executionTimeoutMs,
     scalerType: scalerType === '' ? 'QUEUE_DELAY' : scalerType,
@@ -85,6 +85,17 @@ function check(spec: EndpointSpec, owner: { readonly account: string; readonly e
     envSealed: env === '{}' ? null : cipher.encrypt(env, envPlace({ ...owner, name: spec.name })).toString('base64'),
     envDigest: createHash('sha256').update(env).digest('hex'),
   };
+}
+
+/** The runtime of a release: Python needs a process; TypeScript and JavaScript may have one. */
+function runtimeOf({ name, runtime, functions }: EndpointSpec): string {
+  const python = functions.filter(({ module }) => module.endsWith('.py'));
+  if (python.length > 0 && python.length < functions.length)
+    throw invalid(`${name}.functions`, 'are in Python and in another language; a worker runs one language');
+  if (runtime === '') return python.length > 0 ? 'process' : 'thread';
+  if (runtime !== 'thread' && runtime !== 'process') throw invalid(`${name}.runtime`, 'must be thread or process');
+  if (runtime === 'thread' && python.length > 0) throw invalid(`${name}.runtime`, 'must be process for functions in Python');
+  return runtime;
 }
 
 function limitsOf(spec: EndpointSpec): Partial<Limits> {

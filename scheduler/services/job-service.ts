@@ -2,7 +2,7 @@
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { JobKind, JobState, WorkerState, type S3Config } from '../../proto/gen/capstan/v1/common.ts';
+import { JobKind, JobState, type S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type {
   EndpointHealth,
   Job,
@@ -18,8 +18,7 @@ import type {
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { Answer } from '../core/effects.ts';
 import type { CoreEvent, Counting, Ref } from '../core/events.ts';
-import type { EndpointImage, Image } from '../core/image.ts';
-import { isReady } from '../core/dispatch.ts';
+import type { Image } from '../core/image.ts';
 import { limitOf, usageOf } from '../core/limits.ts';
 import { admit, type LimitedOperation } from '../core/rate-limits.ts';
 import { endpointNotFound, view } from '../core/requests.ts';
@@ -27,9 +26,11 @@ import { failureReply, fromPayload, storedState, viewOfRow } from '../core/views
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
+import type { AddressGuard } from '../webhooks/guard.ts';
 import type { Authorizer } from './auth.ts';
 import { BatchWriter } from './batch-writer.ts';
 import { unary } from './calls.ts';
+import { workerCounts } from './worker-counts.ts';
 
 type ChannelCall = ServerDuplexStream<JobRequests, JobReplies>;
 
@@ -41,19 +42,26 @@ export class JobChannels {
   readonly #cipher: Cipher;
   readonly #log: EngineLog;
   readonly #clock: Clock;
+  readonly #guard: AddressGuard;
   #next = 1;
 
-  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, clock: Clock, log: EngineLog) {
+  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, clock: Clock, log: EngineLog, guard: AddressGuard) {
     this.#engine = engine;
     this.#auth = auth;
     this.#cipher = cipher;
     this.#clock = clock;
     this.#log = log;
+    this.#guard = guard;
   }
 
   /** Sends a reply on a channel; nothing happens when it is gone (its requests come again on another). */
   reply(channel: number, reply: JobReply): void {
     this.#channels.get(channel)?.writer.add(reply, replyBytes(reply));
+  }
+
+  /** Open channels. */
+  get size(): number {
+    return this.#channels.size;
   }
 
   closeAll(reason: string): void {
@@ -158,6 +166,12 @@ export class JobChannels {
       this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is missing', { field: 'input' })));
       return;
     }
+    const refusal = submit.webhook === '' ? null : this.#guard.refusal(submit.webhook);
+    if (refusal !== null) {
+      const error = new CapstanError('INVALID_ARGUMENT', `webhook: ${refusal}`, { field: 'webhook' });
+      this.reply(ref.channel, failureReply(ref.request, error));
+      return;
+    }
     const event: CoreEvent = {
       event: 'submit',
       ref,
@@ -239,24 +253,6 @@ export function health(image: Image, id: string): EndpointHealth {
     workersThrottled: workers.throttled,
     workersUnhealthy: workers.unhealthy,
   };
-}
-
-function workerCounts(
-  image: Image,
-  endpoint: EndpointImage,
-): { idle: number; running: number; initializing: number; throttled: number; unhealthy: number } {
-  const counts = { idle: 0, running: 0, initializing: 0, throttled: 0, unhealthy: 0 };
-  for (const id of endpoint.workers) {
-    const worker = image.workers.get(id);
-    if (worker === undefined) continue;
-    if (worker.attempts.size > 0) counts.running++;
-    else if (isReady(worker)) counts.idle++;
-    else if (worker.drain) continue;
-    else if (worker.status?.state === WorkerState.THROTTLED) counts.throttled++;
-    else if (worker.status?.state === WorkerState.UNHEALTHY) counts.unhealthy++;
-    else counts.initializing++;
-  }
-  return counts;
 }
 
 function toJob(endpointId: string, answer: Answer): Job {

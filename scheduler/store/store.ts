@@ -59,17 +59,48 @@ export interface JobRow {
   readonly hasS3: boolean;
 }
 
-/** An ended job's webhook delivery, written with the end (DESIGN.md invariant 12). */
-export interface HookRow {
-  /** `<job id>.<token>`: the stable webhook-id. */
+/**
+ * An ended job's webhook delivery as the core orders it, written with the end (DESIGN.md
+ * invariant 12). The driver adds copies of the job's input and output: a delivery needs nothing of
+ * its job any more.
+ */
+export interface NewHook {
+  /** `<job id>_<token>`: the stable webhook-id. It holds no full stop, which parts what is signed. */
   readonly id: string;
-  readonly jobNo: number;
+  readonly account: string;
+  readonly endpoint: string;
   readonly url: string;
-  /** The whole JSON payload. */
-  readonly payload: Body;
-  /** Next try, wall clock ms. */
+  /** Host and port of the url: deliveries to one host are bounded together. */
+  readonly host: string;
+  /** The payload without input and output, a JSON object. */
+  readonly envelope: string;
+  /** First try, wall clock ms. */
+  readonly dueAt: number;
+}
+
+/** PENDING is still tried; FAILED has used up its tries and is kept a while, to be delivered again on request. */
+export type HookState = 'PENDING' | 'FAILED';
+
+/** A delivery without its payload. */
+export interface HookHead {
+  readonly id: string;
+  readonly account: string;
+  readonly endpoint: string;
+  readonly url: string;
+  readonly host: string;
+  readonly state: HookState;
+  /** Wall clock ms: the next try when PENDING, the removal when FAILED. */
   readonly dueAt: number;
   readonly tries: number;
+  /** Why the last try failed; null before the first. */
+  readonly error: string | null;
+}
+
+/** A delivery with its payload. */
+export interface HookRow extends HookHead {
+  readonly envelope: string;
+  readonly input: Body;
+  readonly output: Body | null;
 }
 
 /** Kinds of control rows: small JSON documents, all loaded at take-over. */
@@ -130,11 +161,14 @@ export type Op =
       readonly output: Body | null;
       /** Chunks nobody had read when the job ended, in order. */
       readonly chunks: readonly Body[];
-      readonly hook: HookRow | null;
+      readonly hook: NewHook | null;
     }
   /** LEASED (with this token) → IN_QUEUE at its old position. */
   | { readonly op: 'requeue'; readonly no: number; readonly token: number; readonly attempts: number }
-  /** FAILED or TIMED_OUT → IN_QUEUE at a new position; output, chunks, error and times dropped, attempts 0. */
+  /**
+   * FAILED or TIMED_OUT → IN_QUEUE at a new position; output, chunks, error and times dropped,
+   * attempts 0, and a token one higher: whatever the job's next end is, its webhook has a new id.
+   */
   | { readonly op: 'retry'; readonly no: number; readonly position: number; readonly submittedAt: number; readonly deleteAt: number }
   /**
    * Removes a job in any state with its bodies. `gone` when it was not there. With `dueBy` only
@@ -144,8 +178,16 @@ export type Op =
   | { readonly op: 'delete'; readonly no: number; readonly dueBy: number | null }
   /** The first `count` kept chunks of an ended job were read: drop them. */
   | { readonly op: 'drain'; readonly no: number; readonly count: number }
-  /** A delivery was tried: reschedule it, or remove the row (`dueAt` null). */
-  | { readonly op: 'hook'; readonly id: string; readonly tries: number; readonly dueAt: number | null }
+  /**
+   * Changes a delivery, or removes it (`to` null). `stale` when `after` is given and the row shows
+   * another number of tries: it was sent for anew meanwhile.
+   */
+  | {
+      readonly op: 'hook';
+      readonly id: string;
+      readonly after: number | null;
+      readonly to: Pick<HookHead, 'state' | 'dueAt' | 'tries' | 'error'> | null;
+    }
   /** Writes (value) or removes (null) a control row whose version is `version - 1`; `conflict` else. */
   | { readonly op: 'put'; readonly kind: ControlKind; readonly key: string; readonly version: number; readonly value: string | null };
 
@@ -207,9 +249,27 @@ export interface Reads {
   /** A page of an endpoint's jobs, newest first, and how many there are in all. */
   page(endpoint: string, state: StoredState | null, offset: number, limit: number): { readonly jobs: WholeJob[]; readonly total: number };
   control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];
-  /** Deliveries due at or before `wall`, oldest first. */
-  hooks(wall: number, limit: number): { readonly hooks: HookRow[]; readonly nextAt: number | null };
-  /** Removes nothing; how many idempotency rows have expired is the driver's own business (it sweeps them in small batches). */
+  /**
+   * Pending deliveries due at or before `wall`, at most `perHost` of each host, hosts in order of
+   * their oldest, without `skipHosts` and `skipIds` (both short: what is being sent). A host with a
+   * long queue costs no more than one with a single delivery. `nextAt`: when the first is due that
+   * is not due yet.
+   */
+  hooks(
+    wall: number,
+    skipHosts: readonly string[],
+    skipIds: readonly string[],
+    perHost: number,
+    limit: number,
+  ): { readonly hooks: HookHead[]; readonly nextAt: number | null };
+  /** One delivery with its payload. */
+  hook(id: string): HookRow | null;
+  /** Deliveries after an id, pending and failed, in order of id. */
+  hookPage(afterId: string, limit: number): HookHead[];
+  /**
+   * Removes nothing; idempotency rows that have expired and failed deliveries whose time is over
+   * are the driver's own business (it sweeps them in small batches).
+   */
   idempotency(key: string): { readonly jobId: string; readonly bodyHash: Uint8Array } | null;
 }
 

@@ -88,16 +88,16 @@ export async function startAgent(
   };
 }
 
-/** A scheduler and an agent with one ready worker `w1` that runs `fn` of `source`. */
+/** A scheduler and an agent with one ready worker `w1` that runs `fn` of the module `main`. */
 export async function startWorker(
   t: ExecutionContext,
-  source: string,
+  source: string | Readonly<Record<string, string>>,
   fn: string,
   release: Partial<ReleaseSpec> = {},
   options: Partial<AgentConfigInput> = {},
 ): Promise<{ scheduler: FakeScheduler; agent: TestAgent; release: Partial<ReleaseSpec> }> {
   const scheduler = await startScheduler(t);
-  const build = await addBuild(t, scheduler, { 'main.ts': source });
+  const build = await addBuild(t, scheduler, typeof source === 'string' ? { 'main.ts': source } : source);
   const agent = await startAgent(t, scheduler, options);
   await scheduler.hello();
   const spec = { ...build, functions: [functionSpec(fn)], ...release };

@@ -53,14 +53,35 @@ export function blocked() { execSync('sleep 300'); }
 export function busy() { for (;;) ; }
 `;
 
-for (const fn of ['family', 'blocked', 'busy']) {
-  test(`kill -9 of the agent while a handler runs leaves no process: ${fn}`, async (t) => {
-    const mark = `capstan-test-${process.pid}-${fn}`;
+const PYTHON = `
+import subprocess, time, os, signal
+def family():
+    subprocess.Popen(["sleep", "300"])
+    if os.fork() == 0:
+        while True: time.sleep(1)
+    time.sleep(300)
+def blocked(): subprocess.run(["sleep", "300"])
+def busy():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Never lets another thread of its interpreter run.
+    sum(range(10 ** 15))
+`;
+
+const kinds = [
+  ['thread', 'thread', { 'main.ts': SOURCE }],
+  ['process in Node', 'process', { 'main.ts': SOURCE }],
+  ['process in Python', 'process', { 'main.py': PYTHON }],
+] as const;
+
+for (const [kind, fn] of kinds.flatMap((each) => ['family', 'blocked', 'busy'].map((name) => [each, name] as const))) {
+  const [what, runtime, files] = kind;
+  test(`kill -9 of the agent while a handler runs leaves no process: ${what}, ${fn}`, async (t) => {
+    const mark = `capstan-test-${process.pid}-${what.replaceAll(' ', '-')}-${fn}`;
     const scheduler = await startScheduler(t);
-    const build = await addBuild(t, scheduler, { 'main.ts': SOURCE });
+    const build = await addBuild(t, scheduler, files);
     const agent = await spawnAgent(t, scheduler, mark);
     await scheduler.hello();
-    scheduler.desire([{}], [{ ...build, functions: [functionSpec(fn)] }]);
+    scheduler.desire([{}], [{ ...build, runtime, functions: [functionSpec(fn)] }]);
     await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');
     scheduler.dispatch({ jobId: 'j1' });
     await scheduler.hear('started');

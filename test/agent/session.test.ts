@@ -16,7 +16,7 @@ test('a node joins once, keeps its identity to itself, and says hello with all i
   t.is(hello.protocol, 1);
   t.deepEqual(hello.attempts, []);
   t.deepEqual(hello.workers, { epoch: 0, workers: [] });
-  t.deepEqual(hello.inventory?.runtimes, ['thread']);
+  t.deepEqual(hello.inventory?.runtimes, ['thread', 'process']);
   t.true((hello.inventory?.cpuCount ?? 0) > 0);
   const path = join(dataDir, 'agent', 'node.json');
   t.is((await stat(path)).mode & 0o777, 0o600);

@@ -173,7 +173,12 @@ for (const [what, module, path] of places) {
 const refused: [string, Readonly<Record<string, string>>, string, RegExp][] = [
   ['a module that is not there', {}, 'm', /^resources\.e\.functions\[0\]\.module: there is no module m in the folder/],
   ['a module outside of the folder', {}, '../outside.ts', /there is no module|lies outside of the folder/],
-  ['Python', { 'm.py': 'def f(): pass' }, 'm.py', /^resources\.e\.functions\[0\]\.module: the module m\.py is no JavaScript or TypeScript/],
+  [
+    'another language',
+    { 'm.rb': 'def f() end' },
+    'm.rb',
+    /^resources\.e\.functions\[0\]\.module: the module m\.rb is no JavaScript, TypeScript or Python/,
+  ],
   [
     'no such function',
     { 'm.ts': 'export const g = (a) => a;\nexport function h() {}' },

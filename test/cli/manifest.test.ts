@@ -47,6 +47,7 @@ test('what is not given has the service’s defaults', (t) => {
     maxAttempts: 0,
     rateLimits: {},
     requestsPerWorker: undefined,
+    runtime: '',
     routes: {},
   });
 });
@@ -68,8 +69,8 @@ test('every key is read', (t) => {
     rateLimits: { run: { requests: 0, concurrent: 5 } },
     requestsPerWorker: 7,
   };
-  const [endpoint] = read(queue({ ...keys, runtime: 'thread' })).endpoints;
-  t.deepEqual(endpoint, { name: 'a', kind: 'queue', functions: [fn], cpu: '', routes: {}, ...keys });
+  const [endpoint] = read(queue({ ...keys, runtime: 'process' })).endpoints;
+  t.deepEqual(endpoint, { name: 'a', kind: 'queue', functions: [fn], cpu: '', runtime: 'process', routes: {}, ...keys });
   t.is(read(queue({ cpu: 'cpu3c-4-8' })).endpoints[0]?.cpu, 'cpu3c-4-8');
   t.is(read(queue({ gpuIds: 'ANY' })).endpoints[0]?.gpuCount, 1);
 });
@@ -170,7 +171,7 @@ const broken: [string, unknown, string][] = [
   ],
   ['a scaler of no kind', queue({ scalerType: 'FAST' }), 'resources.a.scalerType: must be QUEUE_DELAY or REQUEST_COUNT'],
   ['no attempts', queue({ maxAttempts: 0 }), 'resources.a.maxAttempts: must be an integer between 1 and 1000'],
-  ['a runtime that is not there', queue({ runtime: 'container' }), 'resources.a.runtime: must be thread, the only runtime so far'],
+  ['a runtime that is not there', queue({ runtime: 'rocket' }), 'resources.a.runtime: must be thread or process'],
   [
     'a limit of an operation that is none',
     queue({ rateLimits: { fly: { requests: 1, concurrent: 1 } } }),

@@ -33,7 +33,8 @@ linux('whichever part is killed, every acknowledged job completes and is recorde
   t.teardown(() => load.close());
   load.start();
 
-  for (const part of shuffled(random, PARTS.flatMap((part) => Array.from({ length: KILLS_EACH }, () => part)))) {
+  const kills = PARTS.flatMap((part) => Array.from({ length: KILLS_EACH }, () => part));
+  for (const part of shuffled(random, kills)) {
     await load.more(random.int(50, 150));
     const hosts = stack.processes().filter((found) => found.role === 'host' && found.parent === stack.pid('agent'));
     const since = performance.now();
@@ -44,6 +45,7 @@ linux('whichever part is killed, every acknowledged job completes and is recorde
     });
     if (part === 'agent') {
       // The dead agent's worker hosts end with their pipe.
+      t.true(hosts.length > 0);
       await until('its worker hosts are gone', () => hosts.every(({ pid }) => !stack.pids('host').includes(pid)));
     }
     // A job that goes all the way says that everything is back.

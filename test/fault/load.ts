@@ -48,6 +48,7 @@ export class Load {
   #next = 0;
   readonly #underWay = new Set<Promise<void>>();
   #failure: Error | null = null;
+  #closed = false;
 
   /** `random` gives numbers in [0, 1); `rate` is requests per second. */
   constructor(stack: Stack, endpoint: string, random: () => number, rate: number, name = 'load') {
@@ -72,7 +73,9 @@ export class Load {
     if (this.#failure !== null) throw this.#failure;
   }
 
+  /** Gives everything up; whatever still asks is refused, so that a failed test ends. */
   async close(): Promise<void> {
+    this.#closed = true;
     if (this.#ticker !== null) clearInterval(this.#ticker);
     await this.#pool?.pool.destroy();
     await Promise.all(this.#underWay);
@@ -147,6 +150,7 @@ export class Load {
 
   /** One request. A lost connection, a 5xx and silence are all the same: nobody knows. Anything else is a fault. */
   async #send(method: 'GET' | 'POST', path: string, key: string | null, body: string | null): Promise<Answer> {
+    if (this.#closed) throw new Error('the load is closed');
     const headers: Record<string, string> = { authorization: `Bearer ${this.#stack.apiKey}`, 'content-type': 'application/json' };
     if (key !== null) headers['idempotency-key'] = key;
     let status: number;

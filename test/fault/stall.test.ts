@@ -46,7 +46,8 @@ linux('jobs of an agent that was silent for too long run again, and its late res
   t.is(stack.pid('agent'), agent, 'it is the same agent');
 
   const document = await held.ended();
-  t.like(document, { status: 'COMPLETED', output: held.n });
+  // The result that counts is that of the lease that stood, although the first one's came earlier.
+  t.like(document, { status: 'COMPLETED', output: { n: held.n, entry: held.entries().length } });
   t.true((document.retries ?? 0) >= 1, 'it was run again');
   await load.stop();
   await expectAllCompleted(t, stack, endpoint, load);
@@ -73,7 +74,7 @@ linux('a scheduler that stood still takes nobody for dead', async (t) => {
   t.like(await held.status(), { status: 'IN_PROGRESS' });
   await held.open();
   const document = await held.ended();
-  t.like(document, { status: 'COMPLETED', output: held.n });
+  t.like(document, { status: 'COMPLETED', output: { n: held.n, entry: 1 } });
   t.is(document.retries, undefined, 'it ran once');
   t.is(held.entries().length, 1);
   t.is(stack.pid('scheduler'), scheduler);

@@ -36,7 +36,7 @@ linux('jobs of a killed worker run again on another one', async (t) => {
   t.not(again[0], host);
   for (const job of jobs) {
     await job.open();
-    t.like(await job.ended(), { status: 'COMPLETED', output: job.n, retries: 1 });
+    t.like(await job.ended(), { status: 'COMPLETED', output: { n: job.n, entry: 2 }, retries: 1 });
   }
   t.like((await stack.health(endpoint)).jobs, { completed: 2, failed: 0, inProgress: 0, inQueue: 0, retried: 2 });
 });

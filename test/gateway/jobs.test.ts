@@ -78,7 +78,7 @@ test('waits: default, clamped at both ends, fractions rounded', async (t) => {
     asked.stream_({ state: JobState.IN_QUEUE, chunks: [] });
   };
   for (const query of ['', '?wait=0', '?wait=60000']) await call('GET', `/v2/ep/stream/a${query}`);
-  t.deepEqual(streams, [10_000, 0, 10_000]);
+  t.deepEqual(streams, [8_000, 0, 10_000]);
 });
 
 test('runsync whose wait ends first answers 200 with the state', async (t) => {

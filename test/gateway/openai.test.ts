@@ -257,6 +257,20 @@ test('an error after the first text is the last event, on a line of its own', as
   );
 });
 
+test('the last chunks of a job that failed come before its error', async (t) => {
+  const { scheduler, call } = await setup(t);
+  const end = { state: JobState.FAILED, error: 'boom' };
+  worker(
+    scheduler,
+    [
+      { chunks: chunks('data: 1\n\n'), firstIndex: 0, token: 1 },
+      { ...end, chunks: chunks('data: 2\n\n'), token: 1 },
+    ],
+    end,
+  );
+  t.true((await call('POST', CHAT, { body: STREAMED })).text.startsWith('data: 1\n\ndata: 2\n\nevent: error\n'));
+});
+
 test('every refusal on this path has OpenAI’s shape', async (t) => {
   const { scheduler, call } = await setup(t);
   const refused = async (status: number, message: RegExp, reply: Promise<Awaited<ReturnType<Setup['call']>>>): Promise<void> => {

@@ -310,7 +310,7 @@ test('retry puts a failed job back with the same id and forgets its result', asy
   t.is(jobOf(t, await channel.ask(endpoint, { $case: 'get', value: { jobId: 'again', waitMs: 0 } })).error, 'boom');
   t.is((await unary<Job>((done) => scheduler.jobs.retry({ endpointId: endpoint, jobId: 'again' }, token, done))).state, JobState.IN_QUEUE);
   const second = await session.take('dispatch');
-  t.is(second.token, 2);
+  t.is(second.token, 3);
   complete(session, second);
   await session.take('ack');
   const job = jobOf(t, await channel.ask(endpoint, { $case: 'get', value: { jobId: 'again', waitMs: 0 } }));

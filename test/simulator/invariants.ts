@@ -5,11 +5,13 @@
 import type { Image } from '../../scheduler/core/image.ts';
 import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
+import type { Receivers } from './webhooks.ts';
 
 interface JobModel {
   readonly id: string;
   readonly endpoint: string;
   readonly priority: 0 | 1;
+  readonly webhook: string | null;
   state: StoredState;
   token: number;
   deleteAt: number;
@@ -23,15 +25,20 @@ export class Ledger {
   readonly byId = new Map<string, JobModel>();
   readonly deleted = new Set<string>();
   readonly #started = new Map<string, number>();
+  readonly #receivers: Receivers;
+
+  constructor(receivers: Receivers) {
+    this.#receivers = receivers;
+  }
 
   /** Takes a committed operation; throws when it breaks an invariant. */
   observe(op: Op, outcome: Outcome, wall: number): void {
     if (outcome.outcome !== 'ok') return;
     switch (op.op) {
       case 'submit': {
-        const { no, id, endpoint, priority, state, token, deleteAt } = op.job;
+        const { no, id, endpoint, priority, webhook, state, token, deleteAt } = op.job;
         if (this.byId.has(id) && !this.deleted.has(id)) fail(`job ${id} was inserted twice`);
-        const model: JobModel = { id, endpoint, priority, state, token, deleteAt, ends: 0 };
+        const model: JobModel = { id, endpoint, priority, webhook, state, token, deleteAt, ends: 0 };
         this.jobs.set(no, model);
         this.byId.set(id, model);
         this.deleted.delete(id);
@@ -59,12 +66,14 @@ export class Ledger {
         if (op.output !== null && 'inline' in op.output && Buffer.from(op.output.inline).toString() !== `${job.id} ${job.token}`)
           fail(`job ${job.id} ended with the result of another attempt than ${job.token}`);
         if (++job.ends > 1) fail(`job ${job.id} ended ${job.ends} times`);
+        this.#receivers.ended(op, job.webhook, job.id);
         return;
       }
       case 'retry': {
         const job = this.#job(op.no);
         if (job.state !== 'FAILED' && job.state !== 'TIMED_OUT') fail(`job ${job.id} was retried while ${job.state}`);
         job.state = 'IN_QUEUE';
+        job.token++;
         job.ends = 0;
         job.deleteAt = op.deleteAt;
         return;
@@ -74,13 +83,16 @@ export class Ledger {
         if (wall < job.deleteAt) fail(`job ${job.id} was deleted ${job.deleteAt - wall} ms early`);
         this.jobs.delete(op.no);
         this.deleted.add(job.id);
+        this.#receivers.forgotten(job.id);
         // A submission sent again after its job's ttl begins another life, with tokens from 1.
         for (let token = 1; token <= job.token; token++) this.#started.delete(`${job.id} ${token}`);
         return;
       }
+      case 'hook':
+        this.#receivers.recorded(op, wall);
+        return;
       case 'started':
       case 'drain':
-      case 'hook':
       case 'put':
     }
   }

@@ -6,6 +6,7 @@ import type { CoreEvent, EndpointInput, PolicyInput } from '../../scheduler/core
 import { SimAgent, type AgentWiring } from './agent.ts';
 import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
 import { SimScheduler, type Mutation, type Wiring } from './scheduler.ts';
+import { Receivers, receivers } from './webhooks.ts';
 import { Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { WorkerImage } from '../../scheduler/core/image.ts';
@@ -37,6 +38,9 @@ const chaosMs = 8_000;
 const healMs = 60_000;
 /** Recounting reads whole queues: often enough to catch a breach near its cause, no more. */
 const recountMs = 333;
+/** Webhooks sent at once: few, so that they wait for each other. */
+const hooksOpen = 8;
+const hooksPerHost = 3;
 
 type Mapped =
   | { op: 'desired'; epoch: number; workers: readonly WorkerImage[] }
@@ -46,7 +50,8 @@ type Mapped =
 export class Scenario {
   readonly world: World;
   readonly #weather: Weather;
-  readonly #ledger = new Ledger();
+  readonly #receivers: Receivers;
+  readonly #ledger: Ledger;
   readonly #scheduler: SimScheduler;
   readonly #agents: SimAgent[] = [];
   readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<Mapped> }>();
@@ -68,6 +73,8 @@ export class Scenario {
   constructor(seed: number, weather: Weather, mutation: Mutation | null = null) {
     this.world = new World(seed);
     this.#weather = weather;
+    this.#receivers = new Receivers(this.world, { open: hooksOpen, perHost: hooksPerHost });
+    this.#ledger = new Ledger(this.#receivers);
     const wiring: Wiring = {
       reply: (channel, reply) => this.#toGateway(channel, reply),
       send: (node, session, event) => this.#down(node, session, { op: 'event', event }),
@@ -75,8 +82,10 @@ export class Scenario {
       sendJob: (effect) =>
         this.#down(effect.node, effect.session, { op: 'job', job: effect.job, token: effect.token, worker: effect.worker }),
       closeSession: (_node, session) => this.#breakSession(session),
+      post: (hook, tell) => this.#receivers.post(hook, tell),
       observe: (op, outcome) => {
-        this.world.trace(`op ${op.op} ${'no' in op ? op.no : op.op === 'submit' ? `${op.job.no} ${op.job.id}` : ''} ${outcome.outcome}`);
+        const what = 'no' in op ? op.no : op.op === 'submit' ? `${op.job.no} ${op.job.id}` : op.op === 'hook' ? op.id : '';
+        this.world.trace(`op ${op.op} ${what} ${outcome.outcome}`);
         this.#ledger.observe(op, outcome, this.world.clock().wall);
       },
       check: (image) => {
@@ -90,6 +99,8 @@ export class Scenario {
       nodeGraceMs: 2_000,
       silenceMs: 4_000,
       maxAttempts: 3,
+      hooksOpen,
+      hooksPerHost,
     });
     this.#scheduler.mutation = mutation;
     const agentWiring: AgentWiring = {
@@ -217,6 +228,7 @@ export class Scenario {
       throw new Error(`${this.#open.size} requests were never answered: ${[...this.#open.keys()].slice(0, 5).join()}`);
     for (const worker of image.workers.values())
       if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
+    this.#receivers.judge(store);
     for (const agent of this.#agents) if (agent.pending > 0) throw new Error(`agent ${agent.id} still holds ${agent.pending} attempts`);
     // A slot is free when the agent says so: nothing is ever sent to one that is taken.
     for (const agent of this.#agents)
@@ -244,7 +256,8 @@ export class Scenario {
     else if (what < 0.75) this.#get(random.pick(known));
     else if (what < 0.85) this.#control('cancel', random.pick(known));
     else if (what < 0.95) this.#control('retry', random.pick(known));
-    else if (what < 0.97) this.#scheduler.command({ command: 'purge', endpoint }, () => undefined);
+    else if (what < 0.96) this.#scheduler.command({ command: 'purge', endpoint }, () => undefined);
+    else if (what < 0.97) this.#redeliver();
     else for (let i = 0; i < 30; i++) this.#submit(endpoint);
   }
 
@@ -259,6 +272,7 @@ export class Scenario {
     };
     const waitMs = sync ? random.int(1_000, 20_000) : 0;
     const input = { inline: Buffer.from('{}') };
+    const webhook = random.chance(0.15) ? random.pick(receivers) : null;
     this.#ask(
       (ref, resent) => ({
         event: 'submit',
@@ -268,7 +282,7 @@ export class Scenario {
         job,
         kind: sync ? 'RUNSYNC' : 'RUN',
         input,
-        webhook: null,
+        webhook,
         policy,
         s3: null,
         idempotency: null,
@@ -276,6 +290,11 @@ export class Scenario {
       }),
       (reply) => this.#learnt(job, reply),
     );
+  }
+
+  #redeliver(): void {
+    const webhook = this.#receivers.anyUndelivered();
+    if (webhook !== null) this.#scheduler.command({ command: 'redeliver', webhook }, () => undefined);
   }
 
   #get(job: string): void {
@@ -384,6 +403,7 @@ export class Scenario {
   #schedulerDown(): void {
     const { random } = this.world;
     for (const session of [...this.#links.keys()]) this.#breakSession(session);
+    this.#receivers.schedulerDown();
     this.#channel++;
     this.world.after(random.int(20, 1_000), () => {
       this.#scheduler.start();

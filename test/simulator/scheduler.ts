@@ -10,7 +10,7 @@ import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
 import { defaultSettings, type Image, type Settings, type WorkerImage } from '../../scheduler/core/image.ts';
 import { restore } from '../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../scheduler/core/step.ts';
-import type { ControlKind, Op, Outcome } from '../../scheduler/store/store.ts';
+import type { ControlKind, HookRow, Op, Outcome } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { World } from './world.ts';
 
@@ -20,6 +20,8 @@ export type Mutation =
   | 'answer-before-commit'
   /** A requeue changes the image, but is not written. */
   | 'forget-requeue'
+  /** A try of a webhook is known to the image, but not written. */
+  | 'forget-try'
   /** A result counts whatever its token. */
   | 'ignore-token'
   /** A slot is taken for free as soon as its job has ended on paper. */
@@ -34,6 +36,8 @@ export interface Wiring {
   sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[]): void;
   sendJob(effect: Dispatch, input: string): void;
   closeSession(node: string, session: number): void;
+  /** Posts a webhook; `tell` when that is over. */
+  post(hook: HookRow, tell: (event: CoreEvent) => void): void;
   /** Every operation and its outcome, as the store took them. */
   observe(op: Op, outcome: Outcome): void;
   /** After each step. */
@@ -165,7 +169,8 @@ export class SimScheduler {
       this.crash();
       return;
     }
-    const kept = writes.filter((write) => this.mutation !== 'forget-requeue' || write.op.op !== 'requeue');
+    const forgotten = this.mutation === 'forget-requeue' ? 'requeue' : this.mutation === 'forget-try' ? 'hook' : null;
+    const kept = writes.filter((write) => write.op.op !== forgotten);
     const outcomes = this.store.commit(
       { shard: 0, term: this.#term },
       kept.map((write) => write.op),
@@ -229,9 +234,26 @@ export class SimScheduler {
         const due = this.store.read('due', wall, effect.limit);
         return this.#later(this.#world.random.next() * 4, () => this.handle({ event: 'due-read', ...due, wall }));
       }
+      case 'read-hooks': {
+        const { skipHosts, skipIds, perHost, limit } = effect;
+        const { hooks, nextAt } = this.store.read('hooks', this.#world.clock().wall, skipHosts, skipIds, perHost, limit);
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ event: 'hooks-read', hooks, nextAt, limit }));
+      }
+      case 'deliver':
+        return this.#later(this.#world.random.next() * 2, () => this.#deliver(effect.id));
       case 'directory':
       case 'log':
     }
+  }
+
+  #deliver(id: string): void {
+    const hook = this.store.read('hook', id);
+    const life = this.#life;
+    if (hook === null) this.handle({ event: 'hook-tried', id, result: 'gone' });
+    else
+      this.#wiring.post(hook, (event) => {
+        if (life === this.#life) this.handle(event);
+      });
   }
 
   #dispatch(effect: Dispatch): void {

@@ -41,6 +41,7 @@ test('a seed replays to the same trace', (t) => {
 const mutations: readonly [Mutation, RegExp][] = [
   ['answer-before-commit', /acknowledged before it was stored|lost|never stored/],
   ['forget-requeue', /counted|window|leased while|still/],
+  ['forget-try', /webhook .* is still pending/],
   ['ignore-token', /another attempt|still holds|want of a slot/],
   ['free-slot-on-paper', /refused for want of a slot/],
 ];

@@ -1,6 +1,7 @@
 /** The processes of one stack, found by a mark in their environment: /proc of Linux shows it. */
 import { readdirSync, readFileSync } from 'node:fs';
 
+/** A host runs a worker's code, in whichever runtime. */
 export type Role = 'up' | 'scheduler' | 'gateway' | 'agent' | 'host' | 'other';
 
 export interface Found {
@@ -28,7 +29,7 @@ export function processesOf(mark: string): Found[] {
 }
 
 function roleOf(command: readonly string[]): Role {
-  if (command.some((word) => word.endsWith('agent/runtimes/thread/host/main.ts'))) return 'host';
+  if (command.some((word) => word.includes('/agent/runtimes/'))) return 'host';
   const tool = command.findIndex((word) => word.endsWith('cli/main.ts'));
   const part = tool === -1 ? undefined : command[tool + 1];
   return part === 'up' || part === 'scheduler' || part === 'gateway' || part === 'agent' ? part : 'other';

@@ -22,7 +22,7 @@ import {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
-import { start, type SchedulerHandle } from '../../scheduler/start.ts';
+import { start, type SchedulerDeps, type SchedulerHandle } from '../../scheduler/start.ts';
 
 /** A build of arbitrary bytes: these tests unpack nothing. */
 const build = Buffer.from('not really an archive');
@@ -32,25 +32,27 @@ export class TestScheduler {
   readonly dataDir: string;
   handle: SchedulerHandle;
   readonly #settings: Record<string, unknown>;
+  readonly #deps: SchedulerDeps;
   readonly #closers: (() => void)[] = [];
 
-  private constructor(dataDir: string, handle: SchedulerHandle, settings: Record<string, unknown>) {
+  private constructor(dataDir: string, handle: SchedulerHandle, settings: Record<string, unknown>, deps: SchedulerDeps) {
     this.dataDir = dataDir;
     this.handle = handle;
     this.#settings = settings;
+    this.#deps = deps;
   }
 
-  static async open(settings: Record<string, unknown> = {}): Promise<TestScheduler> {
+  static async open(settings: Record<string, unknown> = {}, deps: SchedulerDeps = {}): Promise<TestScheduler> {
     const dataDir = await mkdtemp(join(tmpdir(), 'capstan-scheduler-'));
     const all = { dataDir, port: 0, logLevel: 'silent', ...settings };
-    return new TestScheduler(dataDir, await start(readConfig(all, {})), all);
+    return new TestScheduler(dataDir, await start(readConfig(all, {}), deps), all, deps);
   }
 
   /** Stops it and starts it again on the same data folder and port. */
   async restart(): Promise<void> {
     const port = this.handle.address.split(':').at(-1);
     await this.handle.close();
-    this.handle = await start(readConfig({ ...this.#settings, port }, {}));
+    this.handle = await start(readConfig({ ...this.#settings, port }, {}), this.#deps);
   }
 
   async close(): Promise<void> {
@@ -238,6 +240,7 @@ export function endpointSpec(spec: Partial<EndpointSpec>): EndpointSpec {
     routes: {},
     maxAttempts: 0,
     rateLimits: {},
+    runtime: '',
     ...spec,
   };
 }

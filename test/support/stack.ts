@@ -162,7 +162,9 @@ export class Stack {
   }
 
   call(path: string, init: RequestInit = {}): Promise<Response> {
-    const headers = { authorization: `Bearer ${this.apiKey}`, 'content-type': 'application/json', ...init.headers };
+    const headers = new Headers(init.headers);
+    headers.set('authorization', `Bearer ${this.apiKey}`);
+    headers.set('content-type', 'application/json');
     return fetch(`${this.#url}${path}`, { ...init, headers });
   }
 

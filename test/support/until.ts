@@ -4,11 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 const LOOK_EVERY_MS = 20;
 
 /** Looks until there is an answer (anything but null, undefined and false); rejects after `limitMs`, saying what was waited for. */
-export async function until<T>(
-  what: string,
-  look: () => T | Promise<T>,
-  limitMs = 60_000,
-): Promise<Exclude<T, null | undefined | false>> {
+export async function until<T>(what: string, look: () => T | Promise<T>, limitMs = 60_000): Promise<Exclude<T, null | undefined | false>> {
   const deadline = performance.now() + limitMs;
   for (;;) {
     const seen = await look();

@@ -1,6 +1,7 @@
 /** One host process as the agent sees it: its channel, its output, its death. Spare until a worker takes it. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Socket } from 'node:net';
+import type { Stream } from 'node:stream';
 
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { LineSplitter } from '../lines.ts';
@@ -64,7 +65,7 @@ export class HostProcess {
     socket.on('error', () => undefined);
     entries.on('error', () => undefined);
     // Nothing ever passes here; that it is open is all it says.
-    const lifeline = this.#child.stdio[LIFELINE_FD];
+    const lifeline = (this.#child.stdio as readonly (Stream | null | undefined)[])[LIFELINE_FD] as Socket | null | undefined;
     lifeline?.on('error', () => undefined);
     this.#readOutput('stdout');
     this.#readOutput('stderr');

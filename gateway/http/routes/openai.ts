@@ -15,7 +15,7 @@ import { createGuard, endpointId, releaseBody } from '../guard.ts';
 import { whenOver } from '../gone.ts';
 import { sendFailure, sendOpenAiError } from '../problem.ts';
 import { endpointParams, openAiErrorAnswer } from '../schemas.ts';
-import type { Services } from '../services.ts';
+import { idsOf, type Services } from '../services.ts';
 import { MAX_INLINE_BYTES } from './submit.ts';
 
 const refused = {
@@ -44,8 +44,8 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
       bodies,
       cancel: (endpoint, jobId) =>
         callUnary(jobs.cancel.bind(jobs), { endpointId: endpoint, jobId, limitedAs: 'none' }, metadata, config.readTimeoutMs),
-      onUncancelled: (err) => {
-        log.warn({ requestId: request.id, endpoint: endpointId(request), err }, 'a job whose caller went away could not be cancelled');
+      onUncancelled: (jobId, err) => {
+        log.warn({ ...idsOf(request), job: jobId, err }, 'a job whose caller went away could not be cancelled');
       },
     };
   }
@@ -107,11 +107,13 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     const first = await events.next();
     const texts = async function* (): AsyncGenerator<string, void> {
       try {
-        if (first.done !== true) yield first.value;
-        yield* events;
+        for (let next = first; next.done !== true; next = await events.next()) {
+          reply.request.streamedBytes += Buffer.byteLength(next.value);
+          yield next.value;
+        }
       } catch (thrown) {
         if (thrown instanceof CallerGone) return;
-        log.error({ requestId: reply.request.id, job: reply.getHeader('x-request-id'), err: thrown }, 'streamed answer failed');
+        log.error({ ...idsOf(reply.request), job: reply.getHeader('x-request-id'), err: thrown }, 'streamed answer failed');
       }
     };
     reply.header('content-type', 'text/event-stream; charset=utf-8').header('cache-control', 'no-cache').header('x-accel-buffering', 'no');

@@ -30,7 +30,7 @@ export interface SqliteOptions {
   readonly checkpointPages?: number;
 }
 
-/** Expired idempotency keys removed with one batch, so that no commit grows with what expired. */
+/** Expired idempotency keys, and failed deliveries, removed with one batch: no commit grows with what expired. */
 const sweepRows = 50;
 /** How long to look no further once nothing was left to sweep, ms. */
 const sweepPauseMs = 60_000;
@@ -132,7 +132,7 @@ export class SqliteEngine implements StoreEngine {
       case 'finish':
         if (!sql.transitions.finish(op)) return this.#refused(op.no);
         if (op.chunks.length > 0) sql.bodies.addChunks(op.no, op.chunks);
-        if (op.hook !== null) sql.hooks.add(op.hook);
+        if (op.hook !== null) sql.hooks.add(op.hook, op.no, op.output);
         return ok;
       case 'requeue':
         return sql.transitions.requeue(op) ? ok : this.#refused(op.no);
@@ -154,7 +154,7 @@ export class SqliteEngine implements StoreEngine {
       case 'drain':
         return plain(sql.bodies.drain(op.no, op.count));
       case 'hook':
-        return sql.hooks.tried(op.id, op.tries, op.dueAt) ? ok : gone;
+        return plain(sql.hooks.change(op.id, op.after, op.to));
       case 'put':
         return plain(sql.control.put(op.kind, op.key, op.version, op.value));
       default:
@@ -185,8 +185,9 @@ export class SqliteEngine implements StoreEngine {
   #sweep(): void {
     const now = this.#now();
     if (now < this.#sweepAt) return;
-    const swept = this.#sql.idempotency.sweep(now, sweepRows);
-    if (swept < sweepRows) this.#sweepAt = now + sweepPauseMs;
+    const keys = this.#sql.idempotency.sweep(now, sweepRows);
+    const hooks = this.#sql.hooks.sweep(now, sweepRows);
+    if (keys < sweepRows && hooks < sweepRows) this.#sweepAt = now + sweepPauseMs;
   }
 }
 
@@ -226,6 +227,8 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
     page: sql.pages.page,
     control: sql.control.list,
     hooks: sql.hooks.due,
+    hook: sql.hooks.one,
+    hookPage: sql.hooks.page,
     idempotency: (key) => sql.idempotency.find(key, now()),
   };
 }

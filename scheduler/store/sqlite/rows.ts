@@ -1,5 +1,5 @@
 /** Between rows of the database and the store's values. */
-import type { Body, HookRow, JobKind, JobRow, StoredState } from '../store.ts';
+import type { Body, HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from '../store.ts';
 
 /** The columns of {@link JobTuple}, in its order. */
 export const jobColumns = `no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
@@ -93,10 +93,37 @@ export function sizeOf(body: Body | null): number | null {
   return body !== null && 'blob' in body ? body.size : null;
 }
 
-export type HookTuple = [id: string, jobNo: number, url: string, dueAt: number, tries: number, ...BodyTuple];
+/** The columns of {@link HookTuple}, in its order. */
+export const hookColumns = 'id, account, endpoint, url, host, state, due_at, tries, error';
 
-export function toHook(row: HookTuple): HookRow {
-  return { id: row[0], jobNo: row[1], url: row[2], payload: toWholeBody([row[5], row[6], row[7]]), dueAt: row[3], tries: row[4] };
+export type HookTuple = [
+  id: string,
+  account: string,
+  endpoint: string,
+  url: string,
+  host: string,
+  state: HookState,
+  dueAt: number,
+  tries: number,
+  error: string | null,
+];
+
+export function toHookHead(row: readonly [...HookTuple, ...unknown[]]): HookHead {
+  const [id, account, endpoint, url, host, state, dueAt, tries, error] = row;
+  return { id, account, endpoint, url, host, state, dueAt, tries, error };
+}
+
+export const hookPayloadColumns = 'envelope, input, input_blob, input_size, output, output_blob, output_size';
+
+export type WholeHookTuple = [...HookTuple, envelope: string, ...input: BodyTuple, ...output: BodyTuple];
+
+export function toHook(row: WholeHookTuple): HookRow {
+  return {
+    ...toHookHead(row),
+    envelope: row[9],
+    input: toWholeBody([row[10], row[11], row[12]]),
+    output: toBody(row[13], row[14], row[15]),
+  };
 }
 
 /** Times are whole ms in the database; a fraction of one is dropped. */

@@ -34,3 +34,8 @@ export function* words(text: string): Generator<string> {
 export function parked(input: unknown): unknown {
   return input;
 }
+
+/** Behind a limit of one call in ten seconds on its OpenAI route. */
+export function* limited(input: unknown): Generator {
+  yield { object: 'list', data: [], asked: input };
+}

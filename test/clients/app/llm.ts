@@ -18,7 +18,7 @@ interface Context {
 
 const created = 1_700_000_000;
 
-export async function* llm(input: OpenAiJob, context: Context): AsyncGenerator<unknown> {
+export async function* llm(input: OpenAiJob, context: Context): AsyncGenerator {
   switch (input.openai_route) {
     case '/v1/models':
       yield { object: 'list', data: [{ id: 'parrot-1', object: 'model', created, owned_by: 'capstan' }], asked: input.openai_query };
@@ -42,7 +42,7 @@ export async function* llm(input: OpenAiJob, context: Context): AsyncGenerator<u
   }
 }
 
-async function* chat(body: NonNullable<OpenAiJob['openai_input']>, context: Context): AsyncGenerator<unknown> {
+async function* chat(body: NonNullable<OpenAiJob['openai_input']>, context: Context): AsyncGenerator {
   const text = body.messages?.at(-1)?.content ?? '';
   const model = body.model ?? 'parrot-1';
   if (body.fail === 'before') throw new Error('out of ideas');

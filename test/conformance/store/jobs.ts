@@ -1,5 +1,5 @@
 /** Jobs, bodies and operations as the tests name them: whole, with one difference at a time. */
-import type { Body, HookRow, JobRow, Lease, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
+import type { Body, JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
 
 /** Some instant; tests count from it. */
 export const start = 1_767_225_600_000;
@@ -95,14 +95,15 @@ export function cancelledInQueue(no: number, difference: Partial<OpOf<'finish'>>
   });
 }
 
-export function hookOf(no: number, difference: Partial<HookRow> = {}): HookRow {
+export function hookOf(no: number, difference: Partial<NewHook> = {}): NewHook {
   return {
-    id: `${idOf(no)}.1`,
-    jobNo: no,
+    id: `${idOf(no)}_1`,
+    account: 'account-a',
+    endpoint: 'endpoint-a',
     url: 'https://example.com/hook',
-    payload: json({ id: idOf(no) }),
+    host: 'example.com',
+    envelope: JSON.stringify({ id: idOf(no) }),
     dueAt: start + 6_000,
-    tries: 0,
     ...difference,
   };
 }

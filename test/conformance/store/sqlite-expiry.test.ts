@@ -1,4 +1,4 @@
-/** Idempotency keys expire by the engine's clock, and are swept in small batches with the commits. */
+/** Idempotency keys and failed deliveries expire by the engine's clock, and are swept in small batches with the commits. */
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -6,7 +6,7 @@ import Database from 'better-sqlite3';
 
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { folderFor } from './folder.ts';
-import { idOf, queued, start, submit } from './jobs.ts';
+import { completed, hookOf, idOf, leased, queued, start, submit } from './jobs.ts';
 
 const bodyHash = new Uint8Array(32);
 
@@ -42,4 +42,28 @@ test('expired keys go with later commits, a few at a time', async (t) => {
   const db = new Database(file, { readonly: true });
   t.teardown(() => db.close());
   t.deepEqual(db.prepare('SELECT key FROM idempotency').pluck().all(), ['later']);
+});
+
+test('deliveries given up go when their time is over, a few at a time; pending ones stay', (t) => {
+  let now = start;
+  const engine = new SqliteEngine({ file: ':memory:', now: () => now });
+  t.teardown(() => engine.close());
+  const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
+  const ids = Array.from({ length: 121 }, (_, i) => hookOf(i + 1).id);
+  engine.commit(
+    fence,
+    ids.flatMap((id, i) => [submit(leased(i + 1)), completed(i + 1, { hook: hookOf(i + 1, { id, dueAt: start }) })]),
+  );
+  engine.commit(
+    fence,
+    ids.slice(1).map((id) => ({ op: 'hook', id, after: 0, to: { state: 'FAILED', dueAt: start + 1_000, tries: 3, error: 'e' } })),
+  );
+  const kept = () => engine.read('hookPage', '', 1_000).length;
+  now += 120_000;
+  t.is(kept(), 121);
+  const left = [0, 0, 0, 0].map(() => {
+    engine.commit(fence, []);
+    return kept();
+  });
+  t.deepEqual(left, [71, 21, 1, 1]);
 });

@@ -8,6 +8,7 @@ import type { Fence, Store } from '../../../scheduler/store/store.ts';
 import { controlRules } from './rules-control.ts';
 import { endRules } from './rules-ends.ts';
 import { fenceRules } from './rules-fences.ts';
+import { hookRules } from './rules-hooks.ts';
 import { leaseRules } from './rules-leases.ts';
 import { orderRules } from './rules-order.ts';
 import { removalRules } from './rules-removal.ts';
@@ -44,6 +45,7 @@ export function storeConformance(name: string, open: Open): void {
   submitRules(name, use);
   leaseRules(name, use);
   endRules(name, use);
+  hookRules(name, use);
   removalRules(name, use);
   orderRules(name, use);
   controlRules(name, use);

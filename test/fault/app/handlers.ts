@@ -1,5 +1,5 @@
 /** What the fault tests run. */
-import { appendFileSync, existsSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 
 /** Takes `ms` milliseconds and gives its input back. */
@@ -8,11 +8,12 @@ export async function echo(n: number, ms: number): Promise<{ n: number; ms: numb
   return { n, ms };
 }
 
-/** Writes its process id as a line to `started`, then waits for the file `gate`; gives `n` back. */
-export async function waitForFile(n: number, started: string, gate: string): Promise<number> {
+/** Writes its process id as a line to `started`, then waits for the file `gate`; tells which line it was, from 1. */
+export async function waitForFile(n: number, started: string, gate: string): Promise<{ n: number; entry: number }> {
   appendFileSync(started, `${process.pid}\n`);
+  const entry = readFileSync(started, 'utf8').split('\n').length - 1;
   while (!existsSync(gate)) await pause(10);
-  return n;
+  return { n, entry };
 }
 
 /** Where `deadly`, takes its whole worker with it, in a way that no code can catch. */

@@ -101,6 +101,69 @@ export function keyScopeToNumber(object: KeyScope): number {
   }
 }
 
+export const WebhookState = {
+  UNSPECIFIED: "WEBHOOK_STATE_UNSPECIFIED",
+  PENDING: "WEBHOOK_STATE_PENDING",
+  /** FAILED - Every try failed. */
+  FAILED: "WEBHOOK_STATE_FAILED",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type WebhookState = typeof WebhookState[keyof typeof WebhookState];
+
+export namespace WebhookState {
+  export type UNSPECIFIED = typeof WebhookState.UNSPECIFIED;
+  export type PENDING = typeof WebhookState.PENDING;
+  export type FAILED = typeof WebhookState.FAILED;
+  export type UNRECOGNIZED = typeof WebhookState.UNRECOGNIZED;
+}
+
+export function webhookStateFromJSON(object: any): WebhookState {
+  switch (object) {
+    case 0:
+    case "WEBHOOK_STATE_UNSPECIFIED":
+      return WebhookState.UNSPECIFIED;
+    case 1:
+    case "WEBHOOK_STATE_PENDING":
+      return WebhookState.PENDING;
+    case 2:
+    case "WEBHOOK_STATE_FAILED":
+      return WebhookState.FAILED;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return WebhookState.UNRECOGNIZED;
+  }
+}
+
+export function webhookStateToJSON(object: WebhookState): string {
+  switch (object) {
+    case WebhookState.UNSPECIFIED:
+      return "WEBHOOK_STATE_UNSPECIFIED";
+    case WebhookState.PENDING:
+      return "WEBHOOK_STATE_PENDING";
+    case WebhookState.FAILED:
+      return "WEBHOOK_STATE_FAILED";
+    case WebhookState.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function webhookStateToNumber(object: WebhookState): number {
+  switch (object) {
+    case WebhookState.UNSPECIFIED:
+      return 0;
+    case WebhookState.PENDING:
+      return 1;
+    case WebhookState.FAILED:
+      return 2;
+    case WebhookState.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
 export interface WatchDirectoryRequest {
 }
 
@@ -179,7 +242,11 @@ export interface EndpointSpec {
    */
   rateLimits: { [key: string]: RateLimit };
   /** Requests per 10 seconds that each running worker adds; absent: the account's, 100. */
-  requestsPerWorker?: number | undefined;
+  requestsPerWorker?:
+    | number
+    | undefined;
+  /** `thread` or `process` (ReleaseSpec.runtime); empty: `process` for functions in Python, else `thread`. */
+  runtime: string;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -296,6 +363,48 @@ export interface GetMetricsRequest {
 export interface GetMetricsResponse {
   /** Prometheus text format 0.0.4. */
   text: string;
+}
+
+export interface ListWebhooksRequest {
+  /** Those after this id, in order of id (which is that of the jobs' submission); empty: from the first. */
+  afterId: string;
+  /** 1 to 1,000; 0 means 100. */
+  limit: number;
+}
+
+export interface ListWebhooksResponse {
+  webhooks: WebhookInfo[];
+  /** Continues the list; empty at its end. A page may be short, and not be the last. */
+  nextAfterId: string;
+}
+
+export interface WebhookInfo {
+  /** The header webhook-id: `<job id>_<number>`. */
+  id: string;
+  endpointId: string;
+  url: string;
+  state: WebhookState;
+  /** Failed tries since the job's end, or since it was last sent anew. */
+  tries: number;
+  /** Pending: when it is tried next. Failed: when it is forgotten. Wall clock, ms since 1970. */
+  dueAtMs: bigint;
+  /** Why the last try failed; empty before the first. */
+  error: string;
+}
+
+export interface RedeliverWebhookRequest {
+  id: string;
+}
+
+export interface RedeliverWebhookResponse {
+}
+
+export interface GetWebhookSecretRequest {
+}
+
+export interface GetWebhookSecretResponse {
+  /** `whsec_` and base64. */
+  secret: string;
 }
 
 function createBaseWatchDirectoryRequest(): WatchDirectoryRequest {
@@ -1043,6 +1152,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     maxAttempts: 0,
     rateLimits: {},
     requestsPerWorker: undefined,
+    runtime: "",
   };
 }
 
@@ -1104,6 +1214,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     });
     if (message.requestsPerWorker !== undefined) {
       writer.uint32(152).uint32(message.requestsPerWorker);
+    }
+    if (message.runtime !== "") {
+      writer.uint32(162).string(message.runtime);
     }
     return writer;
   },
@@ -1282,6 +1395,14 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.requestsPerWorker = reader.uint32();
             continue;
           }
+          case 20: {
+            if (tag !== 162) {
+              break;
+            }
+
+            message.runtime = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1417,6 +1538,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         : isSet(object.requests_per_worker)
         ? globalThis.Number(object.requests_per_worker)
         : undefined,
+      runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
     };
   },
 
@@ -1497,6 +1619,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.requestsPerWorker !== undefined) {
       obj.requestsPerWorker = Math.round(message.requestsPerWorker);
     }
+    if (message.runtime !== "") {
+      obj.runtime = message.runtime;
+    }
     return obj;
   },
 
@@ -1548,6 +1673,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
       {},
     );
     message.requestsPerWorker = object.requestsPerWorker ?? undefined;
+    message.runtime = object.runtime ?? "";
     return message;
   },
 };
@@ -3395,6 +3521,596 @@ export const GetMetricsResponse: MessageFns<GetMetricsResponse> = {
   },
 };
 
+function createBaseListWebhooksRequest(): ListWebhooksRequest {
+  return { afterId: "", limit: 0 };
+}
+
+export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
+  encode(message: ListWebhooksRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.afterId !== "") {
+      writer.uint32(10).string(message.afterId);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(16).uint32(message.limit);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListWebhooksRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListWebhooksRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.afterId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListWebhooksRequest {
+    return {
+      afterId: isSet(object.afterId)
+        ? globalThis.String(object.afterId)
+        : isSet(object.after_id)
+        ? globalThis.String(object.after_id)
+        : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
+  },
+
+  toJSON(message: ListWebhooksRequest): unknown {
+    const obj: any = {};
+    if (message.afterId !== "") {
+      obj.afterId = message.afterId;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListWebhooksRequest>, I>>(base?: I): ListWebhooksRequest {
+    return ListWebhooksRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListWebhooksRequest>, I>>(object: I): ListWebhooksRequest {
+    const message = createBaseListWebhooksRequest();
+    message.afterId = object.afterId ?? "";
+    message.limit = object.limit ?? 0;
+    return message;
+  },
+};
+
+function createBaseListWebhooksResponse(): ListWebhooksResponse {
+  return { webhooks: [], nextAfterId: "" };
+}
+
+export const ListWebhooksResponse: MessageFns<ListWebhooksResponse> = {
+  encode(message: ListWebhooksResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.webhooks) {
+      WebhookInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.nextAfterId !== "") {
+      writer.uint32(18).string(message.nextAfterId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListWebhooksResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListWebhooksResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.webhooks.push(WebhookInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.nextAfterId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListWebhooksResponse {
+    return {
+      webhooks: globalThis.Array.isArray(object?.webhooks)
+        ? object.webhooks.map((e: any) => WebhookInfo.fromJSON(e))
+        : [],
+      nextAfterId: isSet(object.nextAfterId)
+        ? globalThis.String(object.nextAfterId)
+        : isSet(object.next_after_id)
+        ? globalThis.String(object.next_after_id)
+        : "",
+    };
+  },
+
+  toJSON(message: ListWebhooksResponse): unknown {
+    const obj: any = {};
+    if (message.webhooks?.length) {
+      obj.webhooks = message.webhooks.map((e) => WebhookInfo.toJSON(e));
+    }
+    if (message.nextAfterId !== "") {
+      obj.nextAfterId = message.nextAfterId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListWebhooksResponse>, I>>(base?: I): ListWebhooksResponse {
+    return ListWebhooksResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListWebhooksResponse>, I>>(object: I): ListWebhooksResponse {
+    const message = createBaseListWebhooksResponse();
+    message.webhooks = object.webhooks?.map((e) => WebhookInfo.fromPartial(e)) || [];
+    message.nextAfterId = object.nextAfterId ?? "";
+    return message;
+  },
+};
+
+function createBaseWebhookInfo(): WebhookInfo {
+  return { id: "", endpointId: "", url: "", state: WebhookState.UNSPECIFIED, tries: 0, dueAtMs: 0n, error: "" };
+}
+
+export const WebhookInfo: MessageFns<WebhookInfo> = {
+  encode(message: WebhookInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.endpointId !== "") {
+      writer.uint32(18).string(message.endpointId);
+    }
+    if (message.url !== "") {
+      writer.uint32(26).string(message.url);
+    }
+    if (message.state !== WebhookState.UNSPECIFIED) {
+      writer.uint32(32).int32(webhookStateToNumber(message.state));
+    }
+    if (message.tries !== 0) {
+      writer.uint32(40).uint32(message.tries);
+    }
+    if (message.dueAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.dueAtMs) !== message.dueAtMs) {
+        throw new globalThis.Error("value provided for field message.dueAtMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.dueAtMs);
+    }
+    if (message.error !== "") {
+      writer.uint32(58).string(message.error);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WebhookInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWebhookInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.url = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.state = webhookStateFromJSON(reader.int32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.tries = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.dueAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.error = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): WebhookInfo {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      url: isSet(object.url) ? globalThis.String(object.url) : "",
+      state: isSet(object.state) ? webhookStateFromJSON(object.state) : WebhookState.UNSPECIFIED,
+      tries: isSet(object.tries) ? globalThis.Number(object.tries) : 0,
+      dueAtMs: isSet(object.dueAtMs) ? BigInt(object.dueAtMs) : isSet(object.due_at_ms) ? BigInt(object.due_at_ms) : 0n,
+      error: isSet(object.error) ? globalThis.String(object.error) : "",
+    };
+  },
+
+  toJSON(message: WebhookInfo): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.url !== "") {
+      obj.url = message.url;
+    }
+    if (message.state !== WebhookState.UNSPECIFIED) {
+      obj.state = webhookStateToJSON(message.state);
+    }
+    if (message.tries !== 0) {
+      obj.tries = Math.round(message.tries);
+    }
+    if (message.dueAtMs !== 0n) {
+      obj.dueAtMs = message.dueAtMs.toString();
+    }
+    if (message.error !== "") {
+      obj.error = message.error;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<WebhookInfo>, I>>(base?: I): WebhookInfo {
+    return WebhookInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<WebhookInfo>, I>>(object: I): WebhookInfo {
+    const message = createBaseWebhookInfo();
+    message.id = object.id ?? "";
+    message.endpointId = object.endpointId ?? "";
+    message.url = object.url ?? "";
+    message.state = object.state ?? WebhookState.UNSPECIFIED;
+    message.tries = object.tries ?? 0;
+    message.dueAtMs = (object.dueAtMs !== undefined && object.dueAtMs !== null) ? BigInt(object.dueAtMs) : 0n;
+    message.error = object.error ?? "";
+    return message;
+  },
+};
+
+function createBaseRedeliverWebhookRequest(): RedeliverWebhookRequest {
+  return { id: "" };
+}
+
+export const RedeliverWebhookRequest: MessageFns<RedeliverWebhookRequest> = {
+  encode(message: RedeliverWebhookRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RedeliverWebhookRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRedeliverWebhookRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RedeliverWebhookRequest {
+    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  },
+
+  toJSON(message: RedeliverWebhookRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RedeliverWebhookRequest>, I>>(base?: I): RedeliverWebhookRequest {
+    return RedeliverWebhookRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RedeliverWebhookRequest>, I>>(object: I): RedeliverWebhookRequest {
+    const message = createBaseRedeliverWebhookRequest();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseRedeliverWebhookResponse(): RedeliverWebhookResponse {
+  return {};
+}
+
+export const RedeliverWebhookResponse: MessageFns<RedeliverWebhookResponse> = {
+  encode(_: RedeliverWebhookResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RedeliverWebhookResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRedeliverWebhookResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): RedeliverWebhookResponse {
+    return {};
+  },
+
+  toJSON(_: RedeliverWebhookResponse): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RedeliverWebhookResponse>, I>>(base?: I): RedeliverWebhookResponse {
+    return RedeliverWebhookResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RedeliverWebhookResponse>, I>>(_: I): RedeliverWebhookResponse {
+    const message = createBaseRedeliverWebhookResponse();
+    return message;
+  },
+};
+
+function createBaseGetWebhookSecretRequest(): GetWebhookSecretRequest {
+  return {};
+}
+
+export const GetWebhookSecretRequest: MessageFns<GetWebhookSecretRequest> = {
+  encode(_: GetWebhookSecretRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetWebhookSecretRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetWebhookSecretRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): GetWebhookSecretRequest {
+    return {};
+  },
+
+  toJSON(_: GetWebhookSecretRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetWebhookSecretRequest>, I>>(base?: I): GetWebhookSecretRequest {
+    return GetWebhookSecretRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetWebhookSecretRequest>, I>>(_: I): GetWebhookSecretRequest {
+    const message = createBaseGetWebhookSecretRequest();
+    return message;
+  },
+};
+
+function createBaseGetWebhookSecretResponse(): GetWebhookSecretResponse {
+  return { secret: "" };
+}
+
+export const GetWebhookSecretResponse: MessageFns<GetWebhookSecretResponse> = {
+  encode(message: GetWebhookSecretResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.secret !== "") {
+      writer.uint32(10).string(message.secret);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetWebhookSecretResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetWebhookSecretResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.secret = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetWebhookSecretResponse {
+    return { secret: isSet(object.secret) ? globalThis.String(object.secret) : "" };
+  },
+
+  toJSON(message: GetWebhookSecretResponse): unknown {
+    const obj: any = {};
+    if (message.secret !== "") {
+      obj.secret = message.secret;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetWebhookSecretResponse>, I>>(base?: I): GetWebhookSecretResponse {
+    return GetWebhookSecretResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetWebhookSecretResponse>, I>>(object: I): GetWebhookSecretResponse {
+    const message = createBaseGetWebhookSecretResponse();
+    message.secret = object.secret ?? "";
+    return message;
+  },
+};
+
 /**
  * The control plane: what gateways, the deployment tool and operators read and change.
  * `authorization: Bearer <API key>` (or the gateway token, which may do everything).
@@ -3505,6 +4221,41 @@ export const ControlServiceService = {
     responseSerialize: (value: GetMetricsResponse): Buffer => Buffer.from(GetMetricsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetMetricsResponse => GetMetricsResponse.decode(value),
   },
+  /** Webhooks that are not delivered: still tried, or given up within the last 24 hours. */
+  listWebhooks: {
+    path: "/capstan.v1.ControlService/ListWebhooks" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListWebhooksRequest): Buffer => Buffer.from(ListWebhooksRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListWebhooksRequest => ListWebhooksRequest.decode(value),
+    responseSerialize: (value: ListWebhooksResponse): Buffer =>
+      Buffer.from(ListWebhooksResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListWebhooksResponse => ListWebhooksResponse.decode(value),
+  },
+  /** Sends one of them anew, with all its tries. NOT_FOUND when it was delivered or is forgotten. */
+  redeliverWebhook: {
+    path: "/capstan.v1.ControlService/RedeliverWebhook" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RedeliverWebhookRequest): Buffer =>
+      Buffer.from(RedeliverWebhookRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RedeliverWebhookRequest => RedeliverWebhookRequest.decode(value),
+    responseSerialize: (value: RedeliverWebhookResponse): Buffer =>
+      Buffer.from(RedeliverWebhookResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): RedeliverWebhookResponse => RedeliverWebhookResponse.decode(value),
+  },
+  /** With what the account's webhooks are signed (Standard Webhooks). */
+  getWebhookSecret: {
+    path: "/capstan.v1.ControlService/GetWebhookSecret" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetWebhookSecretRequest): Buffer =>
+      Buffer.from(GetWebhookSecretRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetWebhookSecretRequest => GetWebhookSecretRequest.decode(value),
+    responseSerialize: (value: GetWebhookSecretResponse): Buffer =>
+      Buffer.from(GetWebhookSecretResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): GetWebhookSecretResponse => GetWebhookSecretResponse.decode(value),
+  },
 } as const;
 
 export interface ControlServiceServer extends UntypedServiceImplementation {
@@ -3527,6 +4278,12 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   getLogs: handleUnaryCall<GetLogsRequest, GetLogsResponse>;
   /** The scheduler's metrics, for a gateway to show at its own /metrics. */
   getMetrics: handleUnaryCall<GetMetricsRequest, GetMetricsResponse>;
+  /** Webhooks that are not delivered: still tried, or given up within the last 24 hours. */
+  listWebhooks: handleUnaryCall<ListWebhooksRequest, ListWebhooksResponse>;
+  /** Sends one of them anew, with all its tries. NOT_FOUND when it was delivered or is forgotten. */
+  redeliverWebhook: handleUnaryCall<RedeliverWebhookRequest, RedeliverWebhookResponse>;
+  /** With what the account's webhooks are signed (Standard Webhooks). */
+  getWebhookSecret: handleUnaryCall<GetWebhookSecretRequest, GetWebhookSecretResponse>;
 }
 
 export interface ControlServiceClient extends Client {
@@ -3679,6 +4436,54 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetMetricsResponse) => void,
+  ): ClientUnaryCall;
+  /** Webhooks that are not delivered: still tried, or given up within the last 24 hours. */
+  listWebhooks(
+    request: ListWebhooksRequest,
+    callback: (error: ServiceError | null, response: ListWebhooksResponse) => void,
+  ): ClientUnaryCall;
+  listWebhooks(
+    request: ListWebhooksRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListWebhooksResponse) => void,
+  ): ClientUnaryCall;
+  listWebhooks(
+    request: ListWebhooksRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListWebhooksResponse) => void,
+  ): ClientUnaryCall;
+  /** Sends one of them anew, with all its tries. NOT_FOUND when it was delivered or is forgotten. */
+  redeliverWebhook(
+    request: RedeliverWebhookRequest,
+    callback: (error: ServiceError | null, response: RedeliverWebhookResponse) => void,
+  ): ClientUnaryCall;
+  redeliverWebhook(
+    request: RedeliverWebhookRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: RedeliverWebhookResponse) => void,
+  ): ClientUnaryCall;
+  redeliverWebhook(
+    request: RedeliverWebhookRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: RedeliverWebhookResponse) => void,
+  ): ClientUnaryCall;
+  /** With what the account's webhooks are signed (Standard Webhooks). */
+  getWebhookSecret(
+    request: GetWebhookSecretRequest,
+    callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  getWebhookSecret(
+    request: GetWebhookSecretRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  getWebhookSecret(
+    request: GetWebhookSecretRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
   ): ClientUnaryCall;
 }
 

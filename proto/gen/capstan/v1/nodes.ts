@@ -555,9 +555,10 @@ export interface Inventory {
   devices: Device[];
   /** Why devices are missing or cannot be read; empty when nvidia-smi answered, or no driver is there. */
   deviceProblem: string;
-  /** Runtimes this node offers: `thread`, later `process`, `container`. */
+  /** Runtimes this node offers: `thread`, `process` (Node; Python, too, where python_version says 3.8 or newer). */
   runtimes: string[];
   nodeVersion: string;
+  /** Empty where there is no Python. */
   pythonVersion: string;
 }
 
@@ -662,7 +663,7 @@ export interface ReleaseSpec {
   /** SHA-256 of the artifact, hex. Its bytes come from BlobService.Get with the id `build/<digest>`. */
   buildDigest: string;
   buildSize: number;
-  /** `thread` (the only one so far). */
+  /** `thread`, or `process` in the language of the functions' modules (`.py`: Python, else Node). */
   runtime: string;
   functions: FunctionSpec[];
   /** Secret values: never logged. */

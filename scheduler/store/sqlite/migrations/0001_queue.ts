@@ -94,18 +94,39 @@ CREATE INDEX chunks_blob ON chunks (blob) WHERE blob IS NOT NULL;
 
 -- A delivery keeps its payload for as long as it needs it: it has no tie to the job's row.
 CREATE TABLE hooks (
-  id TEXT PRIMARY KEY,
-  job_no INTEGER NOT NULL,
+  id TEXT PRIMARY KEY CHECK (id <> ''),
+  account TEXT NOT NULL,
+  endpoint TEXT NOT NULL CHECK (endpoint <> ''),
   url TEXT NOT NULL CHECK (url <> ''),
-  inline BLOB,
-  blob TEXT,
-  size INTEGER CHECK (size >= 0),
+  host TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('PENDING', 'FAILED')),
   due_at INTEGER NOT NULL,
   tries INTEGER NOT NULL CHECK (tries >= 0),
-  CONSTRAINT payload_is_one_body CHECK ((inline IS NULL) <> (blob IS NULL) AND (blob IS NULL) = (size IS NULL))
+  error TEXT,
+  envelope TEXT NOT NULL CHECK (json_valid(envelope)),
+  input BLOB,
+  input_blob TEXT,
+  input_size INTEGER CHECK (input_size >= 0),
+  output BLOB,
+  output_blob TEXT,
+  output_size INTEGER CHECK (output_size >= 0),
+  CONSTRAINT failed_was_tried CHECK (state <> 'FAILED' OR (tries > 0 AND error IS NOT NULL)),
+  CONSTRAINT hook_input_is_one_body CHECK ((input IS NULL) <> (input_blob IS NULL) AND (input_blob IS NULL) = (input_size IS NULL)),
+  CONSTRAINT hook_output_is_one_body CHECK ((output IS NULL OR output_blob IS NULL) AND (output_blob IS NULL) = (output_size IS NULL))
 ) STRICT;
-CREATE INDEX hooks_due ON hooks (due_at);
-CREATE INDEX hooks_blob ON hooks (blob) WHERE blob IS NOT NULL;
+CREATE INDEX hooks_pending ON hooks (host, due_at) WHERE state = 'PENDING';
+CREATE INDEX hooks_due ON hooks (due_at) WHERE state = 'PENDING';
+CREATE INDEX hooks_failed ON hooks (due_at) WHERE state = 'FAILED';
+CREATE INDEX hooks_input_blob ON hooks (input_blob) WHERE input_blob IS NOT NULL;
+CREATE INDEX hooks_output_blob ON hooks (output_blob) WHERE output_blob IS NOT NULL;
+
+-- Hosts with pending deliveries and when the first of them is due: what is due elsewhere is found
+-- without going through the queue of a host that does not answer.
+CREATE TABLE hook_hosts (
+  host TEXT PRIMARY KEY,
+  next_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX hook_hosts_next ON hook_hosts (next_at);
 
 -- Outlives its job: a key stays taken until it expires.
 CREATE TABLE idempotency (

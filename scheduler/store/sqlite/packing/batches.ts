@@ -4,12 +4,12 @@ import { Packer, Unpacker } from './packer.ts';
 import {
   packBodies,
   packBody,
-  packHook,
+  packNewHook,
   packJob,
   packState,
   unpackBodies,
   unpackBody,
-  unpackHook,
+  unpackNewHook,
   unpackJob,
   unpackState,
   unpackWholeBody,
@@ -86,7 +86,7 @@ function packOp(out: Packer, op: Op): void {
       packBody(out, op.output);
       packBodies(out, op.chunks);
       out.byte(op.hook === null ? 0 : 1);
-      if (op.hook !== null) packHook(out, op.hook);
+      if (op.hook !== null) packNewHook(out, op.hook);
       return;
     case 'requeue':
       out.byte(REQUEUE);
@@ -114,8 +114,12 @@ function packOp(out: Packer, op: Op): void {
     case 'hook':
       out.byte(HOOK);
       out.text(op.id);
-      out.number(op.tries);
-      out.number(op.dueAt);
+      out.number(op.after);
+      out.byte(op.to === null ? 0 : op.to.state === 'PENDING' ? 1 : 2);
+      if (op.to === null) return;
+      out.number(op.to.dueAt);
+      out.number(op.to.tries);
+      out.text(op.to.error);
       return;
     case 'put':
       out.byte(PUT);
@@ -171,7 +175,7 @@ function unpackOp(from: Unpacker): Op {
         error: from.textOrNull(),
         output: unpackBody(from),
         chunks: unpackBodies(from),
-        hook: from.byte() === 0 ? null : unpackHook(from),
+        hook: from.byte() === 0 ? null : unpackNewHook(from),
       };
     case REQUEUE:
       return { op: 'requeue', no: from.number(), token: from.number(), attempts: from.number() };
@@ -182,7 +186,7 @@ function unpackOp(from: Unpacker): Op {
     case DRAIN:
       return { op: 'drain', no: from.number(), count: from.number() };
     case HOOK:
-      return { op: 'hook', id: from.text(), tries: from.number(), dueAt: from.numberOrNull() };
+      return { op: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
     case PUT:
       return {
         op: 'put',
@@ -194,6 +198,12 @@ function unpackOp(from: Unpacker): Op {
     default:
       throw new Error(`unknown operation ${tag} in a packed batch`);
   }
+}
+
+function unpackHookChange(from: Unpacker): Extract<Op, { op: 'hook' }>['to'] {
+  const tag = from.byte();
+  if (tag === 0) return null;
+  return { state: tag === 1 ? 'PENDING' : 'FAILED', dueAt: from.number(), tries: from.number(), error: from.textOrNull() };
 }
 
 const outcomes: readonly Outcome['outcome'][] = ['ok', 'exists', 'idempotent-same', 'idempotent-other-body', 'stale', 'gone', 'conflict'];

@@ -78,16 +78,15 @@ const page: Form<{ readonly jobs: WholeJob[]; readonly total: number }> = {
   unpack: (from) => ({ jobs: from.list(() => unpackWhole(from)), total: from.number() }),
 };
 
-const hooks: Form<{ readonly hooks: HookRow[]; readonly nextAt: number | null }> = {
+const hook: Form<HookRow | null> = {
   pack(out, result) {
-    out.count(result.hooks.length);
-    for (const hook of result.hooks) packHook(out, hook);
-    out.number(result.nextAt);
+    out.byte(result === null ? 0 : 1);
+    if (result !== null) packHook(out, result);
   },
-  unpack: (from) => ({ hooks: from.list(() => unpackHook(from)), nextAt: from.numberOrNull() }),
+  unpack: (from) => (from.byte() === 0 ? null : unpackHook(from)),
 };
 
-const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = { job, payload, head, leased, due, page, hooks };
+const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = { job, payload, head, leased, due, page, hook };
 
 /** The form of a query's result, or undefined for one that is cloned as it is. */
 function formOf<K extends keyof Reads>(query: K): Form<ReturnType<Reads[K]>> | undefined {

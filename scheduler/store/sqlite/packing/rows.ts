@@ -1,4 +1,4 @@
-import type { Body, HookRow, JobKind, JobRow, StoredState } from '../../store.ts';
+import type { Body, HookRow, JobKind, JobRow, NewHook, StoredState } from '../../store.ts';
 import type { Packer, Unpacker } from './packer.ts';
 
 const states: readonly StoredState[] = ['IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'];
@@ -126,22 +126,44 @@ export function unpackBodies(from: Unpacker): Body[] {
   return from.list(() => unpackWholeBody(from));
 }
 
-export function packHook(out: Packer, hook: HookRow): void {
+export function packNewHook(out: Packer, hook: NewHook): void {
   out.text(hook.id);
-  out.number(hook.jobNo);
+  out.text(hook.account);
+  out.text(hook.endpoint);
   out.text(hook.url);
-  packBody(out, hook.payload);
+  out.text(hook.host);
+  out.text(hook.envelope);
   out.number(hook.dueAt);
+}
+
+export function unpackNewHook(from: Unpacker): NewHook {
+  return {
+    id: from.text(),
+    account: from.text(),
+    endpoint: from.text(),
+    url: from.text(),
+    host: from.text(),
+    envelope: from.text(),
+    dueAt: from.number(),
+  };
+}
+
+export function packHook(out: Packer, hook: HookRow): void {
+  packNewHook(out, hook);
+  out.byte(hook.state === 'PENDING' ? 0 : 1);
   out.number(hook.tries);
+  out.text(hook.error);
+  packBody(out, hook.input);
+  packBody(out, hook.output);
 }
 
 export function unpackHook(from: Unpacker): HookRow {
   return {
-    id: from.text(),
-    jobNo: from.number(),
-    url: from.text(),
-    payload: unpackWholeBody(from),
-    dueAt: from.number(),
+    ...unpackNewHook(from),
+    state: from.byte() === 0 ? 'PENDING' : 'FAILED',
     tries: from.number(),
+    error: from.textOrNull(),
+    input: unpackWholeBody(from),
+    output: unpackBody(from),
   };
 }

@@ -25,7 +25,8 @@ SELECT value FROM json_each(?) WHERE
   EXISTS (SELECT 1 FROM inputs INDEXED BY inputs_blob WHERE blob = value)
   OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_output_blob WHERE output_blob = value)
   OR EXISTS (SELECT 1 FROM chunks INDEXED BY chunks_blob WHERE blob = value)
-  OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_blob WHERE blob = value)`;
+  OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_input_blob WHERE input_blob = value)
+  OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_output_blob WHERE output_blob = value)`;
 
 /** Inputs, chunks, and which blobs rows name. */
 export function bodyStatements(db: Database) {

@@ -1,42 +1,123 @@
 import type { Database } from 'better-sqlite3';
 
-import type { HookRow } from '../../store.ts';
-import { blobOf, bound, inlineOf, ms, sizeOf, toHook, type HookTuple } from '../rows.ts';
+import type { Body, HookHead, HookRow, NewHook, Op } from '../../store.ts';
+import {
+  blobOf,
+  bound,
+  hookColumns,
+  hookPayloadColumns,
+  inlineOf,
+  ms,
+  sizeOf,
+  toHook,
+  toHookHead,
+  type HookTuple,
+  type WholeHookTuple,
+} from '../rows.ts';
 
-/**
- * A job that was retried and ended again without a new lease has the same id for its second
- * delivery: the newer end stands.
- */
+/** The input is copied from the job's, which never changes. */
 const insert = `
-INSERT INTO hooks (id, job_no, url, inline, blob, size, due_at, tries) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET job_no = excluded.job_no, url = excluded.url, inline = excluded.inline, blob = excluded.blob,
-  size = excluded.size, due_at = excluded.due_at, tries = excluded.tries`;
-const reschedule = 'UPDATE hooks SET due_at = ?, tries = ? WHERE id = ?';
-const remove = 'DELETE FROM hooks WHERE id = ?';
-const due = `
-SELECT id, job_no, url, due_at, tries, inline, blob, size FROM hooks INDEXED BY hooks_due
-WHERE due_at <= ? ORDER BY due_at, rowid LIMIT ?`;
-const nextDue = 'SELECT due_at FROM hooks INDEXED BY hooks_due ORDER BY due_at, rowid LIMIT 1 OFFSET ?';
+INSERT INTO hooks (${hookColumns}, ${hookPayloadColumns})
+SELECT ?, ?, ?, ?, ?, 'PENDING', ?, 0, NULL, ?, inline, blob, size, ?, ?, ? FROM inputs WHERE no = ?
+ON CONFLICT (id) DO NOTHING`;
+const change = 'UPDATE hooks SET state = ?, due_at = ?, tries = ?, error = ? WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
+const remove = 'DELETE FROM hooks WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
+const standing = 'SELECT 1 FROM hooks WHERE id = ?';
+
+const hostDue = `
+INSERT INTO hook_hosts (host, next_at) VALUES (?, ?)
+ON CONFLICT (host) DO UPDATE SET next_at = excluded.next_at WHERE excluded.next_at < next_at`;
+const firstOfHost = "SELECT due_at FROM hooks INDEXED BY hooks_pending WHERE state = 'PENDING' AND host = ? ORDER BY due_at LIMIT 1";
+const moveHost = 'INSERT INTO hook_hosts (host, next_at) VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET next_at = excluded.next_at';
+const dropHost = 'DELETE FROM hook_hosts WHERE host = ?';
+
+const hostsDue = `
+SELECT host FROM hook_hosts INDEXED BY hook_hosts_next
+WHERE next_at <= ? AND host NOT IN (SELECT value FROM json_each(?)) ORDER BY next_at LIMIT ?`;
+const dueOfHost = `
+SELECT ${hookColumns} FROM hooks INDEXED BY hooks_pending
+WHERE state = 'PENDING' AND host = ? AND due_at <= ? AND id NOT IN (SELECT value FROM json_each(?)) ORDER BY due_at, rowid LIMIT ?`;
+const nextDue = "SELECT due_at FROM hooks INDEXED BY hooks_due WHERE state = 'PENDING' AND due_at > ? ORDER BY due_at LIMIT 1";
+
+const one = `SELECT ${hookColumns}, ${hookPayloadColumns} FROM hooks WHERE id = ?`;
+const page = `SELECT ${hookColumns} FROM hooks WHERE id > ? ORDER BY id LIMIT ?`;
+const sweep = `
+DELETE FROM hooks WHERE id IN (
+  SELECT id FROM hooks INDEXED BY hooks_failed WHERE state = 'FAILED' AND due_at <= ? ORDER BY due_at LIMIT ?
+)`;
 
 /** The outbox of webhook deliveries. */
 export function hookStatements(db: Database) {
   const insertRow = db.prepare(insert);
-  const rescheduleRow = db.prepare<[number, number, string]>(reschedule);
-  const removeRow = db.prepare<[string]>(remove);
-  const dueRows = db.prepare<[number, number], HookTuple>(due).raw();
+  const changeRow = db.prepare<unknown[], string>(change).pluck();
+  const removeRow = db.prepare<unknown[], string>(remove).pluck();
+  const standingRow = db.prepare<[string], 1>(standing).pluck();
+  const hostDueRow = db.prepare<[string, number]>(hostDue);
+  const firstRow = db.prepare<[string], number>(firstOfHost).pluck();
+  const moveHostRow = db.prepare<[string, number]>(moveHost);
+  const dropHostRow = db.prepare<[string]>(dropHost);
+  const hostRows = db.prepare<[number, string, number], string>(hostsDue).pluck();
+  const dueRows = db.prepare<[string, number, string, number], HookTuple>(dueOfHost).raw();
   const nextRow = db.prepare<[number], number>(nextDue).pluck();
+  const oneRow = db.prepare<[string], WholeHookTuple>(one).raw();
+  const pageRows = db.prepare<[string, number], HookTuple>(page).raw();
+  const sweepRows = db.prepare<[number, number]>(sweep);
+
+  /** Brings a host's time in line with its deliveries, one of which has changed. */
+  const settleHost = (host: string): void => {
+    const first = firstRow.get(host);
+    if (first === undefined) dropHostRow.run(host);
+    else moveHostRow.run(host, first);
+  };
+
   return {
-    add(hook: HookRow): void {
-      const payload = hook.payload;
-      insertRow.run(hook.id, hook.jobNo, hook.url, inlineOf(payload), blobOf(payload), sizeOf(payload), ms(hook.dueAt), hook.tries);
+    /** Adds the delivery of a job that ends with this output. */
+    add(hook: NewHook, no: number, output: Body | null): void {
+      const dueAt = ms(hook.dueAt);
+      const { id, account, endpoint, url, host, envelope } = hook;
+      const values = [id, account, endpoint, url, host, dueAt, envelope, inlineOf(output), blobOf(output), sizeOf(output), no];
+      if (insertRow.run(...values).changes === 0) {
+        // Another life of the id, whose job was deleted and then sent again: the newer end stands.
+        const former = removeRow.get(id, null);
+        if (former !== undefined) settleHost(former);
+        if (insertRow.run(...values).changes === 0) throw new Error(`job ${no} has no input`);
+      }
+      hostDueRow.run(host, dueAt);
     },
-    /** False when the row is not there. */
-    tried(id: string, tries: number, dueAt: number | null): boolean {
-      return (dueAt === null ? removeRow.run(id) : rescheduleRow.run(ms(dueAt), tries, id)).changes === 1;
+    change(id: string, after: number | null, to: Extract<Op, { op: 'hook' }>['to']): 'ok' | 'stale' | 'gone' {
+      const host = to === null ? removeRow.get(id, after) : changeRow.get(to.state, ms(to.dueAt), to.tries, to.error, id, after);
+      if (host === undefined) return standingRow.get(id) === undefined ? 'gone' : 'stale';
+      settleHost(host);
+      return 'ok';
     },
-    due(wall: number, limit: number): { hooks: HookRow[]; nextAt: number | null } {
-      const hooks = dueRows.all(wall, bound(limit)).map(toHook);
-      return { hooks, nextAt: nextRow.get(hooks.length) ?? null };
+    due(
+      wall: number,
+      skipHosts: readonly string[],
+      skipIds: readonly string[],
+      perHost: number,
+      limit: number,
+    ): { hooks: HookHead[]; nextAt: number | null } {
+      const hooks: HookHead[] = [];
+      const skipped = JSON.stringify(skipIds);
+      // A host all of whose due deliveries are skipped gives none, so as many hosts more are looked at.
+      const hosts = hostRows.all(wall, JSON.stringify(skipHosts), bound(limit) + skipIds.length);
+      for (const host of hosts) {
+        const left = limit - hooks.length;
+        if (left <= 0) break;
+        for (const row of dueRows.all(host, wall, skipped, Math.min(bound(perHost), left))) hooks.push(toHookHead(row));
+      }
+      return { hooks, nextAt: nextRow.get(wall) ?? null };
+    },
+    one(id: string): HookRow | null {
+      const row = oneRow.get(id);
+      return row === undefined ? null : toHook(row);
+    },
+    page(afterId: string, limit: number): HookHead[] {
+      return pageRows.all(afterId, bound(limit)).map(toHookHead);
+    },
+    /** How many failed deliveries went because their time is over, at most `limit`. */
+    sweep(now: number, limit: number): number {
+      return sweepRows.run(now, limit).changes;
     },
   };
 }

@@ -27,7 +27,7 @@ WHERE no = ? AND state = ? AND token = ?`;
 const retriable = "SELECT chunks FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
 
 const retry = `
-UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, attempts = 0, worker = NULL,
+UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, worker = NULL,
   started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
   error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
 WHERE no = ?`;

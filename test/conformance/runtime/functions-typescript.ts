@@ -1,9 +1,5 @@
-/**
- * The functions that every runtime must run alike, in TypeScript. A runtime for another language
- * brings a build of its own with functions of the same names and meaning.
- */
-export const typescriptBuild: Readonly<Record<string, string>> = {
-  'main.ts': `
+/** The functions that every runtime must run alike, in TypeScript. */
+export const typescriptFunctions = `
 import { execSync, spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -42,5 +38,4 @@ export async function waits(gate: string) { await new Promise<void>((resolve) =>
 export function opens(gate: string) { gates.get(gate)?.(); return gates.has(gate); }
 export function child() { const made = spawn('sleep', ['300']); return made.pid; }
 export async function hogs() { const kept: Buffer[] = []; for (;;) { kept.push(Buffer.alloc(16 * 1024 * 1024, 1)); await sleep(5); } }
-`,
-};
+`;

@@ -1,0 +1,13 @@
+/** Which language a function's module is written in. */
+import { existsSync } from 'node:fs';
+import { extname, join } from 'node:path';
+
+export type Language = 'node' | 'python';
+
+/** By the module's ending; a name without one is Python where the build has such a Python file. */
+export function languageOf(folder: string, module: string): Language {
+  if (extname(module) === '.py') return 'python';
+  const names = module.includes('/') ? [module] : [module, module.replaceAll('.', '/')];
+  const isPython = names.some((name) => existsSync(join(folder, `${name}.py`)) || existsSync(join(folder, name, '__init__.py')));
+  return isPython ? 'python' : 'node';
+}

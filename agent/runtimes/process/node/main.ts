@@ -1,0 +1,120 @@
+/**
+ * The host process of one Node worker: the handlers run in this main thread, as they would in a
+ * program of their own. A handler that blocks it is stopped by the agent with a signal.
+ */
+import { Socket } from 'node:net';
+import { Worker } from 'node:worker_threads';
+
+import { assertNever } from '../../../../proto/errors.ts';
+import { FrameReader, FrameWriter } from '../../frames.ts';
+import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
+import { loadHandler } from '../../thread/host/module.ts';
+import { errorMessage, errorStack } from '../../thread/host/output.ts';
+import { signatureOf } from '../../thread/host/signature.ts';
+import { runTask, type LoadedFunction, type TaskControl } from '../../thread/host/task.ts';
+import { captureOutput, type OutputCapture } from '../../thread/host/thread-output.ts';
+
+interface Loaded {
+  readonly endpointId: string;
+  readonly fn: LoadedFunction;
+  readonly output: OutputCapture;
+}
+
+const socket = new Socket({ fd: CHANNEL_FD, readable: true, writable: true });
+let flushChannel: (() => void) | undefined;
+const channel = new FrameWriter(socket, (flush) => {
+  flushChannel = flush;
+  setImmediate(flush);
+});
+const running = new Map<string, TaskControl>();
+let loaded: Loaded | undefined;
+
+const lifeline = new Worker(new URL('lifeline.ts', import.meta.url), { stdin: false, env: {}, argv: [] });
+lifeline.unref();
+const reader = new FrameReader<ToHost>(onFrame);
+socket.on('data', (data) => reader.push(data));
+socket.on('close', killGroup);
+socket.on('error', killGroup);
+process.on('uncaughtException', died);
+// The last words of a handler that calls process.exit() are still corked.
+process.on('exit', () => flushChannel?.());
+channel.send({ t: 'up' } satisfies FromHost);
+
+function onFrame(frame: ToHost, body: Buffer): void {
+  switch (frame.t) {
+    case 'load':
+      // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
+      Object.assign(process.env, frame.env);
+      process.chdir(frame.folder);
+      void load(frame);
+      break;
+    case 'run':
+      if (loaded !== undefined) run(loaded, frame, body);
+      break;
+    case 'cancel': {
+      const control = running.get(frame.key);
+      control?.abort.abort(new DOMException('the job was stopped', 'AbortError'));
+      control?.wake?.();
+      break;
+    }
+    case 'credit': {
+      const control = running.get(frame.key);
+      if (control === undefined) break;
+      control.credits += frame.count;
+      control.wake?.();
+      break;
+    }
+    default:
+      assertNever(frame);
+  }
+}
+
+async function load(order: LoadOrder): Promise<void> {
+  const output = captureOutput(soleJob, (stream, jobId, text) => post({ t: 'log', stream, jobId, text }));
+  try {
+    const handler = await loadHandler(order.folder, order.function.module, order.function.name);
+    loaded = { endpointId: order.endpointId, output, fn: { handler, signature: signatureOf(handler, order.function) } };
+    post({ t: 'loaded' });
+  } catch (error) {
+    output.text('stderr', errorStack(error));
+    output.flush();
+    post({ t: 'load-failed', detail: errorMessage(error) });
+  }
+}
+
+function run({ endpointId, fn, output }: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer): void {
+  const { key, jobId, attempt, s3Config } = frame;
+  const control: TaskControl = { jobId, abort: new AbortController(), credits: 0, wake: undefined };
+  running.set(key, control);
+  // A copy: the frame's buffer is shared with the frames around it.
+  const order = { key, jobId, attempt, s3Config, input: new Uint8Array(body) };
+  void runTask(order, fn, control, endpointId, output, post).then(() => running.delete(key));
+}
+
+/** A line belongs to a job when only one is running; else nobody can tell. */
+function soleJob(): string {
+  if (running.size !== 1) return '';
+  for (const control of running.values()) return control.jobId;
+  return '';
+}
+
+function post(message: FromThread): void {
+  if (!('bytes' in message)) {
+    channel.send(message);
+    return;
+  }
+  const { bytes, ...header } = message;
+  channel.send(header, bytes);
+}
+
+/** An error that nothing caught: the worker is of no use then. */
+function died(error: unknown): void {
+  post({ t: 'log', stream: 'stderr', jobId: soleJob(), text: errorStack(error) });
+  channel.send({ t: 'died', detail: errorMessage(error) } satisfies FromHost);
+  process.exit(1);
+}
+
+/** This process leads its group: whatever its handlers started goes with it. */
+function killGroup(): void {
+  process.kill(-process.pid, 'SIGKILL');
+}

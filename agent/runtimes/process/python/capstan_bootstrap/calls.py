@@ -1,0 +1,217 @@
+"""One call of the user's function: its input, its context, its chunks, its end."""
+import asyncio
+import inspect
+import json
+import os
+import sys
+import threading
+import time
+
+from .arguments import InputError
+from .interrupts import JobStopped
+from .logs import current_task
+from .output import Aggregate, OutputError, chunk_bytes, error_message, error_stack, result_bytes
+from .task import Context
+
+
+class Calls:
+    """Runs tasks to their ends, whatever these are, and tells the agent; never raises."""
+
+    def __init__(self, fn, signature, endpoint_id, channel, end_lines):
+        self._fn = fn
+        self._signature = signature
+        self._endpoint_id = endpoint_id
+        self._channel = channel
+        self._end_lines = end_lines
+        self._loops = threading.local()
+        self.running = {}
+
+    def sole_task(self):
+        """What is printed where no task is known is that of the only one there is."""
+        tasks = list(self.running.values())
+        return tasks[0] if len(tasks) == 1 else None
+
+    def skip(self, task):
+        """It was stopped before its handler was entered."""
+        self.running.pop(task.key, None)
+        self._channel.send({"t": "stopped", "key": task.key, "ms": 0, "entered": False})
+
+    def run(self, task, interrupts):
+        """In a thread that the handler may block."""
+        if task.stopped:
+            self.skip(task)
+            return
+        current_task.set(task)
+        self._channel.enter(task.key)
+        began = time.perf_counter()
+        try:
+            try:
+                interrupts.enter(task)
+                body = self._produce(task)
+                interrupts.leave(task)
+                end = ({"t": "returned"}, body)
+            except BaseException as error:
+                interrupts.leave(task)
+                end = self._failed(task, error)
+        except JobStopped:
+            # It came while another end was being put down: the task is stopped all the same.
+            end = ({"t": "stopped"}, b"")
+        self._finish(task, end, began)
+        current_task.set(None)
+
+    async def run_async(self, task):
+        """In the event loop of the main thread."""
+        current_task.set(task)
+        self._channel.enter(task.key)
+        began = time.perf_counter()
+        try:
+            positional, by_name = self._bind(task)
+            end = ({"t": "returned"}, await self._await_value(task, self._fn(*positional, **by_name)))
+        except BaseException as error:
+            end = self._failed(task, error)
+        self._finish(task, end, began)
+
+    def _bind(self, task):
+        value = json.loads(task.input)
+        return self._signature.bind(value, Context(task, self._endpoint_id, self._channel))
+
+    def _produce(self, task):
+        positional, by_name = self._bind(task)
+        value = self._fn(*positional, **by_name)
+        if inspect.isawaitable(value) or hasattr(value, "__aiter__"):
+            return self._on_own_loop(task, value)
+        if hasattr(value, "__next__"):
+            return self._collect(task, value)
+        return result_bytes(value)
+
+    def _on_own_loop(self, task, value):
+        """A plain function that gives something asynchronous, as decorators make them."""
+        loop = getattr(self._loops, "loop", None)
+        if loop is None:
+            # Kept: what a call leaves in it (connections) the next one finds.
+            loop = self._loops.loop = asyncio.new_event_loop()
+        task.coroutine = loop.create_task(self._await_value(task, value))
+        task.loop = loop
+        if task.stopped:
+            task.coroutine.cancel()
+        try:
+            return loop.run_until_complete(task.coroutine)
+        finally:
+            task.loop = None
+
+    async def _await_value(self, task, value):
+        if inspect.isawaitable(value):
+            value = await value
+        if hasattr(value, "__aiter__"):
+            return await self._collect_async(task, value.__aiter__())
+        if hasattr(value, "__next__"):
+            return await self._collect_async(task, _Stepped(value))
+        return result_bytes(value)
+
+    def _collect(self, task, source):
+        """Sends each value as a chunk, never further ahead than the credits, and answers all of them as the result."""
+        everything = Aggregate()
+        sent = 0
+        try:
+            while True:
+                with task.wake:
+                    while sent >= task.credits and not task.stopped:
+                        task.wake.wait()
+                if task.stopped:
+                    raise JobStopped("the job was stopped")
+                try:
+                    value = next(source)
+                except StopIteration:
+                    return everything.to_bytes()
+                self._send_chunk(task, value, everything)
+                sent += 1
+        except BaseException:
+            _close(source)
+            raise
+
+    async def _collect_async(self, task, source):
+        everything = Aggregate()
+        sent = 0
+        task.credited = asyncio.Event()
+        try:
+            while True:
+                while sent >= task.credits and not task.stopped:
+                    task.credited.clear()
+                    if sent >= task.credits:
+                        await task.credited.wait()
+                if task.stopped:
+                    raise asyncio.CancelledError()
+                try:
+                    value = await source.__anext__()
+                except StopAsyncIteration:
+                    return everything.to_bytes()
+                self._send_chunk(task, value, everything)
+                sent += 1
+                # One that never waits would keep the loop to itself.
+                await asyncio.sleep(0)
+        except BaseException:
+            close = getattr(source, "aclose", None)
+            if close is not None:
+                try:
+                    await close()
+                except BaseException:
+                    # What its `finally` blocks raise is not what ended the job.
+                    pass
+            raise
+
+    def _send_chunk(self, task, value, everything):
+        data = chunk_bytes(value)
+        everything.add(data)
+        self._channel.send({"t": "chunk", "key": task.key}, data)
+
+    def _failed(self, task, error):
+        if isinstance(error, SystemExit) and not task.stopped:
+            self._exit(task, error.code)
+        # What a handler says after it was told to stop is of no interest to anyone.
+        if not task.stopped and not isinstance(error, (InputError, OutputError)):
+            sys.stderr.write(error_stack(error))
+        return ({"t": "failed", "error": error_message(error)}, b"")
+
+    def _exit(self, task, code):
+        """sys.exit() in a handler ends the worker, as it would end any program."""
+        if code is not None and not isinstance(code, int):
+            sys.stderr.write("%s\n" % (code,))
+        self._end_lines(task)
+        os._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
+
+    def _finish(self, task, end, began):
+        ms = (time.perf_counter() - began) * 1000
+        self._end_lines(task)
+        self.running.pop(task.key, None)
+        header, body = end
+        if task.stopped:
+            header, body = {"t": "stopped", "entered": True}, b""
+        header.update(key=task.key, ms=ms)
+        self._channel.send(header, body)
+
+
+class _Stepped:
+    """A plain generator, asked from the event loop."""
+
+    def __init__(self, source):
+        self._source = source
+
+    async def __anext__(self):
+        try:
+            return next(self._source)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    async def aclose(self):
+        _close(self._source)
+
+
+def _close(source):
+    close = getattr(source, "close", None)
+    if close is None:
+        return
+    try:
+        close()
+    except BaseException:
+        # What its `finally` blocks raise is not what ended the job.
+        return

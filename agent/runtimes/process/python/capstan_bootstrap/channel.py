@@ -1,0 +1,120 @@
+"""Frames to and from the agent (agent/runtimes/frames.ts), and what ties this process to the agent's life."""
+import collections
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+
+# File descriptors, as agent/runtimes/hosted/protocol.ts numbers them.
+CHANNEL_FD = 3
+ENTRY_FD = 4
+LIFELINE_FD = 5
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+# Linux; not in every version's fcntl module.
+F_SETSIG = getattr(fcntl, "F_SETSIG", 10)
+
+PREFIX = struct.Struct("<II")
+
+
+class Channel:
+    """Any thread sends; one reads."""
+
+    def __init__(self, interrupts):
+        for fd in (CHANNEL_FD, ENTRY_FD, LIFELINE_FD):
+            os.set_inheritable(fd, False)
+        self._interrupts = interrupts
+        self._socket = socket.socket(fileno=CHANNEL_FD)
+        self._lock = threading.Lock()
+        self._sender = 0
+        self._later = collections.deque()
+        self.is_open = True
+        os.register_at_fork(after_in_child=self._leave)
+
+    def send(self, header, body=b""):
+        """Sends a frame whole; blocks while the agent does not read. A forked child has no channel."""
+        if not self.is_open:
+            return
+        text = json.dumps(header).encode()
+        frame = b"".join((PREFIX.pack(4 + len(text) + len(body), len(text)), text, body))
+        me = threading.get_ident()
+        if self._sender == me:
+            # A signal handler or a finalizer that prints in the middle of another frame.
+            self._later.append(frame)
+            return
+        with self._interrupts, self._lock:
+            self._sender = me
+            try:
+                self._socket.sendall(frame)
+                while self._later:
+                    self._socket.sendall(self._later.popleft())
+            except OSError:
+                # The agent is gone.
+                kill_group()
+            finally:
+                self._sender = 0
+
+    def enter(self, key):
+        """Tells that a handler is about to be entered, in one system call, whatever the handler does first."""
+        os.write(ENTRY_FD, (key + "\n").encode())
+
+    def frames(self):
+        """Yields (header, body) until the agent's end is gone."""
+        have = bytearray()
+        while True:
+            data = self._socket.recv(1 << 18)
+            if not data:
+                return
+            have += data
+            while len(have) >= PREFIX.size:
+                length, header_length = PREFIX.unpack_from(have)
+                if length > MAX_FRAME_BYTES or header_length + 4 > length:
+                    raise ValueError("broken frame on the private channel")
+                end = 4 + length
+                if len(have) < end:
+                    break
+                body_at = PREFIX.size + header_length
+                header = json.loads(bytes(have[PREFIX.size : body_at]))
+                body = bytes(have[body_at:end])
+                del have[:end]
+                yield header, body
+
+    def _leave(self):
+        """In a child that user code forked: what it prints must not get between the parent's frames."""
+        self.is_open = False
+        self._socket.detach()
+        for fd in (CHANNEL_FD, ENTRY_FD, LIFELINE_FD):
+            try:
+                os.close(fd)
+            except OSError:
+                # User code that closes every descriptor was first.
+                continue
+
+
+def tie_to_agent():
+    """
+    Has the kernel kill this process group when the agent's end of the lifeline closes. No code of
+    this process is needed then: a handler may hold the interpreter for as long as it likes.
+    """
+    try:
+        fcntl.fcntl(LIFELINE_FD, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(LIFELINE_FD, F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(LIFELINE_FD, fcntl.F_SETFL, fcntl.fcntl(LIFELINE_FD, fcntl.F_GETFL) | os.O_ASYNC)
+        # It may have closed before that.
+        os.set_blocking(LIFELINE_FD, False)
+        if os.read(LIFELINE_FD, 1) == b"":
+            kill_group()
+    except BlockingIOError:
+        # Open, and nothing to read: as it should be.
+        return
+    except OSError:
+        # No Linux: the reader thread sees the end of the channel as soon as it gets to run.
+        return
+
+
+def kill_group():
+    """This process leads its group: whatever its handlers started goes with it."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -1,0 +1,91 @@
+"""
+The host process of one worker. The main thread loads the module and runs what it can of the
+handlers; a reader thread hears the agent. The end of its channel means that the agent is gone,
+and then nothing of this process group stays behind (DESIGN.md section 6).
+"""
+import asyncio
+import os
+import queue
+import sys
+import threading
+import traceback
+
+from .arguments import Signature
+from .calls import Calls
+from .channel import Channel, kill_group, tie_to_agent
+from .interrupts import MainInterrupts
+from .loading import is_async, load_function, prepare_path
+from .logs import capture_output
+from .output import error_message, error_stack
+from .runners import runner_for
+from .task import Task
+
+
+class Host:
+    def __init__(self):
+        self._interrupts = MainInterrupts()
+        self._channel = Channel(self._interrupts)
+        self._orders = queue.SimpleQueue()
+        self._calls = None
+        self._runner = None
+
+    def serve(self):
+        tie_to_agent()
+        threading.Thread(target=self._read, name="capstan-channel", daemon=True).start()
+        self._interrupts.install()
+        self._channel.send({"t": "up"})
+        self._load(self._orders.get())
+
+    def _load(self, order):
+        end_lines = capture_output(self._channel, self._interrupts, self._sole_task)
+        os.environ.update(order["env"])
+        os.chdir(order["folder"])
+        prepare_path(order["folder"])
+        # Before the module is loaded: what it makes for asyncio may bind to the loop that is there.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            fn = load_function(order["folder"], order["function"]["module"], order["function"]["name"])
+        except BaseException as error:
+            sys.stderr.write(error_stack(error))
+            self._channel.send({"t": "load-failed", "detail": error_message(error)})
+            # The agent ends this process.
+            threading.Event().wait()
+        self._calls = Calls(fn, Signature(fn), order["endpointId"], self._channel, end_lines)
+        self._runner = runner_for(self._calls, self._interrupts, loop if is_async(fn) else None, order["maxConcurrency"])
+        self._channel.send({"t": "loaded"})
+        self._runner.serve()
+
+    def _sole_task(self):
+        return None if self._calls is None else self._calls.sole_task()
+
+    def _read(self):
+        try:
+            for header, body in self._channel.frames():
+                self._hear(header, body)
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+        finally:
+            kill_group()
+
+    def _hear(self, header, body):
+        kind = header["t"]
+        if kind == "load":
+            self._orders.put(header)
+            return
+        if kind == "run":
+            task = Task(header, body)
+            self._calls.running[task.key] = task
+            self._runner.add(task)
+            return
+        task = self._calls.running.get(header["key"])
+        if task is None:
+            return
+        if kind == "cancel":
+            self._runner.stop(task)
+        elif kind == "credit":
+            task.grant(header["count"])
+
+
+def main():
+    Host().serve()

@@ -1,0 +1,87 @@
+"""From a function of the manifest to the function itself: finds the module in the build, imports it, picks the function."""
+import functools
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+
+# Folder of the build that holds the packages it brings along (SPEC.md, Build artifact).
+DEPENDENCIES = "python_packages"
+ENDINGS = ("", ".py", "/__init__.py")
+
+
+class LoadError(Exception):
+    """A message for people."""
+
+
+def prepare_path(root):
+    """The build comes first, then what it brings along, then what the host has."""
+    brought = os.path.join(root, DEPENDENCIES)
+    sys.path[0:0] = [root, brought] if os.path.isdir(brought) else [root]
+    # The spare host was started before the build was there.
+    importlib.invalidate_caches()
+
+
+def load_function(root, module, name):
+    return pick_function(import_file(root, find_module(root, module)), module, name)
+
+
+def find_module(root, module):
+    """The file of a module name: as given, with its ending, or with dots for slashes."""
+    root = os.path.realpath(root)
+    spellings = [module] if "/" in module else [module, module.replace(".", "/")]
+    for spelling in spellings:
+        for ending in ENDINGS:
+            candidate = os.path.normpath(os.path.join(root, spelling + ending))
+            if not candidate.startswith(root + os.sep) or not os.path.isfile(candidate):
+                continue
+            if not os.path.realpath(candidate).startswith(root + os.sep):
+                raise LoadError("module %s lies outside of the build" % module)
+            return candidate
+    raise LoadError("module not found in the build: " + module)
+
+
+def import_file(root, path):
+    """Imports a file under its dotted name, so that its relative imports and its pickles work."""
+    parts = os.path.relpath(path, os.path.realpath(root))[: -len(".py")].split(os.sep)
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    name = ".".join(parts)
+    if all(part.isidentifier() for part in parts) and name not in sys.modules:
+        found = importlib.import_module(name)
+        if os.path.realpath(getattr(found, "__file__", None) or "") == os.path.realpath(path):
+            return found
+    # Its name is taken (a queue.py beside the standard library's), or is none.
+    name = "capstan_build_" + "_".join(parts)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise LoadError("%s is no Python file" % os.path.basename(path))
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+def pick_function(module, module_name, name):
+    found = getattr(module, name, None)
+    if inspect.isclass(found):
+        raise LoadError("%s of module %s is a class, and only functions run so far" % (name, module_name))
+    if callable(found):
+        return found
+    own = [
+        key
+        for key, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
+    ]
+    has = "its functions: " + ", ".join(own) if own else "it exports no function"
+    raise LoadError("module %s has no function %s (%s)" % (module_name, name, has))
+
+
+def is_async(fn):
+    """True for a function whose call gives a coroutine or an asynchronous generator."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not inspect.isroutine(fn):
+        fn = getattr(fn, "__call__", fn)
+    return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)

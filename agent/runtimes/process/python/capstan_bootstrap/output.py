@@ -1,0 +1,95 @@
+"""Values into JSON bytes, within the limits, with messages for people when they are none."""
+import json
+import traceback
+
+MEBIBYTE = 1024 * 1024
+# As agent/runtimes/runtime.ts has them (WIRE.md section 1).
+MAX_RESULT_BYTES = 20 * MEBIBYTE
+MAX_CHUNK_BYTES = MEBIBYTE
+MAX_PROGRESS_BYTES = 64 * 1024
+# An error is a line or two for a caller, not a document.
+MAX_ERROR_CHARACTERS = 16384
+
+
+class OutputError(Exception):
+    """The handler's value cannot be its result; the message is the job's error."""
+
+
+def to_json(value, what):
+    """JSON text of a value, UTF-8."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise OutputError("the %s is not JSON: %s" % (what, error)) from None
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no UTF-8, but an escape.
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def result_bytes(value):
+    data = to_json(value, "result")
+    if len(data) > MAX_RESULT_BYTES:
+        raise OutputError("the result has %d bytes; at most 20 MiB are allowed" % len(data))
+    return data
+
+
+def chunk_bytes(value):
+    data = to_json(value, "chunk")
+    if len(data) > MAX_CHUNK_BYTES:
+        raise OutputError("a chunk has %d bytes; at most 1 MiB is allowed" % len(data))
+    return data
+
+
+def progress_bytes(value):
+    data = to_json(value, "progress")
+    if len(data) > MAX_PROGRESS_BYTES:
+        raise OutputError("a progress update has %d bytes; at most 64 KiB are allowed" % len(data))
+    return data
+
+
+class Aggregate:
+    """The output of a generator's job: the array of its chunks, whose sum is bounded like any result."""
+
+    def __init__(self):
+        self._chunks = []
+        # The brackets.
+        self._bytes = 2
+
+    def add(self, chunk):
+        self._bytes += len(chunk) + 1
+        if self._bytes > MAX_RESULT_BYTES:
+            raise OutputError("the chunks together have more than 20 MiB, the most a result may have")
+        self._chunks.append(chunk)
+
+    def to_bytes(self):
+        return b"[" + b",".join(self._chunks) + b"]"
+
+
+def error_message(error):
+    """What an exception says: its text, or the name of its class when it has none."""
+    try:
+        text = str(error)
+    except Exception:
+        # An exception that cannot be written still has a class.
+        text = ""
+    text = text or type(error).__name__
+    return text if len(text) <= MAX_ERROR_CHARACTERS else text[:MAX_ERROR_CHARACTERS] + "…"
+
+
+def error_stack(error):
+    """What goes to the worker's log: the traceback from the user's first line on."""
+    frames = error.__traceback__
+    while frames is not None and _is_ours(frames.tb_frame):
+        frames = frames.tb_next
+    try:
+        return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+    except Exception:
+        # The exception's own __str__ may raise.
+        return "".join(traceback.format_tb(frames)) + type(error).__name__ + "\n"
+
+
+def _is_ours(frame):
+    """This package's own code, and the import of the user's module by it."""
+    return frame.f_globals.get("__package__") == __package__ or "importlib" in frame.f_code.co_filename

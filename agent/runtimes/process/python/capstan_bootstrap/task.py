@@ -1,0 +1,88 @@
+"""One job on this worker, and what its handler may ask."""
+import threading
+from types import SimpleNamespace
+
+from .output import progress_bytes
+
+# Chunks a generator may be ahead of the credits it was given (agent/runtimes/runtime.ts).
+FIRST_CREDITS = 32
+
+
+class Task:
+    """`wake` guards what the reader thread changes while the handler runs."""
+
+    def __init__(self, header, body):
+        self.key = header["key"]
+        self.job_id = header["jobId"]
+        self.attempt = header["attempt"]
+        self.s3_config = header.get("s3Config")
+        self.input = body
+        self.stopped = False
+        self.credits = FIRST_CREDITS
+        self.wake = threading.Condition()
+        # The thread whose handler may be interrupted.
+        self.thread = None
+        # The event loop and the coroutine that run it, when it is asynchronous.
+        self.loop = None
+        self.coroutine = None
+        self.credited = None
+        # Lines that lack their end, by stream.
+        self.rest = {}
+
+    def grant(self, count):
+        with self.wake:
+            self.credits += count
+            self.wake.notify_all()
+        self._tell_loop(self._set_credited)
+
+    def stop(self):
+        with self.wake:
+            self.stopped = True
+            self.wake.notify_all()
+        return self._tell_loop(self._cancel)
+
+    def _set_credited(self):
+        if self.credited is not None:
+            self.credited.set()
+
+    def _cancel(self):
+        if self.coroutine is not None:
+            self.coroutine.cancel()
+
+    def _tell_loop(self, work):
+        loop = self.loop
+        if loop is None:
+            return False
+        try:
+            loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            # Closed: its coroutine has ended.
+            return False
+        return True
+
+
+class Context:
+    """The argument for a last parameter called `ctx` or `context`."""
+
+    def __init__(self, task, endpoint_id, channel):
+        self._task = task
+        self._channel = channel
+        self.job_id = task.job_id
+        self.endpoint_id = endpoint_id
+        # 1 for the first started attempt.
+        self.attempt = task.attempt
+        # As the caller sent it (SPEC.md, s3Config object), a dict; None without.
+        self.s3_config = task.s3_config
+
+    @property
+    def stopped(self):
+        """True once the job is cancelled or out of time; a second later its handler is stopped by force."""
+        return self._task.stopped
+
+    def progress(self, value):
+        """Tells how far the job is; status calls show the last value. At most 64 KiB of JSON."""
+        self._channel.send({"t": "progress", "key": self._task.key}, progress_bytes(value))
+
+    def __repr__(self):
+        # The storage's credentials stay out of logs.
+        return repr(SimpleNamespace(job_id=self.job_id, endpoint_id=self.endpoint_id, attempt=self.attempt))

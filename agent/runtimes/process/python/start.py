@@ -1,0 +1,14 @@
+"""Entry point of a Python worker host. Any Python can read this file, so that one too old says so."""
+import sys
+
+if sys.version_info < (3, 8):
+    sys.stderr.write("Python 3.8 or newer is needed; this is %s\n" % sys.version.split()[0])
+    sys.exit(1)
+
+# multiprocessing imports the main file again in the processes it spawns: those are no hosts.
+if __name__ == "__main__":
+    from capstan_bootstrap.host import main
+
+    # This folder was only for the line above; the user's code gets the path of its own build.
+    sys.path.pop(0)
+    main()

@@ -1,0 +1,78 @@
+import { CapstanError } from '../../proto/errors.ts';
+import type { SchedulerClient } from '../api/scheduler-client.ts';
+import type { WebhookRow } from '../api/webhook-row.ts';
+import { flagOption, type Command, type Invocation } from '../command.ts';
+import { readSettings, settingOptions } from '../config.ts';
+import { withScheduler } from '../local.ts';
+import { renderTable } from '../terminal/table.ts';
+
+const ACTIONS = ['list', 'redeliver', 'secret'] as const;
+/** In the place of an id: everything that was given up. */
+const ALL_FAILED = 'failed';
+const PAGE = 1_000;
+
+/** `capstan webhooks [action] [id]`: deliveries not made yet or given up, and the secret that signs them. */
+export const webhooks: Command = {
+  name: 'webhooks',
+  summary: 'List webhooks not delivered, send them anew, or print the secret they are signed with.',
+  arguments: [
+    { name: 'action', description: `${ACTIONS.join(', ')}; list when left out`, optional: true },
+    { name: 'id', description: `redeliver: id of a webhook, or '${ALL_FAILED}' for all that were given up`, optional: true },
+  ],
+  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('grpcPort', 'dataDir', 'scheduler')],
+  async run(invocation) {
+    const { args, options, env } = invocation;
+    const [given = 'list', id] = args;
+    const action = ACTIONS.find((name) => name === given);
+    if (action === undefined)
+      throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
+    if (action === 'redeliver' && id === undefined)
+      throw new CapstanError('INVALID_ARGUMENT', `id: redeliver needs the id of a webhook, or '${ALL_FAILED}'`, { field: 'id' });
+    await withScheduler(readSettings(options, env), async (client) => {
+      if (action === 'list') list(invocation, await allWebhooks(client));
+      else if (action === 'redeliver') await redeliver(invocation, client, id ?? '');
+      else printSecret(invocation, await client.webhookSecret());
+    });
+  },
+};
+
+function list({ options, terminal }: Invocation, rows: readonly WebhookRow[]): void {
+  if (flagOption(options, 'json')) {
+    terminal.data(JSON.stringify(rows, null, 2));
+    return;
+  }
+  terminal.data(
+    renderTable(
+      ['ID', 'STATE', 'TRIES', 'NEXT', 'URL', 'WHY'],
+      rows.map((row) => [row.id, row.state, String(row.tries), row.nextTry ?? '', row.url, row.error]),
+    ),
+  );
+  if (rows.some(({ state }) => state === 'failed')) terminal.next(`capstan webhooks redeliver ${ALL_FAILED}`);
+}
+
+async function redeliver({ options, terminal }: Invocation, client: SchedulerClient, wanted: string): Promise<void> {
+  const failed = async (): Promise<string[]> => (await allWebhooks(client)).filter(({ state }) => state === 'failed').map(({ id }) => id);
+  const redelivered = wanted === ALL_FAILED ? await failed() : [wanted];
+  for (const id of redelivered) await client.redeliverWebhook(id);
+  if (flagOption(options, 'json')) {
+    terminal.data(JSON.stringify({ redelivered }, null, 2));
+    return;
+  }
+  terminal.done(`sent anew: ${redelivered.length === 1 ? '1 webhook' : `${redelivered.length} webhooks`}`);
+  if (redelivered.length > 0) terminal.next('capstan webhooks');
+}
+
+function printSecret({ options, terminal }: Invocation, secret: string): void {
+  terminal.data(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
+}
+
+async function allWebhooks(client: SchedulerClient): Promise<WebhookRow[]> {
+  const { webhookRow } = await import('../api/webhook-row.ts');
+  const rows: WebhookRow[] = [];
+  for (let afterId = ''; ;) {
+    const page = await client.listWebhooks({ afterId, limit: PAGE });
+    rows.push(...page.webhooks.map(webhookRow));
+    if (page.nextAfterId === '') return rows;
+    afterId = page.nextAfterId;
+  }
+}

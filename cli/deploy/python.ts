@@ -1,0 +1,80 @@
+/** Finds a function in a Python module and reads its parameters, with the Python of this machine; nothing of the module is run. */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+import { z } from 'zod';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Found } from './exports.ts';
+import type { Module } from './modules.ts';
+import { UNREAD, type Reading } from './parameters.ts';
+
+const READER = fileURLToPath(new URL('python/read_function.py', import.meta.url));
+const TIMEOUT_MS = 10_000;
+
+const answerSchema = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('function'),
+    style: z.enum(['positional', 'whole', 'unread']),
+    parameters: z.array(z.object({ name: z.string(), required: z.boolean(), sample: z.unknown() })),
+  }),
+  z.object({ kind: z.literal('class'), line: z.number() }),
+  z.object({ kind: z.literal('unclear') }),
+  z.object({ kind: z.literal('missing'), names: z.array(z.string()) }),
+  z.object({ kind: z.literal('syntax'), line: z.number(), message: z.string(), version: z.string() }),
+]);
+
+type Answer = z.output<typeof answerSchema>;
+
+export type FoundInPython = Exclude<Found, { kind: 'function' }> | { readonly kind: 'read'; readonly reading: Reading };
+
+/**
+ * Where this machine has no Python 3.8 or newer the function stays unread: the worker checks the
+ * input against the function's own signature in any case.
+ * @throws CapstanError INVALID_MANIFEST with file and line for a syntax error.
+ */
+export async function findInPython(folder: string, module: Module, name: string): Promise<FoundInPython> {
+  const answer = await ask(join(folder, module.path), name);
+  switch (answer?.kind) {
+    case undefined:
+      return { kind: 'read', reading: UNREAD };
+    case 'function':
+      return { kind: 'read', reading: readingOf(answer) };
+    case 'class':
+      return { kind: 'class', at: `${module.path}:${answer.line}` };
+    case 'unclear':
+      return { kind: 'unclear' };
+    case 'missing':
+      return { kind: 'missing', names: answer.names, hidden: null };
+    case 'syntax':
+      throw new CapstanError('INVALID_MANIFEST', `${module.path}:${answer.line}: ${answer.message} (read by Python ${answer.version})`);
+  }
+}
+
+function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>): Reading {
+  switch (style) {
+    case 'whole':
+      return { style: CallStyle.WHOLE, parameters: [] };
+    case 'unread':
+      return UNREAD;
+    case 'positional':
+      return {
+        style: CallStyle.POSITIONAL,
+        parameters: parameters.map(({ name, required, sample }) => ({ name, required, sample })),
+      };
+  }
+}
+
+/** Undefined when there is no Python that can answer. */
+async function ask(path: string, name: string): Promise<Answer | undefined> {
+  try {
+    const { stdout } = await promisify(execFile)('python3', ['-I', READER, path, name], { timeout: TIMEOUT_MS });
+    return answerSchema.safeParse(JSON.parse(stdout)).data;
+  } catch {
+    // No Python, or one too old: both are normal on a machine that only deploys.
+    return undefined;
+  }
+}

@@ -1,0 +1,116 @@
+"""
+Prints as JSON what a Python file's text says about one of its functions: how the input's keys
+reach it (CallStyle of nodes.proto). Usage: read_function.py <file> <function>
+
+    def f(a, b=1, *, c=2)    positional   a; b and c need not be given
+    def f(input)             whole        any keys
+    def f(a, **rest)         whole        any keys
+    @decorated               unread       what it becomes shows only when it runs
+
+A last parameter `ctx`, or `context` unless its type is a plain value, gets the job's context.
+"""
+import ast
+import json
+import sys
+
+SAMPLES = {
+    "str": "text",
+    "int": 1,
+    "float": 1,
+    "bool": True,
+    "bytes": "text",
+    "list": [],
+    "tuple": [],
+    "set": [],
+    "List": [],
+    "Tuple": [],
+    "Set": [],
+    "Sequence": [],
+    "dict": {},
+    "Dict": {},
+    "Mapping": {},
+    "Any": "text",
+}
+PLAIN = frozenset(name for name in SAMPLES if name not in ("dict", "Dict", "Mapping", "Any"))
+
+
+def main(path, name):
+    try:
+        with open(path, "rb") as source:
+            tree = ast.parse(source.read(), path)
+    except SyntaxError as error:
+        return {"kind": "syntax", "line": error.lineno or 1, "message": error.msg, "version": sys.version.split()[0]}
+    except ValueError as error:
+        return {"kind": "syntax", "line": 1, "message": str(error), "version": sys.version.split()[0]}
+    return find(tree.body, name)
+
+
+def find(body, name):
+    functions = []
+    unclear = False
+    found = None
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.append(node.name)
+            # The last one of a name is the one there is.
+            found = read(node) if node.name == name else found
+        elif isinstance(node, ast.ClassDef):
+            found = {"kind": "class", "line": node.lineno} if node.name == name else found
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [(each.asname or each.name).split(".")[0] for each in node.names]
+            unclear = unclear or name in names or "*" in names
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            assigned = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+            unclear = unclear or name in assigned
+        elif not isinstance(node, (ast.Expr, ast.Pass)):
+            # Definitions under a condition, in a try block …
+            inner = [each.name for each in ast.walk(node) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            unclear = unclear or name in inner or any(isinstance(each, ast.ImportFrom) for each in ast.walk(node))
+    if found is not None and not unclear:
+        return found
+    if unclear or "__getattr__" in functions:
+        return {"kind": "unclear"}
+    return {"kind": "missing", "names": [each for each in functions if not each.startswith("_")]}
+
+
+def read(node):
+    if node.decorator_list:
+        return {"kind": "function", "style": "unread", "parameters": []}
+    arguments = node.args
+    positional = getattr(arguments, "posonlyargs", []) + arguments.args
+    required = len(positional) - len(arguments.defaults)
+    named = [(each, index < required, None if index < required else arguments.defaults[index - required]) for index, each in enumerate(positional)]
+    named += [(each, default is None, default) for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults)]
+    if named and is_context(named[-1][0]):
+        named.pop()
+    if arguments.kwarg is not None:
+        return {"kind": "function", "style": "whole", "parameters": []}
+    if len(named) == 1 and named[0][0].arg == "input" and type_name(named[0][0]) not in PLAIN:
+        return {"kind": "function", "style": "whole", "parameters": []}
+    parameters = [{"name": each.arg, "required": must, "sample": sample(each, default)} for each, must, default in named]
+    return {"kind": "function", "style": "positional", "parameters": parameters}
+
+
+def is_context(argument):
+    return argument.arg == "ctx" or (argument.arg == "context" and type_name(argument) not in PLAIN)
+
+
+def type_name(argument):
+    mark = argument.annotation
+    if isinstance(mark, ast.Constant) and isinstance(mark.value, str):
+        return mark.value.split("[")[0].split(".")[-1].strip()
+    if isinstance(mark, ast.Subscript):
+        mark = mark.value
+    if isinstance(mark, ast.Attribute):
+        return mark.attr
+    return mark.id if isinstance(mark, ast.Name) else ""
+
+
+def sample(argument, default):
+    if isinstance(default, ast.Constant) and isinstance(default.value, (str, int, float, bool)):
+        return default.value
+    return SAMPLES.get(type_name(argument), "text")
+
+
+sys.stdout.write(json.dumps(main(sys.argv[1], sys.argv[2])))

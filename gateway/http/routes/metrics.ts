@@ -1,0 +1,75 @@
+/**
+ * GET /metrics: the gateway's own metrics and the scheduler's, in one document. The scheduler has
+ * no port of its own for them: what it says comes over the connection that is there anyway. Where
+ * several gateways stand before one scheduler, `?part=gateway` is asked of each and
+ * `?part=scheduler` of one.
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
+import { callUnary } from '../../jobs/unary.ts';
+import { sendFailure } from '../problem.ts';
+import type { Services } from '../services.ts';
+
+const TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+const TIMEOUT_MS = 5000;
+/** Told instead of the scheduler's metrics while it cannot be reached: a scrape must not fail with it. */
+const AWAY =
+  '# HELP capstan_scheduler_up 1 when the scheduler answered this scrape.\n# TYPE capstan_scheduler_up gauge\ncapstan_scheduler_up';
+
+const partQuery = z.object({
+  part: z.enum(['gateway', 'scheduler'], 'must be gateway or scheduler').optional().meta({ description: 'Only the metrics of this part.' }),
+});
+
+export function metricsRoutes(app: FastifyInstance, services: Services): void {
+  const { authenticator, config, control, metrics, quickMetadata } = services;
+  if (config.metrics === 'off') return;
+  const open = config.metrics === 'open' || (config.metrics === 'auto' && isLoopback(config.host));
+
+  async function authorize(request: FastifyRequest): Promise<void> {
+    if (open) return;
+    const key = await authenticator.authenticate(request.headers.authorization);
+    if (key.scope === KeyScope.ALL || key.scope === KeyScope.READ_ONLY) return;
+    throw new CapstanError('PERMISSION_DENIED', 'this key is good for its endpoints only, not for the metrics of the service');
+  }
+
+  async function ofScheduler(): Promise<string> {
+    try {
+      const { text } = await callUnary(control.getMetrics.bind(control), {}, quickMetadata, TIMEOUT_MS);
+      return `${AWAY} 1\n\n${text}`;
+    } catch (thrown) {
+      services.log.warn({ err: thrown }, 'the scheduler’s metrics are missing');
+      return `${AWAY} 0\n`;
+    }
+  }
+
+  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    await authorize(request);
+    const { part } = request.query as z.output<typeof partQuery>;
+    const texts = await Promise.all([part === 'scheduler' ? '' : metrics.text(), part === 'gateway' ? '' : ofScheduler()]);
+    reply.header('content-type', TYPE).send(texts.filter((text) => text !== '').join('\n'));
+  }
+
+  app.route({
+    method: 'GET',
+    url: '/metrics',
+    schema: {
+      summary: 'Metrics',
+      description: 'Prometheus text format 0.0.4. Needs a key unless the gateway listens on a loopback address only (CAPSTAN_METRICS).',
+      tags: ['Service'],
+      querystring: partQuery,
+    },
+    handler(request, reply) {
+      answer(request, reply).catch((thrown: unknown) => {
+        sendFailure(reply, thrown);
+      });
+    },
+  });
+}
+
+/** Whoever reaches a loopback address is on this host. */
+function isLoopback(host: string): boolean {
+  return /^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
+}

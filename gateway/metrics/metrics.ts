@@ -1,0 +1,112 @@
+/**
+ * The gateway's metrics (docs/metrics.md). A series is resolved once per route, method and status:
+ * what a request costs is then a few additions. Labels are bounded: a route is its pattern, never
+ * the path that was asked for.
+ */
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+/** Levels that are read when somebody asks. */
+export interface GatewayLevels {
+  /** Requests that await an answer of the scheduler. */
+  pending(): number;
+  /** The job channel stands. */
+  connected(): boolean;
+  /** Memory of request bodies, bytes. */
+  bodyMemory(): number;
+}
+
+/** The series of one route and method. */
+export interface RouteSeries {
+  readonly seconds: Histogram.Internal<string>;
+  readonly requestBytes: Counter.Internal;
+  readonly responseBytes: Counter.Internal;
+  readonly byStatus: Map<number, Counter.Internal>;
+}
+
+/** Includes what waits for a job: /runsync and /status-sync hold up to 300 s. */
+const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 90, 300];
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+export class GatewayMetrics {
+  readonly #registry = new Registry();
+  readonly #series = new Map<string, RouteSeries>();
+  readonly #requests: Counter;
+  readonly #seconds: Histogram;
+  readonly #requestBytes: Counter;
+  readonly #responseBytes: Counter;
+  /** Requests that have come and are not answered. */
+  inFlight = 0;
+
+  constructor(levels: GatewayLevels) {
+    const registers = [this.#registry];
+    const labelNames = ['method', 'route'];
+    this.#requests = new Counter({
+      name: 'capstan_http_requests_total',
+      help: 'Requests that were answered; 499 stands for a caller that went away first.',
+      labelNames: [...labelNames, 'status'],
+      registers,
+    });
+    this.#seconds = new Histogram({
+      name: 'capstan_http_request_duration_seconds',
+      help: 'Time from the head of a request to the end of its answer.',
+      labelNames,
+      buckets: SECONDS_BUCKETS,
+      registers,
+    });
+    this.#requestBytes = new Counter({
+      name: 'capstan_http_request_body_bytes_total',
+      help: 'Bytes of request bodies.',
+      labelNames,
+      registers,
+    });
+    this.#responseBytes = new Counter({
+      name: 'capstan_http_response_body_bytes_total',
+      help: 'Bytes of answers, without their heads.',
+      labelNames,
+      registers,
+    });
+    this.#level('capstan_http_requests_in_flight', 'Requests that have come and are not answered.', () => this.inFlight);
+    this.#level('capstan_gateway_pending_requests', 'Requests that await an answer of the scheduler.', () => levels.pending());
+    this.#level('capstan_gateway_scheduler_connected', '1 while the stream to the scheduler stands.', () => (levels.connected() ? 1 : 0));
+    this.#level('capstan_gateway_body_memory_bytes', 'Memory that request bodies hold.', () => levels.bodyMemory());
+    collectDefaultMetrics({ register: this.#registry, prefix: 'capstan_gateway_' });
+  }
+
+  /** A request was answered. `route` is its pattern, undefined for a path that has none. */
+  answered(method: string, route: string | undefined, status: number, ms: number, requestBytes: number, responseBytes: number): void {
+    const series = this.#seriesOf(METHODS.has(method) ? method : 'other', route ?? 'none');
+    let count = series.byStatus.get(status);
+    if (count === undefined) {
+      count = this.#requests.labels({ method: METHODS.has(method) ? method : 'other', route: route ?? 'none', status: String(status) });
+      series.byStatus.set(status, count);
+    }
+    count.inc();
+    series.seconds.observe(ms / 1000);
+    if (requestBytes > 0) series.requestBytes.inc(requestBytes);
+    if (responseBytes > 0) series.responseBytes.inc(responseBytes);
+  }
+
+  /** Everything, in Prometheus' text format. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  #seriesOf(method: string, route: string): RouteSeries {
+    const key = `${method} ${route}`;
+    const known = this.#series.get(key);
+    if (known !== undefined) return known;
+    const labels = { method, route };
+    const series: RouteSeries = {
+      seconds: this.#seconds.labels(labels),
+      requestBytes: this.#requestBytes.labels(labels),
+      responseBytes: this.#responseBytes.labels(labels),
+      byStatus: new Map(),
+    };
+    this.#series.set(key, series);
+    return series;
+  }
+
+  #level(name: string, help: string, value: () => number): void {
+    const gauge: Gauge = new Gauge({ name, help, registers: [this.#registry], collect: () => gauge.set(value()) });
+  }
+}

@@ -1,0 +1,200 @@
+/**
+ * Webhook deliveries (SPEC.md, Events; DESIGN.md invariant 12): which are tried when, and what
+ * becomes of a try.
+ *
+ *            finish                    2xx but 200, error, time-out: tries + 1
+ *   (ended) ───────▶ PENDING ─────────────────────────────────────────────┐
+ *                     │   ▲ │ 200                                         │
+ *                     │   │ └────▶ removed     tries < 3: again after 10 s│
+ *                     │   └───────────────────────────────────────────────┤
+ *                     │ redeliver                              tries = 3  │
+ *                     └──────────────────────────── FAILED ◀──────────────┘ kept for 24 h, then removed
+ *
+ * Deliveries lie in the store; the image knows only those being sent. Each host has a bounded share
+ * of what is sent at once, and the hosts whose last try failed share one half of it: however many
+ * receivers are dead or slow, the others' deliveries leave at once.
+ */
+import { CapstanError } from '../../proto/errors.ts';
+import type { HookHead, NewHook } from '../store/store.ts';
+
+import type { Decision } from './effects.ts';
+import type { CoreEvent } from './events.ts';
+import type { HookDesk, Image, JobImage, Now } from './image.ts';
+
+/** Tries of a delivery: the first and 2 more (SPEC.md, Events). */
+export const hookTries = 3;
+/** From the end of a failed try to the next one, ms. */
+export const hookSpacingMs = 10_000;
+/** How long a failed delivery is kept to be sent again on request, ms. */
+export const hookKeepMs = 86_400_000;
+
+/** Deliveries read at once. */
+const readLimit = 64;
+/** Hosts remembered as failing; the one that failed longest ago is forgotten first. */
+const failingHosts = 1_000;
+
+/** What a job's end says in its webhook, beside input and output. */
+export interface EndFacts {
+  readonly status: string;
+  readonly error: string | null;
+  readonly delayMs: number | null;
+  readonly executionMs: number | null;
+}
+
+/** The delivery of a job that ends now; null when nobody asked for one. */
+export function hookOf(job: JobImage, account: string, now: Now, { status, error, delayMs, executionMs }: EndFacts): NewHook | null {
+  if (job.webhook === null) return null;
+  const envelope = JSON.stringify({
+    id: job.id,
+    status,
+    ...(error === null ? {} : { error }),
+    ...(delayMs === null ? {} : { delayTime: delayMs }),
+    ...(executionMs === null ? {} : { executionTime: executionMs }),
+    webhook: job.webhook,
+  });
+  const { id, token, endpoint, webhook: url } = job;
+  return { id: `${id}_${token}`, account, endpoint, url, host: hostOf(url), envelope, dueAt: now.wall };
+}
+
+/** Something is due at `at`, wall clock: looks for it now, or when its time comes. */
+export function noteHook(image: Image, out: Decision, now: Now, at: number): void {
+  image.hooks.nextAt = Math.min(image.hooks.nextAt, at);
+  lookForHooks(image, out, now);
+}
+
+/** Asks the store for due deliveries when there is room to send any. */
+export function lookForHooks(image: Image, out: Decision, now: Now): void {
+  const desk = image.hooks;
+  const room = image.settings.hooksOpen - desk.open.size;
+  if (desk.reading || room <= 0 || desk.nextAt > now.wall) return;
+  desk.reading = true;
+  // Whatever is noted from here on lowers it again, and is found by the next look.
+  desk.nextAt = Number.POSITIVE_INFINITY;
+  const skipHosts = fullHosts(image);
+  desk.backlog = skipHosts.length > 0;
+  out.do({
+    effect: 'read-hooks',
+    skipHosts,
+    skipIds: [...desk.open.keys()],
+    perHost: image.settings.hooksPerHost,
+    limit: Math.min(room, readLimit),
+  });
+}
+
+/** Wall time of the next look; infinity when one is under way or nothing could be sent anyway. */
+export function nextHookLook(image: Image): number {
+  const { reading, open, nextAt } = image.hooks;
+  return reading || open.size >= image.settings.hooksOpen ? Number.POSITIVE_INFINITY : nextAt;
+}
+
+/** Due deliveries were read: those that there is room for are sent. */
+export function hooksRead(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'hooks-read' }>): void {
+  const desk = image.hooks;
+  desk.reading = false;
+  let left = false;
+  for (const hook of event.hooks) {
+    if (desk.open.has(hook.id)) continue;
+    if (!hasRoom(image, hook.host)) {
+      left = true;
+      continue;
+    }
+    desk.open.set(hook.id, hook);
+    desk.perHost.set(hook.host, (desk.perHost.get(hook.host) ?? 0) + 1);
+    out.do({ effect: 'deliver', id: hook.id });
+  }
+  // As many as were asked for: there may be more. Whoever had no room is skipped by the next look, so
+  // this comes to an end.
+  const more = event.hooks.length === event.limit;
+  desk.backlog ||= left || more || fullHosts(image).length > 0;
+  noteHook(image, out, now, more ? now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
+}
+
+/** A try is over. */
+export function hookTried(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'hook-tried' }>): void {
+  const desk = image.hooks;
+  const hook = desk.open.get(event.id);
+  if (hook === undefined) return;
+  close(desk, hook);
+  const { id, host, endpoint } = hook;
+  const tries = hook.tries + 1;
+  switch (event.result) {
+    case 'gone':
+      break;
+    case 'delivered':
+      desk.failing.delete(host);
+      out.write({ op: 'hook', id, after: hook.tries, to: null });
+      break;
+    case 'failed': {
+      noteFailing(desk, host);
+      const last = tries >= hookTries;
+      const dueAt = now.wall + (last ? hookKeepMs : hookSpacingMs);
+      out.write({ op: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
+      if (!last) desk.nextAt = Math.min(desk.nextAt, dueAt);
+      // The host without its path: a webhook's path and query often are its secret.
+      const facts = { webhook: id, endpoint, host, tries, error: event.error };
+      out.do({ effect: 'log', level: 'warn', message: last ? 'a webhook was given up' : 'a webhook was not taken', facts });
+    }
+  }
+  if (desk.backlog) desk.nextAt = Math.min(desk.nextAt, now.wall);
+  lookForHooks(image, out, now);
+}
+
+/** True when a delivery that is being sent is given up if it fails. */
+export function isLastTry(image: Image, id: string): boolean {
+  return (image.hooks.open.get(id)?.tries ?? 0) + 1 >= hookTries;
+}
+
+/** Sends a pending or failed delivery anew, with all its tries. */
+export function redeliver(image: Image, out: Decision, now: Now, call: number, id: string): void {
+  if (image.hooks.open.has(id)) {
+    out.do({ effect: 'answer', call, result: new CapstanError('CONFLICT', `webhook ${id} is being sent right now`) });
+    return;
+  }
+  const to = { state: 'PENDING', dueAt: now.wall, tries: 0, error: null } as const;
+  const write = out.write({ op: 'hook', id, after: null, to }, { cause: 'redeliver', call, id });
+  noteHook(image, out, now, now.wall);
+  out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
+}
+
+function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host : url;
+}
+
+function hasRoom(image: Image, host: string): boolean {
+  const { open, perHost, failing } = image.hooks;
+  const { hooksOpen, hooksPerHost } = image.settings;
+  if (open.size >= hooksOpen || (perHost.get(host) ?? 0) >= hooksPerHost) return false;
+  return !failing.has(host) || openOfFailing(image.hooks) < hooksOpen / 2;
+}
+
+/** Hosts to which nothing more may be sent for now. */
+function fullHosts(image: Image): string[] {
+  const { perHost, failing } = image.hooks;
+  const { hooksOpen, hooksPerHost } = image.settings;
+  const full = new Set(openOfFailing(image.hooks) >= hooksOpen / 2 ? failing : []);
+  for (const [host, count] of perHost) if (count >= hooksPerHost) full.add(host);
+  return [...full];
+}
+
+function openOfFailing({ perHost, failing }: HookDesk): number {
+  let count = 0;
+  for (const [host, open] of perHost) if (failing.has(host)) count += open;
+  return count;
+}
+
+function noteFailing({ failing }: HookDesk, host: string): void {
+  failing.delete(host);
+  failing.add(host);
+  if (failing.size <= failingHosts) return;
+  for (const oldest of failing) {
+    failing.delete(oldest);
+    return;
+  }
+}
+
+function close(desk: HookDesk, hook: HookHead): void {
+  desk.open.delete(hook.id);
+  const left = (desk.perHost.get(hook.host) ?? 1) - 1;
+  if (left === 0) desk.perHost.delete(hook.host);
+  else desk.perHost.set(hook.host, left);
+}

@@ -1,0 +1,21 @@
+/** An endpoint's workers by what they do, as /health and the metrics count them (WIRE.md section 1). */
+import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import { isReady } from '../core/dispatch.ts';
+import type { EndpointImage, Image } from '../core/image.ts';
+
+export type WorkerCounts = Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', number>;
+
+export function workerCounts(image: Image, endpoint: EndpointImage): WorkerCounts {
+  const counts: WorkerCounts = { idle: 0, running: 0, initializing: 0, throttled: 0, unhealthy: 0 };
+  for (const id of endpoint.workers) {
+    const worker = image.workers.get(id);
+    if (worker === undefined) continue;
+    if (worker.attempts.size > 0) counts.running++;
+    else if (isReady(worker)) counts.idle++;
+    else if (worker.drain) continue;
+    else if (worker.status?.state === WorkerState.THROTTLED) counts.throttled++;
+    else if (worker.status?.state === WorkerState.UNHEALTHY) counts.unhealthy++;
+    else counts.initializing++;
+  }
+  return counts;
+}

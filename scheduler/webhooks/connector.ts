@@ -1,0 +1,43 @@
+/**
+ * Connections that go only where the guard lets them. A name is resolved here, once, and the
+ * connection is made to the very addresses that were checked: whatever the name resolves to a
+ * moment later (DNS rebinding) is never asked.
+ */
+import { isIP, type LookupFunction } from 'node:net';
+
+import { buildConnector } from 'undici';
+
+import { bareHost, type AddressGuard } from './guard.ts';
+import type { Resolve } from './resolver.ts';
+
+/** The guard lets no address of the host pass. */
+export class AddressRefused extends Error {
+  constructor(host: string) {
+    super(`${host} leads to a private address, which CAPSTAN_WEBHOOK_ALLOW does not open`);
+    this.name = 'AddressRefused';
+  }
+}
+
+/** A connector for undici; `timeoutMs` covers resolving, connecting and the TLS handshake. */
+export function guardedConnector(guard: AddressGuard, resolve: Resolve, timeoutMs: number): buildConnector.connector {
+  const lookup: LookupFunction = (hostname, options, done) => {
+    const host = bareHost(hostname);
+    resolve(host).then(
+      (addresses) => {
+        const admitted = addresses.filter((address) => guard.admits(host, address)).map((address) => ({ address, family: isIP(address) }));
+        const [first] = admitted;
+        if (first === undefined) done(new AddressRefused(host), '');
+        else if (options.all === true) done(null, admitted);
+        else done(null, first.address, first.family);
+      },
+      (error: unknown) => done(error instanceof Error ? error : new Error(String(error)), ''),
+    );
+  };
+  const connect = buildConnector({ lookup, timeout: timeoutMs, allowH2: false, autoSelectFamily: true });
+  return (options, callback) => {
+    // For an address there is no lookup.
+    const host = bareHost(options.hostname);
+    if (isIP(host) !== 0 && !guard.admits(host, host)) callback(new AddressRefused(host), null);
+    else connect(options, callback);
+  };
+}

@@ -1,0 +1,48 @@
+/** The body of a webhook (WIRE.md section 1, Webhook), composed as it is sent: large bodies stay in the blob store. */
+import type { ReadableBlob } from '../blobs/file-store.ts';
+import type { Body, HookRow } from '../store/store.ts';
+
+export interface Payload {
+  /** Bytes. */
+  readonly size: number;
+  /** The bytes from the beginning, each time it is called. */
+  pieces(): AsyncIterable<Uint8Array>;
+}
+
+type OpenBlob = (id: string) => Promise<ReadableBlob>;
+
+/** `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte. */
+export function payloadOf(hook: HookRow, open: OpenBlob): Payload {
+  const { id, status, ...rest } = JSON.parse(hook.envelope) as { id: string; status: string };
+  const head = JSON.stringify({ id, status }).slice(0, -1);
+  const tail = JSON.stringify(rest).slice(1);
+  const parts: readonly Body[] = [
+    text(`${head},"input":`),
+    hook.input,
+    text(',"output":'),
+    hook.output ?? text('null'),
+    text(tail === '}' ? tail : `,${tail}`),
+  ];
+  return {
+    size: parts.reduce((sum, part) => sum + ('inline' in part ? part.inline.length : part.size), 0),
+    async *pieces() {
+      for (const part of parts) {
+        if ('inline' in part) yield part.inline;
+        else yield* blob(part.blob, open);
+      }
+    },
+  };
+}
+
+async function* blob(id: string, open: OpenBlob): AsyncGenerator<Uint8Array> {
+  const opened = await open(id);
+  try {
+    yield* opened.pieces;
+  } finally {
+    opened.close();
+  }
+}
+
+function text(value: string): Body {
+  return { inline: Buffer.from(value) };
+}

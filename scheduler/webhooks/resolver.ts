@@ -1,0 +1,42 @@
+/**
+ * Host names to addresses: the hosts file first, then the name servers, asked by c-ares. The
+ * system's getaddrinfo would do it in a pool of a few threads, where names whose servers do not
+ * answer hold up all others; that is why names here must be written in full.
+ */
+import { Resolver } from 'node:dns/promises';
+import { readFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
+
+import { isLocalName } from './guard.ts';
+
+/** Addresses of a host, at least one. */
+export type Resolve = (host: string) => Promise<readonly string[]>;
+
+/** Per name server and try, ms. */
+const queryMs = 2_000;
+const queryTries = 2;
+
+/** A resolver; `hostsFile` is the system's. */
+export function systemResolver(hostsFile = '/etc/hosts'): Resolve {
+  const servers = new Resolver({ timeout: queryMs, tries: queryTries });
+  return async (host) => {
+    const listed = listedIn(await readFile(hostsFile, 'utf8').catch(() => ''), host);
+    if (listed.length > 0) return listed;
+    if (isLocalName(host)) return ['127.0.0.1', '::1'];
+    const [v4, v6] = await Promise.allSettled([servers.resolve4(host), servers.resolve6(host)]);
+    const found = [...(v4.status === 'fulfilled' ? v4.value : []), ...(v6.status === 'fulfilled' ? v6.value : [])];
+    if (found.length > 0) return found;
+    // Both say why; the first is as good as the second.
+    throw v4.status === 'rejected' ? v4.reason : new Error(`${host} has no address`);
+  };
+}
+
+/** Addresses that a hosts file gives a name. */
+export function listedIn(hosts: string, name: string): string[] {
+  const found: string[] = [];
+  for (const line of hosts.split('\n')) {
+    const [address = '', ...names] = line.replace(/#.*/, '').trim().split(/\s+/);
+    if (isIP(address) !== 0 && names.some((listed) => listed.toLowerCase() === name)) found.push(address);
+  }
+  return found;
+}

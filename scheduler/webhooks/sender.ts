@@ -1,0 +1,177 @@
+/**
+ * Carries out tries of webhooks: reads the delivery, signs it, posts it, and tells what became of
+ * it. When and how often is the core's to decide (scheduler/core/hooks.ts). Every try has a
+ * connection of its own, so each is resolved and checked anew, and none is lost to a connection
+ * that the receiver was about to close.
+ */
+import { Readable } from 'node:stream';
+
+import { Client, type Dispatcher } from 'undici';
+
+import type { ReadableBlob } from '../blobs/file-store.ts';
+import type { HookRow } from '../store/store.ts';
+import { AddressRefused, guardedConnector } from './connector.ts';
+import type { AddressGuard } from './guard.ts';
+import { payloadOf, type Payload } from './payload.ts';
+import type { Resolve } from './resolver.ts';
+import { signatureHeaders } from './signature.ts';
+
+export type TryResult =
+  | { readonly result: 'delivered' | 'gone' }
+  /** `error`: one line for people, without the URL's path or any credentials. `refused`: the address is not allowed. */
+  | { readonly result: 'failed'; readonly error: string; readonly refused: boolean };
+
+export interface SenderOptions {
+  readonly hook: (id: string) => Promise<HookRow | null>;
+  readonly openBlob: (id: string) => Promise<ReadableBlob>;
+  /** The signing secret of an account. */
+  readonly secret: (account: string) => Promise<string>;
+  readonly guard: AddressGuard;
+  readonly resolve: Resolve;
+  /** Wall clock, ms. */
+  readonly now: () => number;
+  /** Longest time to connect, ms. */
+  readonly connectMs: number;
+  /** Longest time of a try, ms; a second more for each MiB of the payload. */
+  readonly totalMs: number;
+  readonly userAgent: string;
+  readonly tried: (id: string, result: TryResult) => void;
+  /** A fault of ours. */
+  readonly onFault: (error: unknown, id: string) => void;
+}
+
+const smallBody = 65_536;
+const MiB = 1024 * 1024;
+
+export class WebhookSender {
+  readonly #options: SenderOptions;
+  readonly #underWay = new Map<AbortController, Promise<void>>();
+
+  constructor(options: SenderOptions) {
+    this.#options = options;
+  }
+
+  /** Begins a try; its result is told later, unless it is called off. */
+  deliver(id: string): void {
+    const stop = new AbortController();
+    const done = this.#try(id, stop).then((result) => {
+      this.#underWay.delete(stop);
+      if (stop.signal.reason !== calledOff) this.#options.tried(id, result);
+    });
+    this.#underWay.set(stop, done);
+  }
+
+  /** Calls off what is under way; no results are told any more. */
+  async callOff(): Promise<void> {
+    const ending = [...this.#underWay.values()];
+    for (const stop of this.#underWay.keys()) stop.abort(calledOff);
+    await Promise.all(ending);
+  }
+
+  async #try(id: string, stop: AbortController): Promise<TryResult> {
+    try {
+      const hook = await this.#options.hook(id);
+      if (hook === null) return { result: 'gone' };
+      const payload = payloadOf(hook, this.#options.openBlob);
+      const timestamp = Math.floor(this.#options.now() / 1_000);
+      const headers = await signatureHeaders(await this.#options.secret(hook.account), id, timestamp, payload);
+      return await this.#post(hook.url, headers, payload, stop);
+    } catch (error) {
+      if (stop.signal.reason !== calledOff) this.#options.onFault(error, id);
+      return failed('internal error: see the log of the scheduler');
+    }
+  }
+
+  async #post(address: string, signature: Record<string, string>, payload: Payload, stop: AbortController): Promise<TryResult> {
+    const { guard, resolve, connectMs, totalMs, userAgent } = this.#options;
+    const refusal = guard.refusal(address);
+    if (refusal !== null) return failed(`the URL ${refusal}`, true);
+    const url = new URL(address);
+    const allowedMs = totalMs + Math.ceil((payload.size / MiB) * 1_000);
+    const timer = setTimeout(() => stop.abort(timedOut), allowedMs);
+    const client = new Client(url.origin, {
+      connect: guardedConnector(guard, resolve, connectMs),
+      pipelining: 0,
+      allowH2: false,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    try {
+      const response = await client.request({
+        method: 'POST',
+        path: `${url.pathname}${url.search}`,
+        headers: {
+          'content-type': 'application/json',
+          'content-length': String(payload.size),
+          'user-agent': userAgent,
+          ...credentials(url),
+          ...signature,
+        },
+        body: await bodyOf(payload),
+        signal: stop.signal,
+      });
+      ignoreBody(response.body);
+      if (response.statusCode === 200) return { result: 'delivered' };
+      return failed(`the receiver answered ${response.statusCode}, not 200`);
+    } catch (error) {
+      const cause = stop.signal.reason === timedOut ? timedOut : error;
+      return failed(reasonOf(cause, { allowedMs, connectMs }), cause instanceof AddressRefused);
+    } finally {
+      clearTimeout(timer);
+      await client.destroy();
+    }
+  }
+}
+
+const calledOff = new Error('called off');
+const timedOut = new Error('timed out');
+
+function failed(error: string, refused = false): TryResult {
+  return { result: 'failed', error, refused };
+}
+
+/** A small payload in one write with its headers. */
+async function bodyOf(payload: Payload): Promise<Buffer | Readable> {
+  if (payload.size > smallBody) return Readable.from(payload.pieces(), { objectMode: false });
+  const pieces: Uint8Array[] = [];
+  for await (const piece of payload.pieces()) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+/** What the receiver says beside its status is of no interest, however long it is. */
+function ignoreBody(body: Dispatcher.ResponseData['body']): void {
+  body.on('error', () => undefined);
+  body.destroy();
+}
+
+function credentials({ username, password }: URL): Record<string, string> {
+  if (username === '' && password === '') return {};
+  const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { authorization: `Basic ${Buffer.from(pair).toString('base64')}` };
+}
+
+/** A failed connection or request in words. */
+function reasonOf(error: unknown, { allowedMs, connectMs }: { allowedMs: number; connectMs: number }): string {
+  if (error === timedOut) return `no answer within ${allowedMs} ms`;
+  if (error instanceof AddressRefused) return error.message;
+  const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
+  switch (code) {
+    case 'UND_ERR_CONNECT_TIMEOUT':
+      return `no connection within ${connectMs} ms`;
+    case 'ECONNREFUSED':
+      return 'the connection was refused';
+    case 'ENOTFOUND':
+    case 'ENODATA':
+      return 'the host name is not known';
+    case 'ETIMEOUT':
+      return 'the name servers do not answer';
+    case 'ECONNRESET':
+    case 'EPIPE':
+    case 'UND_ERR_SOCKET':
+      return 'the connection was closed before an answer';
+    case null:
+      return error instanceof Error ? error.message : String(error);
+    default:
+      return `${(error as Error).message} (${code})`;
+  }
+}

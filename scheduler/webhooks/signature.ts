@@ -1,0 +1,23 @@
+/**
+ * Signing by Standard Webhooks: HMAC-SHA256 over `<id>.<timestamp>.<payload>`. Ours takes the payload
+ * in pieces and hashes outside JavaScript; receivers (and our tests) verify with any library of the
+ * scheme.
+ */
+import { createHmac, randomBytes } from 'node:crypto';
+
+import type { Payload } from './payload.ts';
+
+const prefix = 'whsec_';
+const secretBytes = 32;
+
+export function newSecret(): string {
+  return `${prefix}${randomBytes(secretBytes).toString('base64')}`;
+}
+
+/** The three headers of a try; `timestamp` is in seconds. */
+export async function signatureHeaders(secret: string, id: string, timestamp: number, payload: Payload): Promise<Record<string, string>> {
+  const hmac = createHmac('sha256', Buffer.from(secret.slice(prefix.length), 'base64'));
+  hmac.update(`${id}.${timestamp}.`);
+  for await (const piece of payload.pieces()) hmac.update(piece);
+  return { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': `v1,${hmac.digest('base64')}` };
+}

@@ -1,0 +1,126 @@
+/** How a function in Python is found and its parameters are read, without running its module. */
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { readApplication } from '../../cli/deploy/application.ts';
+import { readFunctions, type ReadFunction } from '../../cli/deploy/functions.ts';
+import { listFiles } from '../../cli/deploy/files.ts';
+import { readManifest } from '../../cli/deploy/manifest.ts';
+
+async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-app-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text);
+  }
+  return folder;
+}
+
+async function readIn(folder: string, module = 'main.py'): Promise<ReadFunction> {
+  const manifest = { resources: { e: { functions: [{ name: 'f', module }] } } };
+  const [endpoint] = readManifest(JSON.stringify(manifest), 'tool_manifest.json').endpoints;
+  const [read] = endpoint === undefined ? [] : await readFunctions(folder, endpoint);
+  if (read === undefined) throw new Error('nothing was read');
+  return read;
+}
+
+/** `POSITIONAL a b?`: the style and the parameters, those that need not be given with a question mark. */
+function inShort({ style, parameters }: ReadFunction): string {
+  return [style.replace('CALL_STYLE_', ''), ...parameters.map(({ name, required }) => (required ? name : `${name}?`))].join(' ');
+}
+
+const sources: [string, string][] = [
+  ['def f(): pass', 'POSITIONAL'],
+  ['def f(a, b=1): pass', 'POSITIONAL a b?'],
+  ['async def f(a: str, *, b, c=2): pass', 'POSITIONAL a b c?'],
+  ['def f(a, /, b): yield a', 'POSITIONAL a b'],
+  ['def f(a, ctx): pass', 'POSITIONAL a'],
+  ['def f(a, *, context=None): pass', 'POSITIONAL a'],
+  ['def f(a, context: str): pass', 'POSITIONAL a context'],
+  ['def f(a, *rest): pass', 'POSITIONAL a'],
+  ['def f(input): pass', 'WHOLE'],
+  ['def f(input: dict, ctx): pass', 'WHOLE'],
+  ['def f(input: str): pass', 'POSITIONAL input'],
+  ['def f(a, **more): pass', 'WHOLE'],
+  ['def f(a): pass\ndef f(b): pass', 'POSITIONAL b'],
+  ['@wrap\ndef f(a): pass', 'UNSPECIFIED'],
+  ['f = partial(g, 1)', 'UNSPECIFIED'],
+  ['from other import f', 'UNSPECIFIED'],
+  ['from other import *', 'UNSPECIFIED'],
+  ['try:\n    def f(a): pass\nexcept ImportError: pass', 'UNSPECIFIED'],
+];
+for (const [source, expected] of sources) {
+  test(JSON.stringify(source), async (t) => {
+    t.is(inShort(await readIn(await folderOf(t, { 'main.py': source }))), expected);
+  });
+}
+
+test('nothing of the module is run', async (t) => {
+  const folder = await folderOf(t, { 'main.py': 'import no_such_package\nraise SystemExit\ndef f(a): pass' });
+  t.is(inShort(await readIn(folder)), 'POSITIONAL a');
+});
+
+test('the next command gets a value of the right type for each parameter', async (t) => {
+  const folder = await folderOf(t, {
+    'main.py': 'from typing import List\ndef f(a: int, b: "str", c: List[int], d=True, e: dict = {}): pass',
+  });
+  t.deepEqual(
+    (await readIn(folder)).parameters.map(({ sample }) => sample),
+    [1, 'text', [], true, {}],
+  );
+});
+
+test('a module is found by path, by dots, and as a package', async (t) => {
+  const source = 'def f(a): pass';
+  const folder = await folderOf(t, { 'main.py': source, 'src/worker.py': source, 'pack/__init__.py': source });
+  for (const [module, path] of [
+    ['main', 'main.py'],
+    ['src/worker', 'src/worker.py'],
+    ['src.worker', 'src/worker.py'],
+    ['pack', 'pack/__init__.py'],
+  ] as const) {
+    t.is((await readIn(folder, module)).module, path);
+  }
+});
+
+const refusals: [string, RegExp][] = [
+  ['def g(): pass\ndef _h(): pass', /main\.py:1: there is no function f \(it exports g\)/],
+  ['class f: pass', /main\.py:1: f is a class, and only functions run so far/],
+  ['def g(): pass\ndef f(:', /^main\.py:2: invalid syntax \(read by Python 3\.\d+\.\d+\)$/],
+];
+for (const [source, message] of refusals) {
+  test(`refused: ${JSON.stringify(source)}`, async (t) => {
+    await t.throwsAsync(readIn(await folderOf(t, { 'main.py': source })), { message });
+  });
+}
+
+test('the runtime is the manifest’s, or the service’s choice', async (t) => {
+  const files = { 'main.py': 'def f(): pass' };
+  const read = async (more: object): Promise<string | undefined> => {
+    const manifest = { resources: { e: { functions: [{ name: 'f', module: 'main.py' }], ...more } } };
+    const { endpoints } = await readApplication(await folderOf(t, { ...files, 'tool_manifest.json': JSON.stringify(manifest) }));
+    return endpoints[0]?.spec.runtime;
+  };
+  t.is(await read({}), '');
+  t.is(await read({ runtime: 'process' }), 'process');
+  await t.throwsAsync(read({ runtime: 'rocket' }), { message: /runtime: must be thread or process/ });
+});
+
+test('installed packages are taken along, compiled files are not', async (t) => {
+  const folder = await folderOf(t, {
+    '.gitignore': 'python_packages/',
+    'main.py': '',
+    '__pycache__/main.cpython-311.pyc': '',
+    'python_packages/pack/__init__.py': '',
+    'python_packages/pack/__pycache__/x.pyc': '',
+  });
+  const { entries } = await listFiles(folder);
+  t.deepEqual(
+    entries.map(({ path }) => path),
+    ['.gitignore', 'main.py', 'python_packages/pack/__init__.py'],
+  );
+});

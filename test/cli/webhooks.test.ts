@@ -1,0 +1,72 @@
+/** `capstan webhooks` against a scheduler, and what `capstan up` opens for webhooks. */
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { readSettings } from '../../cli/config.ts';
+import { stackPlans } from '../../cli/supervisor/plans.ts';
+import { WebhookWorld } from '../integration/webhook-world.ts';
+import { Receiver } from '../support/receiver.ts';
+import { run } from './fakes/run.ts';
+
+const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
+
+async function webhooks(world: WebhookWorld, ...args: string[]): Promise<{ code: number | string; stdout: string; stderr: string }> {
+  const where = ['--scheduler', world.scheduler.handle.address, '--data-dir', world.scheduler.dataDir];
+  const running = run([bin, 'webhooks', ...args, ...where]);
+  const code = await running.ended;
+  return { code, stdout: running.stdout(), stderr: running.stderr() };
+}
+
+test.serial('lists what is not delivered, sends it anew, and shows the secret', async (t) => {
+  const receiver = await Receiver.open(t, [500, 503, 500, 200]);
+  const world = await WebhookWorld.open(t);
+  t.deepEqual(JSON.parse((await webhooks(world, '--json')).stdout), []);
+
+  const id = await world.completed(receiver.url());
+  await world.tried(id, 1);
+  const nextTry = new Date(world.clock.now().wall + 10_000).toISOString();
+  const pending = { id, endpointId: world.endpoint, url: receiver.url(), state: 'pending', tries: 1, nextTry, keptUntil: null };
+  t.deepEqual(JSON.parse((await webhooks(world, 'list', '--json')).stdout), [{ ...pending, error: 'the receiver answered 500, not 200' }]);
+
+  for (const tries of [2, 3]) {
+    world.clock.advance(10_000);
+    await world.tried(id, tries);
+  }
+  const listed = await webhooks(world);
+  t.is(listed.code, 0);
+  t.regex(listed.stdout, new RegExp(`^${id} +failed +3 +- +${receiver.url()} +the receiver answered 500, not 200$`, 'm'));
+  t.is(listed.stderr, 'next: capstan webhooks redeliver failed\n');
+
+  t.is((await webhooks(world, 'redeliver', 'failed')).stderr, '✓ sent anew: 1 webhook\nnext: capstan webhooks\n');
+  await world.delivered();
+  t.deepEqual(JSON.parse((await webhooks(world, 'redeliver', 'failed', '--json')).stdout), { redelivered: [] });
+  t.is((await webhooks(world, 'redeliver', id)).code, 66);
+
+  const secret = await webhooks(world, 'secret');
+  t.regex(secret.stdout, /^whsec_[A-Za-z0-9+/]{43}=\n$/);
+  t.deepEqual(JSON.parse((await webhooks(world, 'secret', '--json')).stdout), { secret: secret.stdout.trim() });
+});
+
+test.serial('a wrong action and a missing id are mistakes', async (t) => {
+  for (const [args, message] of [
+    [['retry'], '✗ action: must be one of list, redeliver, secret\n'],
+    [['redeliver'], "✗ id: redeliver needs the id of a webhook, or 'failed'\n"],
+  ] as const) {
+    const running = run([bin, 'webhooks', ...args]);
+    t.is(await running.ended, 2);
+    t.true(running.stderr().startsWith(message));
+  }
+});
+
+test('capstan up on loopback lets webhooks come back to it, and keeps what the operator opened', (t) => {
+  const opened = (variables: Record<string, string>): string | undefined => {
+    const environment = { variables, cwd: import.meta.dirname };
+    const plans = stackPlans(readSettings({}, environment), environment);
+    return plans.find(({ name }) => name === 'scheduler')?.command(new Map([['scheduler', '127.0.0.1:1']])).env['CAPSTAN_WEBHOOK_ALLOW'];
+  };
+  t.is(opened({}), '127.0.0.0/8,::1');
+  t.is(opened({ CAPSTAN_WEBHOOK_ALLOW: '10.0.0.0/8' }), '10.0.0.0/8,127.0.0.0/8,::1');
+  t.is(opened({ CAPSTAN_HTTP_HOST: '0.0.0.0' }), '');
+  t.is(opened({ CAPSTAN_HTTP_HOST: '192.168.0.1', CAPSTAN_WEBHOOK_ALLOW: '10.0.0.0/8' }), '10.0.0.0/8');
+});

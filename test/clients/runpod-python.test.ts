@@ -1,0 +1,69 @@
+/** The public Python client `runpod` 1.12.0, unmodified, sync and asyncio, against a whole stack (WIRE.md section 1). */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { pythonPackage } from './python-packages.ts';
+import { stackUnderTest } from './stack-under-test.ts';
+
+/** The first run on a machine downloads the package with all it needs. */
+const INSTALL_MS = 100_000;
+
+const under = stackUnderTest(test);
+const names = ['echo', 'slow', 'failing', 'words', 'parked'] as const;
+
+/** What the client said, by name; null when it cannot be had here. */
+async function said(t: ExecutionContext, kind: 'sync' | 'asyncio'): Promise<ReadonlyMap<string, unknown> | null> {
+  t.timeout(INSTALL_MS + 60_000, 'the Python client');
+  const installed = await pythonPackage('runpod==1.12.0', INSTALL_MS);
+  if ('missing' in installed) {
+    t.log(`skipped: ${installed.missing}`);
+    t.pass();
+    return null;
+  }
+  const ids = Object.fromEntries(names.map((name) => [name, under.endpoint(name)]));
+  const env = {
+    PATH: process.env['PATH'],
+    HOME: under.stack.dataDir,
+    PYTHONPATH: installed.path,
+    RUNPOD_API_KEY: under.stack.apiKey,
+    RUNPOD_ENDPOINT_BASE_URL: `${under.stack.url}/v2`,
+  };
+  const script = join(import.meta.dirname, 'runpod_client.py');
+  const { stdout } = await promisify(execFile)('python3', [script, kind, JSON.stringify(ids)], { env, timeout: 60_000 });
+  const lines = stdout
+    .trim()
+    .split('\n')
+    .filter((line) => line.startsWith('{'));
+  return new Map(lines.map((line) => JSON.parse(line) as { name: string; value: unknown }).map(({ name, value }) => [name, value]));
+}
+
+test.serial('sync: run_sync, run, status, output, stream, cancel, health, purge', async (t) => {
+  const results = await said(t, 'sync');
+  if (results === null) return;
+  t.deepEqual(results.get('run_sync'), { n: 1 });
+  t.deepEqual(results.get('run_sync wrapped'), { n: 2 });
+  t.deepEqual(results.get('run'), [{ n: 3 }, 'COMPLETED']);
+  t.deepEqual(results.get('failed'), [null, 'FAILED']);
+  t.deepEqual(results.get('stream'), ['the', 'quick', 'fox']);
+  t.is(results.get('cancel'), 'CANCELLED');
+  t.is(results.get('cancelled'), 'CANCELLED');
+  t.like(results.get('health'), { jobs: { inQueue: 3, inProgress: 0 }, workers: { running: 0 } });
+  t.deepEqual(results.get('purge'), { removed: 3, status: 'completed' });
+  t.deepEqual(results.get('purged'), ['CANCELLED', 'CANCELLED', 'CANCELLED']);
+  t.is(results.get('wrong key'), 'RuntimeError');
+  t.is(results.get('unknown endpoint'), 404);
+});
+
+test.serial('asyncio: run, status, output, stream, cancel, health, purge', async (t) => {
+  const results = await said(t, 'asyncio');
+  if (results === null) return;
+  t.deepEqual(results.get('run'), [{ n: 1 }, 'COMPLETED']);
+  t.deepEqual(results.get('stream'), ['the', 'quick', 'fox']);
+  t.is(results.get('cancel'), 'CANCELLED');
+  t.like(results.get('health'), { jobs: { inQueue: 2 } });
+  t.deepEqual(results.get('purge'), { removed: 2, status: 'completed' });
+  t.deepEqual(results.get('purged'), ['CANCELLED', 'CANCELLED']);
+});

@@ -1,0 +1,86 @@
+/** The functions of functions-typescript.ts, in Python. */
+export const pythonFunctions = `
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+calls = 0
+gates = {}
+
+
+def add(a, b): return a + b
+async def later(value):
+    await asyncio.sleep(0.001)
+    return value
+def nothing(): pass
+def fails(message): raise Exception(message)
+def throwsText(): raise RuntimeError("plain text")
+def throwsObject(): raise ValueError('{"code":7}')
+async def rejects():
+    await asyncio.sleep(0.001)
+    raise TypeError("rejected")
+def big(): return {1, 2}
+def cycle():
+    a = {}
+    a["a"] = a
+    return a
+def large(bytes): return "x" * bytes
+def count(to):
+    for i in range(to):
+        yield i
+async def countLater(to):
+    for i in range(to):
+        await asyncio.sleep(0.001)
+        yield {"i": i}
+def failsMidway():
+    yield "first"
+    raise Exception("midway")
+def largeChunk(bytes): yield "x" * bytes
+def endless():
+    i = 0
+    while True:
+        yield i
+        i += 1
+def environment(names): return [os.environ.get(name) for name in names]
+def counter():
+    global calls
+    calls += 1
+    return calls
+def prints(text):
+    print(text)
+    print("err " + text, file=sys.stderr)
+    return text
+def context(ctx):
+    return {"jobId": ctx.job_id, "endpointId": ctx.endpoint_id, "attempt": ctx.attempt, "s3": ctx.s3_config, "aborted": ctx.stopped}
+async def progress(ctx):
+    ctx.progress({"percent": 50})
+    await asyncio.sleep(0.02)
+    return "done"
+async def obedient(ctx): await asyncio.sleep(3600)
+async def deaf():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+def busy():
+    while True:
+        pass
+def stuck(): subprocess.run(["sleep", "300"])
+def exits(code): sys.exit(code)
+def crashes(): os.kill(os.getpid(), signal.SIGKILL)
+def waits(gate):
+    gates[gate] = threading.Event()
+    gates[gate].wait()
+    return gate
+def child(): return subprocess.Popen(["sleep", "300"]).pid
+def hogs():
+    kept = []
+    while True:
+        kept.append(bytearray(b"x") * (16 * 1024 * 1024))
+        time.sleep(0.005)
+`;

@@ -1,0 +1,35 @@
+/**
+ * The functions that every runtime must run alike, once in each language, and what may differ
+ * between the languages: the words of their own libraries.
+ */
+import { pythonFunctions } from './functions-python.ts';
+import { typescriptFunctions } from './functions-typescript.ts';
+
+export interface Language {
+  /** The build: its functions are in the module `main`. */
+  readonly build: Readonly<Record<string, string>>;
+  /** A build whose `main` cannot be loaded ("cannot start") and whose `other` has no function. */
+  readonly broken: Readonly<Record<string, string>>;
+  /** A module that is not there. */
+  readonly missing: string;
+  /** Why the values of the functions `big` and `cycle` are no JSON. */
+  readonly noJson: { readonly big: string; readonly cycle: string };
+  /** An error that nothing catches, beside the handler, ends the process. */
+  readonly strayErrorEnds: boolean;
+}
+
+export const typescript: Language = {
+  build: { 'main.ts': typescriptFunctions },
+  broken: { 'main.ts': 'throw new Error("cannot start");', 'other.ts': 'export const value = 1;' },
+  missing: 'nowhere',
+  noJson: { big: 'Do not know how to serialize a BigInt', cycle: 'Converting circular structure to JSON' },
+  strayErrorEnds: true,
+};
+
+export const python: Language = {
+  build: { 'main.py': pythonFunctions },
+  broken: { 'main.py': 'raise Exception("cannot start")', 'other.py': 'value = 1' },
+  missing: 'nowhere.py',
+  noJson: { big: 'Object of type set is not JSON serializable', cycle: 'Circular reference detected' },
+  strayErrorEnds: false,
+};

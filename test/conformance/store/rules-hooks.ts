@@ -1,0 +1,158 @@
+import test from 'ava';
+
+import type { HookHead, Store } from '../../../scheduler/store/store.ts';
+import { cancelledInQueue, completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, shown, start, submit } from './jobs.ts';
+import type { Use } from './suite.ts';
+
+const head = (no: number, difference: Partial<HookHead> = {}): HookHead => {
+  const { envelope: _, ...rest } = hookOf(no);
+  return { ...rest, state: 'PENDING', tries: 0, error: null, ...difference };
+};
+
+/** Ids of what is due, and when the next is. */
+async function due(store: Store, wall: number, { skipHosts = [] as string[], skip = [] as number[], perHost = 10, limit = 10 } = {}) {
+  const skipIds = skip.map((no) => hookOf(no).id);
+  const { hooks, nextAt } = await store.read('hooks', wall, skipHosts, skipIds, perHost, limit);
+  return { due: hooks.map(({ id }) => Number(/(\d+)-u1/.exec(id)?.[1])), nextAt };
+}
+
+export function hookRules(name: string, use: Use): void {
+  test.serial(`${name}: a delivery is written with the end, with the job's input and output`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), completed(1, { hook: hookOf(1) }), submit(queued(2)));
+    await given(store, fence, cancelledInQueue(2, { hook: hookOf(2, { id: 'other' }) }));
+    const hook = await store.read('hook', hookOf(1).id);
+    const { input, output, envelope, ...rest } = hook ?? t.fail();
+    t.deepEqual(rest, head(1));
+    t.deepEqual([envelope, shown(input), shown(output)], [hookOf(1).envelope, '{"no":1}', '{"done":1}']);
+    t.is((await store.read('hook', 'other'))?.output, null);
+    t.is(await store.read('hook', 'unknown'), null);
+  });
+
+  test.serial(`${name}: a delivery outlives its job with its payload`, async (t) => {
+    const { store, fence, reopen } = await use(t);
+    const input = { blob: 'blob-in', size: 100_000 };
+    const output = { blob: 'blob-out', size: 200_000 };
+    await given(store, fence, submit(leased(1), { input }), completed(1, { output, hook: hookOf(1) }), {
+      op: 'delete',
+      no: 1,
+      dueBy: null,
+    });
+    const again = await reopen();
+    const hook = await again.read('hook', hookOf(1).id);
+    t.deepEqual([hook?.input, hook?.output], [input, output]);
+    t.deepEqual((await again.read('blobsNamed', ['blob-in', 'blob-out', 'blob-none'])).toSorted(), ['blob-in', 'blob-out']);
+    t.deepEqual(await due(again, start + 6_000), { due: [1], nextAt: null });
+  });
+
+  test.serial(`${name}: deliveries come due in order of time, are put off, and go`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(
+      store,
+      fence,
+      submit(leased(1)),
+      submit(leased(2)),
+      completed(1, { hook: hookOf(1) }),
+      failed(2, { hook: hookOf(2, { dueAt: start + 5_000 }) }),
+    );
+    t.deepEqual(await due(store, start), { due: [], nextAt: start + 5_000 });
+    t.deepEqual(await due(store, start + 5_000), { due: [2], nextAt: start + 6_000 });
+    t.deepEqual(await due(store, start + 6_000), { due: [2, 1], nextAt: null });
+    t.deepEqual(await due(store, start + 6_000, { limit: 1 }), { due: [2], nextAt: null });
+    t.deepEqual((await store.read('hooks', start + 6_000, [], [], 10, 10)).hooks, [head(2, { dueAt: start + 5_000 }), head(1)]);
+
+    const later = { state: 'PENDING', dueAt: start + 15_000, tries: 1, error: 'answered 500' } as const;
+    t.deepEqual(await outcomes(store, fence, { op: 'hook', id: hookOf(2).id, after: 0, to: later }), ['ok']);
+    t.deepEqual(await due(store, start + 6_000), { due: [1], nextAt: start + 15_000 });
+    t.deepEqual(
+      (await store.read('hooks', start + 15_000, [], [], 10, 10)).hooks,
+      [head(2, later), head(1)].toSorted((a, b) => a.dueAt - b.dueAt),
+    );
+    const away = { op: 'hook', id: hookOf(1).id, after: 0, to: null } as const;
+    t.deepEqual(await outcomes(store, fence, away, away), ['ok', 'gone']);
+    t.deepEqual(await due(store, start + 99_000), { due: [2], nextAt: null });
+  });
+
+  test.serial(`${name}: a change that expects another number of tries is stale`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), completed(1, { hook: hookOf(1) }));
+    const { id } = hookOf(1);
+    const again = { state: 'PENDING', dueAt: start + 7_000, tries: 0, error: null } as const;
+    t.deepEqual(
+      await outcomes(
+        store,
+        fence,
+        { op: 'hook', id, after: 1, to: null },
+        { op: 'hook', id, after: 0, to: { ...again, tries: 1, error: 'e' } },
+        { op: 'hook', id, after: 0, to: null },
+        { op: 'hook', id, after: null, to: again },
+        { op: 'hook', id: 'unknown', after: null, to: again },
+      ),
+      ['stale', 'ok', 'stale', 'ok', 'gone'],
+    );
+    t.deepEqual(await store.read('hookPage', '', 10), [head(1, again)]);
+  });
+
+  test.serial(`${name}: one given up is due no more, and is again when sent anew`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), completed(1, { hook: hookOf(1) }));
+    const given_up = { state: 'FAILED', dueAt: start + 86_000_000, tries: 3, error: 'refused' } as const;
+    await given(store, fence, { op: 'hook', id: hookOf(1).id, after: 0, to: given_up });
+    t.deepEqual(await due(store, start + 85_000_000), { due: [], nextAt: null });
+    t.deepEqual(await store.read('hookPage', '', 10), [head(1, given_up)]);
+    await given(store, fence, {
+      op: 'hook',
+      id: hookOf(1).id,
+      after: null,
+      to: { state: 'PENDING', dueAt: start + 7_000, tries: 0, error: null },
+    });
+    t.deepEqual(await due(store, start + 7_000), { due: [1], nextAt: null });
+  });
+
+  test.serial(`${name}: a host with a long queue hides none of the others, and gives its share`, async (t) => {
+    const { store, fence } = await use(t);
+    const busy = [1, 2, 3, 4, 5, 6];
+    for (const no of busy)
+      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: 'busy', dueAt: start + no }) }));
+    for (const no of [7, 8])
+      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: `quiet-${no}`, dueAt: start + 100 + no }) }));
+    const at = start + 1_000;
+    t.deepEqual((await due(store, at, { perHost: 2 })).due, [1, 2, 7, 8]);
+    t.deepEqual((await due(store, at, { perHost: 2, skip: [1, 2] })).due, [3, 4, 7, 8]);
+    t.deepEqual((await due(store, at, { perHost: 2, skipHosts: ['busy'] })).due, [7, 8]);
+    t.deepEqual((await due(store, at, { perHost: 2, skip: busy, limit: 1 })).due, [7]);
+    t.deepEqual((await due(store, at, { perHost: 2, limit: 3 })).due, [1, 2, 7]);
+    t.deepEqual((await due(store, at, { limit: 0 })).due, []);
+  });
+
+  test.serial(`${name}: deliveries are listed page by page in order of id`, async (t) => {
+    const { store, fence } = await use(t);
+    for (const no of [3, 1, 2]) await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no) }));
+    t.deepEqual(await store.read('hookPage', '', 2), [head(1), head(2)]);
+    t.deepEqual(await store.read('hookPage', hookOf(2).id, 2), [head(3)]);
+  });
+
+  test.serial(`${name}: another life of a job's id has the newer delivery`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { host: 'old' }) }), { op: 'delete', no: 1, dueBy: null });
+    await given(store, fence, submit({ ...leased(2), id: idOf(1) }), completed(2, { hook: hookOf(1, { dueAt: start + 9_500 }) }));
+    t.deepEqual(await store.read('hookPage', '', 10), [head(1, { dueAt: start + 9_500 })]);
+    t.is(shown((await store.read('hook', hookOf(1).id))?.input ?? null), '{"no":2}');
+    t.deepEqual(await due(store, start + 9_000), { due: [], nextAt: start + 9_500 });
+  });
+
+  test.serial(`${name}: an end after a retry is another end, without a lease between`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1) }), {
+      op: 'retry',
+      no: 1,
+      position: 2,
+      submittedAt: start,
+      deleteAt: start + 1_000,
+    });
+    t.deepEqual(await outcomes(store, fence, cancelledInQueue(1, { token: 1 }), cancelledInQueue(1, { token: 2, output: json(null) })), [
+      'stale',
+      'ok',
+    ]);
+  });
+}

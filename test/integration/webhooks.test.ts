@@ -1,0 +1,311 @@
+/** Webhooks as receivers see them (SPEC.md, Events; WIRE.md section 1, Webhook; DESIGN.md invariant 12). */
+import test from 'ava';
+import { Webhook } from 'standardwebhooks';
+
+import { WebhookState } from '../../proto/gen/capstan/v1/control.ts';
+import { AttemptOutcome } from '../../proto/gen/capstan/v1/nodes.ts';
+import { Receiver, type Received } from '../support/receiver.ts';
+import { unary } from '../support/scheduler-client.ts';
+import { until } from '../support/until.ts';
+import { inline, WebhookWorld } from './webhook-world.ts';
+
+const payloadOf = ({ body }: Received): Record<string, unknown> => JSON.parse(body.toString()) as Record<string, unknown>;
+
+const hours = 3_600_000;
+
+test.serial('a completed job is posted once, signed, in the shape of the original', async (t) => {
+  const receiver = await Receiver.open(t);
+  const world = await WebhookWorld.open(t);
+  const id = await world.completed(receiver.url('/in?token=x'));
+  const post = await receiver.next();
+  t.is(`${post.method} ${post.url}`, 'POST /in?token=x');
+  t.is(post.headers['content-type'], 'application/json');
+  t.is(post.headers['webhook-id'], id);
+  t.is(id, 'job-1_1');
+  t.is(
+    post.body.toString(),
+    `{"id":"job-1","status":"COMPLETED","input":{ "n" : 1 },"output":{"out":2},"delayTime":0,"executionTime":5,"webhook":"${receiver.url('/in?token=x')}"}`,
+    'input and output byte for byte',
+  );
+  const secret = await world.secret();
+  t.regex(secret, /^whsec_[A-Za-z0-9+/]{43}=$/);
+  const headers = post.headers as Record<string, string>;
+  t.notThrows(() => new Webhook(secret).verify(post.body, headers));
+  t.throws(() => new Webhook(secret).verify(post.body.toString().replace('COMPLETED', 'FAILED'), headers));
+  await world.delivered();
+  t.is(receiver.received.length, 1);
+});
+
+test.serial('every way a job can end is posted', async (t) => {
+  const receiver = await Receiver.open(t);
+  const world = await WebhookWorld.open(t);
+  const facts = async (): Promise<unknown> => {
+    const { id: _, input, webhook, ...rest } = payloadOf(await receiver.next());
+    t.deepEqual([input, webhook], [{ n: 1 }, receiver.url()]);
+    return rest;
+  };
+  const times = { delayTime: 0, executionTime: 5 };
+
+  await world.end(await world.dispatched(receiver.url()), { outcome: AttemptOutcome.FAILED, error: 'it broke' });
+  t.deepEqual(await facts(), { status: 'FAILED', output: null, error: 'it broke', ...times });
+
+  await world.end(await world.dispatched(receiver.url()), {
+    outcome: AttemptOutcome.FAILED,
+    error: 'custom',
+    output: { body: inline('{"detail":1}') },
+  });
+  t.deepEqual(await facts(), { status: 'FAILED', output: { detail: 1 }, error: 'custom', ...times });
+
+  await world.end(await world.dispatched(receiver.url()), { outcome: AttemptOutcome.TIMED_OUT, error: 'executionTimeout exceeded' });
+  t.deepEqual(await facts(), { status: 'TIMED_OUT', output: null, error: 'executionTimeout exceeded', ...times });
+
+  await world.end(await world.dispatched(receiver.url()), { outcome: AttemptOutcome.WORKER_LOST, error: 'the worker was killed' });
+  const { error, ...lost } = (await facts()) as { error: string };
+  t.deepEqual(lost, { status: 'FAILED', output: null, delayTime: 0, executionTime: 0 });
+  t.regex(error, /the worker was killed.*attempt 1 of 1/);
+
+  const { jobId, token } = await world.dispatched(receiver.url());
+  world.session.send({ $case: 'started', value: { jobId, token, agoMs: 0 } });
+  await until('the job runs', async () => (await status(world, jobId)) === 'IN_PROGRESS');
+  await world.cancel(jobId);
+  t.deepEqual(await facts(), { status: 'CANCELLED', output: null, delayTime: 0, executionTime: 0 });
+});
+
+test.serial('jobs that never ran are posted without times: cancelled in the queue, or purged from it', async (t) => {
+  const receiver = await Receiver.open(t);
+  const world = await WebhookWorld.open(t);
+  world.session.close();
+  await world.session.ended;
+  const { id } = await world.submit(receiver.url());
+  await world.cancel(id);
+  t.deepEqual(payloadOf(await receiver.next()), { id, status: 'CANCELLED', input: { n: 1 }, output: null, webhook: receiver.url() });
+
+  const { id: purged } = await world.submit(receiver.url());
+  await unary((done) => world.scheduler.jobs.purgeQueue({ endpointId: world.endpoint }, world.gateway(), done));
+  const error = 'purged from the queue';
+  t.deepEqual(payloadOf(await receiver.next()), {
+    id: purged,
+    status: 'CANCELLED',
+    input: { n: 1 },
+    output: null,
+    error,
+    webhook: receiver.url(),
+  });
+});
+
+test.serial('200 alone is success; 2 more tries, 10 seconds apart, with one id and fresh signatures; then no more', async (t) => {
+  const receiver = await Receiver.open(t, [500, 204, 201]);
+  const world = await WebhookWorld.open(t);
+  const id = await world.completed(receiver.url());
+  const posts = [await receiver.next()];
+  for (const [tries, error] of [
+    [1, 'the receiver answered 500, not 200'],
+    [2, 'the receiver answered 204, not 200'],
+  ] as const) {
+    const webhook = await world.tried(id, tries);
+    t.like(webhook, { state: WebhookState.PENDING, error, dueAtMs: BigInt(world.clock.now().wall + 10_000) });
+    world.clock.advance(9_999);
+    await world.webhooks();
+    t.is(receiver.received.length, tries, 'not a moment early');
+    world.clock.advance(1);
+    posts.push(await receiver.next());
+  }
+  const given = await world.tried(id, 3);
+  t.like(given, {
+    state: WebhookState.FAILED,
+    error: 'the receiver answered 201, not 200',
+    endpointId: world.endpoint,
+    url: receiver.url(),
+  });
+  world.clock.advance(hours);
+  await world.webhooks();
+  t.is(receiver.received.length, 3);
+
+  t.is(new Set(posts.map(({ body }) => body.toString())).size, 1);
+  t.deepEqual(new Set(posts.map(({ headers }) => headers['webhook-id'])), new Set([id]));
+  t.is(new Set(posts.map(({ headers }) => headers['webhook-timestamp'])).size, 3);
+  const verifier = new Webhook(await world.secret());
+  for (const { body, headers } of posts) t.notThrows(() => verifier.verify(body, headers as Record<string, string>));
+});
+
+test.serial('a webhook that was given up is sent anew on request, with all its tries', async (t) => {
+  const receiver = await Receiver.open(t, [500, 500, 500, 503, 200]);
+  const world = await WebhookWorld.open(t);
+  const id = await world.completed(receiver.url());
+  for (const tries of [1, 2]) {
+    await world.tried(id, tries);
+    world.clock.advance(10_000);
+  }
+  await world.tried(id, 3);
+  await world.redeliver(id);
+  await world.tried(id, 1);
+  world.clock.advance(10_000);
+  await world.delivered();
+  t.is(receiver.received.length, 5);
+  await t.throwsAsync(world.redeliver(id), { message: /webhook job-1_1 not found/ });
+});
+
+test.serial('the payload outlives the job', async (t) => {
+  const receiver = await Receiver.open(t, [500, 500, 500, 200]);
+  const world = await WebhookWorld.open(t);
+  const id = await world.completed(receiver.url());
+  for (const tries of [1, 2]) {
+    await world.tried(id, tries);
+    world.clock.advance(10_000);
+  }
+  await world.tried(id, 3);
+  world.clock.advance(hours);
+  await until('the job is forgotten', async () => (await status(world, 'job-1')) === 'NOT_FOUND');
+  await world.redeliver(id);
+  await world.delivered();
+  t.like(payloadOf(receiver.received.at(-1) as Received), { id: 'job-1', status: 'COMPLETED', input: { n: 1 }, output: { out: 2 } });
+});
+
+test.serial('deliveries survive restarts between their tries', async (t) => {
+  const receiver = await Receiver.open(t, [500, 500, 200]);
+  const world = await WebhookWorld.open(t);
+  const id = await world.completed(receiver.url());
+  const secret = await world.secret();
+  for (const tries of [1, 2]) {
+    await world.tried(id, tries);
+    await world.scheduler.restart();
+    t.like(await world.tried(id, tries), { state: WebhookState.PENDING });
+    t.is(receiver.received.length, tries, 'the wait goes on where it was');
+    world.clock.advance(10_000);
+  }
+  await world.delivered();
+  t.is(receiver.received.length, 3);
+  t.is(await world.secret(), secret);
+  const { body, headers } = receiver.received.at(-1) as Received;
+  t.notThrows(() => new Webhook(secret).verify(body, headers as Record<string, string>));
+});
+
+test.serial('a try that a restart cut off is made again', async (t) => {
+  const receiver = await Receiver.open(t, ['never', 200]);
+  const world = await WebhookWorld.open(t);
+  const id = await world.completed(receiver.url());
+  await receiver.next();
+  await world.scheduler.restart();
+  t.is((await receiver.next()).headers['webhook-id'], id);
+  await world.delivered();
+});
+
+test.serial('redirects are not followed', async (t) => {
+  const elsewhere = await Receiver.open(t);
+  const receiver = await Receiver.open(t, [(response) => response.writeHead(307, { location: elsewhere.url() }).end()]);
+  const world = await WebhookWorld.open(t);
+  const id = await world.completed(receiver.url());
+  t.is((await world.tried(id, 1)).error, 'the receiver answered 307, not 200');
+  t.is(elsewhere.received.length, 0);
+});
+
+test.serial('dead receivers and silent ones delay nobody else, and get their share of connections only', async (t) => {
+  const silent = await Receiver.open(t, ['never']);
+  const fast = await Receiver.open(t);
+  const world = await WebhookWorld.open(t, { webhookTimeoutMs: 60_000 });
+  for (let i = 0; i < 30; i++) await world.completed(silent.url());
+  for (let i = 0; i < 8; i++) await silent.next();
+  await world.completed(fast.url());
+  await fast.next();
+  t.is(silent.received.length, 8, 'of one host no more than eight at once');
+  await until('only those of the silent one are left', async () => (await world.webhooks()).length === 30);
+});
+
+test.serial('a receiver that does not answer in time has failed, and so has one that is not there', async (t) => {
+  const silent = await Receiver.open(t, ['never']);
+  const gone = await Receiver.open(t);
+  const url = gone.url();
+  const world = await WebhookWorld.open(t, { webhookTimeoutMs: 100 });
+  t.is((await world.tried(await world.completed(silent.url()), 1)).error, 'no answer within 101 ms');
+  const closing = await Receiver.open(t, [(response) => response.destroy()]);
+  t.is((await world.tried(await world.completed(closing.url()), 1)).error, 'the connection was closed before an answer');
+  const port = new URL(url).port;
+  await gone.close();
+  t.is((await world.tried(await world.completed(`http://127.0.0.1:${port}/`), 1)).error, 'the connection was refused');
+});
+
+test.serial('big bodies are streamed from the blob store, signed as a whole', async (t) => {
+  const receiver = await Receiver.open(t, [500, 200]);
+  const world = await WebhookWorld.open(t);
+  const input = JSON.stringify({ text: 'ä'.repeat(300_000) });
+  const output = JSON.stringify('z'.repeat(1_500_000));
+  const [big, bigger] = [await world.put(Buffer.from(input)), await world.put(Buffer.from(output))];
+  const id = await world.completed(receiver.url(), bigger, { input: { body: big } });
+  await world.tried(id, 1);
+  world.clock.advance(10_000);
+  await world.delivered();
+  const { body, headers } = receiver.received[1] as Received;
+  t.true(body.toString().startsWith(`{"id":"job-1","status":"COMPLETED","input":${input},"output":${output},"delayTime":`));
+  t.is(headers['content-length'], String(body.length));
+  const verifier = new Webhook(await world.secret());
+  t.notThrows(() => verifier.verify(body, headers as Record<string, string>));
+});
+
+test.serial('an address that the URL shows to be private is refused with the submission', async (t) => {
+  const world = await WebhookWorld.open(t, { webhookAllow: '' });
+  for (const url of ['http://127.0.0.1/', 'http://localhost:8080/', 'https://[::1]/', 'http://2130706433/', 'http://192.168.0.10/']) {
+    const { reply } = await world.submit(url);
+    if (reply.result?.$case !== 'failure') return t.fail(`${url} was taken`);
+    t.like(reply.result.value, { code: 'INVALID_ARGUMENT', field: 'webhook' });
+    t.regex(reply.result.value.message, /^webhook: must not lead to a private address/);
+  }
+  t.is((await world.submit('https://example.com/')).reply.result?.$case, 'job');
+});
+
+test.serial('a name is checked when the connection is made, by all the addresses it has then', async (t) => {
+  const receiver = await Receiver.open(t);
+  const asked: string[] = [];
+  const addresses = ['10.0.0.1'];
+  const resolve = async (host: string): Promise<string[]> => {
+    asked.push(host);
+    return addresses;
+  };
+  const world = await WebhookWorld.open(t, { webhookAllow: '127.0.0.2,named.example' }, { resolve });
+  const url = receiver.url('/', 'rebound.example');
+  const id = await world.completed(url);
+  t.is((await world.tried(id, 1)).error, 'rebound.example leads to a private address, which CAPSTAN_WEBHOOK_ALLOW does not open');
+  addresses.splice(0, 1, '127.0.0.1', '::1', '::ffff:127.0.0.1');
+  world.clock.advance(10_000);
+  t.regex((await world.tried(id, 2)).error, /leads to a private address/);
+  t.is(receiver.received.length, 0);
+  t.deepEqual(asked, ['rebound.example', 'rebound.example'], 'asked anew for each try, and once');
+
+  await world.completed(receiver.url('/', 'named.example'));
+  t.is((await receiver.next()).headers.host, `named.example:${receiver.port}`);
+});
+
+test.serial('a connection goes to the address that was checked, whatever the name says a moment later', async (t) => {
+  const receiver = await Receiver.open(t);
+  let calls = 0;
+  const resolve = async (): Promise<string[]> => (calls++ === 0 ? ['127.0.0.1'] : ['127.0.0.3']);
+  const world = await WebhookWorld.open(t, { webhookAllow: '127.0.0.1' }, { resolve });
+  await world.completed(receiver.url('/', 'rebinding.example'));
+  await receiver.next();
+  await world.delivered();
+  t.is(calls, 1);
+});
+
+test.serial('an end after a retry has an id of its own, whatever that end is', async (t) => {
+  const receiver = await Receiver.open(t);
+  const world = await WebhookWorld.open(t);
+  const dispatch = await world.dispatched(receiver.url());
+  await world.end(dispatch, { outcome: AttemptOutcome.FAILED, error: 'once' });
+  world.session.close();
+  await world.session.ended;
+  await unary((done) => world.scheduler.jobs.retry({ endpointId: world.endpoint, jobId: dispatch.jobId }, world.gateway(), done));
+  await world.cancel(dispatch.jobId);
+  const posts = [await receiver.next(), await receiver.next()];
+  t.deepEqual(
+    posts.map((post) => [post.headers['webhook-id'], payloadOf(post)['status']]),
+    [
+      ['job-1_1', 'FAILED'],
+      ['job-1_2', 'CANCELLED'],
+    ],
+  );
+});
+
+async function status(world: WebhookWorld, jobId: string): Promise<string> {
+  const { result } = await world.channel.ask(world.endpoint, { $case: 'get', value: { jobId, waitMs: 0 } });
+  if (result?.$case === 'job') return result.value.state.replace('JOB_STATE_', '');
+  return result?.$case === 'failure' ? result.value.code : 'nothing';
+}

@@ -1,0 +1,383 @@
+/**
+ * The scheduler's core on a real SQLite database in memory, in a world where time passes only when
+ * a test says so and everything else takes none: commits, reads, messages. One endpoint, one node
+ * whose agent the test plays.
+ */
+import { CapstanError } from '../../proto/errors.ts';
+import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import type { Job, JobReply, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { AgentEvent, AttemptEnded, AttemptRef, SchedulerEvent, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import { Decision, type Answer, type Effect } from '../../scheduler/core/effects.ts';
+import type { Command, CoreEvent, Counting, EndpointInput, PolicyInput, Ref } from '../../scheduler/core/events.ts';
+import { defaultSettings, type EndpointConfig, type Image, type Settings } from '../../scheduler/core/image.ts';
+import { restore } from '../../scheduler/core/restore.ts';
+import { nextDeadline, step } from '../../scheduler/core/step.ts';
+import type { ControlKind, JobKind } from '../../scheduler/store/store.ts';
+import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
+import { testInventory } from '../support/scheduler-client.ts';
+
+const NODE = 'node';
+const BEGIN = 1_700_000_000_000;
+const kinds: readonly ControlKind[] = [
+  'account',
+  'key',
+  'environment',
+  'endpoint',
+  'release',
+  'build',
+  'node',
+  'join-token',
+  'desired',
+  'setting',
+];
+const uncounted: Counting = { limitedAs: null, resent: false };
+
+/** An attempt that the test's agent holds. */
+export interface Held {
+  readonly job: string;
+  readonly token: number;
+  readonly worker: string;
+  startedAt: number | null;
+  /** The scheduler wants it stopped. */
+  stopped: boolean;
+}
+
+export interface SubmitOptions {
+  readonly kind?: JobKind;
+  readonly policy?: Partial<PolicyInput>;
+  readonly counting?: Counting;
+  readonly idempotencyKey?: string;
+  readonly waitMs?: number;
+}
+
+export class QueueWorld {
+  readonly endpoint: string;
+  readonly settings: Settings;
+  /** By `<job>#<token>`. */
+  readonly held = new Map<string, Held>();
+  image: Image;
+  /** Both clocks, ms since the world began. */
+  now = 0;
+  readonly #store = new SqliteEngine({ file: ':memory:', now: () => BEGIN + this.now });
+  readonly #replies = new Map<number, JobReply>();
+  readonly #answers = new Map<number, Answer | CapstanError>();
+  #gathering = new Decision();
+  #term = 0n;
+  #session = 0;
+  #next = 1;
+
+  constructor(settings: Partial<Settings> = {}, endpoint: Partial<EndpointInput> = {}) {
+    // The agent is there all the time: it need not say so.
+    this.settings = { ...defaultSettings, silenceMs: 1e12, ...settings };
+    this.image = this.#takeOver();
+    const deployed = this.#command({
+      command: 'deploy',
+      account: 'account',
+      environment: 'default',
+      build: { digest: 'build', size: 1, createdAt: 0 },
+      endpoints: [{ ...endpointInput(), ...endpoint }],
+    });
+    if (deployed instanceof CapstanError || deployed.answer !== 'deployed') throw new Error('not deployed');
+    this.endpoint = deployed.endpoints[0]?.id ?? '';
+    this.#command({ command: 'put-join-token', hash: 'token' });
+    this.#command({ command: 'join', tokenHash: 'token', node: { id: NODE, name: NODE, secretHash: '' } });
+    this.openSession();
+  }
+
+  close(): void {
+    this.#store.close();
+  }
+
+  /** Lets time pass, each deadline at its moment. */
+  pass(ms: number): void {
+    const until = this.now + ms;
+    for (let at = nextDeadline(this.image, this.clock()); at !== null && at <= until; at = nextDeadline(this.image, this.clock())) {
+      this.now = Math.max(this.now, at);
+      this.#handle({ event: 'tick' });
+    }
+    this.now = until;
+  }
+
+  clock(): { wall: number; mono: number } {
+    return { wall: BEGIN + this.now, mono: this.now };
+  }
+
+  // ------------------------------------------------------------ what a gateway asks
+
+  /** Submits a job; the refusal when there is one. */
+  submit(job: string, options: SubmitOptions = {}): Job | CapstanError {
+    const { kind = 'RUN', policy = {}, counting = uncounted, idempotencyKey, waitMs = 0 } = options;
+    return jobOf(
+      this.#ask((ref) => ({
+        event: 'submit',
+        ref,
+        counting,
+        endpoint: this.endpoint,
+        job,
+        kind,
+        input: { inline: Buffer.from('{}') },
+        webhook: null,
+        policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false, ...policy },
+        s3: null,
+        idempotency: idempotencyKey === undefined ? null : { key: `${this.endpoint}/${idempotencyKey}`, bodyHash: Buffer.alloc(32) },
+        waitMs,
+      })),
+    );
+  }
+
+  /** The job's status, or why there is none. */
+  status(job: string, counting = uncounted): Job | CapstanError {
+    return jobOf(this.#ask((ref) => ({ event: 'get', ref, counting, endpoint: this.endpoint, job, waitMs: 0 })));
+  }
+
+  /** Asks without waiting for the answer, which {@link QueueWorld.answered} tells. */
+  wait(job: string, waitMs: number, counting = uncounted): number {
+    return this.#begin((ref) => ({ event: 'get', ref, counting, endpoint: this.endpoint, job, waitMs }));
+  }
+
+  answered(request: number): JobReply | undefined {
+    return this.#replies.get(request);
+  }
+
+  stream(job: string): StreamPart | CapstanError {
+    const { result } = this.#ask((ref) => ({ event: 'read-stream', ref, counting: uncounted, endpoint: this.endpoint, job, waitMs: 0 }));
+    if (result?.$case === 'stream') return result.value;
+    if (result?.$case === 'failure') return new CapstanError(result.value.code as 'NOT_FOUND', result.value.message);
+    throw new Error('an answer to another question');
+  }
+
+  change(command: 'cancel' | 'retry', job: string): Answer | CapstanError {
+    return this.#command({ command, endpoint: this.endpoint, job });
+  }
+
+  purge(): number {
+    const answer = this.#command({ command: 'purge', endpoint: this.endpoint });
+    if (answer instanceof CapstanError || answer.answer !== 'purged') throw new Error('not purged');
+    return answer.removed;
+  }
+
+  // ------------------------------------------------------------ what the agent does
+
+  /** The attempt at a job that the agent holds. */
+  attempt(job: string): Held | null {
+    return [...this.held.values()].findLast((held) => held.job === job) ?? null;
+  }
+
+  enter(held: Held): void {
+    held.startedAt = this.now;
+    this.report({ $case: 'started', value: { jobId: held.job, token: held.token, agoMs: 0 } });
+  }
+
+  end(held: Held, ended: Pick<AttemptEnded, 'outcome'> & Partial<AttemptEnded>): void {
+    this.held.delete(keyOf(held));
+    const executionMs = held.startedAt === null ? 0 : this.now - held.startedAt;
+    const value: AttemptEnded = {
+      jobId: held.job,
+      token: held.token,
+      error: '',
+      agoMs: 0,
+      started: held.startedAt !== null,
+      chunks: 0,
+      executionMs,
+      ...ended,
+    };
+    this.report({ $case: 'ended', value });
+  }
+
+  report(...events: NonNullable<AgentEvent['event']>[]): void {
+    this.#handle({ event: 'agent', node: NODE, session: this.#session, events: events.map((event) => ({ event })) });
+  }
+
+  /** The scheduler's process ends and starts again on the same database; the agent comes back with what it holds. */
+  restart(): void {
+    this.#gathering = new Decision();
+    this.image = this.#takeOver();
+    this.openSession();
+  }
+
+  openSession(): void {
+    this.#session += 1;
+    const attempts: AttemptRef[] = [...this.held.values()].map(({ job, token, worker, startedAt }) => ({
+      jobId: job,
+      token,
+      workerId: worker,
+      started: startedAt !== null,
+      startedAgoMs: startedAt === null ? 0 : this.now - startedAt,
+    }));
+    const hello = {
+      protocol: 1,
+      incarnation: 'first',
+      agentVersion: 'test',
+      workers: { epoch: 0, workers: this.#workers() },
+      attempts,
+      inventory: testInventory(),
+    };
+    this.#handle({ event: 'session-opened', node: NODE, session: this.#session, hello });
+  }
+
+  // ------------------------------------------------------------ the shell
+
+  #takeOver(): Image {
+    this.#term = (this.#store.acquire(0, `life-${this.#session}`, 10_000) as { term: bigint }).term;
+    const stored = {
+      control: kinds.flatMap((kind) => this.#store.read('control', kind, '', 1_000)),
+      counts: this.#store.read('counts'),
+      leased: this.#store.read('leased', 0, 10_000),
+      highest: this.#store.read('highest'),
+    };
+    const image = restore(this.settings, [1, 2, 3, 4], stored, this.clock(), this.#gathering);
+    this.image = image;
+    this.#settle();
+    return image;
+  }
+
+  #command(command: Command): Answer | CapstanError {
+    const call = this.#next++;
+    this.#handle({ event: 'command', call, command });
+    const answer = this.#answers.get(call);
+    if (answer === undefined) throw new Error(`${command.command} was not answered`);
+    return answer;
+  }
+
+  #ask(event: (ref: Ref) => CoreEvent): JobReply {
+    const request = this.#begin(event);
+    const reply = this.#replies.get(request);
+    if (reply === undefined) throw new Error('not answered at once');
+    return reply;
+  }
+
+  #begin(event: (ref: Ref) => CoreEvent): number {
+    const request = this.#next++;
+    this.#handle(event({ channel: 1, request }));
+    return request;
+  }
+
+  #handle(event: CoreEvent): void {
+    step(this.image, event, this.clock(), this.#gathering);
+    this.#settle();
+  }
+
+  #settle(): void {
+    while (this.#gathering.writes.length > 0 || this.#gathering.effects.length > 0) {
+      const { writes, effects } = this.#gathering;
+      this.#gathering = new Decision();
+      const ops = writes.map((write) => write.op);
+      const outcomes = ops.length === 0 ? [] : this.#store.commit({ shard: 0, term: this.#term }, ops);
+      const refused = new Set(writes.filter((_write, i) => outcomes[i]?.outcome !== 'ok'));
+      for (const [i, write] of writes.entries()) {
+        const outcome = outcomes[i];
+        if (outcome !== undefined && outcome.outcome !== 'ok')
+          step(this.image, { event: 'refused', op: write.op, outcome, cause: write.cause }, this.clock(), this.#gathering);
+      }
+      for (const { effect, write } of effects) if (write === null || !refused.has(write)) this.#perform(effect);
+    }
+  }
+
+  #perform(effect: Effect): void {
+    switch (effect.effect) {
+      case 'reply':
+        if (effect.usage !== null) effect.usage.open--;
+        this.#replies.set(effect.reply.requestId, effect.reply);
+        return;
+      case 'answer':
+        this.#answers.set(effect.call, effect.result);
+        return;
+      case 'send':
+        this.#hear(effect.event);
+        return;
+      case 'send-desired':
+        this.#feed({ event: 'agent', events: [{ event: { $case: 'workers', value: { epoch: effect.epoch, workers: this.#workers() } } }] });
+        return;
+      case 'dispatch': {
+        const { job, token, worker } = effect;
+        this.held.set(keyOf({ job, token }), { job, token, worker, startedAt: null, stopped: false });
+        return;
+      }
+      case 'read-job': {
+        const found = this.#store.read('job', effect.endpoint, effect.job);
+        step(this.image, { event: 'job-read', purpose: effect.purpose, found }, this.clock(), this.#gathering);
+        return;
+      }
+      case 'read-head': {
+        const rows = this.#store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, 1_000);
+        step(this.image, { ...effect, event: 'head-read', rows }, this.clock(), this.#gathering);
+        return;
+      }
+      case 'read-due': {
+        const { wall } = this.clock();
+        step(this.image, { event: 'due-read', ...this.#store.read('due', wall, effect.limit), wall }, this.clock(), this.#gathering);
+        break;
+      }
+      default:
+    }
+  }
+
+  #feed(event: { readonly event: 'agent'; readonly events: readonly AgentEvent[] }): void {
+    step(this.image, { ...event, node: NODE, session: this.#session }, this.clock(), this.#gathering);
+  }
+
+  #hear({ event }: SchedulerEvent): void {
+    if (event?.$case !== 'stop') return;
+    const held = this.held.get(keyOf({ job: event.value.jobId, token: event.value.token }));
+    if (held !== undefined) held.stopped = true;
+  }
+
+  /** Whatever worker is wanted is there and ready. */
+  #workers(): WorkerStatus[] {
+    return [...this.image.workers.values()]
+      .filter(({ drain }) => !drain)
+      .map(({ id, endpoint, release }) => ({
+        workerId: id,
+        endpointId: endpoint,
+        releaseId: release,
+        state: WorkerState.IDLE,
+        reason: '',
+        detail: '',
+        failures: 0,
+        deviceUuids: [],
+        artifactMs: 0,
+        startedMs: 0,
+        loadedMs: 0,
+      }));
+  }
+}
+
+function keyOf({ job, token }: { readonly job: string; readonly token: number }): string {
+  return `${job}#${token}`;
+}
+
+function jobOf({ result }: JobReply): Job | CapstanError {
+  if (result?.$case === 'job') return result.value;
+  if (result?.$case === 'failure')
+    return new CapstanError(result.value.code as 'NOT_FOUND', result.value.message, { retryAfterMs: result.value.retryAfterMs });
+  throw new Error('an answer to another question');
+}
+
+export function endpointInput(): EndpointInput {
+  const config: Omit<EndpointConfig, 'id' | 'account' | 'environment' | 'release'> = {
+    name: 'echo',
+    kind: 'QUEUE',
+    imageName: '',
+    workersMin: 1,
+    workersMax: 1,
+    idleTimeoutS: 3600,
+    gpuIds: '',
+    gpuCount: 0,
+    cpu: '',
+    maxConcurrency: 1,
+    executionTimeoutMs: 0,
+    scalerType: 'QUEUE_DELAY',
+    scalerValue: 4,
+    maxAttempts: 0,
+    routes: {},
+    limits: {},
+    requestsPerWorker: null,
+  };
+  return {
+    ...config,
+    functions: [{ name: 'echo', module: 'echo', parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
+    runtime: 'thread',
+    envSealed: null,
+    envDigest: '',
+  };
+}

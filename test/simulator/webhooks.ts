@@ -1,0 +1,135 @@
+/**
+ * Receivers of webhooks in the simulated world, and what holds of deliveries (DESIGN.md invariant
+ * 12), checked from what the store took and from what the receivers saw.
+ */
+import { hookKeepMs, hookSpacingMs, hookTries } from '../../scheduler/core/hooks.ts';
+import type { CoreEvent } from '../../scheduler/core/events.ts';
+import type { HookRow, NewHook, Op } from '../../scheduler/store/store.ts';
+import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
+import type { World } from './world.ts';
+
+type HookOp = Extract<Op, { op: 'hook' }>;
+type Finish = Extract<Op, { op: 'finish' }>;
+
+/** Where webhooks may go: one takes all, one refuses some, one never answers in time, one is slow. */
+export const receivers: readonly string[] = ['https://good/', 'https://moody/', 'https://dead/', 'https://slow/'];
+
+interface Delivery {
+  readonly hook: NewHook;
+  /** Failed tries recorded since the end, or since it was last sent anew. */
+  tries: number;
+  state: 'PENDING' | 'DELIVERED' | 'FAILED';
+  dueAt: number;
+  /** The receiver took it. */
+  taken: boolean;
+}
+
+export class Receivers {
+  readonly #world: World;
+  readonly #deliveries = new Map<string, Delivery>();
+  /** What is being sent in the scheduler's present life. */
+  readonly #open = new Map<string, { readonly host: string }>();
+  readonly #limits: { readonly open: number; readonly perHost: number };
+
+  constructor(world: World, limits: { readonly open: number; readonly perHost: number }) {
+    this.#world = world;
+    this.#limits = limits;
+  }
+
+  /** A job ended: with a webhook exactly when it was asked for, under an id that was never used. */
+  ended(op: Finish, webhook: string | null, job: string): void {
+    const { hook } = op;
+    if ((hook?.url ?? null) !== webhook) fail(`job ${job} wants ${webhook ?? 'no webhook'} and ended with ${hook?.url ?? 'none'}`);
+    if (hook === null) return;
+    const { status, id } = JSON.parse(hook.envelope) as { status: string; id: string };
+    if (status !== op.state || id !== job) fail(`webhook ${hook.id} says ${id} ${status}; ${job} ended ${op.state}`);
+    if (this.#deliveries.has(hook.id)) fail(`webhook ${hook.id} was made twice`);
+    this.#deliveries.set(hook.id, { hook, tries: 0, state: 'PENDING', dueAt: hook.dueAt, taken: false });
+  }
+
+  /** The job's row is gone, and its id may come again with another life. */
+  forgotten(job: string): void {
+    for (const [id, delivery] of this.#deliveries)
+      if (delivery.hook.id.startsWith(`${job}_`) && delivery.state !== 'PENDING') this.#deliveries.delete(id);
+  }
+
+  /** A recorded try, or a delivery sent anew. */
+  recorded(op: HookOp, wall: number): void {
+    const delivery = this.#deliveries.get(op.id);
+    if (delivery === undefined) throw new Error(`webhook ${op.id} was changed, but is not there`);
+    if (op.to === null) {
+      if (!delivery.taken) fail(`webhook ${op.id} was struck off, but nobody took it`);
+      delivery.state = 'DELIVERED';
+      return;
+    }
+    const { tries, state, dueAt } = op.to;
+    if (op.after !== null) {
+      if (delivery.state !== 'PENDING') fail(`webhook ${op.id} was tried while ${delivery.state}`);
+      if (tries !== delivery.tries + 1) fail(`webhook ${op.id}: tries went from ${delivery.tries} to ${tries}`);
+      if ((tries === hookTries) !== (state === 'FAILED')) fail(`webhook ${op.id} is ${state} after ${tries} tries`);
+      // The commit comes a little after the decision.
+      const gap = dueAt - wall;
+      const wanted = state === 'FAILED' ? hookKeepMs : hookSpacingMs;
+      if (gap > wanted || gap < wanted - 1_000) fail(`webhook ${op.id} is put off by ${gap} ms`);
+    } else if (tries !== 0 || state !== 'PENDING') fail(`webhook ${op.id} was sent anew as ${state} with ${tries} tries`);
+    Object.assign(delivery, { tries, state, dueAt });
+  }
+
+  /** The scheduler is gone, and with it all connections; the receivers saw what they saw. */
+  schedulerDown(): void {
+    this.#open.clear();
+  }
+
+  /** A try begins; `tell` is called when it ends. */
+  post(hook: HookRow, tell: (event: Extract<CoreEvent, { event: 'hook-tried' }>) => void): void {
+    const { id, host } = hook;
+    const delivery = this.#deliveries.get(id);
+    if (delivery === undefined) throw new Error(`webhook ${id} is sent, but no job ended with it`);
+    if (this.#open.has(id)) fail(`webhook ${id} is sent twice at once`);
+    if (delivery.state !== 'PENDING') fail(`webhook ${id} is sent while ${delivery.state}`);
+    if (this.#world.clock().wall < delivery.dueAt) fail(`webhook ${id} is sent ${delivery.dueAt - this.#world.clock().wall} ms early`);
+    if (!('inline' in hook.input) || Buffer.from(hook.input.inline).toString() !== '{}') fail(`webhook ${id} lost its input`);
+    const completed = (JSON.parse(hook.envelope) as { status: string }).status === 'COMPLETED';
+    if (completed !== (hook.output !== null)) fail(`webhook ${id} ${completed ? 'lost its' : 'has an'} output`);
+    const sending = { host };
+    this.#open.set(id, sending);
+    if (this.#open.size > this.#limits.open) fail(`${this.#open.size} webhooks are sent at once`);
+    const atHost = [...this.#open.values()].filter((other) => other.host === host).length;
+    if (atHost > this.#limits.perHost) fail(`${atHost} webhooks are sent to ${host} at once`);
+    const { random } = this.#world;
+    const takes = host !== 'dead' && (host !== 'moody' || random.chance(0.5));
+    const duration = host === 'dead' || host === 'slow' ? random.int(300, 1_000) : random.int(1, 30);
+    this.#world.after(duration, () => {
+      if (takes) delivery.taken = true;
+      if (this.#open.get(id) !== sending) return;
+      this.#open.delete(id);
+      tell(takes ? { event: 'hook-tried', id, result: 'delivered' } : { event: 'hook-tried', id, result: 'failed', error: 'not taken' });
+    });
+    this.#world.trace(`post ${id} to ${host}`);
+  }
+
+  /** One that was not delivered yet, or null. */
+  anyUndelivered(): string | null {
+    const undelivered = [...this.#deliveries.values()].filter(({ state }) => state !== 'DELIVERED');
+    return undelivered.length === 0 ? null : this.#world.random.pick(undelivered).hook.id;
+  }
+
+  /** After healing nothing is pending: each was taken, or given up after all its tries; the store says the same. */
+  judge(store: SqliteEngine): void {
+    const stored = new Map(store.read('hookPage', '', 100_000).map((hook) => [hook.id, hook]));
+    for (const [id, delivery] of this.#deliveries) {
+      if (delivery.state === 'PENDING') fail(`webhook ${id} to ${delivery.hook.host} is still pending after the world healed`);
+      const row = stored.get(id);
+      if ((delivery.state === 'FAILED') !== (row !== undefined))
+        fail(`webhook ${id} is ${delivery.state}, the store has ${row?.state ?? 'nothing'}`);
+      if (delivery.hook.host === 'good' && delivery.state !== 'DELIVERED') fail(`webhook ${id} did not reach a receiver that takes all`);
+      stored.delete(id);
+    }
+    const { hooks, nextAt } = store.read('hooks', Number.MAX_SAFE_INTEGER, [], [], 1_000, 1_000);
+    if (hooks.length > 0 || nextAt !== null) fail(`${hooks.length} webhooks are left in the outbox`);
+  }
+}
+
+function fail(what: string): never {
+  throw new Error(`invariant broken: ${what}`);
+}
