@@ -27,6 +27,8 @@ const FIRST_PROBE_MS = 2_000;
 /** Time the last results have to be acknowledged when the agent ends, ms. */
 const LAST_ACKS_MS = 2_000;
 const LAST_ACKS_POLL_MS = 10;
+/** Spares of the runtimes that few releases ask for let the agent's own start go first, ms. */
+const LATER_SPARES_MS = 1_000;
 
 /** Parts that a test, or a later runtime, puts in the place of the default ones. */
 export interface AgentDeps {
@@ -124,7 +126,7 @@ function defaultRuntimes({ hostEnv: baseEnv, spareHosts }: AgentConfig): Runtime
   return [
     new ThreadRuntime({ baseEnv, spares: spareHosts }),
     // A host without Python has no spares of it; its inventory says so, and no release for Python comes here.
-    new ProcessRuntime({ baseEnv, spares: { node: spareHosts, python: spareHosts }, python: 'python3' }),
+    new ProcessRuntime({ baseEnv, spares: { node: spareHosts, python: spareHosts }, spareDelayMs: LATER_SPARES_MS, python: 'python3' }),
   ];
 }
 

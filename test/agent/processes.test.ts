@@ -75,11 +75,12 @@ const kinds = [
 
 for (const [kind, fn] of kinds.flatMap((each) => ['family', 'blocked', 'busy'].map((name) => [each, name] as const))) {
   const [what, runtime, files] = kind;
-  test(`kill -9 of the agent while a handler runs leaves no process: ${what}, ${fn}`, async (t) => {
+  // One after another: each starts an agent with all its hosts.
+  test.serial(`kill -9 of the agent while a handler runs leaves no process: ${what}, ${fn}`, async (t) => {
     const mark = `capstan-test-${process.pid}-${what.replaceAll(' ', '-')}-${fn}`;
     const scheduler = await startScheduler(t);
     const build = await addBuild(t, scheduler, files);
-    const agent = await spawnAgent(t, scheduler, mark);
+    const agent = await spawnAgent(t, scheduler, mark, { spareHosts: 1 });
     await scheduler.hello();
     scheduler.desire([{}], [{ ...build, runtime, functions: [functionSpec(fn)] }]);
     await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');

@@ -57,7 +57,7 @@ test('a caller that went away is 499, and is in flight no longer', async (t) => 
   scheduler.onGet = () => undefined;
   const abort = new AbortController();
   const asked = fetch(`${gateway.url}/v2/ep/status-sync/a`, { headers: { authorization: `Bearer ${KEY}` }, signal: abort.signal });
-  while ((await scrape(call)).get('capstan_http_requests_in_flight') !== 2);
+  while ((await scrape(call)).get('capstan_http_requests_in_flight') !== 2) console.log((await scrape(call)).get('capstan_http_requests_in_flight'));
   abort.abort();
   await t.throwsAsync(asked);
   while ((await scrape(call)).get('capstan_http_requests_in_flight') !== 1);
@@ -98,8 +98,9 @@ test('names and units keep to Prometheus’ conventions, and docs/metrics.md has
   t.is(types.size, [...text.matchAll(/^# TYPE /gm)].length, 'each name once');
   for (const [name, type] of types) {
     t.regex(name, /^capstan_(http|gateway)_[a-z0-9_]+$/);
-    t.is(name.endsWith('_total'), type === 'counter', name);
     // Those of the process come from the library as they are.
-    if (!/^capstan_gateway_(process|nodejs)_/.test(name)) t.true(docs.includes(`\`${name}\``), `docs/metrics.md lacks ${name}`);
+    if (/^capstan_gateway_(process|nodejs)_/.test(name)) continue;
+    t.is(name.endsWith('_total'), type === 'counter', name);
+    t.true(docs.includes(`\`${name}\``), `docs/metrics.md lacks ${name}`);
   }
 });

@@ -53,7 +53,7 @@ test('the queue, its jobs, attempts, workers and commits', async (t) => {
   t.is(value('capstan_jobs_finished_total', { ...parked, state: 'CANCELLED' }), 1);
   t.is(value('capstan_job_delay_seconds_count', echo), 3);
   t.is(value('capstan_job_execution_seconds_count', echo), 3);
-  t.is(value('capstan_job_delay_seconds_count', parked), 0);
+  t.is(value('capstan_job_delay_seconds_count', parked), undefined, 'none has started');
   t.is(value('capstan_attempts_started_total', echo), 3);
   t.is(value('capstan_attempts_lost_total', echo), 0);
   t.is(value('capstan_queue_jobs', { ...parked, priority: 'normal' }), 1);
@@ -76,7 +76,8 @@ test('the queue, its jobs, attempts, workers and commits', async (t) => {
   const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => ({ name, type }));
   t.is(new Set(types.map(({ name }) => name)).size, types.length);
   for (const { name, type } of types) {
+    if (/^capstan_(gateway|scheduler)_(process|nodejs)_/.test(name)) continue;
     t.is(name.endsWith('_total'), type === 'counter', name);
-    if (!/^capstan_(gateway|scheduler)_(process|nodejs)_/.test(name)) t.true(docs.includes(`\`${name}\``), `docs/metrics.md lacks ${name}`);
+    t.true(docs.includes(`\`${name}\``), `docs/metrics.md lacks ${name}`);
   }
 });

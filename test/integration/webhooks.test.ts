@@ -121,6 +121,10 @@ test.serial('200 alone is success; 2 more tries, 10 seconds apart, with one id a
   await world.webhooks();
   t.is(receiver.received.length, 3);
 
+  const { text } = await unary<{ text: string }>((done) => world.scheduler.control.getMetrics({}, world.gateway(), done));
+  t.regex(text, /^capstan_webhook_deliveries_total\{outcome="failed"\} 2$/m);
+  t.regex(text, /^capstan_webhook_deliveries_total\{outcome="exhausted"\} 1$/m);
+
   t.is(new Set(posts.map(({ body }) => body.toString())).size, 1);
   t.deepEqual(new Set(posts.map(({ headers }) => headers['webhook-id'])), new Set([id]));
   t.is(new Set(posts.map(({ headers }) => headers['webhook-timestamp'])).size, 3);

@@ -89,8 +89,7 @@ export class Ledger {
         return;
       }
       case 'hook':
-        this.#receivers.recorded(op, wall);
-        return;
+        return this.#receivers.recorded(op, wall);
       case 'started':
       case 'drain':
       case 'put':

@@ -14,6 +14,8 @@ export interface HostPoolOptions {
   readonly readAtStart: RegExp;
   /** Hosts kept started ahead. */
   readonly spares: number;
+  /** The first ones start after this time, ms. */
+  readonly spareDelayMs: number;
   readonly stopTimes: StopTimes;
 }
 
@@ -25,7 +27,8 @@ export class HostPool {
 
   constructor(options: HostPoolOptions) {
     this.#options = options;
-    this.#refill();
+    if (options.spareDelayMs === 0) this.#refill();
+    else this.#refillLater(options.spareDelayMs);
   }
 
   /** As Runtime.start. */
@@ -61,8 +64,8 @@ export class HostPool {
   }
 
   /** A spare is replaced once the worker that took it has had the processor for its first job. */
-  #refillLater(): void {
-    setTimeout(() => this.#refill(), REFILL_DELAY_MS).unref();
+  #refillLater(ms: number = REFILL_DELAY_MS): void {
+    setTimeout(() => this.#refill(), ms).unref();
   }
 
   #refill(): void {

@@ -22,6 +22,8 @@ export interface ProcessRuntimeOptions {
   readonly baseEnv: Readonly<Record<string, string>>;
   /** Hosts of each language kept started ahead. */
   readonly spares: Readonly<Record<Language, number>>;
+  /** The first of them start after this time, ms. */
+  readonly spareDelayMs?: number;
   /** Python 3.8 or newer: a name on the path or a path. */
   readonly python: string;
 }
@@ -30,8 +32,8 @@ export class ProcessRuntime implements Runtime {
   readonly name = 'process';
   readonly #pools: Readonly<Record<Language, HostPool>>;
 
-  constructor({ baseEnv, spares, python }: ProcessRuntimeOptions) {
-    const common = { stopTimes: STOPPED_BY_AGENT };
+  constructor({ baseEnv, spares, spareDelayMs = 0, python }: ProcessRuntimeOptions) {
+    const common = { spareDelayMs, stopTimes: STOPPED_BY_AGENT };
     this.#pools = {
       node: new HostPool({
         ...common,

@@ -28,6 +28,7 @@ export class ThreadRuntime implements Runtime {
       baseEnv,
       readAtStart: NODE_READS_AT_START,
       spares,
+      spareDelayMs: 0,
       stopTimes: STOPPED_BY_HOST,
     });
   }
