@@ -12,7 +12,11 @@ export function whenOver(reply: FastifyReply, over: () => void): void {
     over();
     return;
   }
+  let ended = false;
   const end = (): void => {
+    // The connection's end closes the answer within the same event: listeners taken off by then are called all the same.
+    if (ended) return;
+    ended = true;
     raw.off('close', end);
     socket.off('close', end);
     over();

@@ -57,7 +57,7 @@ test('a caller that went away is 499, and is in flight no longer', async (t) => 
   scheduler.onGet = () => undefined;
   const abort = new AbortController();
   const asked = fetch(`${gateway.url}/v2/ep/status-sync/a`, { headers: { authorization: `Bearer ${KEY}` }, signal: abort.signal });
-  while ((await scrape(call)).get('capstan_http_requests_in_flight') !== 2) console.log((await scrape(call)).get('capstan_http_requests_in_flight'));
+  while ((await scrape(call)).get('capstan_http_requests_in_flight') !== 2);
   abort.abort();
   await t.throwsAsync(asked);
   while ((await scrape(call)).get('capstan_http_requests_in_flight') !== 1);

@@ -78,6 +78,8 @@ export class Ledger {
         job.deleteAt = op.deleteAt;
         return;
       }
+      case 'hook':
+        return this.#receivers.recorded(op, wall);
       case 'delete': {
         const job = this.#job(op.no);
         if (wall < job.deleteAt) fail(`job ${job.id} was deleted ${job.deleteAt - wall} ms early`);
@@ -86,13 +88,12 @@ export class Ledger {
         this.#receivers.forgotten(job.id);
         // A submission sent again after its job's ttl begins another life, with tokens from 1.
         for (let token = 1; token <= job.token; token++) this.#started.delete(`${job.id} ${token}`);
-        return;
+        break;
       }
-      case 'hook':
-        return this.#receivers.recorded(op, wall);
       case 'started':
       case 'drain':
       case 'put':
+        break;
     }
   }
 

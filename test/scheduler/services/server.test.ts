@@ -88,13 +88,13 @@ for (const version of ['v1', 'v1alpha']) {
     t.true(files.some((file) => file.service.some((service) => service.name === 'ControlService')));
     const spec = files.flatMap((file) => file.messageType).find((message) => message.name === 'EndpointSpec');
     // Strict clients, grpcurl among them, refuse files whose map entries are named otherwise.
-    t.deepEqual(spec?.nestedType.map((nested) => nested.name).sort(), ['EnvEntry', 'RoutesEntry']);
+    t.deepEqual(spec?.nestedType.map((nested) => nested.name).sort(), ['EnvEntry', 'RateLimitsEntry', 'RoutesEntry']);
     t.deepEqual(
       spec?.field
         .filter((field) => field.typeName.endsWith('Entry'))
         .map((field) => field.typeName)
         .sort(),
-      ['EnvEntry', 'RoutesEntry'],
+      ['EnvEntry', 'RateLimitsEntry', 'RoutesEntry'],
     );
     call.end();
     await once(call, 'end');
