@@ -14,6 +14,11 @@ export class AllowedMethods {
     this.#routes.set(url, known);
   }
 
+  /** Every route, as `GET /v2/:endpointId/health`. */
+  list(): string[] {
+    return [...this.#routes].flatMap(([url, { methods }]) => [...methods].map((method) => `${method} ${url}`));
+  }
+
   /** `GET, POST` for a path that has routes, else null. */
   of(url: string): string | null {
     const path = url.split('?', 1)[0] ?? '';

@@ -81,6 +81,12 @@ export const submissionSchema = z.object(
   'must be a JSON object with the key input',
 );
 
+export const submissionHeaders = z.object({
+  'idempotency-key': z.string().min(1).max(255).optional().meta({
+    description: 'Visible ASCII. For 24 hours the same key with the same body gets the first job.',
+  }),
+});
+
 export type Submission = z.output<typeof submissionSchema>;
 
 /** Body of /cancel and /retry on the bare path. */

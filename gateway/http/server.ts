@@ -21,6 +21,13 @@ import { statusRoutes } from './routes/status.ts';
 import { submitRoutes } from './routes/submit.ts';
 import { idsOf, type Services } from './services.ts';
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** What is served, by path and method. */
+    served: AllowedMethods;
+  }
+}
+
 const MAX_PARAM_LENGTH = 512;
 
 export async function createServer(services: Services): Promise<FastifyInstance> {
@@ -44,6 +51,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
   app.server.on('connection', (socket) => socket.setMaxListeners(0));
   app.decorateRequest('rawBody', null);
   app.decorateRequest('reservedBytes', 0);
+  app.decorateRequest('newJobId', null);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, bytes, done) => {
     request.rawBody = bytes as Buffer;
@@ -52,6 +60,8 @@ export async function createServer(services: Services): Promise<FastifyInstance>
     done(null, bytes.length === 0 || request.routeOptions.config.rawBodyOnly === true ? undefined : parseBody(bytes as Buffer));
   });
   app.setValidatorCompiler<z.ZodType>(({ schema, httpPart }) => (data: unknown) => {
+    // Schemas of headers are for the document: their handlers look at them themselves.
+    if (httpPart === 'headers') return { value: data };
     if (data instanceof CapstanError) return { error: data };
     const result = schema.safeParse(data);
     return result.success ? { value: result.data } : { error: validationError(result.error, httpPart) };
@@ -61,6 +71,7 @@ export async function createServer(services: Services): Promise<FastifyInstance>
 
   measure(app, services.metrics);
   const methods = new AllowedMethods();
+  app.decorate('served', methods);
   app.addHook('onRoute', (route) => {
     methods.add(route.url, route.method);
   });

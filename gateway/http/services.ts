@@ -13,6 +13,13 @@ import type { GatewayMetrics } from '../metrics/metrics.ts';
 import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The job that this request made. */
+    newJobId: string | null;
+  }
+}
+
 export interface Services {
   readonly config: GatewayConfig;
   readonly log: Log;
@@ -35,11 +42,15 @@ export interface Services {
 }
 
 /** What a log line about a request must name. */
-export function idsOf(request: FastifyRequest): { readonly requestId: string; readonly endpoint?: string; readonly job?: string } {
+export function idsOf(request: FastifyRequest): {
+  readonly requestId: string;
+  readonly endpoint?: string;
+  readonly job?: string | undefined;
+} {
   const { endpointId, jobId } = (request.params ?? {}) as { endpointId?: string; jobId?: string };
   return {
     requestId: request.id,
     ...(endpointId === undefined ? {} : { endpoint: endpointId }),
-    ...(jobId === undefined ? {} : { job: jobId }),
+    ...(jobId === undefined && request.newJobId === null ? {} : { job: request.newJobId ?? jobId }),
   };
 }

@@ -90,7 +90,8 @@ export class OpenAiJob {
       // It was accepted and is not there any more: its time was over.
       if (error.code === 'NOT_FOUND' && error.message.includes(this.id))
         throw new OpenAiError(504, error.message, { code: 'timeout', mayRetry: false });
-      throw refusalAsOpenAi(error);
+      // A fault is told as any other, and logged.
+      throw error.code === 'INTERNAL' ? error : refusalAsOpenAi(error);
     }
     const failure = jobAsOpenAi(job);
     if (failure !== null) throw failure;

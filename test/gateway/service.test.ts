@@ -13,7 +13,7 @@ import { start } from '../../gateway/start.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { job, TOKEN, type SubmitAsked } from './fake-scheduler.ts';
-import { KEY, RawConnection, setup } from './harness.ts';
+import { caller, connected, KEY, RawConnection, setup } from './harness.ts';
 
 test('root, ping and healthz need no key', async (t) => {
   const { call } = await setup(t);
@@ -174,6 +174,36 @@ test('close lets a request that is still being sent come in, and be answered', a
   t.is((await raw.answer())?.status, 200);
   await closed;
   t.is(scheduler.submits.length, 1);
+});
+
+test('the log of a fault names the request, the endpoint and the job', async (t) => {
+  const lines = new PassThrough();
+  let text = '';
+  lines.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  const { scheduler } = await setup(t);
+  const gateway = await start(readConfig({ port: 0, scheduler: scheduler.address, token: TOKEN, closeGraceMs: 0 }, {}), {
+    log: pino({ level: 'error' }, lines),
+  });
+  t.teardown(async () => gateway.close());
+  const call = caller(t, gateway.url);
+  await connected(call);
+  const fault = new CapstanError('INTERNAL', 'a fault');
+  scheduler.onGet = (asked) => asked.fail(fault);
+  scheduler.onSubmit = (asked) => asked.fail(fault);
+  scheduler.onStream = (asked) => asked.fail(fault);
+  for (const [method, path, body] of [
+    ['GET', '/v2/ep/status/job-7', undefined],
+    ['POST', '/v2/ep/run', '{"input":{}}'],
+    ['POST', '/v2/ep/openai/v1/chat/completions', '{}'],
+  ] as const) {
+    text = '';
+    const reply = await call(method, path, body === undefined ? {} : { body });
+    t.is(reply.status, 500);
+    const line = JSON.parse(text) as Record<string, unknown>;
+    t.like(line, { msg: 'request failed', method, endpoint: 'ep', job: scheduler.submits.at(-1)?.jobId ?? 'job-7' });
+    t.is(typeof line['requestId'], 'string');
+    t.truthy(reply.headers['x-request-id']);
+  }
 });
 
 test('no log line holds a key, a token or an input', async (t) => {

@@ -55,6 +55,8 @@ export class QueueWorld {
   readonly settings: Settings;
   /** By `<job>#<token>`. */
   readonly held = new Map<string, Held>();
+  /** What the core had to say. */
+  readonly logs: Extract<Effect, { effect: 'log' }>[] = [];
   image: Image;
   /** Both clocks, ms since the world began. */
   now = 0;
@@ -308,6 +310,9 @@ export class QueueWorld {
         step(this.image, { event: 'due-read', ...this.#store.read('due', wall, effect.limit), wall }, this.clock(), this.#gathering);
         break;
       }
+      case 'log':
+        this.logs.push(effect);
+        break;
       default:
     }
   }

@@ -108,6 +108,24 @@ test('the default ttl is 24 hours', (t) => {
   world.close();
 });
 
+test('a stream goes on for as long as its job does: an hour, a chunk a minute', (t) => {
+  const world = new QueueWorld();
+  world.submit('a', { policy: { executionTimeoutMs: 2 * 3_600_000 } });
+  const held = world.attempt('a');
+  if (held === null) throw new Error('not dispatched');
+  world.enter(held);
+  for (let index = 0; index < 60; index++) {
+    world.pass(60_000);
+    const data = { body: { $case: 'inline', value: Buffer.from(String(index)) } } as const;
+    world.report({ $case: 'chunk', value: { jobId: 'a', token: held.token, index, data } });
+    t.like(world.stream('a'), { state: 'JOB_STATE_IN_PROGRESS', chunks: [data], token: held.token, firstIndex: index });
+    t.like(world.stream('a'), { state: 'JOB_STATE_IN_PROGRESS', chunks: [] });
+  }
+  world.end(held, { outcome: AttemptOutcome.COMPLETED });
+  t.like(world.stream('a'), { state: 'JOB_STATE_COMPLETED', chunks: [] });
+  world.close();
+});
+
 const ending = fc.constantFrom('complete', 'fail', 'time-out', 'cancel', 'cancel-queued', 'none');
 const states = {
   complete: 'COMPLETED',

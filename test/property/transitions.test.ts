@@ -4,7 +4,7 @@
  * with the fields that belong to it, and every refusal has the right code.
  */
 import { fc, testProp } from '@fast-check/ava';
-import type { ExecutionContext } from 'ava';
+import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { AttemptOutcome, RefusalReason } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -15,6 +15,29 @@ const RETENTION_MS = 60_000;
 const MAX_ATTEMPTS = 2;
 const SLOTS = 2;
 const ids = ['a', 'b', 'c', 'd', 'e', 'f'] as const;
+
+test('a lost attempt is logged with its job, endpoint and token', (t) => {
+  const world = new QueueWorld();
+  world.submit('a');
+  for (const message of ['attempt lost', 'attempt lost, and it was the last one']) {
+    const held = world.attempt('a');
+    if (held === null) throw new Error('not dispatched');
+    world.logs.length = 0;
+    world.enter(held);
+    world.end(held, { outcome: AttemptOutcome.WORKER_LOST, error: 'killed by SIGSEGV' });
+    const [line] = world.logs;
+    t.like(line, { level: 'warn', message });
+    t.like(line?.facts, {
+      job: 'a',
+      endpoint: world.endpoint,
+      attempt: held.token,
+      worker: held.worker,
+      node: 'node',
+      how: 'killed by SIGSEGV',
+    });
+  }
+  world.close();
+});
 
 type State = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
 

@@ -8,6 +8,7 @@ interface Shapes {
   readonly params?: z.ZodType;
   readonly querystring?: z.ZodType;
   readonly body?: z.ZodType;
+  readonly headers?: z.ZodType;
 }
 
 const problems = {

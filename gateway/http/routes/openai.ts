@@ -92,6 +92,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     releaseBody(request, services);
     if (request.raw.socket.destroyed) return;
     const job = new OpenAiJob(depsOf(request), endpointId(request), runsyncId(), { body }, big ? 0 : input.bytes.length);
+    request.newJobId = job.id;
     reply.header('x-request-id', job.id);
     whenOver(reply, () => job.stop());
     if (input.stream) {
@@ -113,7 +114,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
         }
       } catch (thrown) {
         if (thrown instanceof CallerGone) return;
-        log.error({ ...idsOf(reply.request), job: reply.getHeader('x-request-id'), err: thrown }, 'streamed answer failed');
+        log.error({ ...idsOf(reply.request), err: thrown }, 'streamed answer failed');
       }
     };
     reply.header('content-type', 'text/event-stream; charset=utf-8').header('cache-control', 'no-cache').header('x-accel-buffering', 'no');

@@ -16,6 +16,7 @@ import {
   DEFAULT_WAIT_MS,
   endpointParams,
   statusAnswer,
+  submissionHeaders,
   submissionSchema,
   submittedAnswer,
   waitQuery,
@@ -26,6 +27,7 @@ import { described } from './describe.ts';
 
 /** Inputs up to here travel inside the submission (docs/architecture.md, Bodies). */
 export const MAX_INLINE_BYTES = 64 * 1024;
+const conflicts = { 409: 'The Idempotency-Key was used with another body.' };
 const EMPTY = Buffer.alloc(0);
 
 export function submitRoutes(app: FastifyInstance, services: Services): void {
@@ -36,10 +38,13 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
     url: '/v2/:endpointId/run',
     bodyLimit: config.maxRunBytes,
     onRequest: createGuard(services, 'call', config.maxRunBytes),
-    schema: described('Submit a job', 'Answers as soon as the job is durable.', submittedAnswer, {
-      params: endpointParams,
-      body: submissionSchema,
-    }),
+    schema: described(
+      'Submit a job',
+      'Answers as soon as the job is durable.',
+      submittedAnswer,
+      { params: endpointParams, headers: submissionHeaders, body: submissionSchema },
+      conflicts,
+    ),
     handler(request, reply) {
       submit(services, request, reply, runId(), JobKind.RUN, 0);
     },
@@ -57,8 +62,10 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
       {
         params: endpointParams,
         querystring: waitQuery,
+        headers: submissionHeaders,
         body: submissionSchema,
       },
+      conflicts,
     ),
     handler(request, reply) {
       const { wait = DEFAULT_WAIT_MS } = request.query as { wait?: number };
@@ -69,6 +76,7 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
 
 function submit(services: Services, request: FastifyRequest, reply: FastifyReply, jobId: string, kind: JobKind, waitMs: number): void {
   const body = request.body as Submission;
+  request.newJobId = jobId;
   const value: Submit = {
     jobId,
     kind,

@@ -1,0 +1,105 @@
+/** The OpenAPI document and docs/api.md cover what is served: every route, status code and field. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { readConfig } from '../../gateway/config.ts';
+import { createServer } from '../../gateway/http/server.ts';
+import type { Services } from '../../gateway/http/services.ts';
+import { GatewayMetrics } from '../../gateway/metrics/metrics.ts';
+import { setup } from './harness.ts';
+
+const docs = readFileSync(join(import.meta.dirname, '../../docs/api.md'), 'utf8');
+
+interface Operation {
+  readonly summary?: string;
+  readonly security?: readonly object[];
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[];
+  readonly requestBody?: object;
+  readonly responses: Readonly<Record<string, { readonly description: string; readonly content?: object }>>;
+}
+
+interface OpenApi {
+  readonly openapi: string;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+}
+
+/** Every route of the server itself; only what is needed to build it is there. */
+async function served(): Promise<readonly string[]> {
+  const levels = { pending: () => 0, connected: () => true, bodyMemory: () => 0 };
+  const services = { config: readConfig({}, {}), version: '0', metrics: new GatewayMetrics(levels), closing: () => false };
+  const app = await createServer(services as unknown as Services);
+  await app.ready();
+  const routes = app.served.list();
+  await app.close();
+  return routes;
+}
+
+/** Pages for people and their parts, not operations. */
+function isPage(route: string): boolean {
+  return / \/(docs|openapi\.json)(\/|$)/.test(route);
+}
+
+async function document(t: Parameters<typeof setup>[0]): Promise<OpenApi> {
+  const { call } = await setup(t);
+  return (await call('GET', '/openapi.json', { key: null })).json as unknown as OpenApi;
+}
+
+test('every route that is served is in the OpenAPI document, and no other', async (t) => {
+  const routes = (await served()).filter((route) => !isPage(route));
+  const { paths } = await document(t);
+  const documented = Object.entries(paths).flatMap(([path, operations]) =>
+    Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  const expected = routes.map((route) => route.replaceAll(/:(\w+)/g, '{$1}').replace(/\*$/, '{*}'));
+  t.deepEqual(documented.toSorted(), expected.toSorted());
+});
+
+test('every route that is served is in docs/api.md', async (t) => {
+  for (const route of await served()) {
+    if (route.includes('/docs/') || route.startsWith('HEAD /docs') || route.startsWith('HEAD /openapi')) continue;
+    const shown = route.replace(':endpointId', '<endpoint>').replace(':jobId', '<job>').replace(/\*$/, '<path>');
+    t.true(docs.includes(`\`${shown}\``), `docs/api.md lacks ${shown}`);
+  }
+});
+
+test('every operation of the queue says its key, its statuses and their shapes', async (t) => {
+  const { paths } = await document(t);
+  for (const [path, operations] of Object.entries(paths)) {
+    if (!path.startsWith('/v2/')) continue;
+    for (const [method, operation] of Object.entries(operations)) {
+      const name = `${method} ${path}`;
+      t.truthy(operation.summary, name);
+      t.deepEqual(operation.security, [{ key: [] }], name);
+      const wanted = ['200', '400', '401', '404', '429', '500', '503'];
+      if (/\/(run|runsync|cancel|retry)(\/|$)/.test(path)) wanted.push('409');
+      if (/\/(run|runsync|purge-queue|openai)/.test(path)) wanted.push('413', '415');
+      if (path.includes('/openai/')) wanted.push('504');
+      for (const status of wanted) {
+        const response = operation.responses[status];
+        t.truthy(response?.description, `${name} ${status}`);
+        t.truthy(response?.content, `${name} ${status} has a shape`);
+      }
+      for (const parameter of path.matchAll(/\{(\w+)\}/g))
+        t.true(
+          operation.parameters?.some((each) => each.in === 'path' && each.name === parameter[1]),
+          `${name} ${parameter[1] ?? ''}`,
+        );
+    }
+  }
+  const submit = paths['/v2/{endpointId}/run']?.['post'];
+  t.true(submit?.parameters?.some((each) => each.in === 'header' && each.name === 'idempotency-key'));
+});
+
+test('docs/api.md names every field of a submission and of the status object', async (t) => {
+  const text = JSON.stringify(await document(t));
+  for (const field of [
+    ...['input', 'webhook', 'executionTimeout', 'ttl', 'lowPriority', 'accessId', 'accessSecret', 'bucketName', 'endpointUrl'],
+    ...['output', 'error', 'delayTime', 'executionTime', 'retries', 'workerId', 'queueReason', 'stream', 'removed', 'hasMore'],
+    ...['completed', 'failed', 'inProgress', 'inQueue', 'retried', 'idle', 'initializing', 'ready', 'running', 'throttled', 'unhealthy'],
+  ]) {
+    t.true(text.includes(`"${field}"`), `the document lacks ${field}`);
+    t.true(docs.includes(field), `docs/api.md lacks ${field}`);
+  }
+});
