@@ -67,6 +67,9 @@ export interface EngineOptions {
 const shard = 0;
 const payloadInlineLimit = 65_536;
 const takeOverRetryMs = 1_000;
+const maxInFlight = 2;
+/** Operations that are worth a commit beside the one under way. */
+const worthACommit = 12;
 
 export class Engine {
   readonly #options: EngineOptions;
@@ -77,7 +80,8 @@ export class Engine {
   #fence: Fence = { shard, term: 0n };
   #gathering = new Decision();
   #scheduled = false;
-  #committing = false;
+  /** Batches sent to the store and not answered. */
+  #inFlight = 0;
   #nextCall = 1;
   #stopTimer: (() => void) | null = null;
   #timerAt = Number.POSITIVE_INFINITY;
@@ -147,7 +151,7 @@ export class Engine {
     this.#closed = true;
     this.#stopTimer?.();
     if (this.#retry !== null) clearTimeout(this.#retry);
-    if (this.#committing || this.#scheduled) await new Promise<void>((resolve) => this.#idle.push(resolve));
+    if (this.#inFlight > 0 || this.#scheduled) await new Promise<void>((resolve) => this.#idle.push(resolve));
     this.#image = null;
   }
 
@@ -158,45 +162,65 @@ export class Engine {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#committing) return;
+    if (this.#scheduled) return;
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;
-      void this.#flush();
+      this.#flush();
     });
   }
 
-  async #flush(): Promise<void> {
-    this.#committing = true;
-    try {
-      while (this.#image !== null && (this.#gathering.writes.length > 0 || this.#gathering.effects.length > 0))
-        await this.#round(this.#image);
-    } catch (error) {
-      this.#fail(error);
-    } finally {
-      this.#committing = false;
+  /**
+   * Sends what is gathered to the store. A second batch may go before the first is answered once it
+   * is worth a commit of its own: then the disk, this thread and the gateways work side by side.
+   * The store takes batches in order, so their outcomes come in order, too.
+   */
+  #flush(): void {
+    const image = this.#image;
+    if (image === null) return;
+    const { writes, effects } = this.#gathering;
+    const first = this.#inFlight === 0;
+    if (first ? writes.length + effects.length === 0 : writes.length < worthACommit || this.#inFlight >= maxInFlight) {
+      this.#settle();
+      return;
     }
+    this.#gathering = new Decision();
+    if (writes.length === 0) {
+      this.#carryOut(effects, null);
+      this.#schedule();
+      this.#settle();
+      return;
+    }
+    this.#inFlight++;
+    const begun = this.#options.clock.now().mono;
+    const ops = writes.map((write) => write.op);
+    this.#options.store.commit(this.#fence, ops).then(
+      (outcomes) => {
+        this.#inFlight--;
+        if (this.#image !== image) return;
+        this.#options.watcher?.committed(writes, outcomes, this.#options.clock.now().mono - begun);
+        const refused = this.#tellRefused(image, writes, outcomes);
+        // The next batch goes first: answering then costs the disk no time. Its effects come after it.
+        if (this.#gathering.writes.length > 0) this.#flush();
+        this.#carryOut(effects, refused);
+        this.#schedule();
+      },
+      (error: unknown) => {
+        this.#inFlight--;
+        if (this.#image === image) this.#fail(error);
+      },
+    );
+  }
+
+  /** Nothing may be left to do: look at the timer, and at who waits for the end. */
+  #settle(): void {
     this.#rearm();
+    if (this.#inFlight > 0 || this.#gathering.writes.length > 0 || this.#gathering.effects.length > 0) return;
     for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  /** Commits one batch, tells the core of refusals, and carries out the effects that stand. */
-  async #round(image: Image): Promise<void> {
-    const { writes, effects } = this.#gathering;
-    this.#gathering = new Decision();
-    const refused = writes.length === 0 ? null : await this.#commit(image, writes);
-    if (this.#image !== image) return;
-    this.#carryOut(effects, refused);
-  }
-
-  async #commit(image: Image, writes: readonly Write[]): Promise<Set<Write> | null> {
-    const { store, clock, watcher } = this.#options;
-    const begun = clock.now().mono;
-    const outcomes = await store.commit(
-      this.#fence,
-      writes.map((write) => write.op),
-    );
-    watcher?.committed(writes, outcomes, clock.now().mono - begun);
+  /** Tells the core of the operations that were not carried out. */
+  #tellRefused(image: Image, writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];
