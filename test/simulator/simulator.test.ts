@@ -10,7 +10,7 @@ const seeds = Number(process.env['SIM_SEEDS'] ?? 2_000);
 /** Weather follows from the seed, so that a seed alone replays its run. */
 function weatherOf(seed: number): Weather {
   return {
-    jobs: 40 + (seed % 7) * 20,
+    jobs: 30 + (seed % 6) * 15,
     schedulerCrash: [0, 0.002, 0.01, 0.03][seed % 4] ?? 0,
     agentCrashes: seed % 5,
     disconnects: (seed * 3) % 7,
