@@ -51,6 +51,7 @@ function defaultOf(field: z.ZodType): string {
   const value: unknown = given.data;
   if (value === undefined || value === '' || (Array.isArray(value) && value.length === 0)) return '';
   if (field === agentConfig.shape.nodeName) return "the host's name";
+  if (field === schedulerConfig.shape.rateLimits) return '';
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
 }
 

@@ -4,6 +4,22 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 
 import { readSettings, setting } from '../proto/settings.ts';
+import { defaultLimits, defaultRequestsPerWorker, type Limit, type LimitedOperation, type Limits } from './core/rate-limits.ts';
+
+/** Reads `run=1000/200,status=0/0`. */
+function readLimits(text: string, context: z.RefinementCtx): Limits {
+  const limits: Record<LimitedOperation, Limit> = { ...defaultLimits };
+  for (const entry of text.split(',').filter((part) => part.trim() !== '')) {
+    const [, operation = '', requests, concurrent] = /^\s*([a-z-]+)=(\d{1,7})\/(\d{1,7})\s*$/.exec(entry) ?? [];
+    if (!Object.hasOwn(defaultLimits, operation)) {
+      const message = `${JSON.stringify(entry)} must be <operation>=<requests>/<at once>, the operation one of ${Object.keys(defaultLimits).join(', ')}`;
+      context.addIssue({ code: 'custom', message });
+      return z.NEVER;
+    }
+    limits[operation as LimitedOperation] = { requests: Number(requests), concurrent: Number(concurrent) };
+  }
+  return limits;
+}
 
 export const schedulerConfig = z.object({
   dataDir: setting('CAPSTAN_DATA_DIR', z.string().min(1), 'Folder of the queue, the builds and the secrets'),
@@ -68,6 +84,16 @@ export const schedulerConfig = z.object({
     'CAPSTAN_WEBHOOK_TIMEOUT_MS',
     z.coerce.number().int().min(10).default(10_000),
     'Longest time of one try of a webhook, ms; a second more for each MiB of its payload',
+  ),
+  rateLimits: setting(
+    'CAPSTAN_RATE_LIMITS',
+    z.string().default('').transform(readLimits),
+    'Rate limits of all endpoints that have none of their own: `<operation>=<requests per 10 s>/<at once>`, separated by commas; 0 for none. Others keep the service’s own (api.md)',
+  ),
+  requestsPerWorker: setting(
+    'CAPSTAN_REQUESTS_PER_WORKER',
+    z.coerce.number().int().min(0).max(1_000_000).default(defaultRequestsPerWorker),
+    'Requests per 10 s that each running worker adds to an endpoint’s limits',
   ),
   payloadCacheMb: setting(
     'CAPSTAN_PAYLOAD_CACHE_MB',

@@ -198,7 +198,9 @@ function countDelivery(metrics: SchedulerMetrics, image: Image, id: string, resu
 
 function settingsOf(config: SchedulerConfig): Settings {
   const { workerQuota, maxAttempts, nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs } = config;
-  return { ...defaultSettings, workerQuota, maxAttempts, nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs };
+  const { rateLimits: limits, requestsPerWorker } = config;
+  const times = { nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs };
+  return { ...defaultSettings, ...times, workerQuota, maxAttempts, limits, requestsPerWorker };
 }
 
 async function buildSize(blobs: FileBlobStore, digest: string): Promise<number | null> {

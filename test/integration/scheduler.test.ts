@@ -13,6 +13,7 @@ import {
   type WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
+import { readConfig } from '../../scheduler/config.ts';
 import { TestScheduler, unary, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 
 async function open(t: ExecutionContext, settings: Record<string, unknown> = {}): Promise<TestScheduler> {
@@ -348,6 +349,25 @@ test('nothing is served without the right credential', async (t) => {
   const codes: string[] = [];
   for (const call of calls) codes.push((await t.throwsAsync<CapstanError>(call())).code);
   t.deepEqual(codes, ['UNAUTHENTICATED', 'PERMISSION_DENIED', 'UNAUTHENTICATED']);
+});
+
+test('rate limits are settings of the account and of an endpoint, and a refusal says when to come back', async (t) => {
+  const { scheduler, endpoint } = await ready(t, { rateLimits: 'run=2/0', requestsPerWorker: 0 });
+  const { endpoints } = await scheduler.deploy([{ name: 'open', rateLimits: { run: { requests: 0, concurrent: 0 } } }]);
+  const channel = scheduler.channel();
+  for (const id of ['a', 'b']) t.is(jobOf(t, await channel.ask(endpoint, submit(id))).id, id);
+  const refused = await channel.ask(endpoint, submit('c'));
+  if (refused.result?.$case !== 'failure') return t.fail('the third was let in');
+  t.is(refused.result.value.code, 'RATE_LIMITED');
+  t.true(refused.result.value.retryAfterMs > 0 && refused.result.value.retryAfterMs <= 10_000);
+  for (const id of ['d', 'e', 'f']) t.is(jobOf(t, await channel.ask(endpoints[0]?.id ?? '', submit(id))).id, id);
+});
+
+test('a wrong rate limit is refused by name', (t) => {
+  for (const value of ['run', 'run=1', 'walk=1/1', 'run=-1/2']) {
+    const error = t.throws(() => readConfig({ dataDir: '.' }, { CAPSTAN_RATE_LIMITS: value }));
+    t.regex(error.message, /^CAPSTAN_RATE_LIMITS: .* must be <operation>=<requests>\/<at once>/);
+  }
 });
 
 test('a deployment past the quota changes nothing and says by how much', async (t) => {
