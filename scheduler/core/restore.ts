@@ -110,9 +110,10 @@ function restoreDesired(image: Image, now: Now, nodeId: string, row: DesiredRow)
 }
 
 function restoreCounts(image: Image, counts: readonly EndpointCounts[]): void {
-  for (const { endpoint: id, state, priority, count } of counts) {
+  for (const { endpoint: id, state, priority, count, retried } of counts) {
     const endpoint = image.endpoints.get(id);
     if (endpoint === undefined) continue;
+    endpoint.counts.retried += retried;
     switch (state) {
       case 'IN_QUEUE':
         Object.assign(endpoint.lanes[priority], emptyLane(false), { count });

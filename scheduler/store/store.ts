@@ -225,6 +225,8 @@ export interface EndpointCounts {
   readonly state: StoredState;
   readonly priority: 0 | 1;
   readonly count: number;
+  /** Started attempts beyond each job's first; 0 for queued jobs, which may be too many to look at. */
+  readonly retried: number;
 }
 
 /** Every list is bounded by its `limit` argument. Reads see all batches committed before them. */

@@ -65,19 +65,19 @@ export function orderRules(name: string, use: Use): void {
       submit(queued(1)),
       submit(queued(2)),
       submit(queued(3, { priority: 1 })),
-      submit(leased(4, { endpoint: 'endpoint-b' })),
+      submit(leased(4, { endpoint: 'endpoint-b', token: 2, attempts: 2 })),
       submit(leased(5, { endpoint: 'endpoint-b' })),
       completed(5),
       submit(leased(6, { priority: 1 })),
       failed(6),
     );
-    const counts = (await store.read('counts')).map((one) => `${one.endpoint} ${one.state} ${one.priority} ${one.count}`);
+    const counts = (await store.read('counts')).map((one) => `${one.endpoint} ${one.state} ${one.priority} ${one.count} ${one.retried}`);
     t.deepEqual(counts.toSorted(), [
-      'endpoint-a FAILED 1 1',
-      'endpoint-a IN_QUEUE 0 2',
-      'endpoint-a IN_QUEUE 1 1',
-      'endpoint-b COMPLETED 0 1',
-      'endpoint-b LEASED 0 1',
+      'endpoint-a FAILED 1 1 0',
+      'endpoint-a IN_QUEUE 0 2 0',
+      'endpoint-a IN_QUEUE 1 1 0',
+      'endpoint-b COMPLETED 0 1 0',
+      'endpoint-b LEASED 0 1 1',
     ]);
   });
 

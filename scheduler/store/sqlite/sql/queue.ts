@@ -15,17 +15,17 @@ const leased = `
 SELECT ${jobColumns} FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND no > ? ORDER BY no LIMIT ?`;
 
 const counts = `
-SELECT endpoint, 'IN_QUEUE', priority, count(*) FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE' GROUP BY endpoint, priority
+SELECT endpoint, 'IN_QUEUE', priority, count(*), 0 FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE' GROUP BY endpoint, priority
 UNION ALL
-SELECT endpoint, 'LEASED', priority, count(*) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' GROUP BY endpoint, priority
+SELECT endpoint, 'LEASED', priority, count(*), sum(max(attempts - 1, 0)) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' GROUP BY endpoint, priority
 UNION ALL
-SELECT endpoint, state, priority, count(*) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL GROUP BY endpoint, state, priority`;
+SELECT endpoint, state, priority, count(*), sum(max(attempts - 1, 0)) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL GROUP BY endpoint, state, priority`;
 
 /** What take-over and the head windows read. */
 export function queueStatements(db: Database) {
   const headRows = db.prepare<[number, string, number, number, number], [...JobTuple, Uint8Array | null]>(head).raw();
   const leasedRows = db.prepare<[number, number], JobTuple>(leased).raw();
-  const countRows = db.prepare<[], [string, StoredState, 0 | 1, number]>(counts).raw();
+  const countRows = db.prepare<[], [string, StoredState, 0 | 1, number, number]>(counts).raw();
   return {
     head(endpoint: string, priority: 0 | 1, after: number, limit: number, inputLimit: number): QueuedJob[] {
       return headRows.all(inputLimit, endpoint, priority, after, bound(limit)).map((row) => {
@@ -37,7 +37,7 @@ export function queueStatements(db: Database) {
       return leasedRows.all(after, bound(limit)).map(toJob);
     },
     counts(): EndpointCounts[] {
-      return countRows.all().map(([endpoint, state, priority, count]) => ({ endpoint, state, priority, count }));
+      return countRows.all().map(([endpoint, state, priority, count, retried]) => ({ endpoint, state, priority, count, retried }));
     },
   };
 }
