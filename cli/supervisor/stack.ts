@@ -184,7 +184,8 @@ function onEndSignals(wish: { first: () => void; again: () => void; gone: () => 
   return {
     exitCode: () => code,
     release() {
-      for (const name of names) process.off(name, onSignal);
+      // The same Ctrl+C may arrive once more (npm passes it on): it must not cut off what is ending by itself.
+      if (firstAt === null) for (const name of names) process.off(name, onSignal);
       process.off('disconnect', onGone);
       if (process.connected) process.disconnect();
     },
