@@ -6,6 +6,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
+import { tlsSettings } from '../proto/grpc-tls.ts';
 import { readSettings, setting } from '../proto/settings.ts';
 
 const whole = (max: number): z.ZodCoercedNumber => z.coerce.number().int().min(0).max(max);
@@ -22,11 +23,17 @@ export const agentConfig = z.object({
     z.string().min(1).default('127.0.0.1:7070'),
     'Address of the scheduler, `host:port` or `unix:<path>`',
   ),
+  ...tlsSettings,
   joinToken: setting('CAPSTAN_JOIN_TOKEN', z.string().min(1).optional(), 'Secret that lets a new node join; not needed once it has'),
   joinTokenFile: setting(
     'CAPSTAN_JOIN_TOKEN_FILE',
     z.string().min(1).optional(),
     'File whose first line is the join token, read at each join',
+  ),
+  publicUrl: setting(
+    'CAPSTAN_PUBLIC_URL',
+    z.union([z.literal(''), z.url({ protocol: /^https?$/, error: 'must be an http or https URL' })]).default(''),
+    'Base URL of the HTTP API as workers of this node reach it; the scheduler’s setting when empty',
   ),
   nodeName: setting(
     'CAPSTAN_NODE_NAME',
@@ -40,6 +47,11 @@ export const agentConfig = z.object({
   ),
   nvidiaSmi: setting('CAPSTAN_NVIDIA_SMI', z.string().min(1).default('nvidia-smi'), 'The nvidia-smi program, a name on the path or a path'),
   nvidiaSmiTimeoutMs: setting('CAPSTAN_NVIDIA_SMI_TIMEOUT_MS', whole(600_000).default(20_000), 'Time one call of nvidia-smi has, ms'),
+  kernelLog: setting(
+    'CAPSTAN_KERNEL_LOG',
+    z.string().min(1).default('/dev/kmsg'),
+    "The kernel's log, where the NVIDIA driver writes its errors (Xid); unread where the agent may not",
+  ),
   inventoryMs: setting('CAPSTAN_INVENTORY_MS', whole(3_600_000).default(10_000), 'Time between light probes of devices and host, ms'),
   inventoryFullMs: setting('CAPSTAN_INVENTORY_FULL_MS', whole(DAY_MS).default(300_000), 'Time between full probes of the devices, ms'),
   cacheBytes: setting(
@@ -53,6 +65,57 @@ export const agentConfig = z.object({
     'CAPSTAN_LOG_FILE_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(10_000_000),
     "Size at which an endpoint's log file is rotated, bytes; two are kept",
+  ),
+  workerApiHost: setting(
+    'CAPSTAN_WORKER_API_HOST',
+    z.string().min(1).default('127.0.0.1'),
+    'Address on which the agent listens for workers that speak the worker HTTP protocol',
+  ),
+  workerApiPort: setting('CAPSTAN_WORKER_API_PORT', whole(65_535).default(0), 'Its port; 0 takes a free one'),
+  workerPingMs: setting(
+    'CAPSTAN_WORKER_PING_MS',
+    whole(3_600_000).min(1_000).default(10_000),
+    'Time between the pings of such workers, ms; whole seconds',
+  ),
+  containerSocket: setting(
+    'CAPSTAN_CONTAINER_SOCKET',
+    z.string().min(1).default('auto'),
+    "Socket of the container engine: a path; `auto` for the usual places of Docker and Podman; `none` to do without (the agent does not read Docker's own DOCKER_HOST)",
+  ),
+  containerNetwork: setting(
+    'CAPSTAN_CONTAINER_NETWORK',
+    z.string().min(1).default('auto'),
+    "Network of worker containers: a network of the engine, `host`, `none`, or `auto`: the engine's bridge; without one, none, and for foreign workers the host's",
+  ),
+  containerReadOnly: setting(
+    'CAPSTAN_CONTAINER_READ_ONLY',
+    z.enum(['base-images', 'always', 'never']).default('base-images'),
+    'Which images get a read-only root, with a /tmp in memory that is also their HOME',
+  ),
+  containerTmpBytes: setting(
+    'CAPSTAN_CONTAINER_TMP_BYTES',
+    whole(Number.MAX_SAFE_INTEGER).default(1_073_741_824),
+    "Size of that /tmp, bytes; what is in it counts as the container's memory",
+  ),
+  containerShmBytes: setting(
+    'CAPSTAN_CONTAINER_SHM_BYTES',
+    whole(Number.MAX_SAFE_INTEGER).default(1_073_741_824),
+    'Size of /dev/shm in a container, bytes',
+  ),
+  containerPids: setting(
+    'CAPSTAN_CONTAINER_PIDS',
+    z.coerce.number().int().min(16).max(4_194_304).default(4_096),
+    'Processes and threads that one container may have',
+  ),
+  containerGpus: setting(
+    'CAPSTAN_CONTAINER_GPUS',
+    z.enum(['nvidia', 'cdi', 'environment']).default('nvidia'),
+    "How containers get their GPUs: device requests of Docker's NVIDIA driver, CDI names (Podman), or NVIDIA_VISIBLE_DEVICES alone for an engine whose default runtime is NVIDIA's",
+  ),
+  registryAuthFile: setting(
+    'CAPSTAN_REGISTRY_AUTH_FILE',
+    z.string().min(1).optional(),
+    'Credentials for image registries: a file as `docker login` writes it (config.json), read at each pull',
   ),
   hostEnv: setting(
     '',

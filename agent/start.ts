@@ -5,20 +5,28 @@ import { join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
+import { clientCredentials } from '../proto/grpc-tls.ts';
 import { CapstanError } from '../proto/errors.ts';
 import type { LogsRequest, SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
 import { BlobTransfer } from './blobs/blob-transfer.ts';
 import { readJoinToken, type AgentConfig } from './config.ts';
 import { Engine } from './engine/engine.ts';
+import { Gateways } from './invoke/gateways.ts';
 import { InventoryKeeper } from './inventory/inventory.ts';
+import { KernelLog } from './inventory/kernel-log.ts';
 import { NvidiaProbe } from './inventory/nvidia-probe.ts';
 import type { DeviceProbe } from './inventory/probe.ts';
+import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
+import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
 import { LogStore } from './logs/log-store.ts';
+import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
+import { ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { Session } from './session/session.ts';
+import { WorkerApi } from './worker-api/server.ts';
 
 const AGENT_VERSION = '0.1.0';
 const PROTOCOL = 1;
@@ -42,6 +50,8 @@ export interface AgentHandle {
   readonly nodeId: string | undefined;
   /** Resolves with the node's id once it has one; at once when it joined before. */
   readonly joined: Promise<string>;
+  /** Resolves when the node was removed: every worker is gone by then, and the agent has closed itself. */
+  readonly removed: Promise<CapstanError>;
   /** Takes nothing new, lets jobs finish (config `drainMs`), kills what is left. */
   close(): Promise<void>;
 }
@@ -49,17 +59,25 @@ export interface AgentHandle {
 /** Starts the agent; it serves until closed, whether the scheduler is there or not. Throws DATA_DIR, CONFIG. */
 export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<AgentHandle> {
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel }, pino.destination(2));
+  const scheduler = { address: config.scheduler, credentials: clientCredentials(config.scheduler, config) };
   const folder = join(config.dataDir, 'agent');
   await prepareFolder(folder);
-  const runtimes = deps.runtimes ?? defaultRuntimes(config);
+  const left = await killLeftovers(folder);
+  if (left > 0) log.warn({ processes: left }, 'processes that an earlier agent left were killed');
+  const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
+  const runtimes = deps.runtimes ?? (await defaultRuntimes(config, folder, workerApi, log));
+  const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
   const logs = new LogStore(join(folder, 'logs'), config.logFileBytes, log);
-  const blobs = new BlobTransfer(config.scheduler, () => session.identity);
+  const blobs = new BlobTransfer(scheduler, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
   const incarnation = randomUUID();
 
   const inventory = new InventoryKeeper({
     probe: deps.probe ?? nvidiaProbe(config, folder),
-    runtimes: runtimes.map(({ name }) => name),
+    kernelLog: new KernelLog(config.kernelLog),
+    runtimes: runtimes.filter((runtime) => runtime !== containers).map(({ name }) => name),
+    ...(containers === undefined ? {} : { engine: () => containers.probe() }),
+    builds: () => cache.digests,
     folder,
     env: config.hostEnv,
     lightMs: config.inventoryMs,
@@ -72,11 +90,23 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
     cache,
     blobs,
     log,
+    publicUrl: config.publicUrl,
     send: (event) => session.send(event),
     onLogLine: (line) => logs.add(line),
+    onServing: () => gateways.workersChanged(),
   });
+  const gateways = new Gateways({
+    tls: config,
+    log,
+    nodeId: () => session.identity?.nodeId ?? '',
+    workers: () => engine.serving(),
+    serve: (workerId, request, events) => engine.serve(workerId, request, events),
+  });
+  const removed = Promise.withResolvers<CapstanError>();
+  let closing: Promise<void> | undefined;
+  const end = (isRemoved: boolean): Promise<void> => (closing ??= close(isRemoved));
   const session = new Session({
-    address: config.scheduler,
+    scheduler,
     nodeName: config.nodeName,
     folder,
     joinToken: () => readJoinToken(config),
@@ -85,10 +115,17 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
     onEvents: (events) => {
       engine.onScheduler(events);
       answerLogs(events);
+      for (const { event } of events) if (event?.$case === 'gateways') gateways.set(event.value);
     },
     onDisconnected: () => engine.feed({ on: 'disconnected' }),
     onRejoined: () => engine.feed({ on: 'rejoined' }),
+    onRemoved: (error) => void giveUp(error),
   });
+
+  async function giveUp(error: CapstanError): Promise<void> {
+    await end(true);
+    removed.resolve(error);
+  }
 
   function answerLogs(events: readonly SchedulerEvent[]): void {
     for (const { event } of events) if (event?.$case === 'logs') answerLogRequest(event.value);
@@ -101,33 +138,66 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
   await Promise.race([inventory.start(), new Promise((resolve) => setTimeout(resolve, FIRST_PROBE_MS).unref())]);
   await session.start();
 
-  async function close(): Promise<void> {
-    await engine.close(config.drainMs);
-    await acknowledged(engine);
+  async function close(isRemoved: boolean): Promise<void> {
+    await engine.close(isRemoved ? 0 : config.drainMs);
+    gateways.close();
+    // Nobody acknowledges anything to a removed node.
+    if (!isRemoved) await acknowledged(engine);
     engine.abortTransfers();
     await session.close();
     await Promise.all([inventory.close(), cache.close(), ...runtimes.map((runtime) => runtime.close())]);
+    await workerApi.close();
     blobs.close();
     await logs.close();
     log.info('agent ended');
   }
 
-  let closing: Promise<void> | undefined;
   return {
     get nodeId() {
       return session.identity?.nodeId;
     },
     joined: session.nodeId,
-    close: () => (closing ??= close()),
+    removed: removed.promise,
+    close: () => end(false),
   };
 }
 
-function defaultRuntimes({ hostEnv: baseEnv, spareHosts }: AgentConfig): Runtime[] {
+async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerApi, log: Logger): Promise<Runtime[]> {
+  const { hostEnv, spareHosts, workerPingMs } = config;
+  const baseEnv = { ...hostEnv, [AGENT_MARK]: await agentMark(folder) };
   return [
     new ThreadRuntime({ baseEnv, spares: spareHosts }),
-    // A host without Python has no spares of it; its inventory says so, and no release for Python comes here.
-    new ProcessRuntime({ baseEnv, spares: { node: spareHosts, python: spareHosts }, spareDelayMs: LATER_SPARES_MS, python: 'python3' }),
+    new ProcessRuntime({
+      baseEnv,
+      // A host without Python has no spares of it; its inventory says so, and no release for Python comes here.
+      spares: { node: spareHosts, python: spareHosts },
+      spareDelayMs: LATER_SPARES_MS,
+      python: 'python3',
+      foreign: new ForeignWorkers({ api, baseEnv, pingMs: workerPingMs }),
+    }),
+    containerRuntime(config, folder, api, log),
   ];
+}
+
+function containerRuntime(config: AgentConfig, folder: string, api: WorkerApi, log: Logger): ContainerRuntime {
+  const { nodeName, workerPingMs: pingMs, containerNetwork: network, containerReadOnly: readOnlyRoots, registryAuthFile } = config;
+  return new ContainerRuntime({
+    engine: new ContainerEngine(config.containerSocket),
+    folder,
+    nodeName,
+    network,
+    readOnlyRoots,
+    rules: {
+      gpus: config.containerGpus,
+      pids: config.containerPids,
+      tmpBytes: config.containerTmpBytes,
+      shmBytes: config.containerShmBytes,
+    },
+    registryAuthFile,
+    log,
+    // An image brings its own PATH and HOME.
+    foreign: { workers: new ForeignWorkers({ api, baseEnv: {}, pingMs }), api },
+  });
 }
 
 function nvidiaProbe(config: AgentConfig, folder: string): DeviceProbe {

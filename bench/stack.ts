@@ -30,8 +30,12 @@ export interface Health {
   readonly workers: { readonly idle: number; readonly running: number };
 }
 
-/** Starts the stack and deploys the bench's application; what its processes print goes to `<folder>/up.log`. */
-export async function startStack(parent = tmpdir()): Promise<Stack> {
+/** Starts the stack, with these settings, and deploys an application, the bench's own unless another is named; what its processes print goes to `<folder>/up.log`. */
+export async function startStack(
+  parent = tmpdir(),
+  app = join(root, 'bench/app'),
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Stack> {
   await mkdir(parent, { recursive: true });
   const folder = await mkdtemp(join(parent, 'capstan-bench-'));
   const apiKey = `cap_${randomBytes(24).toString('base64url')}`;
@@ -43,6 +47,7 @@ export async function startStack(parent = tmpdir()): Promise<Stack> {
     CAPSTAN_HTTP_PORT: '0',
     CAPSTAN_GRPC_PORT: '0',
     NO_COLOR: '1',
+    ...settings,
   };
   const log = createWriteStream(join(folder, 'up.log'));
   await once(log, 'open');
@@ -57,7 +62,7 @@ export async function startStack(parent = tmpdir()): Promise<Stack> {
     // The commands below find the stack by its run.json; the ports of the environment would contradict it.
     const client = { ...variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
     const capstan = (...args: string[]) => promisify(execFile)(process.execPath, [tool, ...args], { cwd: folder, env: client });
-    await capstan('deploy', join(root, 'bench/app'));
+    await capstan('deploy', app);
     const { stdout } = await capstan('endpoints', '--json');
     const rows = JSON.parse(stdout) as { id: string; name: string }[];
     return { url: `http://${http}`, apiKey, endpoints: new Map(rows.map((row) => [row.name, row.id])), pid: up.pid ?? 0, close };

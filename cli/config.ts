@@ -12,6 +12,7 @@ import { parseEnv } from 'node:util';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
+import { tlsSettings } from '../proto/grpc-tls.ts';
 import type { OptionSpec, OptionValues } from './command.ts';
 
 /** What the process was started with. */
@@ -67,11 +68,25 @@ export const settingsSchema = z.object({
       env: 'CAPSTAN_SCHEDULER',
       flag: '--scheduler <host:port>',
     }),
+  ...tlsSettings,
+  url: z
+    .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+    .optional()
+    .meta({
+      description: 'Base URL of the gateway (that of the running stack, else the one of capstan login).',
+      env: 'CAPSTAN_URL',
+      flag: '--url <base URL>',
+    }),
   apiKey: z
     .string()
     .min(1)
     .optional()
     .meta({ description: 'API key (secrets/api-key in the data folder). Secret.', env: 'SERVICE_API_KEY' }),
+  containerSocket: z.string().min(1).default('auto').meta({
+    description:
+      'Socket of the container engine for previews: a path; `auto` for the usual places of Docker and Podman; `none` for no engine.',
+    env: 'CAPSTAN_CONTAINER_SOCKET',
+  }),
 });
 
 type Given = z.output<typeof settingsSchema>;
@@ -124,8 +139,8 @@ function defaultDataDir(): string {
   return installRoot.split(/[\\/]/).includes('node_modules') ? join(homedir(), '.capstan') : join(installRoot, '.capstan');
 }
 
-/** `.env` of the working folder; an absent one is empty. */
-function readDotEnv(folder: string): Readonly<Record<string, string | undefined>> {
+/** `.env` of a folder; an absent one is empty. @throws CapstanError CONFIG */
+export function readDotEnv(folder: string): Readonly<Record<string, string | undefined>> {
   const path = join(folder, '.env');
   try {
     return parseEnv(readFileSync(path, 'utf8'));

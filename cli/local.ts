@@ -66,9 +66,19 @@ export function quote(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-/** Runs one piece of work with a client of the scheduler. */
+/**
+ * Runs one piece of work with a client of the scheduler.
+ * @throws CapstanError CONFIG when there is no key: that of `capstan login` is the gateway's alone.
+ */
 export async function withScheduler<T>(settings: Settings, work: (client: SchedulerClient) => Promise<T>): Promise<T> {
-  const client = connectScheduler(schedulerAddress(settings), apiKey(settings));
+  if (settings.apiKey === undefined && storedApiKey(settings.dataDir) === null)
+    throw new ToolError(
+      'CONFIG',
+      `SERVICE_API_KEY: this command asks the scheduler itself, for which there is no key: none is set, and ${settings.dataDir} holds none`,
+      "Run it on the scheduler's host with its --data-dir, or set CAPSTAN_SCHEDULER, SERVICE_API_KEY and, from another host, CAPSTAN_TLS_CA, CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY.",
+      { field: 'SERVICE_API_KEY' },
+    );
+  const client = connectScheduler(schedulerAddress(settings), apiKey(settings), settings);
   try {
     return await work(client);
   } finally {

@@ -1,13 +1,16 @@
 /** The sample endpoint of `npm start`: deployed when it is not there as it stands in the folder, then called once. */
 import { Endpoint } from '../sdk/typescript/endpoint.ts';
 import { CapstanError } from '../proto/errors.ts';
-import { endpointRow, type EndpointRow } from './api/endpoint-row.ts';
+import { listEndpoints } from './api/control.ts';
+import type { EndpointRow } from './api/endpoint-row.ts';
+import { connectGateway } from './api/gateway-client.ts';
 import { ownSettings } from './api/local-endpoints.ts';
 import type { Settings } from './config.ts';
-import { readApplication } from './deploy/application.ts';
-import { buildApplication, deployApplication } from './deploy/deploy.ts';
+import { buildOptions } from './build-options.ts';
+import { build } from './build/build.ts';
+import { deployApplication } from './deploy/deploy.ts';
 import { curlFor } from './deploy/report.ts';
-import { apiKey, withScheduler } from './local.ts';
+import { apiKey } from './local.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
 const NAME = 'text-analysis';
@@ -44,16 +47,14 @@ export async function showSample({ folder, settings, http, key, terminal, signal
 
 /** The same files have the same digest: what is there already is not sent again. */
 async function deployOnce(folder: string, settings: Settings, base: string, terminal: Terminal): Promise<EndpointRow> {
-  const application = await readApplication(folder);
-  const artifact = await buildApplication(application, terminal);
-  return withScheduler(settings, async (client) => {
-    const known = await client.listEndpoints(ENVIRONMENT);
-    const same = known.find(({ spec, buildDigest }) => spec?.name === NAME && buildDigest === artifact.digest);
-    if (same !== undefined) return endpointRow(same, base);
-    terminal.step(`deploying ${folder}`);
-    const { endpoints } = await deployApplication(client, application, artifact, ENVIRONMENT, terminal);
-    const [deployed] = endpoints.filter(({ spec }) => spec?.name === NAME);
-    if (deployed === undefined) throw new CapstanError('INTERNAL', `the scheduler deployed no endpoint ${NAME}`);
-    return endpointRow(deployed, base);
-  });
+  const { application, artifact } = await build(folder, buildOptions({}, { variables: {}, cwd: folder }), terminal);
+  const client = connectGateway(base, apiKey(settings));
+  const known = await listEndpoints(client, ENVIRONMENT);
+  const same = known.find(({ name, buildDigest }) => name === NAME && buildDigest === artifact.digest);
+  if (same !== undefined) return same;
+  terminal.step(`deploying ${folder}`);
+  const { endpoints } = await deployApplication(client, application, artifact, ENVIRONMENT, terminal);
+  const [deployed] = endpoints.filter(({ name }) => name === NAME);
+  if (deployed === undefined) throw new CapstanError('INTERNAL', `the scheduler deployed no endpoint ${NAME}`);
+  return deployed;
 }

@@ -203,7 +203,12 @@ function findNode() {
  */
 function runTarget(node, args, channel) {
   return new Promise((done) => {
-    const env = { ...process.env, PATH: `${join(modules, '.bin')}${delimiter}${process.env.PATH ?? ''}` };
+    const env = {
+      // Stripping types and compiling is half of a start; processes share what one of them has done.
+      NODE_COMPILE_CACHE: join(modules, '.cache', 'compile'),
+      ...process.env,
+      PATH: `${join(modules, '.bin')}${delimiter}${process.env.PATH ?? ''}`,
+    };
     const child = spawn(node, args, { cwd: root, env, stdio: ['inherit', 'inherit', 'inherit', ...(channel ? ['ipc'] : [])] });
     running = (signal) => child.kill(signal);
     if (caught !== null) child.kill(caught);

@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
+import { tlsSettings } from '../proto/grpc-tls.ts';
 import { readSettings, setting } from '../proto/settings.ts';
 
 function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.ZodType<number>> {
@@ -28,6 +29,7 @@ export const gatewayConfig = z.object({
       .default('127.0.0.1:7070'),
     'Address of the scheduler’s gRPC server, host:port or unix:<path>.',
   ),
+  ...tlsSettings,
   token: setting('CAPSTAN_GATEWAY_TOKEN', z.string().min(1).optional(), 'Token that this gateway shows the scheduler. Secret.'),
   tokenFile: setting('CAPSTAN_GATEWAY_TOKEN_FILE', z.string().min(1).optional(), 'File whose first line is the gateway token.'),
   logLevel: setting(
@@ -48,6 +50,12 @@ export const gatewayConfig = z.object({
       ),
     'Web origins whose pages may call the API, separated by commas; * for all. Empty: none, because a key inside a web page is a key given away.',
   ),
+  publicUrl: setting(
+    'CAPSTAN_PUBLIC_URL',
+    z.union([z.literal(''), z.url({ protocol: /^https?$/, error: 'must be an http or https URL' })]).default(''),
+    'Base URL of the HTTP API, as URLs of endpoints in answers begin; the one the caller used when empty',
+  ),
+  graphqlPerSecond: setting('CAPSTAN_GRAPHQL_PER_SECOND', integer(1, 100_000, 50), 'Requests to /graphql a key may make, per second.'),
   maxRunBytes: setting('CAPSTAN_MAX_RUN_BYTES', integer(1024, 64 * MiB, 10 * MiB), 'Largest body of POST /run, bytes.'),
   maxRunsyncBytes: setting('CAPSTAN_MAX_RUNSYNC_BYTES', integer(1024, 64 * MiB, 20 * MiB), 'Largest body of POST /runsync, bytes.'),
   maxInFlight: setting('CAPSTAN_GATEWAY_MAX_IN_FLIGHT', integer(1, 1_000_000, 20_000), 'Requests that may wait for the scheduler at once.'),
@@ -76,6 +84,63 @@ export const gatewayConfig = z.object({
     'CAPSTAN_GATEWAY_CLOSE_GRACE_MS',
     integer(0, 600_000, 10_000),
     'How long requests under way may still take when the gateway closes, ms.',
+  ),
+  httpTlsCert: setting(
+    'CAPSTAN_HTTP_TLS_CERT',
+    z.string().min(1).optional(),
+    'File with the certificate and chain (PEM) of the HTTP server, which then speaks HTTPS; for load-balanced endpoints it must cover *.<domain>.',
+  ),
+  httpTlsKey: setting('CAPSTAN_HTTP_TLS_KEY', z.string().min(1).optional(), 'File with the private key (PEM) of that certificate.'),
+  trustedProxies: setting(
+    'CAPSTAN_TRUSTED_PROXIES',
+    z
+      .string()
+      .default('')
+      .transform((list) => list.split(/[\s,]+/).filter((entry) => entry !== '')),
+    'Addresses and ranges of proxies whose X-Forwarded-For, -Proto and -Host headers are believed, separated by commas.',
+  ),
+  lbDomain: setting(
+    'CAPSTAN_LB_DOMAIN',
+    z
+      .string()
+      .regex(/^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/, 'must be a host name')
+      .default('lb.localhost')
+      .transform((domain) => domain.toLowerCase()),
+    'Domain of load-balanced endpoints: each has the host <endpoint id>.<domain>. Names below localhost need no DNS.',
+  ),
+  lbMaxBodyBytes: setting(
+    'CAPSTAN_LB_MAX_BODY_BYTES',
+    integer(1024, 1024 * MiB, 30 * MiB),
+    'Largest body of a request to a load-balanced endpoint, bytes.',
+  ),
+  lbHoldMs: setting(
+    'CAPSTAN_LB_HOLD_MS',
+    integer(100, 3_600_000, 120_000),
+    'How long a request to a load-balanced endpoint waits for a worker, ms; then 503.',
+  ),
+  lbMaxHeld: setting(
+    'CAPSTAN_LB_MAX_HELD',
+    integer(1, 1_000_000, 1000),
+    'Requests that may wait for a worker of a load-balanced endpoint at once; further ones are answered 503.',
+  ),
+  lbTimeoutMs: setting(
+    'CAPSTAN_LB_TIMEOUT_MS',
+    integer(100, 86_400_000, 330_000),
+    'How long a worker may take to answer a request, ms; then 502, and the function is stopped.',
+  ),
+  invokeHost: setting(
+    'CAPSTAN_INVOKE_HOST',
+    z.string().min(1).default('127.0.0.1'),
+    'Address on which agents reach this gateway for load-balanced requests (gRPC).',
+  ),
+  invokePort: setting('CAPSTAN_INVOKE_PORT', integer(0, 65_535, 0), 'Port of it; 0 picks a free one, since agents are told where it is.'),
+  invokeAddress: setting(
+    'CAPSTAN_INVOKE_ADDRESS',
+    z
+      .string()
+      .regex(/^.+:\d{1,5}$/, 'must be host:port')
+      .optional(),
+    'What agents are told to dial, host:port, where it is not the address above (another name, a forwarded port).',
   ),
   metrics: setting(
     'CAPSTAN_METRICS',

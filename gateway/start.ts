@@ -1,8 +1,10 @@
 /** The gateway as a part: public HTTP in, gRPC out (docs/architecture.md). No state that a restart would lose. */
 import { BlobServiceClient } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient } from '../proto/gen/capstan/v1/control.ts';
+import { GatewayServiceClient } from '../proto/gen/capstan/v1/invoke.ts';
 import { JobServiceClient } from '../proto/gen/capstan/v1/jobs.ts';
 import { CapstanError } from '../proto/errors.ts';
+import { clientCredentials } from '../proto/grpc-tls.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
 import { Bodies } from './blobs/bodies.ts';
@@ -10,9 +12,16 @@ import { gatewayToken, type GatewayConfig } from './config.ts';
 import { Directory } from './directory/directory.ts';
 import { Lookup } from './directory/lookup.ts';
 import { DirectoryWatch } from './directory/watch.ts';
-import { callMetadata, channelCredentials, channelOptions } from './grpc/connection.ts';
+import { callMetadata, channelOptions } from './grpc/connection.ts';
 import { createServer } from './http/server.ts';
+import type { AgentLink } from './invoke/agent-link.ts';
+import { InvokeServer } from './invoke/invoke-server.ts';
+import { LoadReport } from './invoke/report.ts';
 import { JobChannel } from './jobs/channel.ts';
+import { callUnary } from './jobs/unary.ts';
+import { TrustedProxies } from './lb/forwarded.ts';
+import { LoadBalancer } from './lb/load-balancer.ts';
+import { Pools } from './lb/pools.ts';
 import { Budget } from './limits/budget.ts';
 import { createLog, type Log } from './log.ts';
 import { GatewayMetrics } from './metrics/metrics.ts';
@@ -34,6 +43,9 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
+/** How often the keys that were used are told, ms. */
+const NOTE_MS = 60_000;
+
 /** After the grace time: how long the answers of waits that were asked to end may take, ms. */
 const HURRY_MS = 1000;
 
@@ -51,7 +63,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const log = deps.log ?? createLog(config.logLevel);
   const now = deps.now ?? (() => performance.now());
   const token = gatewayToken(config);
-  if (!isLocal(config.scheduler)) log.warn({ scheduler: config.scheduler }, 'the connection to the scheduler leaves this host unencrypted');
+  const channelCredentials = clientCredentials(config.scheduler, config);
   const patient = callMetadata(token, true);
   const quick = callMetadata(token, false);
 
@@ -62,6 +74,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const control = new ControlServiceClient(config.scheduler, channelCredentials, shared);
   const blobs = new BlobServiceClient(config.scheduler, channelCredentials, shared);
 
+  const proxies = new TrustedProxies(config.trustedProxies);
   const memory = new Budget(config.maxBodyMemoryBytes);
   const directory = new Directory();
   const watch = new DirectoryWatch(control, patient, directory, log);
@@ -74,12 +87,39 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     log,
     now,
   });
+  const pools: Pools<AgentLink> = new Pools({
+    maxHeld: config.lbMaxHeld,
+    holdMs: config.lbHoldMs,
+    releaseOf: (id) => directory.endpoint(id)?.releaseId,
+    now,
+    onChange: (id, begun) => report.changed(id, begun),
+  });
+  directory.onEndpoint = (id) => pools.serve(id);
+  const report = new LoadReport({
+    client: new GatewayServiceClient(config.scheduler, channelCredentials, shared),
+    metadata: patient,
+    log,
+    level: (id) => pools.level(id),
+    endpoints: () => pools.endpoints(),
+  });
   const metrics = new GatewayMetrics({
+    lb: pools,
     pending: () => channel.pending,
     connected: () => channel.connected,
     bodyMemory: () => memory.used,
   });
   let closing = false;
+  const authenticator = new Authenticator(directory, lookup, config.keyCacheSize);
+  const loadBalancer = new LoadBalancer({
+    config,
+    log,
+    lookup,
+    authenticator,
+    pools,
+    proxies,
+    metrics: metrics.lb,
+    closing: () => closing,
+  });
   const app = await createServer({
     config,
     log,
@@ -90,14 +130,27 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     metadata: patient,
     quickMetadata: quick,
     bodies: new Bodies(blobs, patient, config.submitTimeoutMs, now),
+    blobs,
+    now,
     lookup,
-    authenticator: new Authenticator(directory, lookup, config.keyCacheSize),
+    authenticator,
+    loadBalancer,
     memory,
     metrics,
     closing: () => closing,
   });
 
+  const noting = setInterval(() => {
+    const hashes = authenticator.takeUsed();
+    if (hashes.length === 0) return;
+    callUnary(control.noteKeyUse.bind(control), { hashes }, quick, NOTE_MS).catch((err: unknown) => {
+      log.warn({ err }, 'the use of keys could not be noted');
+    });
+  }, NOTE_MS);
+
   function closeChannels(): void {
+    clearInterval(noting);
+    report.close();
     watch.close();
     channel.close();
     channelClient.close();
@@ -105,9 +158,16 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   }
 
   let url: string;
+  let invoke: InvokeServer | undefined;
   try {
+    const { invokeHost: host, invokePort: port } = config;
+    const onServing = pools.setServing.bind(pools);
+    const listening = await InvokeServer.listen({ host, port, tls: config, gatewayToken: token, log, onServing });
+    invoke = listening.server;
     url = await app.listen({ host: config.host, port: config.port });
+    report.open(config.invokeAddress ?? listening.address);
   } catch (thrown) {
+    await invoke?.close();
     closeChannels();
     await app.close();
     throw listenError(thrown, config);
@@ -128,6 +188,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       else if (now() - connectedAt > AWAY_MS) channel.close();
     }, IDLE_CHECK_MS);
     const hurry = setTimeout(() => {
+      pools.close(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
       channel.hurry();
     }, config.closeGraceMs);
     const force = setTimeout(() => {
@@ -136,6 +197,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       setTimeout(() => app.server.closeAllConnections(), 100);
     }, config.closeGraceMs + HURRY_MS);
     await served;
+    await invoke?.close();
     clearInterval(idle);
     clearTimeout(hurry);
     clearTimeout(force);
@@ -151,11 +213,6 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       return closed;
     },
   };
-}
-
-/** True for addresses that stay on this host. */
-function isLocal(address: string): boolean {
-  return /^(unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:)/.test(address);
 }
 
 function listenError(thrown: unknown, config: GatewayConfig): unknown {

@@ -67,6 +67,13 @@ const table = {
   QUOTA_EXCEEDED: { grpc: 8, http: 409, exit: 73, title: 'Conflict', hint: 'Lower workersMax somewhere, or raise the account quota.' },
   UNAVAILABLE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
   DEADLINE_EXCEEDED: { grpc: 4, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
+  WORKER_LOST: {
+    grpc: 14,
+    http: 502,
+    exit: 69,
+    title: 'Bad Gateway',
+    hint: 'The worker ended, or gave no answer in time; its log says more. Send the request again if it may run twice.',
+  },
   INTERNAL: {
     grpc: 13,
     http: 500,
@@ -87,6 +94,13 @@ const table = {
   INVALID_MANIFEST: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Correct tool_manifest.json.' },
   INVALID_ARCHIVE: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Build the artifact again.' },
   OLD_NODE: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Install Node.js 22.18 or newer (24 is best).' },
+  NODE_REMOVED: {
+    grpc: 16,
+    http: 401,
+    exit: 77,
+    title: 'Unauthorized',
+    hint: 'To let this host join again, remove agent/node.json from its data folder and give it a join token.',
+  },
 } as const satisfies Record<string, ErrorEntry>;
 
 /** One of the closed set of error codes. */

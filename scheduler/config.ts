@@ -3,7 +3,11 @@ import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
+import { tlsSettings } from '../proto/grpc-tls.ts';
+import { CapstanError } from '../proto/errors.ts';
 import { readSettings, setting } from '../proto/settings.ts';
+import type { S3Config } from './blobs/s3-store.ts';
+import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, defaultRequestsPerWorker, type Limit, type LimitedOperation, type Limits } from './core/rate-limits.ts';
 
 /** Reads `run=1000/200,status=0/0`. */
@@ -29,6 +33,7 @@ export const schedulerConfig = z.object({
     z.coerce.number().int().min(0).max(65_535).default(7070),
     'Port the gRPC server listens on; 0 takes a free one',
   ),
+  ...tlsSettings,
   apiKey: setting(
     'SERVICE_API_KEY',
     z.string().min(1).optional(),
@@ -95,6 +100,60 @@ export const schedulerConfig = z.object({
     z.coerce.number().int().min(0).max(1_000_000).default(defaultRequestsPerWorker),
     'Requests per 10 s that each running worker adds to an endpoint’s limits',
   ),
+  buildsKept: setting(
+    'CAPSTAN_BUILDS_KEPT',
+    z.coerce.number().int().min(1).max(1_000).default(10),
+    'Builds kept for each endpoint, to go back to; older ones are removed',
+  ),
+  publicUrl: setting(
+    'CAPSTAN_PUBLIC_URL',
+    z.union([z.literal(''), z.url({ protocol: /^https?$/, error: 'must be an http or https URL' })]).default(''),
+    'Base URL of the HTTP API as workers reach it, for calls between endpoints; an agent’s own setting comes first',
+  ),
+  gpuTable: setting(
+    'CAPSTAN_GPU_TABLE',
+    z.string().default(''),
+    'JSON file with GPU types and groups beside those that Capstan knows (gpus.md)',
+  ),
+  cpuOvercommit: setting(
+    'CAPSTAN_CPU_OVERCOMMIT',
+    z.coerce.number().min(0.1).max(1_000).default(defaultSettings.cpuOvercommit),
+    'Processor time that CPU workers are given on a node, as a multiple of its cores',
+  ),
+  memoryOvercommit: setting(
+    'CAPSTAN_MEMORY_OVERCOMMIT',
+    z.coerce.number().min(0.1).max(1_000).default(defaultSettings.memoryOvercommit),
+    'Memory that CPU workers are given on a node, as a multiple of what it has',
+  ),
+  memoryReserveMb: setting(
+    'CAPSTAN_MEMORY_RESERVE_MB',
+    z.coerce.number().int().min(0).default(512),
+    'Memory of each node that workers are not given, MiB',
+  ),
+  diskReserveMb: setting(
+    'CAPSTAN_DISK_RESERVE_MB',
+    z.coerce.number().int().min(0).default(512),
+    'Disk of each node that builds must leave free, MiB',
+  ),
+  unsizedCpu: setting(
+    'CAPSTAN_UNSIZED_CPU',
+    z.coerce.number().min(0).max(512).default(0.1),
+    'Cores set aside for a worker whose endpoint names neither a GPU nor a CPU selection',
+  ),
+  unsizedMemoryMb: setting(
+    'CAPSTAN_UNSIZED_MEMORY_MB',
+    z.coerce.number().int().min(0).default(128),
+    'Memory set aside for such a worker, MiB; its limit is that of the smallest CPU selection',
+  ),
+  s3Endpoint: setting(
+    'CAPSTAN_S3_ENDPOINT',
+    z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
+    'Base URL of S3-compatible storage for builds; a folder of the data folder when it is not given',
+  ),
+  s3Bucket: setting('CAPSTAN_S3_BUCKET', z.string().min(1).optional(), 'Bucket for builds'),
+  s3Region: setting('CAPSTAN_S3_REGION', z.string().min(1).default('us-east-1'), 'Region that requests to the storage are signed for'),
+  s3AccessKeyId: setting('CAPSTAN_S3_ACCESS_KEY_ID', z.string().min(1).optional(), 'Id of the key for the storage'),
+  s3SecretAccessKey: setting('CAPSTAN_S3_SECRET_ACCESS_KEY', z.string().min(1).optional(), 'Secret of that key. Secret'),
   payloadCacheMb: setting(
     'CAPSTAN_PAYLOAD_CACHE_MB',
     z.coerce.number().int().min(1).default(64),
@@ -103,6 +162,27 @@ export const schedulerConfig = z.object({
 });
 
 export type SchedulerConfig = Readonly<z.output<typeof schedulerConfig>>;
+
+/** Where builds go instead of the folder; null for the folder. CONFIG when only a part of it is given. */
+export function s3Of(config: SchedulerConfig): S3Config | null {
+  const {
+    s3Endpoint: endpoint,
+    s3Bucket: bucket,
+    s3Region: region,
+    s3AccessKeyId: accessKeyId,
+    s3SecretAccessKey: secretAccessKey,
+  } = config;
+  if (endpoint === undefined) return null;
+  if (bucket === undefined || accessKeyId === undefined || secretAccessKey === undefined)
+    throw new CapstanError(
+      'CONFIG',
+      'CAPSTAN_S3_ENDPOINT: needs CAPSTAN_S3_BUCKET, CAPSTAN_S3_ACCESS_KEY_ID and CAPSTAN_S3_SECRET_ACCESS_KEY',
+      {
+        field: 'CAPSTAN_S3_ENDPOINT',
+      },
+    );
+  return { endpoint, bucket, region, accessKeyId, secretAccessKey };
+}
 
 /** The scheduler's settings: overrides (flags, tests), then the environment, then the defaults. CONFIG names what is wrong. */
 export function readConfig(

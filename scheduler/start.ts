@@ -5,26 +5,36 @@ import { join } from 'node:path';
 import { pino, type Logger } from 'pino';
 
 import pkg from '../package.json' with { type: 'json' };
+import { serverCredentials } from '../proto/grpc-tls.ts';
 import { errorTable } from '../proto/errors.ts';
 import { BlobServiceService } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceService, KeyScope } from '../proto/gen/capstan/v1/control.ts';
 import { JobServiceService } from '../proto/gen/capstan/v1/jobs.ts';
+import { GatewayServiceService } from '../proto/gen/capstan/v1/invoke.ts';
 import { NodeServiceService } from '../proto/gen/capstan/v1/nodes.ts';
+import type { BlobStore } from './blobs/blob-store.ts';
 import { FileBlobStore } from './blobs/file-store.ts';
 import { buildId } from './blobs/ids.ts';
+import { S3BlobStore } from './blobs/s3-store.ts';
 import { blobService } from './blobs/service.ts';
 import { sweepOrphans } from './blobs/sweep.ts';
-import type { SchedulerConfig } from './config.ts';
+import { s3Of, type SchedulerConfig } from './config.ts';
 import { isLastTry } from './core/hooks.ts';
-import { defaultSettings, type Image, type Settings } from './core/image.ts';
+import type { Image } from './core/image.ts';
+import { defaultSettings, type Settings } from './core/settings.ts';
 import { SystemClock, type Clock } from './engine/clock.ts';
+import type { GpuTable } from './core/placement/gpu-table.ts';
 import { Engine, type Ports } from './engine/engine.ts';
+import { readGpuTable } from './gpu-table-file.ts';
 import { SchedulerMetrics } from './metrics/metrics.ts';
 import { Cipher } from './secrets/cipher.ts';
 import { prepareDataFolder, type Secrets } from './secrets/data-folder.ts';
 import { hashKey } from './secrets/hash.ts';
+import { WorkerTokens } from './secrets/worker-tokens.ts';
 import { Authorizer, defaultAccount } from './services/auth.ts';
 import { Control } from './services/control-service.ts';
+import { GatewaySessions } from './services/gateway-service.ts';
+import { keyRow } from './services/key-service.ts';
 import { JobChannels } from './services/job-service.ts';
 import { NodeSessions } from './services/node-service.ts';
 import { makeGrpcServer } from './services/server.ts';
@@ -53,16 +63,21 @@ export interface SchedulerHandle {
 const sweepIntervalMs = 600_000;
 const sweepAgeMs = 3_600_000;
 const closeWithinMs = 5_000;
+const mebibyte = 1024 * 1024;
 
 /** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_NEWER, CONFIG or ADDRESS_IN_USE when it cannot. */
 export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
   const log = deps.log ?? pino({ name: 'scheduler', level: config.logLevel }, pino.destination({ fd: 2, sync: true }));
   const clock = deps.clock ?? new SystemClock();
+  const gpus = await readGpuTable(config.gpuTable);
   const guard = new AddressGuard(parseAllowList(config.webhookAllow));
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey });
   const store = await openSqliteStore({ file: join(folder.path, 'scheduler', 'capstan.db') });
   const cipher = new Cipher(folder.secrets.masterKey);
-  const blobs = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
+  const workerTokens = new WorkerTokens(folder.secrets.masterKey);
+  const files = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
+  const s3 = s3Of(config);
+  const blobs: BlobStore = s3 === null ? files : new S3BlobStore(files, s3);
 
   // The ports are the services, which need the engine: they are filled in below.
   const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
@@ -75,7 +90,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const engine: Engine = new Engine(
     {
       store,
-      settings: settingsOf(config),
+      settings: settingsOf(config, gpus),
       clock,
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
       owner: randomUUID(),
@@ -86,12 +101,12 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     },
     ports,
   );
-  const auth = new Authorizer(engine, folder.secrets.gatewayToken);
-  const webhookSecrets = new WebhookSecrets(engine, cipher);
+  const auth = new Authorizer(engine, folder.secrets.gatewayToken, workerTokens);
+  const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
   const sender = new WebhookSender({
     hook: (id) => store.read('hook', id),
     openBlob: (id) => blobs.get(id),
-    secret: (account) => webhookSecrets.of(account),
+    secrets: (account) => webhookSecrets.signing(account),
     guard,
     resolve: deps.resolve ?? systemResolver(),
     now: () => clock.now().wall,
@@ -105,7 +120,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     onFault: (error, id) => log.error({ err: error, webhook: id }, 'a webhook could not be sent'),
   });
   const channels: JobChannels = new JobChannels(engine, auth, cipher, clock, log, guard);
-  const sessions = new NodeSessions(engine, auth, cipher, log);
+  const sessions = new NodeSessions(engine, auth, cipher, workerTokens, log);
   const control = new Control({
     engine,
     auth,
@@ -117,19 +132,23 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     webhookSecrets,
     buildSize: (digest) => buildSize(blobs, digest),
   });
-  Object.assign(ports, wire(channels, sessions, control, sender));
+  const gateways = new GatewaySessions({ engine, auth, sessions, clock, gatewayToken: folder.secrets.gatewayToken });
+  Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics));
 
+  const listenOn = `${config.host}:${config.port}`;
+  const credentials = serverCredentials(listenOn, config);
   const server = await makeGrpcServer();
   server.add(JobServiceService, channels.service());
   server.add(NodeServiceService, sessions.service());
+  server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
-  server.add(BlobServiceService, blobService({ store: blobs, authorize: (metadata) => auth.identify(metadata), onFault }));
+  server.add(BlobServiceService, blobService({ store: blobs, authorize: (metadata) => auth.blobs(metadata), onFault }));
   let address: string;
   try {
     await engine.takeOver();
-    await bootstrap(engine, folder.secrets);
-    address = await server.bind(`${config.host}:${config.port}`);
+    await bootstrap(engine, folder.secrets, clock);
+    address = await server.bind(listenOn, credentials);
   } catch (error) {
     await sender.callOff();
     await engine.close();
@@ -148,6 +167,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       clearInterval(sweep);
       sessions.closeAll('the scheduler is stopping');
       control.closeAll('the scheduler is stopping');
+      gateways.close('the scheduler is stopping');
       channels.closeAll('the scheduler is stopping');
       await server.close(closeWithinMs);
       await sender.callOff();
@@ -159,21 +179,23 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 }
 
 /** The first key and join token; later changes to the keys are the operator's. */
-async function bootstrap(engine: Engine, secrets: Secrets): Promise<void> {
+async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promise<void> {
   if (engine.image.keys.size === 0) {
-    const key = {
-      hash: hashKey(secrets.apiKey).toString('hex'),
-      account: defaultAccount,
-      scope: KeyScope.ALL,
-      endpoints: [],
-      name: 'first key',
-    };
+    const scope = { scope: KeyScope.ALL, endpoints: [], environment: '' };
+    const key = keyRow(secrets.apiKey, { account: defaultAccount, name: 'first key', ...scope }, clock.now().wall, null);
     await engine.command({ command: 'put-key', key });
   }
   await engine.command({ command: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
 }
 
-function wire(channels: JobChannels, sessions: NodeSessions, control: Control, sender: WebhookSender): Ports {
+function wire(
+  channels: JobChannels,
+  sessions: NodeSessions,
+  control: Control,
+  gateways: GatewaySessions,
+  sender: WebhookSender,
+  metrics: SchedulerMetrics,
+): Ports {
   return {
     reply: (channel, reply) => channels.reply(channel, reply),
     send: (node, session, event) => sessions.send(node, session, event),
@@ -181,11 +203,13 @@ function wire(channels: JobChannels, sessions: NodeSessions, control: Control, s
     sendJob: (effect, input, s3) => sessions.sendJob(effect, input, s3),
     closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
     directory: (update) => control.directory(update),
+    workerStarted: (started) => metrics.workerStarted(started),
     deliver: (id) => sender.deliver(id),
     closeAll: (reason) => {
       channels.closeAll(reason);
       sessions.closeAll(reason);
       control.closeAll(reason);
+      gateways.closeAll(reason);
       void sender.callOff();
     },
   };
@@ -196,15 +220,24 @@ function countDelivery(metrics: SchedulerMetrics, image: Image, id: string, resu
   else if (result.result === 'failed') metrics.delivery(isLastTry(image, id) ? 'exhausted' : result.refused ? 'refused' : 'failed');
 }
 
-function settingsOf(config: SchedulerConfig): Settings {
+function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
   const { workerQuota, maxAttempts, nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs } = config;
-  const { rateLimits: limits, requestsPerWorker } = config;
+  const { rateLimits: limits, requestsPerWorker, buildsKept, publicUrl } = config;
   const times = { nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs };
-  return { ...defaultSettings, ...times, workerQuota, maxAttempts, limits, requestsPerWorker };
+  const placement = {
+    gpus,
+    cpuOvercommit: config.cpuOvercommit,
+    memoryOvercommit: config.memoryOvercommit,
+    memoryReserveBytes: config.memoryReserveMb * mebibyte,
+    diskReserveBytes: config.diskReserveMb * mebibyte,
+    unsizedCpuMillis: Math.round(config.unsizedCpu * 1_000),
+    unsizedMemoryBytes: config.unsizedMemoryMb * mebibyte,
+  };
+  return { ...defaultSettings, ...times, ...placement, workerQuota, maxAttempts, limits, requestsPerWorker, buildsKept, publicUrl };
 }
 
-async function buildSize(blobs: FileBlobStore, digest: string): Promise<number | null> {
-  return blobs.size(buildId(digest));
+async function buildSize(blobs: BlobStore, digest: string): Promise<number | null> {
+  return blobs.hold(buildId(digest));
 }
 
 /** Builds are named by control rows, bodies by the rows of jobs. */

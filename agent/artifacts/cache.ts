@@ -8,16 +8,18 @@ import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } f
 import { join } from 'node:path';
 
 import type { Logger } from 'pino';
+import { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
+import { bootId, syncPath, syncTree } from './durable.ts';
 import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
 
 const DIGEST = /^[0-9a-f]{64}$/;
 /** Beginning of the names of what is not finished; removed at the start. */
 const UNFINISHED = '.new-';
-/** A build's unpacked size lies beside it; written first, so that a build without one was never finished. */
-const SIZE_SUFFIX = '.size';
+/** A note on the build lies beside it; written first, so that a build without one was never finished. */
+const NOTE_SUFFIX = '.note';
 /** Largest artifact, bytes (SPEC.md, Other limits). */
 const MAX_ARTIFACT_BYTES = 500_000_000;
 
@@ -35,6 +37,16 @@ export interface HeldBuild {
   release(): void;
 }
 
+const noteSchema = z.object({
+  /** Unpacked size. */
+  bytes: z.number().int().nonnegative(),
+  /**
+   * Until every file was synced: the boot in which they were written. A worker need not wait for
+   * the disk, but after a power failure such a build may have holes, and is fetched again.
+   */
+  unsyncedIn: z.string().nullable(),
+});
+
 interface Build {
   bytes: number;
   /** Wall clock, ms: survives restarts as the folder's modification time. */
@@ -46,6 +58,7 @@ export class ArtifactCache {
   readonly #options: CacheOptions;
   readonly #builds = new Map<string, Build>();
   readonly #fetches = new Map<string, Promise<void>>();
+  readonly #syncs = new Set<Promise<void>>();
   readonly #closed = new AbortController();
 
   private constructor(options: CacheOptions) {
@@ -62,7 +75,7 @@ export class ArtifactCache {
     for (const name of names) {
       if (name.startsWith(UNFINISHED)) await rm(join(options.folder, name), { recursive: true, force: true });
       else if (DIGEST.test(name)) await cache.#adopt(name);
-      else if (name.endsWith(SIZE_SUFFIX) && !names.includes(name.slice(0, -SIZE_SUFFIX.length))) await rm(join(options.folder, name));
+      else if (name.endsWith(NOTE_SUFFIX) && !names.includes(name.slice(0, -NOTE_SUFFIX.length))) await rm(join(options.folder, name));
     }
     return cache;
   }
@@ -88,10 +101,15 @@ export class ArtifactCache {
     };
   }
 
+  /** Digests of the builds that are here, most recently used first. */
+  get digests(): string[] {
+    return [...this.#builds].sort(([, a], [, b]) => b.usedAt - a.usedAt).map(([digest]) => digest);
+  }
+
   /** Gives up what is being fetched. */
   async close(): Promise<void> {
     this.#closed.abort();
-    await Promise.allSettled(this.#fetches.values());
+    await Promise.allSettled([...this.#fetches.values(), ...this.#syncs]);
   }
 
   #fetchOnce(digest: string): Promise<void> {
@@ -109,9 +127,11 @@ export class ArtifactCache {
       const archive = join(unfinished, 'archive');
       await this.#download(digest, archive);
       const { bytes, entries } = await unpack(createReadStream(archive), join(unfinished, 'build'), this.#options.limits ?? UNPACK_LIMITS);
-      await writeFile(this.#sizePath(digest), String(bytes));
+      await this.#note(digest, { bytes, unsyncedIn: await bootId() });
       await rename(join(unfinished, 'build'), this.#path(digest));
-      this.#builds.set(digest, { bytes, usedAt: Date.now(), holders: 0 });
+      const build = { bytes, usedAt: Date.now(), holders: 0 };
+      this.#builds.set(digest, build);
+      this.#syncLater(digest, build);
       this.#options.log.info({ digest, bytes, entries }, 'build unpacked');
     } catch (error) {
       if (error instanceof CapstanError) throw error;
@@ -121,6 +141,32 @@ export class ArtifactCache {
       await rm(unfinished, { recursive: true, force: true });
     }
     await this.#evict(digest);
+  }
+
+  /** In the background: the build is in use already. */
+  #syncLater(digest: string, build: Build): void {
+    const sync = this.#sync(digest, build).finally(() => this.#syncs.delete(sync));
+    this.#syncs.add(sync);
+  }
+
+  async #sync(digest: string, build: Build): Promise<void> {
+    try {
+      await syncTree(this.#path(digest), this.#closed.signal);
+      await syncPath(this.#options.folder);
+      // Not of a build that was evicted and fetched again meanwhile.
+      if (this.#builds.get(digest) === build) await this.#note(digest, { bytes: build.bytes, unsyncedIn: null });
+    } catch (error) {
+      // Evicted meanwhile, or the agent ends: the note still says what is not certain.
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#options.log.debug({ digest, reason }, 'build not synced');
+    }
+  }
+
+  /** Replaces the note in one step, durably. */
+  async #note(digest: string, note: z.output<typeof noteSchema>): Promise<void> {
+    const fresh = this.#path(`${UNFINISHED}${randomUUID()}`);
+    await writeFile(fresh, JSON.stringify(note), { flush: true });
+    await rename(fresh, this.#notePath(digest));
   }
 
   async #download(digest: string, path: string): Promise<void> {
@@ -157,26 +203,38 @@ export class ArtifactCache {
       const doomed = this.#path(`${UNFINISHED}${randomUUID()}`);
       await rename(this.#path(digest), doomed);
       await rm(doomed, { recursive: true, force: true });
-      await rm(this.#sizePath(digest), { force: true });
+      await rm(this.#notePath(digest), { force: true });
       this.#options.log.info({ digest, bytes: build.bytes }, 'build evicted');
     }
   }
 
   async #adopt(digest: string): Promise<void> {
-    const size = Number(await readFile(this.#sizePath(digest), 'utf8').catch(() => Number.NaN));
-    if (!Number.isFinite(size)) {
+    const note = noteOf(await readFile(this.#notePath(digest), 'utf8').catch(() => ''));
+    if (note === undefined || (note.unsyncedIn !== null && (note.unsyncedIn === '' || note.unsyncedIn !== (await bootId())))) {
       await rm(this.#path(digest), { recursive: true, force: true });
+      await rm(this.#notePath(digest), { force: true });
       return;
     }
     const { mtimeMs } = await stat(this.#path(digest));
-    this.#builds.set(digest, { bytes: size, usedAt: mtimeMs, holders: 0 });
+    const build = { bytes: note.bytes, usedAt: mtimeMs, holders: 0 };
+    this.#builds.set(digest, build);
+    if (note.unsyncedIn !== null) this.#syncLater(digest, build);
   }
 
   #path(name: string): string {
     return join(this.#options.folder, name);
   }
 
-  #sizePath(digest: string): string {
-    return this.#path(`${digest}${SIZE_SUFFIX}`);
+  #notePath(digest: string): string {
+    return this.#path(`${digest}${NOTE_SUFFIX}`);
+  }
+}
+
+function noteOf(text: string): z.output<typeof noteSchema> | undefined {
+  try {
+    return noteSchema.parse(JSON.parse(text));
+  } catch {
+    // Of a version before this one, or cut off: the build is fetched again.
+    return undefined;
   }
 }

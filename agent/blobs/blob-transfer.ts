@@ -14,7 +14,7 @@ import {
 } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { BlobRef } from '../../proto/gen/capstan/v1/common.ts';
 import { Backoff } from '../session/backoff.ts';
-import { blobClient, nodeMetadata } from '../session/connection.ts';
+import { blobClient, nodeMetadata, type SchedulerTarget } from '../session/connection.ts';
 import type { Identity } from '../session/identity.ts';
 
 const FRAME_BYTES = 256 * 1024;
@@ -28,8 +28,8 @@ export class BlobTransfer {
   readonly #client: BlobServiceClient;
   readonly #identity: () => Identity | undefined;
 
-  constructor(address: string, identity: () => Identity | undefined) {
-    this.#client = blobClient(address);
+  constructor(scheduler: SchedulerTarget, identity: () => Identity | undefined) {
+    this.#client = blobClient(scheduler);
     this.#identity = identity;
   }
 

@@ -76,12 +76,14 @@ export function handlerEnded(image: Image, attempt: Attempt, result: HandlerResu
   if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
   if (attempt.stop !== undefined || result.kind === 'stopped') {
     endStopped(image, attempt, result.ms, now, out);
-  } else if (result.kind === 'failed') {
-    endAttempt(image, attempt, AttemptOutcome.FAILED, result.error, result.ms, now, out);
   } else {
-    const large = result.output.length > INLINE_BYTES;
-    endAttempt(image, attempt, AttemptOutcome.COMPLETED, '', result.ms, now, out, large ? 'stored' : inline(result.output));
-    if (large) out.push({ do: 'store-output', key: attempt.key, bytes: result.output });
+    const failed = result.kind === 'failed';
+    const { output } = result;
+    const large = output !== undefined && output.length > INLINE_BYTES;
+    const outcome = failed ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
+    const kept = large ? 'stored' : output === undefined ? undefined : inline(output);
+    endAttempt(image, attempt, outcome, failed ? result.error : '', result.ms, now, out, kept);
+    if (large) out.push({ do: 'store-output', key: attempt.key, bytes: output });
   }
   const worker = image.workers.get(attempt.workerId);
   if (worker !== undefined) forgiveFailures(image, worker);
@@ -149,7 +151,7 @@ export function outputStored(
   end.storing = false;
   if ('output' in stored) {
     end.output = stored.output;
-  } else {
+  } else if (end.outcome === AttemptOutcome.COMPLETED) {
     end.outcome = AttemptOutcome.FAILED;
     end.error = `the result could not be stored: ${stored.refused}`;
   }

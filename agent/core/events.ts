@@ -31,6 +31,9 @@ export type CoreEvent =
   | { readonly on: 'output-refused'; readonly key: AttemptKey; readonly detail: string }
   | { readonly on: 'chunk-stored'; readonly key: AttemptKey; readonly index: number; readonly data: Payload }
   // From the runtime.
+  /** Reason codes and texts as WorkerEvents has them. */
+  | { readonly on: 'preparing'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
+  | { readonly on: 'start-failed'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
   | { readonly on: 'host-started'; readonly workerId: string; readonly start: number }
   | { readonly on: 'loaded'; readonly workerId: string; readonly start: number }
   | { readonly on: 'load-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
@@ -42,6 +45,8 @@ export type CoreEvent =
   | { readonly on: 'chunk'; readonly key: AttemptKey; readonly data: Buffer }
   | { readonly on: 'progress'; readonly key: AttemptKey; readonly data: Buffer }
   | { readonly on: 'handler-ended'; readonly key: AttemptKey; readonly result: HandlerResult }
+  /** How many HTTP requests a worker has under way now. */
+  | { readonly on: 'requests'; readonly workerId: string; readonly start: number; readonly count: number }
   // From the clock and the process.
   | { readonly on: 'tick' }
   | { readonly on: 'close' }
@@ -50,7 +55,8 @@ export type CoreEvent =
 /** How a handler ended, as its worker saw it. */
 export type HandlerResult =
   | { readonly kind: 'returned'; readonly output: Buffer; readonly ms: number }
-  | { readonly kind: 'failed'; readonly error: string; readonly ms: number }
+  /** `output`: what a foreign worker sent beside its error. */
+  | { readonly kind: 'failed'; readonly error: string; readonly output?: Buffer; readonly ms: number }
   /** It was told to stop, and did, however. */
   | { readonly kind: 'stopped'; readonly ms: number };
 
@@ -62,6 +68,8 @@ export type Effect =
       readonly workerId: string;
       readonly start: number;
       readonly release: ReleaseSpec;
+      readonly runtime: string;
+      /** The unpacked build; empty where the release has none. */
       readonly folder: string;
       readonly deviceUuids: readonly string[];
     }

@@ -37,12 +37,20 @@ export interface Worker {
   readonly id: string;
   readonly releaseId: string;
   readonly release: ReleaseSpec;
+  /** Name of the runtime that the placement chose. */
+  readonly runtime: string;
   readonly deviceUuids: readonly string[];
   phase: WorkerPhase;
   /** Takes nothing new and ends once it holds nothing. Never taken back. */
   draining: boolean;
   /** Attempts that take a slot. */
   readonly attempts: Set<AttemptKey>;
+  /** HTTP requests under way; each takes a slot. */
+  requests: number;
+  /** It has requests, or had one a moment ago: what is reported, so that short ones are no news. */
+  busy: boolean;
+  /** When `busy` ends, monotonic ms. */
+  busyUntil: number | undefined;
   /** Number of the present start; what an earlier start still says is ignored. */
   start: number;
   /** A host process was asked for in this start and has not been reported gone. */

@@ -73,9 +73,12 @@ function workerState(worker: Worker): WorkerState {
   if (worker.draining || worker.phase === 'ending') return WorkerState.DRAINING;
   switch (worker.phase) {
     case 'ready':
-      return worker.attempts.size > 0 ? WorkerState.RUNNING : WorkerState.IDLE;
+      return worker.attempts.size > 0 || worker.busy ? WorkerState.RUNNING : WorkerState.IDLE;
     case 'backoff':
       return WorkerState.UNHEALTHY;
+    // Its devices are still another's: it is held back, and not starting.
+    case 'waiting':
+      return WorkerState.THROTTLED;
     default:
       // A crash loop stays visible while its next start is under way.
       return worker.failures >= CRASH_LOOP_FAILURES ? WorkerState.UNHEALTHY : WorkerState.INITIALIZING;

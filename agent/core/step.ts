@@ -29,10 +29,13 @@ import {
   awaitLoad,
   beginStart,
   converge,
+  endBusy,
   endHost,
   endIfFree,
   failWorker,
+  setPreparing,
   setReady,
+  setRequests,
   startHost,
   startTimeoutOf,
   workerDeadline,
@@ -90,6 +93,16 @@ export function step(image: Image, event: CoreEvent, now: number): Effect[] {
     case 'host-started': {
       const worker = workerOf(image, event);
       if (worker !== undefined) worker.startedMs = Math.round(now - worker.askedAt);
+      break;
+    }
+    case 'preparing': {
+      const worker = workerOf(image, event);
+      if (worker?.phase === 'starting') setPreparing(image, worker, event.reason, event.detail, now);
+      break;
+    }
+    case 'start-failed': {
+      const worker = workerOf(image, event);
+      if (worker?.phase === 'starting') failWorker(image, worker, event.reason, event.detail, now, out);
       break;
     }
     case 'loaded': {
@@ -159,6 +172,11 @@ export function step(image: Image, event: CoreEvent, now: number): Effect[] {
       if (attempt !== undefined) handlerEnded(image, attempt, event.result, now, out);
       break;
     }
+    case 'requests': {
+      const worker = workerOf(image, event);
+      if (worker !== undefined) setRequests(image, worker, event.count, now, out);
+      break;
+    }
     case 'tick':
       tick(image, now, out);
       break;
@@ -184,7 +202,10 @@ export function nextDeadline(image: Image): number | undefined {
   const consider = (at: number | undefined): void => {
     if (at !== undefined && (first === undefined || at < first)) first = at;
   };
-  for (const worker of image.workers.values()) consider(workerDeadline(worker));
+  for (const worker of image.workers.values()) {
+    consider(workerDeadline(worker));
+    consider(worker.busyUntil);
+  }
   for (const attempt of image.attempts.values()) {
     consider(attempt.deadline);
     if (attempt.chunks !== undefined) consider(settleAt(attempt.chunks));
@@ -217,7 +238,7 @@ function hostExited(image: Image, event: Extract<CoreEvent, { on: 'exited' }>, n
     endIfFree(image, worker, out);
   } else if (worker.phase === 'ready' && event.hardStop) {
     worker.askedAt = now;
-    beginStart(image, worker, out);
+    beginStart(image, worker, now, out);
   } else if (worker.phase !== 'backoff') {
     failWorker(image, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', event.detail, now, out);
   }
@@ -229,12 +250,14 @@ function tick(image: Image, now: number, out: Effect[]): void {
     if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(image, attempt, attempt.chunks, now, out);
   }
   for (const worker of image.workers.values()) {
+    if (worker.busyUntil !== undefined && now >= worker.busyUntil) endBusy(image, worker);
     const deadline = workerDeadline(worker);
     if (deadline === undefined || now < deadline) continue;
-    if (worker.phase === 'backoff') beginStart(image, worker, out);
+    if (worker.phase === 'backoff') beginStart(image, worker, now, out);
     else if (worker.phase === 'starting') {
       const limit = startTimeoutOf(worker.release);
-      failWorker(image, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms`, now, out);
+      const busyWith = worker.reason === 'STARTING' || worker.reason === 'CRASH_LOOP' ? '' : `: ${worker.reason} ${worker.detail}`;
+      failWorker(image, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms${busyWith}`, now, out);
     }
   }
 }

@@ -10,6 +10,8 @@ export const BACKOFF_FIRST_MS = 1_000;
 export const BACKOFF_LAST_MS = 60_000;
 /** A worker that served this long, ms, starts its count of failures anew. */
 export const STEADY_MS = 60_000;
+/** A worker is said to be busy this long after its last request, ms. */
+const BUSY_AFTER_MS = 1_000;
 /** Time to become ready where the release says none, ms. */
 export const DEFAULT_START_TIMEOUT_MS = 60_000;
 
@@ -32,13 +34,13 @@ export function converge(image: Image, now: number, out: Effect[]): void {
     image.workersChanged = true;
   }
   for (const worker of image.workers.values()) {
-    if (worker.phase === 'waiting' && !worker.draining && devicesFree(image, worker)) beginStart(image, worker, out);
+    if (worker.phase === 'waiting' && !worker.draining && devicesFree(image, worker)) beginStart(image, worker, now, out);
   }
 }
 
 /** Ends a draining worker that holds nothing; the runtime's `exited` removes it. */
 export function endIfFree(image: Image, worker: Worker, out: Effect[]): void {
-  if (!worker.draining || worker.attempts.size > 0) return;
+  if (!worker.draining || worker.attempts.size > 0 || worker.requests > 0) return;
   if (!worker.hostAlive) {
     image.workers.delete(worker.id);
     image.workersChanged = true;
@@ -49,12 +51,16 @@ export function endIfFree(image: Image, worker: Worker, out: Effect[]): void {
   endHost(worker, false, out);
 }
 
-/** The first step of a start: the build. */
-export function beginStart(image: Image, worker: Worker, out: Effect[]): void {
+/** The first step of a start: the build, where the release has one. */
+export function beginStart(image: Image, worker: Worker, now: number, out: Effect[]): void {
   worker.start += 1;
+  worker.endAsked = false;
+  if (worker.release.buildDigest === '') {
+    startHost(image, worker, '', now, out);
+    return;
+  }
   worker.phase = 'artifact';
   worker.deadline = undefined;
-  worker.endAsked = false;
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'ARTIFACT';
   image.workersChanged = true;
   out.push({ do: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
@@ -70,6 +76,7 @@ export function startHost(image: Image, worker: Worker, folder: string, now: num
     workerId: worker.id,
     start: worker.start,
     release: worker.release,
+    runtime: worker.runtime,
     folder,
     deviceUuids: worker.deviceUuids,
   });
@@ -80,6 +87,15 @@ export function awaitLoad(image: Image, worker: Worker, now: number): void {
   worker.phase = 'starting';
   worker.deadline = now + startTimeoutOf(worker.release);
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'STARTING';
+  image.workersChanged = true;
+}
+
+/** The start is busy with something that shows how far it is, and has its whole time anew. */
+export function setPreparing(image: Image, worker: Worker, reason: string, detail: string, now: number): void {
+  worker.deadline = now + startTimeoutOf(worker.release);
+  if (worker.failures >= CRASH_LOOP_FAILURES) return;
+  worker.reason = reason;
+  worker.detail = detail;
   image.workersChanged = true;
 }
 
@@ -128,6 +144,24 @@ export function endHost(worker: Worker, force: boolean, out: Effect[]): void {
   out.push({ do: 'end-host', workerId: worker.id, start: worker.start, force });
 }
 
+/** The worker has this many HTTP requests now. It is reported busy at the first one, and idle a moment after the last. */
+export function setRequests(image: Image, worker: Worker, count: number, now: number, out: Effect[]): void {
+  worker.requests = count;
+  worker.busyUntil = count > 0 ? undefined : now + BUSY_AFTER_MS;
+  if (count > 0 && !worker.busy) {
+    worker.busy = true;
+    image.workersChanged = true;
+  }
+  if (count === 0) endIfFree(image, worker, out);
+}
+
+/** No request came for a while after the last one. */
+export function endBusy(image: Image, worker: Worker): void {
+  worker.busy = false;
+  worker.busyUntil = undefined;
+  image.workersChanged = true;
+}
+
 /** When the worker is to be looked at again, monotonic ms. A host must be gone before its worker starts again. */
 export function workerDeadline(worker: Worker): number | undefined {
   return worker.phase === 'backoff' && worker.hostAlive ? undefined : worker.deadline;
@@ -138,10 +172,14 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
     id: spec.workerId,
     releaseId: spec.releaseId,
     release,
+    runtime: spec.runtime || release.runtime || 'thread',
     deviceUuids: spec.deviceUuids,
     phase: 'waiting',
     draining: false,
     attempts: new Set(),
+    requests: 0,
+    busy: false,
+    busyUntil: undefined,
     start: 0,
     hostAlive: false,
     endAsked: false,

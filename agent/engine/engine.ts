@@ -3,14 +3,17 @@ import type { Logger } from 'pino';
 
 import { assertNever } from '../../proto/errors.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
-import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, ReleaseSpec, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
+import { serveOn, servingWorkers } from './serving.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
 import { emptyImage, type AttemptKey } from '../core/image.ts';
 import { actualWorkers, attemptRefs } from '../core/report.ts';
 import { isIdle, nextDeadline, step } from '../core/step.ts';
-import type { RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
+import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
 
 /** Longest wait a timer takes, ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -20,8 +23,12 @@ export interface EngineDeps {
   readonly cache: ArtifactCache;
   readonly blobs: BlobTransfer;
   readonly log: Logger;
+  /** Base URL of the HTTP API as workers here reach it; empty: what the scheduler says. */
+  readonly publicUrl: string;
   readonly send: (event: AgentEvent) => void;
   readonly onLogLine: (line: LogLine) => void;
+  /** The workers that take HTTP requests may have changed. */
+  readonly onServing: () => void;
 }
 
 interface Hosted {
@@ -37,6 +44,10 @@ export class Engine {
   readonly #hosted = new Map<string, Hosted>();
   readonly #attemptWorkers = new Map<AttemptKey, RunningWorker>();
   readonly #transfers = new Map<AttemptKey, AbortController>();
+  /** Secrets of the desired workers. */
+  #tokens: ReadonlyMap<string, string> = new Map();
+  /** Base URL of the HTTP API, as the scheduler says it. */
+  #publicUrl = '';
   #timer: NodeJS.Timeout | undefined;
   #timerAt: number | undefined;
   #turnEnds = false;
@@ -57,9 +68,11 @@ export class Engine {
     for (const { event } of events) {
       switch (event?.$case) {
         case 'welcome':
+          this.#publicUrl = event.value.publicUrl;
           this.feed({ on: 'welcome' });
           break;
         case 'desired':
+          this.#tokens = new Map(event.value.workers.map(({ workerId, token }) => [workerId, token]));
           this.feed({ on: 'desired', desired: event.value });
           break;
         case 'dispatch':
@@ -101,6 +114,18 @@ export class Engine {
     clearTimeout(this.#timer);
   }
 
+  /** The workers that take HTTP requests now. */
+  serving(): ServingWorker[] {
+    return servingWorkers(this.#image);
+  }
+
+  /** Hands an HTTP request to a worker; null when that does not take it. */
+  serve(workerId: string, request: HttpRequest, events: HttpEvents): HttpCall | null {
+    const counted = (worker: { readonly start: number }, count: number): void =>
+      this.feed({ on: 'requests', workerId, start: worker.start, count });
+    return serveOn(this.#image.workers.get(workerId), this.#hosted.get(workerId)?.worker, request, events, counted);
+  }
+
   /** Attempts whose end the scheduler has not acknowledged. */
   get unacknowledged(): number {
     return this.#image.attempts.size;
@@ -115,6 +140,7 @@ export class Engine {
     if (this.#image.workersChanged) {
       this.#image.workersChanged = false;
       this.#deps.send({ event: { $case: 'workers', value: actualWorkers(this.#image) } });
+      this.#deps.onServing();
       if (isIdle(this.#image)) this.#onIdle?.();
     } else if (this.#image.closing && isIdle(this.#image)) {
       this.#onIdle?.();
@@ -225,9 +251,7 @@ export class Engine {
   }
 
   #fetchArtifact({ workerId, start, release }: Extract<Effect, { do: 'fetch-artifact' }>): void {
-    const hosted: Hosted = { start, endpointId: release.endpointId, build: undefined, worker: undefined };
-    this.#letGo(workerId);
-    this.#hosted.set(workerId, hosted);
+    const hosted = this.#hostedOf(workerId, start, release.endpointId);
     void this.#deps.cache.acquire(release.buildDigest).then(
       (build) => {
         if (this.#hosted.get(workerId) !== hosted) {
@@ -247,11 +271,16 @@ export class Engine {
     );
   }
 
-  #startHost({ workerId, start, release, folder, deviceUuids }: Extract<Effect, { do: 'start-host' }>): void {
-    const hosted = this.#hosted.get(workerId);
-    const runtime = this.#deps.runtimes.get(release.runtime === '' ? 'thread' : release.runtime);
+  #startHost({ workerId, start, release, runtime: name, folder, deviceUuids }: Extract<Effect, { do: 'start-host' }>): void {
     const { endpointId } = release;
+    const hosted = this.#hostedOf(workerId, start, endpointId);
+    const runtime = this.#deps.runtimes.get(name);
     const events: WorkerEvents = {
+      preparing: (reason, detail) => this.feed({ on: 'preparing', workerId, start, reason, detail }),
+      startFailed: (reason, detail) => {
+        this.#tellWorkerLog(workerId, endpointId, detail);
+        this.feed({ on: 'start-failed', workerId, start, reason, detail });
+      },
       started: () => this.feed({ on: 'host-started', workerId, start }),
       loaded: () => this.feed({ on: 'loaded', workerId, start }),
       loadFailed: (detail) => this.feed({ on: 'load-failed', workerId, start, detail }),
@@ -269,8 +298,8 @@ export class Engine {
         this.feed({ on: 'exited', workerId, start, detail, hardStop });
       },
     };
-    if (runtime === undefined || hosted === undefined) {
-      process.nextTick(() => events.exited(`this node has no runtime ${release.runtime}`, false));
+    if (runtime === undefined) {
+      process.nextTick(() => events.exited(`this node has no runtime ${name}`, false));
       return;
     }
     hosted.worker = runtime.start(
@@ -279,13 +308,38 @@ export class Engine {
         endpointId,
         folder,
         functions: release.functions,
-        env: release.env,
+        servesHttp: release.kind === EndpointKind.LOAD_BALANCED,
+        env: { ...release.env, ...this.#ownEnv(workerId, release) },
         deviceUuids,
         maxConcurrency: Math.max(1, release.maxConcurrency),
         memoryBytes: Number(release.memoryBytes),
+        cpuMillis: release.cpuMillis,
+        image: release.image,
+        command: release.command,
       },
       events,
     );
+  }
+
+  /** What user code calls other endpoints with (SPEC.md, Cross-endpoint calls). */
+  #ownEnv(workerId: string, { endpointId, endpointName, environment }: ReleaseSpec): Record<string, string> {
+    return {
+      CAPSTAN_URL: this.#deps.publicUrl === '' ? this.#publicUrl : this.#deps.publicUrl,
+      CAPSTAN_WORKER_TOKEN: this.#tokens.get(workerId) ?? '',
+      CAPSTAN_ENVIRONMENT: environment,
+      CAPSTAN_ENDPOINT_ID: endpointId,
+      CAPSTAN_ENDPOINT_NAME: endpointName,
+    };
+  }
+
+  /** What belongs to this start of the worker: it begins with the build, or with the host where the release has no build. */
+  #hostedOf(workerId: string, start: number, endpointId: string): Hosted {
+    const present = this.#hosted.get(workerId);
+    if (present?.start === start) return present;
+    const hosted: Hosted = { start, endpointId, build: undefined, worker: undefined };
+    this.#letGo(workerId);
+    this.#hosted.set(workerId, hosted);
+    return hosted;
   }
 
   /** The worker's build may be evicted from now on. */

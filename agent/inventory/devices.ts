@@ -51,6 +51,9 @@ export function differs(a: DeviceSet, b: DeviceSet): boolean {
         device.cudaVersion,
         device.healthy,
         device.problem,
+        device.recoveryAction,
+        device.xids.length,
+        String(device.eccUncorrected ?? ''),
       ]),
     ]);
   return shape(a) !== shape(b);
@@ -88,6 +91,11 @@ function deviceOf(facts: DeviceFacts, before: Device | undefined): Device {
     parentUuid: facts.parentUuid ?? before?.parentUuid ?? '',
     healthy: facts.problem === undefined,
     problem: facts.problem ?? '',
+    pciBusId: facts.pciBusId ?? before?.pciBusId ?? '',
+    eccCorrected: facts.eccCorrected === undefined ? before?.eccCorrected : BigInt(facts.eccCorrected),
+    eccUncorrected: facts.eccUncorrected === undefined ? before?.eccUncorrected : BigInt(facts.eccUncorrected),
+    recoveryAction: facts.recoveryAction ?? before?.recoveryAction ?? '',
+    xids: before?.xids ?? [],
   };
 }
 

@@ -4,20 +4,40 @@ import type { Logger } from 'pino';
 import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
 import { quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
+import { readHostPackages } from './host-packages.ts';
+import type { KernelLog } from './kernel-log.ts';
 import type { DeviceProbe, ProbeResult } from './probe.ts';
+import { parseXid } from './xid.ts';
+import { XidWatch } from './xid-watch.ts';
 
 /** Gauges alone are told this often, ms (nodes.proto, Inventory). */
 const TELL_MS = 30_000;
+/** Most builds that are told (nodes.proto, Inventory). */
+const MAX_BUILDS = 64;
+
+/** What a container engine has; with one, the node offers the `container` runtime. */
+export interface ContainerFacts {
+  /** Name and version. */
+  readonly name: string;
+  /** As Inventory.images has them. */
+  readonly images: readonly string[];
+}
 
 export interface InventoryOptions {
   readonly probe: DeviceProbe;
+  readonly kernelLog: KernelLog;
+  /** Runtimes that are always there. */
   readonly runtimes: readonly string[];
+  /** Asks the container engine; it comes and goes. Never rejects. */
+  readonly engine?: () => Promise<ContainerFacts | undefined>;
+  /** Digests of the builds that are here, most recently used first. */
+  readonly builds: () => readonly string[];
   /** Lies on the disk that is reported. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
   /** Time between light probes, ms. */
   readonly lightMs: number;
-  /** Time between full probes, ms. */
+  /** Time between full probes, and between looks at the host's packages, ms. */
   readonly fullMs: number;
   readonly log: Logger;
   readonly onChange: (inventory: Inventory) => void;
@@ -27,8 +47,16 @@ export class InventoryKeeper {
   readonly #options: InventoryOptions;
   #identity: HostIdentity = quickIdentity();
   #gauges: HostGauges = quickGauges();
+  #packages: Readonly<Record<string, string>> = {};
+  #packagesAt = -Infinity;
+  /** As nvidia-smi has them. */
   #devices: DeviceSet = NO_DEVICES;
+  /** The same with what the kernel's log says. */
+  #marked: DeviceSet = NO_DEVICES;
+  readonly #xids = new XidWatch();
+  #containers: ContainerFacts | undefined;
   #toldAt = 0;
+  #toldBuilds = '';
   #fullAt = 0;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> | undefined;
@@ -49,9 +77,13 @@ export class InventoryKeeper {
     return {
       ...this.#identity,
       ...this.#gauges,
-      devices: [...this.#devices.devices],
-      deviceProblem: this.#devices.problem,
-      runtimes: [...this.#options.runtimes],
+      devices: [...this.#marked.devices],
+      deviceProblem: this.#marked.problem,
+      runtimes: [...this.#options.runtimes, ...(this.#containers === undefined ? [] : ['container'])],
+      packages: { ...this.#packages },
+      containerEngine: this.#containers?.name ?? '',
+      images: [...(this.#containers?.images ?? [])],
+      builds: this.#options.builds().slice(0, MAX_BUILDS),
     };
   }
 
@@ -60,14 +92,17 @@ export class InventoryKeeper {
     clearTimeout(this.#timer);
     this.#options.probe.close();
     await this.#round;
+    await this.#options.kernelLog.close();
   }
 
   #run(first: boolean): void {
-    this.#round = Promise.all([this.#probeHost(first), this.#probeDevices()]).then(([hostChanged, devicesChanged]) => {
+    this.#round = Promise.all([this.#probeHost(first), this.#probeDevices(), this.#probeEngine()]).then((changes) => {
       if (this.#closed) return;
       const now = performance.now();
-      if (hostChanged || devicesChanged || now - this.#toldAt >= TELL_MS) {
+      const builds = [...this.#options.builds()].sort().join();
+      if (changes.includes(true) || builds !== this.#toldBuilds || now - this.#toldAt >= TELL_MS) {
         this.#toldAt = now;
+        this.#toldBuilds = builds;
         this.#options.onChange(this.current);
       }
       this.#timer = setTimeout(() => this.#run(false), this.#options.lightMs);
@@ -78,10 +113,30 @@ export class InventoryKeeper {
     try {
       if (first) this.#identity = await readIdentityOfHost(this.#options.env);
       this.#gauges = await readGauges(this.#options.folder, !first);
+      return (await this.#probePackages()) || first;
     } catch (error) {
       this.#options.log.warn({ error: error instanceof Error ? error.message : String(error) }, 'the host could not be read');
     }
     return first;
+  }
+
+  /** True when they have changed. */
+  async #probePackages(): Promise<boolean> {
+    const now = performance.now();
+    if (now - this.#packagesAt < this.#options.fullMs) return false;
+    this.#packagesAt = now;
+    const before = JSON.stringify(this.#packages);
+    this.#packages = await readHostPackages(this.#options.env);
+    return JSON.stringify(this.#packages) !== before;
+  }
+
+  async #probeEngine(): Promise<boolean> {
+    const { engine, log } = this.#options;
+    const before = this.#containers;
+    this.#containers = await engine?.();
+    const now = this.#containers;
+    if (before?.name !== now?.name) log.info({ engine: now?.name ?? 'none' }, 'container engine');
+    return before?.name !== now?.name || before?.images.join() !== now?.images.join();
   }
 
   /** A full probe when it is due, or when a light one finds what only a full one can explain. */
@@ -96,11 +151,29 @@ export class InventoryKeeper {
       this.#devices = afterLightProbe(before, light);
       if (differs(before, this.#devices) && light.kind === 'devices') this.#devices = await this.#full(probe);
     }
-    const changed = differs(before, this.#devices);
+    await this.#readKernelLog();
+    const wallOffset = Date.now() - performance.now();
+    const shown = this.#marked;
+    const devices = this.#xids.mark(this.#devices.devices, performance.now(), (at) => at + wallOffset);
+    this.#marked = { devices, problem: this.#devices.problem };
+    const changed = differs(shown, this.#marked);
     if (changed && this.#devices.problem !== '' && this.#devices.problem !== before.problem) {
       this.#options.log.warn({ problem: this.#devices.problem }, 'devices cannot be read');
     }
     return changed;
+  }
+
+  async #readKernelLog(): Promise<void> {
+    // On a host without GPUs there is nothing to look for.
+    if (this.#devices.devices.length === 0) return;
+    try {
+      for (const { text, at } of await this.#options.kernelLog.read()) {
+        const xid = parseXid(text, at);
+        if (xid !== undefined) this.#xids.add(xid);
+      }
+    } catch (error) {
+      this.#options.log.warn({ error: error instanceof Error ? error.message : String(error) }, "the kernel's log could not be read");
+    }
   }
 
   async #full(probe: DeviceProbe): Promise<DeviceSet> {

@@ -6,7 +6,7 @@
  */
 import { z } from 'zod';
 
-import { bytesOf, facts, isTrouble, numberOf, textOf, type ListedSlice } from './nvidia-text.ts';
+import { busIdOf, bytesOf, facts, isTrouble, numberOf, textOf, type ListedSlice } from './nvidia-text.ts';
 import type { DeviceFacts, ProbeResult } from './probe.ts';
 
 /** One element or several, or the empty text of an element without content. */
@@ -41,6 +41,9 @@ const gpuSchema = z.object({
   utilization: group({ gpu_util: text }),
   temperature: group({ gpu_temp: text }),
   gpu_recovery_action: text,
+  pci: group({ pci_bus_id: text }),
+  ecc_errors: group({ volatile: z.unknown() }),
+  remapped_rows: group({ remapped_row_pending: text, remapped_row_failure: text }),
 });
 
 const reportSchema = z.object({
@@ -74,10 +77,21 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
   const values = [gpu.product_name, gpu.fb_memory_usage?.total, gpu.temperature?.gpu_temp, gpu.utilization?.gpu_util];
   const trouble = values.find((value) => value !== undefined && isTrouble(value));
   const problem =
-    recovery !== undefined ? `recovery action needed: ${recovery}` : trouble === undefined ? undefined : `nvidia-smi reports ${trouble}`;
+    recovery !== undefined
+      ? `recovery action needed: ${recovery}`
+      : trouble !== undefined
+        ? `nvidia-smi reports ${trouble}`
+        : rowProblem(gpu.remapped_rows?.remapped_row_failure, gpu.remapped_rows?.remapped_row_pending);
   const shared = {
     ...versions,
-    ...facts<DeviceFacts>({ uuid: undefined, temperatureCelsius: numberOf(gpu.temperature?.gpu_temp), problem }),
+    ...facts<DeviceFacts>({
+      uuid: undefined,
+      temperatureCelsius: numberOf(gpu.temperature?.gpu_temp),
+      pciBusId: busIdOf(gpu.pci?.pci_bus_id),
+      ...eccOf(gpu.ecc_errors?.volatile),
+      recoveryAction: recovery ?? '',
+      problem,
+    }),
   };
   if (gpu.mig_mode?.current_mig?.trim() !== 'Enabled') {
     const whole = facts<DeviceFacts>({
@@ -107,4 +121,25 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
     });
     return { ...shared, ...own, uuid };
   });
+}
+
+/** Memory rows that the GPU could not replace, or replaces with its next reset. */
+function rowProblem(failure: string | undefined, pending: string | undefined): string | undefined {
+  if (failure?.trim() === 'Yes') return 'memory rows could not be remapped';
+  return pending?.trim() === 'Yes' ? 'memory rows are remapped with the next reset' : undefined;
+}
+
+/** Schemas differ in how finely they count: what is named uncorrectable (or double bit) against the rest. Absent without ECC. */
+function eccOf(counts: unknown): { eccCorrected: number | undefined; eccUncorrected: number | undefined } {
+  const sums: { corrected: number | undefined; uncorrected: number | undefined } = { corrected: undefined, uncorrected: undefined };
+  if (typeof counts === 'object' && counts !== null) {
+    for (const [name, value] of Object.entries(counts as Readonly<Record<string, unknown>>)) {
+      // The oldest schema has a group for each, with a total.
+      const total: unknown = typeof value === 'object' && value !== null && 'total' in value ? value.total : value;
+      const count = typeof total === 'string' ? numberOf(total) : undefined;
+      const kind = /uncorrect|double_bit/.test(name) ? 'uncorrected' : /correct|single_bit/.test(name) ? 'corrected' : undefined;
+      if (count !== undefined && kind !== undefined) sums[kind] = (sums[kind] ?? 0) + count;
+    }
+  }
+  return { eccCorrected: sums.corrected, eccUncorrected: sums.uncorrected };
 }

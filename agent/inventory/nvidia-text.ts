@@ -17,6 +17,12 @@ export function numberOf(text: string | undefined): number | undefined {
   return amount === undefined ? undefined : Math.round(Number(amount));
 }
 
+/** `00000000:3B:00.0` of nvidia-smi and `0000:3b:00` of the kernel as one: `0000:3b:00`. */
+export function busIdOf(text: string | undefined): string | undefined {
+  const [, domain, rest] = /^\s*([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-9a-f])?\s*$/i.exec(text ?? '') ?? [];
+  return domain === undefined || rest === undefined ? undefined : `${domain.slice(-4)}:${rest}`.toLowerCase();
+}
+
 /** A text that says something: not empty, `N/A`, `[Not Supported]` or an error mark. */
 export function textOf(text: string | undefined): string | undefined {
   const trimmed = text?.trim();

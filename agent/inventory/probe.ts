@@ -15,6 +15,13 @@ export interface DeviceFacts {
   readonly temperatureCelsius?: number;
   /** UUID of the GPU that a MIG slice is cut from. */
   readonly parentUuid?: string;
+  /** `0000:3b:00`. */
+  readonly pciBusId?: string;
+  /** Memory errors since the driver was loaded. */
+  readonly eccCorrected?: number;
+  readonly eccUncorrected?: number;
+  /** What the driver says the GPU needs; empty when it says nothing is. */
+  readonly recoveryAction?: string;
   /** Why it cannot be used; absent when it can. */
   readonly problem?: string;
 }

@@ -29,6 +29,11 @@ export async function endGroup(leader: number): Promise<void> {
   }
 }
 
+/** How a worker's process ended, for people. */
+export function deathOf(code: number | null, signal: NodeJS.Signals | null): string {
+  return signal === null ? `the worker's process exited with code ${code ?? 'unknown'}` : `the worker's process was killed by ${signal}`;
+}
+
 function isNoSuchProcess(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ESRCH';
 }

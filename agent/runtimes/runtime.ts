@@ -3,6 +3,7 @@
  * a container. All have the same semantics; test/conformance/runtime/ holds the list that each
  * must pass.
  */
+import type { ErrorCode } from '../../proto/errors.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 
@@ -22,7 +23,7 @@ export interface Runtime {
 export interface WorkerStart {
   readonly workerId: string;
   readonly endpointId: string;
-  /** The unpacked build. */
+  /** The unpacked build; empty where the release has none. */
   readonly folder: string;
   readonly functions: readonly FunctionSpec[];
   /** Secret values. */
@@ -32,6 +33,14 @@ export interface WorkerStart {
   readonly maxConcurrency: number;
   /** Limit of resident memory, bytes; 0 for none. */
   readonly memoryBytes: number;
+  /** Limit of processor time, thousandths of a core; 0 for none. */
+  readonly cpuMillis: number;
+  /** Container image; empty for the base image. Only containers have one. */
+  readonly image: string;
+  /** What a worker without functions runs (ReleaseSpec.command). */
+  readonly command: readonly string[];
+  /** Its functions answer HTTP requests; else its one function runs jobs. */
+  readonly servesHttp?: boolean;
 }
 
 export interface RunningWorker {
@@ -43,9 +52,49 @@ export interface RunningWorker {
   cancel(key: string): void;
   /** Lets the task's generator run `count` chunks further. */
   credit(key: string, count: number): void;
+  /** Hands an HTTP request to a worker that serves them; what comes of it is told through `events`, not before this returns. */
+  serve?(request: HttpRequest, events: HttpEvents): HttpCall;
   /** Ends the worker; by force at once with everything it started. */
   end(force: boolean): void;
 }
+
+/** One HTTP request for a function of the worker. */
+export interface HttpRequest {
+  readonly function: string;
+  readonly method: string;
+  /** The whole address, as the caller asked for it. */
+  readonly url: string;
+  readonly headers: readonly (readonly [string, string])[];
+  /** Values of the path's parameters. */
+  readonly pathValues: Readonly<Record<string, string>>;
+  /** The first bytes of the body, and whether there are no more. */
+  readonly body: Uint8Array;
+  readonly ended: boolean;
+  /** The caller wants the connection itself; after a 101 both bodies are its raw bytes. */
+  readonly upgrade?: boolean;
+}
+
+/** What comes of an HTTP request: a head and a body, or a failure. Ends with `ended` or `failed`, exactly once. */
+export interface HttpEvents {
+  head(status: number, headers: readonly (readonly [string, string])[], body: Buffer, ended: boolean): void;
+  body(bytes: Buffer, ended: boolean): void;
+  /** This many bytes of the request's body were read. */
+  credit(bytes: number): void;
+  /** There will be no answer, or no more of it. `untouched`: nothing of the request reached the function. */
+  failed(code: ErrorCode, message: string, untouched: boolean): void;
+}
+
+/** What the caller's side does meanwhile. */
+export interface HttpCall {
+  body(bytes: Uint8Array, ended: boolean): void;
+  /** This many bytes of the answer's body were read. */
+  credit(bytes: number): void;
+  /** Nobody wants the answer any more. By force: the function must end, with its worker if need be. */
+  abort(force: boolean): void;
+}
+
+/** Bytes of a body that may be on their way unread, per direction (invoke.proto). */
+export const HTTP_WINDOW_BYTES = 256 * 1024;
 
 export interface Task {
   readonly key: string;
@@ -61,10 +110,18 @@ export interface Task {
 /** How a handler ended, as its worker saw it. `ms`: how long it ran. */
 export type TaskResult =
   | { readonly kind: 'returned'; readonly output: Buffer; readonly ms: number }
-  | { readonly kind: 'failed'; readonly error: string; readonly ms: number }
+  /** `output`: what a foreign worker sent beside its error. */
+  | { readonly kind: 'failed'; readonly error: string; readonly output?: Buffer; readonly ms: number }
   | { readonly kind: 'stopped'; readonly ms: number };
 
 export interface WorkerEvents {
+  /**
+   * What the start is busy with before there is a process, as a reason code and a text for people: IMAGE_PULL
+   * with how far it is. As long as this is said again, the start-up time-out begins anew.
+   */
+  preparing(reason: string, detail: string): void;
+  /** The start came to nothing for a reason that has a code of its own: IMAGE_PULL_FAILED. `exited` follows. */
+  startFailed(reason: string, detail: string): void;
   /** The worker's process is there. */
   started(): void;
   /** The user's module is loaded: the worker takes tasks. Said again after `reloading`. */

@@ -1,5 +1,5 @@
 /** Channels to the scheduler and what is shown on them. */
-import { credentials, Metadata, type ChannelOptions } from '@grpc/grpc-js';
+import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
 
 import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
 import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
@@ -18,12 +18,18 @@ const OPTIONS: ChannelOptions = {
   'grpc.enable_retries': 0,
 };
 
-export function nodeClient(address: string): NodeServiceClient {
-  return new NodeServiceClient(address, credentials.createInsecure(), OPTIONS);
+/** Where the scheduler is, and how the connection to it is secured. */
+export interface SchedulerTarget {
+  readonly address: string;
+  readonly credentials: ChannelCredentials;
 }
 
-export function blobClient(address: string): BlobServiceClient {
-  return new BlobServiceClient(address, credentials.createInsecure(), OPTIONS);
+export function nodeClient({ address, credentials }: SchedulerTarget): NodeServiceClient {
+  return new NodeServiceClient(address, credentials, OPTIONS);
+}
+
+export function blobClient({ address, credentials }: SchedulerTarget): BlobServiceClient {
+  return new BlobServiceClient(address, credentials, OPTIONS);
 }
 
 /** docs/architecture.md, Credentials over gRPC. */

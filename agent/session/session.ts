@@ -24,7 +24,7 @@ import type {
   Welcome,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { Backoff } from './backoff.ts';
-import { nodeClient, nodeMetadata } from './connection.ts';
+import { nodeClient, nodeMetadata, type SchedulerTarget } from './connection.ts';
 import { readIdentity, writeIdentity, type Identity } from './identity.ts';
 import { Outbox } from './outbox.ts';
 
@@ -36,10 +36,10 @@ const SLOW_RETRY_MS = 10_000;
 const STEADY_MS = 1_000;
 const JOIN_DEADLINE_MS = 10_000;
 /** Limits until Welcome names them, ms. */
-const OPENING: Welcome = { heartbeatMs: 5_000, silenceMs: 15_000 };
+const OPENING: Welcome = { heartbeatMs: 5_000, silenceMs: 15_000, publicUrl: '' };
 
 export interface SessionOptions {
-  readonly address: string;
+  readonly scheduler: SchedulerTarget;
   readonly nodeName: string;
   /** Folder of node.json. */
   readonly folder: string;
@@ -51,6 +51,8 @@ export interface SessionOptions {
   readonly onDisconnected: () => void;
   /** The node got another identity than it had. */
   readonly onRejoined: () => void;
+  /** The node was removed: the scheduler has given its work to others, and takes nothing from it any more. */
+  readonly onRemoved: (error: CapstanError) => void;
 }
 
 interface Live {
@@ -142,7 +144,7 @@ export class Session {
     if (joinToken === undefined) {
       throw new CapstanError('CONFIG', 'this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE');
     }
-    const client = nodeClient(options.address);
+    const client = nodeClient(options.scheduler);
     try {
       const response = await new Promise<JoinResponse>((resolve, reject) => {
         const deadline = Date.now() + JOIN_DEADLINE_MS;
@@ -165,7 +167,7 @@ export class Session {
 
   #open(identity: Identity): void {
     if (this.#closed) return;
-    const client = nodeClient(this.#options.address);
+    const client = nodeClient(this.#options.scheduler);
     const stream = client.session(nodeMetadata(identity));
     const now = performance.now();
     const live: Live = { client, stream, limits: OPENING, welcomed: false, openedAt: now, heardAt: now, sentAt: now, timer: undefined };
@@ -245,6 +247,11 @@ export class Session {
   #failed(thrown: unknown): void {
     if (this.#closed) return;
     const error = fromServiceError(thrown);
+    if (error.code === 'NODE_REMOVED') {
+      this.#complain('error', 'this node was removed', error);
+      this.#options.onRemoved(error);
+      return;
+    }
     let wait = this.#backoff.next();
     if (error.code === 'UNAUTHENTICATED' || error.code === 'PERMISSION_DENIED') {
       const joining = this.#joining;

@@ -22,6 +22,7 @@ export interface LoadOptions {
 export interface Latency {
   readonly p50: number;
   readonly p90: number;
+  readonly p95: number;
   readonly p99: number;
   readonly p999: number;
   readonly max: number;
@@ -153,6 +154,7 @@ export function summarize(histogram: Histogram): Latency {
   return {
     p50: at(50),
     p90: at(90),
+    p95: at(95),
     p99: at(99),
     p999: at(99.9),
     max: at(100),

@@ -64,6 +64,7 @@ export function finishOp(no: number, now: number): Op {
     error: null,
     output: { inline: output.slice() },
     chunks: [],
+    firstChunk: 0,
     hook: null,
   };
 }

@@ -1,13 +1,20 @@
 /** An endpoint by its id or its name. */
 import { CapstanError } from '../../proto/errors.ts';
-import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
+/** What both shapes of an endpoint have: that of the gateway, and that of the scheduler. */
+interface Named {
+  readonly id: string;
+  readonly environment: string;
+  readonly name?: string;
+  readonly spec?: { readonly name: string } | undefined;
+}
+
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several environments have an endpoint of this name. */
-export function findEndpoint(endpoints: readonly EndpointInfo[], wanted: string): EndpointInfo {
+export function findEndpoint<T extends Named>(endpoints: readonly T[], wanted: string): T {
   const byId = endpoints.find(({ id }) => id === wanted);
   if (byId !== undefined) return byId;
-  const named = endpoints.filter(({ spec }) => spec?.name === wanted);
+  const named = endpoints.filter(({ name, spec }) => (name ?? spec?.name) === wanted);
   const [first] = named;
   if (first === undefined)
     throw new ToolError('NOT_FOUND', `there is no endpoint ${wanted}`, 'capstan endpoints lists those that are there.', {

@@ -1,17 +1,24 @@
-/** The tool's side of the scheduler's gRPC: control calls and the upload of builds, with an API key. */
-import { credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+/** The tool's side of the scheduler's gRPC: control calls with an API key. */
+import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
+import { clientCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
 import type { CapstanError } from '../../proto/errors.ts';
-import { BlobPurpose, BlobServiceClient, type PutBlobRequest, type PutBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type {
-  DeployRequest,
-  DeployResponse,
+  CreateJoinTokenRequest,
+  CreateJoinTokenResponse,
+  DrainNodeRequest,
+  DrainNodeResponse,
   EndpointInfo,
+  GetEndpointResponse,
   GetLogsRequest,
+  JoinTokenInfo,
   ListWebhooksRequest,
   ListWebhooksResponse,
+  RotateWebhookSecretResponse,
   NodeInfo,
+  ResumeNodeRequest,
+  ResumeNodeResponse,
   WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -20,28 +27,22 @@ import { ToolError } from '../terminal/tool-error.ts';
 
 /** docs/architecture.md, Borders: bytes a message may have. */
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
-/** proto/capstan/v1/blobs.proto: bytes of one frame. */
-const FRAME_BYTES = 256 * 1024;
 const CALL_MS = 15_000;
-
-export interface BuildUpload {
-  readonly digest: string;
-  /** Bytes. */
-  readonly size: number;
-  /** Frames or larger pieces, opened anew for every try. */
-  readonly open: () => AsyncIterable<Buffer>;
-  /** Told the bytes sent so far. */
-  readonly progress?: (sent: number) => void;
-}
 
 export interface SchedulerClient {
   readonly address: string;
-  /** True when the build was there already. */
-  putBuild(build: BuildUpload): Promise<boolean>;
-  deploy(request: DeployRequest): Promise<DeployResponse>;
   /** An empty environment means all. */
   listEndpoints(environment: string): Promise<EndpointInfo[]>;
+  /** NOT_FOUND when there is none. */
+  endpoint(endpointId: string): Promise<GetEndpointResponse>;
   listNodes(): Promise<NodeInfo[]>;
+  createJoinToken(request: CreateJoinTokenRequest): Promise<CreateJoinTokenResponse>;
+  listJoinTokens(): Promise<JoinTokenInfo[]>;
+  revokeJoinToken(id: string): Promise<void>;
+  drainNode(nodeId: string): Promise<NodeInfo | undefined>;
+  resumeNode(nodeId: string): Promise<NodeInfo | undefined>;
+  /** CONFLICT while it has workers, unless forced. */
+  removeNode(nodeId: string, force: boolean): Promise<void>;
   /** An empty id means all. */
   listWorkers(endpointId: string): Promise<WorkerInfo[]>;
   logs(request: GetLogsRequest): Promise<LogLine[]>;
@@ -49,6 +50,7 @@ export interface SchedulerClient {
   listWebhooks(request: ListWebhooksRequest): Promise<ListWebhooksResponse>;
   redeliverWebhook(id: string): Promise<void>;
   webhookSecret(): Promise<string>;
+  rotateWebhookSecret(): Promise<RotateWebhookSecretResponse>;
   close(): void;
 }
 
@@ -59,16 +61,19 @@ type Unary<Request, Reply> = (
   callback: (error: ServiceError | null, reply: Reply) => void,
 ) => unknown;
 
-/** A client of the scheduler at `host:port` or `unix:<path>`. Its calls throw CapstanError. */
-export function connectScheduler(address: string, apiKey: string): SchedulerClient {
+/**
+ * A client of the scheduler at `host:port` or `unix:<path>`. Its calls throw CapstanError.
+ * @throws CapstanError CONFIG when the scheduler is on another host and no certificates are set.
+ */
+export function connectScheduler(address: string, apiKey: string, tls: TlsConfig): SchedulerClient {
+  const credentials = clientCredentials(address, tls);
   const options = {
     'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
     'grpc.enable_http_proxy': 0,
     'grpc.use_local_subchannel_pool': 1,
   };
-  const control = new ControlServiceClient(address, credentials.createInsecure(), options);
-  const blobs = new BlobServiceClient(address, credentials.createInsecure(), { ...options, channelOverride: control.getChannel() });
+  const control = new ControlServiceClient(address, credentials, options);
   const metadata = new Metadata();
   metadata.set('authorization', `Bearer ${apiKey}`);
 
@@ -81,10 +86,19 @@ export function connectScheduler(address: string, apiKey: string): SchedulerClie
     });
   return {
     address,
-    putBuild: (build) => putBuild(blobs, metadata, build, address),
-    deploy: (request) => call<DeployRequest, DeployResponse>(control.deploy, request),
     listEndpoints: async (environment) =>
       (await call<{ environment: string }, { endpoints: EndpointInfo[] }>(control.listEndpoints, { environment })).endpoints,
+    endpoint: (endpointId) => call<{ endpointId: string }, GetEndpointResponse>(control.getEndpoint, { endpointId }),
+    createJoinToken: (request) => call<CreateJoinTokenRequest, CreateJoinTokenResponse>(control.createJoinToken, request),
+    listJoinTokens: async () => (await call<object, { tokens: JoinTokenInfo[] }>(control.listJoinTokens, {})).tokens,
+    revokeJoinToken: async (id) => {
+      await call<{ id: string }, object>(control.revokeJoinToken, { id });
+    },
+    drainNode: async (nodeId) => (await call<DrainNodeRequest, DrainNodeResponse>(control.drainNode, { nodeId })).node,
+    resumeNode: async (nodeId) => (await call<ResumeNodeRequest, ResumeNodeResponse>(control.resumeNode, { nodeId })).node,
+    removeNode: async (nodeId, force) => {
+      await call<{ nodeId: string; force: boolean }, object>(control.removeNode, { nodeId, force });
+    },
     listNodes: async () => (await call<object, { nodes: NodeInfo[] }>(control.listNodes, {})).nodes,
     listWorkers: async (endpointId) =>
       (await call<{ endpointId: string }, { workers: WorkerInfo[] }>(control.listWorkers, { endpointId })).workers,
@@ -94,52 +108,9 @@ export function connectScheduler(address: string, apiKey: string): SchedulerClie
       await call<{ id: string }, object>(control.redeliverWebhook, { id });
     },
     webhookSecret: async () => (await call<object, { secret: string }>(control.getWebhookSecret, {})).secret,
+    rotateWebhookSecret: () => call<object, RotateWebhookSecretResponse>(control.rotateWebhookSecret, {}),
     close: () => control.close(),
   };
-}
-
-async function putBuild(client: BlobServiceClient, metadata: Metadata, build: BuildUpload, address: string): Promise<boolean> {
-  const reply = Promise.withResolvers<PutBlobResponse>();
-  const state = { answered: false, wake: (): void => undefined };
-  const call = client.put(metadata, (error, response) => {
-    state.answered = true;
-    if (error === null) reply.resolve(response);
-    else reply.reject(explainService(error, address));
-    state.wake();
-  });
-  // The stream's own error says the same as the reply's.
-  call.on('error', () => undefined);
-  call.on('drain', () => state.wake());
-
-  /** The server may answer before it has read everything: a build it has, or one it refuses. */
-  const send = async (message: PutBlobRequest): Promise<void> => {
-    if (call.write(message) || state.answered) return;
-    await new Promise<void>((resolve) => {
-      state.wake = resolve;
-      if (state.answered) resolve();
-    });
-  };
-  const sending = (async () => {
-    await send({ part: { $case: 'header', value: { purpose: BlobPurpose.BUILD, size: build.size, digest: build.digest } } });
-    let sent = 0;
-    for await (const piece of build.open()) {
-      for (let start = 0; start < piece.length; start += FRAME_BYTES) {
-        if (state.answered) return;
-        const frame = piece.subarray(start, start + FRAME_BYTES);
-        await send({ part: { $case: 'data', value: frame } });
-        sent += frame.length;
-        build.progress?.(sent);
-      }
-    }
-    if (!state.answered) call.end();
-  })();
-  try {
-    const [response] = await Promise.all([reply.promise, sending]);
-    return response.existed;
-  } catch (error) {
-    call.cancel();
-    throw error;
-  }
 }
 
 function explainService(thrown: ServiceError, address: string): CapstanError {

@@ -15,10 +15,19 @@ export interface WorkerRow {
   readonly nodeId: string;
   readonly decision: string;
   readonly devices: readonly string[];
+  readonly releaseId: string;
+  readonly runtime: string;
+  /** Starts that failed in a row. */
+  readonly failures: number;
+  /** Phases of the last start, ms since it was asked for; 0 when not reached. */
+  readonly start: { readonly artifactMs: number; readonly startedMs: number; readonly loadedMs: number };
 }
 
 /** `names` are those of the endpoints, by id. */
-export function workerRow({ status, nodeId, jobs, maxConcurrency, decision }: WorkerInfo, names: ReadonlyMap<string, string>): WorkerRow {
+export function workerRow(
+  { status, nodeId, jobs, maxConcurrency, decision, runtime }: WorkerInfo,
+  names: ReadonlyMap<string, string>,
+): WorkerRow {
   const endpointId = status?.endpointId ?? '';
   return {
     id: status?.workerId ?? '',
@@ -32,5 +41,9 @@ export function workerRow({ status, nodeId, jobs, maxConcurrency, decision }: Wo
     nodeId,
     decision,
     devices: status?.deviceUuids ?? [],
+    releaseId: status?.releaseId ?? '',
+    runtime,
+    failures: status?.failures ?? 0,
+    start: { artifactMs: status?.artifactMs ?? 0, startedMs: status?.startedMs ?? 0, loadedMs: status?.loadedMs ?? 0 },
   };
 }

@@ -1,9 +1,9 @@
 import { CapstanError } from '../../proto/errors.ts';
-import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
 import { flagOption, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
-import { apiKey, httpBase, withScheduler } from '../local.ts';
+import { connect, gatewayOf } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
 const ACTIONS = ['list', 'show', 'cancel', 'retry', 'purge'] as const;
@@ -22,7 +22,7 @@ export const jobs: Command = {
     { flags: '--status <status>', description: 'list: only jobs in this status' },
     { flags: '--limit <jobs>', description: 'list: how many, 1 to 100 (20)' },
     { flags: '--json', description: 'print JSON' },
-    ...settingOptions('httpPort', 'grpcPort', 'dataDir', 'scheduler'),
+    ...settingOptions('url', 'httpPort', 'dataDir'),
   ],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;
@@ -30,9 +30,10 @@ export const jobs: Command = {
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
     const settings = readSettings(options, env);
-    const { findEndpoint } = await import('../api/find-endpoint.ts');
-    const endpoint = await withScheduler(settings, async (client) => findEndpoint(await client.listEndpoints(''), args[1] ?? ''));
-    const api = new QueueApi(`${httpBase(settings)}/v2/${endpoint.id}`, apiKey(settings));
+    const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
+    const { url, key } = gatewayOf(settings, env);
+    const endpoint = findEndpoint(await listEndpoints(await connect(settings, env), null), args[1] ?? '');
+    const api = new QueueApi(`${url}/v2/${endpoint.id}`, key);
     const answer = await ask(api, action, invocation);
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(answer, null, 2));
     else if (action === 'list') print(invocation, answer as JobPage);
@@ -71,7 +72,7 @@ function print({ terminal }: Invocation, page: JobPage): void {
 }
 
 /** A waiting job's reason comes with the facts behind it. */
-function explain({ terminal }: Invocation, action: Action, job: JobStatus & { readonly removed?: number }, endpoint: EndpointInfo): void {
+function explain({ terminal }: Invocation, action: Action, job: JobStatus & { readonly removed?: number }, endpoint: EndpointRow): void {
   if (action === 'purge') {
     terminal.done(`${job.removed ?? 0} queued jobs cancelled`);
     return;

@@ -1,7 +1,8 @@
 import { CapstanError } from '../../proto/errors.ts';
+import type { LogRow } from '../api/control.ts';
 import { flagOption, textOption, type Command } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
-import { withScheduler } from '../local.ts';
+import { connect } from '../gateway.ts';
 
 const LONGEST = 1000;
 
@@ -12,37 +13,38 @@ export const logs: Command = {
   arguments: [{ name: 'endpoint', description: 'id or name' }],
   options: [
     { flags: '--limit <lines>', description: `how many lines, 1 to ${LONGEST} (100)` },
+    { flags: '-f, --follow', description: 'go on with new lines until Ctrl+C' },
     { flags: '--worker <id>', description: 'only those of this worker' },
     { flags: '--json', description: 'print JSON' },
-    ...settingOptions('grpcPort', 'dataDir', 'scheduler'),
+    ...settingOptions('url', 'httpPort', 'dataDir'),
   ],
   async run({ args, options, env, terminal }) {
     const settings = readSettings(options, env);
     const limit = readLimit(textOption(options, 'limit'));
-    const { findEndpoint } = await import('../api/find-endpoint.ts');
-    const lines = await withScheduler(settings, async (client) => {
-      const { id } = findEndpoint(await client.listEndpoints(''), args[0] ?? '');
-      return client.logs({ endpointId: id, workerId: textOption(options, 'worker') ?? '', limit, afterMs: 0n });
-    });
+    const [{ findEndpoint }, { listEndpoints, readLogs }] = await Promise.all([
+      import('../api/find-endpoint.ts'),
+      import('../api/control.ts'),
+    ]);
+    const client = await connect(settings, env);
+    const { id } = findEndpoint(await listEndpoints(client, null), args[0] ?? '');
+    const asked = { endpoint: id, worker: textOption(options, 'worker') ?? null, limit };
+    const lines = await readLogs(client, asked);
     if (flagOption(options, 'json')) {
-      const rows = lines.map((line) => ({
-        time: timeOf(line.atMs),
-        worker: line.workerId,
-        job: line.jobId,
-        stream: line.stream,
-        text: line.text,
-      }));
+      const rows = lines.map(({ at, worker, job, stream, text }) => ({ time: at, worker, job: job ?? '', stream, text }));
       terminal.data(JSON.stringify(rows, null, 2));
       return;
     }
-    for (const line of lines) terminal.data(`${timeOf(line.atMs)} ${line.workerId} ${line.stream} ${line.text}`);
+    const print = (line: LogRow): void => terminal.data(`${line.at} ${line.worker} ${line.stream} ${line.text}`);
+    for (const line of lines) print(line);
     if (lines.length === 0) terminal.warn('its workers have printed nothing');
+    if (!flagOption(options, 'follow')) return;
+    const { newLines } = await import('../api/new-lines.ts');
+    const over = new AbortController();
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => over.abort());
+    const reading = (afterMs: number): Promise<LogRow[]> => readLogs(client, { ...asked, limit: LONGEST, afterMs });
+    for await (const line of newLines(lines, reading, over.signal)) print(line);
   },
 };
-
-function timeOf(ms: bigint): string {
-  return new Date(Number(ms)).toISOString();
-}
 
 function readLimit(text: string | undefined): number {
   if (text === undefined) return 100;

@@ -1,3 +1,4 @@
+import type { NodeRow } from '../api/node-row.ts';
 import { flagOption, type Command } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { withScheduler } from '../local.ts';
@@ -18,18 +19,32 @@ export const nodes: Command = {
     }
     terminal.data(
       renderTable(
-        ['NAME', 'ID', 'CONNECTED', 'WORKERS', 'CPUS', 'MEMORY', 'DEVICES'],
+        ['NAME', 'ID', 'STATE', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'GIVEN', 'DEVICES'],
         rows.map((row) => [
           row.name,
           row.id,
-          row.connected ? 'yes' : 'no',
+          `${row.connected ? 'connected' : 'gone'}${row.draining ? ', draining' : ''}`,
           String(row.workers),
+          String(row.jobs),
           String(row.cpus),
           `${Math.round(row.memoryBytes / 1e9)} GB`,
-          row.devices.map(({ name }) => name).join(', '),
+          given(row),
+          row.devices.map(({ name, healthy, problem }) => (healthy ? name : `${name} (${problem})`)).join(', ') || row.deviceProblem,
         ]),
       ),
     );
     if (rows.length === 0) terminal.next('capstan up');
   },
 };
+
+/** What is set aside for its workers, of what may be. */
+function given({ given, inAll, devices }: NodeRow): string {
+  const cpus = inAll.cpus === null ? '' : `${round(given.cpus)}/${round(inAll.cpus)} CPU`;
+  const memory = inAll.memoryBytes === null ? '' : `${round(given.memoryBytes / 1e9)}/${round(inAll.memoryBytes / 1e9)} GB`;
+  const gpus = devices.length === 0 ? '' : `${given.devices}/${devices.length} GPU`;
+  return [cpus, memory, gpus].filter((part) => part !== '').join(', ');
+}
+
+function round(value: number): string {
+  return String(Math.round(value * 10) / 10);
+}

@@ -23,6 +23,9 @@ export const start: Command = {
         const folder = join(installRoot, 'examples', 'text-analysis');
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
         await showSample({ folder, settings, http, key, terminal, signal });
+        signal.throwIfAborted();
+        const { showReference } = await import('../reference.ts');
+        await showReference({ folder: join(installRoot, 'examples', 'reference'), settings, http, key, terminal, signal });
         terminal.line('Ctrl+C ends it.');
       },
     });

@@ -14,12 +14,16 @@ const PAGE = 1_000;
 /** `capstan webhooks [action] [id]`: deliveries not made yet or given up, and the secret that signs them. */
 export const webhooks: Command = {
   name: 'webhooks',
-  summary: 'List webhooks not delivered, send them anew, or print the secret they are signed with.',
+  summary: 'List webhooks not delivered, send them anew, or print or rotate the secret they are signed with.',
   arguments: [
     { name: 'action', description: `${ACTIONS.join(', ')}; list when left out`, optional: true },
     { name: 'id', description: `redeliver: id of a webhook, or '${ALL_FAILED}' for all that were given up`, optional: true },
   ],
-  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('grpcPort', 'dataDir', 'scheduler')],
+  options: [
+    { flags: '--rotate', description: 'secret: make a new one; for 24 hours webhooks are signed with the old one, too' },
+    { flags: '--json', description: 'print JSON' },
+    ...settingOptions('grpcPort', 'dataDir', 'scheduler'),
+  ],
   async run(invocation) {
     const { args, options, env } = invocation;
     const [given = 'list', id] = args;
@@ -28,9 +32,13 @@ export const webhooks: Command = {
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
     if (action === 'redeliver' && id === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `id: redeliver needs the id of a webhook, or '${ALL_FAILED}'`, { field: 'id' });
+    const rotate = flagOption(options, 'rotate');
+    if (rotate && action !== 'secret')
+      throw new CapstanError('INVALID_ARGUMENT', '--rotate: belongs to the action secret', { field: 'rotate' });
     await withScheduler(readSettings(options, env), async (client) => {
       if (action === 'list') list(invocation, await allWebhooks(client));
       else if (action === 'redeliver') await redeliver(invocation, client, id ?? '');
+      else if (rotate) await rotateSecret(invocation, client);
       else printSecret(invocation, await client.webhookSecret());
     });
   },
@@ -64,6 +72,13 @@ async function redeliver({ options, terminal }: Invocation, client: SchedulerCli
 
 function printSecret({ options, terminal }: Invocation, secret: string): void {
   terminal.data(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
+}
+
+async function rotateSecret({ options, terminal }: Invocation, client: SchedulerClient): Promise<void> {
+  const { secret, previousUntilMs } = await client.rotateWebhookSecret();
+  const previousUntil = previousUntilMs === undefined ? null : new Date(Number(previousUntilMs)).toISOString();
+  terminal.data(flagOption(options, 'json') ? JSON.stringify({ secret, previousUntil }) : secret);
+  if (previousUntil !== null) terminal.done(`webhooks are signed with the old secret, too, until ${previousUntil}`);
 }
 
 async function allWebhooks(client: SchedulerClient): Promise<WebhookRow[]> {

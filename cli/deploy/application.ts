@@ -5,6 +5,8 @@ import { dirname, join, relative } from 'node:path';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { FINGERPRINT_KEY } from '../build/manifest.ts';
+import { EXAMPLE } from '../discovery/discover.ts';
 import { TOOL_FOLDER } from './artifact.ts';
 import { readFunctions, type ReadFunction } from './functions.ts';
 import { MANIFEST_NAME, readManifest, type ManifestEndpoint } from './manifest.ts';
@@ -23,12 +25,18 @@ export interface Application {
 }
 
 /**
- * Reads the folder; nothing of it is run.
+ * Reads a folder with a manifest; nothing of it is run.
  * @throws CapstanError INVALID_MANIFEST with the place and the rule, NOT_FOUND when there is no such folder.
  */
 export async function readApplication(folder: string): Promise<Application> {
   await mustBeFolder(folder);
-  const found = await findManifest(folder);
+  const found = await writtenManifest(folder);
+  if (found === null)
+    throw new ToolError(
+      'INVALID_MANIFEST',
+      `there is no endpoint in ${folder}: nothing declares one, and there is no ${MANIFEST_NAME}`,
+      EXAMPLE,
+    );
   const manifest = readManifest(found.text, relative(folder, found.path));
   const endpoints: ApplicationEndpoint[] = [];
   for (const endpoint of manifest.endpoints) {
@@ -39,48 +47,48 @@ export async function readApplication(folder: string): Promise<Application> {
 }
 
 /** `.tool/tool_manifest.json` (SPEC.md, Build artifact), unless the manifest was written there by hand. */
-export async function publishManifest({ folder, published }: Application): Promise<void> {
-  const { path } = await findManifest(folder);
+export async function publishManifest(folder: string, published: string): Promise<void> {
   const target = join(folder, TOOL_FOLDER, MANIFEST_NAME);
-  if (path === target) return;
+  if ((await writtenManifest(folder))?.path === target) return;
   await mkdir(dirname(target), { recursive: true });
   await writeFile(target, published);
 }
 
-async function findManifest(folder: string): Promise<{ path: string; text: string }> {
+/** The manifest that somebody wrote; null when there is none. One that a build generated is nobody's. */
+export async function writtenManifest(folder: string): Promise<{ path: string; text: string } | null> {
   for (const path of [join(folder, MANIFEST_NAME), join(folder, TOOL_FOLDER, MANIFEST_NAME)]) {
     try {
-      return { path, text: await readFile(path, 'utf8') };
+      const text = await readFile(path, 'utf8');
+      if (path.includes(TOOL_FOLDER) && text.includes(`"${FINGERPRINT_KEY}"`)) continue;
+      return { path, text };
     } catch (cause) {
       const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
       if (code !== 'ENOENT' && code !== 'ENOTDIR')
         throw new ToolError('INVALID_MANIFEST', `cannot read ${path} (${code})`, 'Check its permissions.', { cause });
     }
   }
-  throw new ToolError(
-    'INVALID_MANIFEST',
-    `there is no ${MANIFEST_NAME} in ${folder}`,
-    `The smallest one: {"resources": {"hello": {"functions": [{"name": "hello", "module": "hello.ts"}]}}}`,
-  );
+  return null;
 }
 
-async function mustBeFolder(folder: string): Promise<void> {
+/** @throws CapstanError NOT_FOUND, or INVALID_ARGUMENT for a file. */
+export async function mustBeFolder(folder: string): Promise<void> {
   let isFolder: boolean;
   try {
     isFolder = (await stat(folder)).isDirectory();
   } catch (cause) {
-    throw new ToolError('NOT_FOUND', `there is no folder ${folder}`, 'Name the folder that holds tool_manifest.json.', {
+    throw new ToolError('NOT_FOUND', `there is no folder ${folder}`, 'Name the folder that holds the application.', {
       field: 'folder',
       cause,
     });
   }
   if (!isFolder)
-    throw new ToolError('INVALID_ARGUMENT', `${folder} is not a folder`, 'Name the folder that holds tool_manifest.json.', {
+    throw new ToolError('INVALID_ARGUMENT', `${folder} is not a folder`, 'Name the folder that holds the application.', {
       field: 'folder',
     });
 }
 
-function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunction[]): EndpointSpec {
+/** An endpoint as the scheduler is told it. */
+export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunction[]): EndpointSpec {
   return {
     name: endpoint.name,
     kind: endpoint.kind === 'queue' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
@@ -95,7 +103,7 @@ function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunction[]):
       name,
       module,
       callStyle: style,
-      parameters: parameters.map(({ name: key, required }) => ({ name: key, required })),
+      parameters: parameters.map(({ name: key, required, type }) => ({ name: key, required, type })),
     })),
     env: { ...endpoint.env },
     maxConcurrency: endpoint.maxConcurrency,
@@ -106,6 +114,9 @@ function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunction[]):
     maxAttempts: endpoint.maxAttempts,
     rateLimits: { ...endpoint.rateLimits },
     runtime: endpoint.runtime,
+    command: [...endpoint.command],
+    packages: [...endpoint.packages],
+    isPublic: endpoint.isPublic,
     ...(endpoint.requestsPerWorker === undefined ? {} : { requestsPerWorker: endpoint.requestsPerWorker }),
   };
 }

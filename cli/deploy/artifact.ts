@@ -1,25 +1,29 @@
-/**
- * The artifact (SPEC.md, Build artifact): a folder as tar and gzip. The same files give the same
- * bytes: entries in order of path, no times, no owners, two modes, so that its digest names it.
- */
-import { createHash } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
-import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { Readable, Transform } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+/** From a folder, what the build generates and what it installed to `.tool/artifact.tar.gz`. */
+import { lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 
-import { Pack } from 'tar';
-
-import { CapstanError } from '../../proto/errors.ts';
-import { listFiles, type FileEntry } from './files.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import { TooLarge, writeArchive, writeMember, type ArchiveEntry } from '../build/archive.ts';
+import type { GeneratedFile } from '../build/generated.ts';
+import { listFiles } from './files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** SPEC.md, Limits: bytes. */
 export const ARTIFACT_LIMIT = 500_000_000;
 /** Where the tool keeps what it makes, inside the application's folder. */
 export const TOOL_FOLDER = '.tool';
-const STAGED = `${TOOL_FOLDER}/.build/${MANIFEST_NAME}`;
+const STAGING = `${TOOL_FOLDER}/.build`;
+/** How many of the biggest are named when there is too much. */
+const NAMED = 5;
+
+/** Installed packages, packed once. */
+export interface Layer {
+  /** File of its archive member. */
+  readonly member: string;
+  readonly files: number;
+  /** Unpacked bytes by package. */
+  readonly packages: Readonly<Record<string, number>>;
+}
 
 export interface Artifact {
   readonly path: string;
@@ -31,76 +35,73 @@ export interface Artifact {
   readonly leftOut: readonly string[];
 }
 
+export interface ArtifactParts {
+  /** Besides the manifest. */
+  readonly generated?: readonly GeneratedFile[];
+  readonly layers?: readonly Layer[];
+  /** Files of the folder to leave out, by name and path. */
+  readonly skip?: (name: string, path: string) => boolean;
+  readonly keepStaging?: boolean;
+  /** Bytes. */
+  readonly limit?: number;
+}
+
 /**
- * Packs the folder with the manifest to `.tool/artifact.tar.gz`. `limit` is in bytes.
+ * Packs the folder with the manifest. A generated file takes the place of one of the folder.
  * @throws CapstanError INVALID_ARCHIVE when it grows beyond the limit or holds what an artifact may not.
  */
-export async function packArtifact(folder: string, manifest: string, limit: number = ARTIFACT_LIMIT): Promise<Artifact> {
-  const { entries, leftOut } = await listFiles(folder);
-  const staging = join(folder, TOOL_FOLDER, '.build');
-  await mkdir(staging, { recursive: true });
+export async function packArtifact(folder: string, manifest: string, parts: ArtifactParts = {}): Promise<Artifact> {
+  const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMIT } = parts;
+  const { entries, leftOut } = await listFiles(folder, parts.skip === undefined ? {} : { skip: parts.skip });
+  const staging = join(folder, STAGING);
+  await rm(staging, { recursive: true, force: true });
   try {
-    await writeFile(join(folder, STAGED), manifest);
-    const staged = { path: STAGED, stat: await stat(join(folder, STAGED)) };
-    const all = [...entries, staged].sort((a, b) => (nameInside(a.path) < nameInside(b.path) ? -1 : 1));
-    const unfinished = join(staging, 'artifact.tar.gz');
-    const written = await writeArchive(folder, all, unfinished, limit);
-    const path = join(folder, TOOL_FOLDER, 'artifact.tar.gz');
-    await rename(unfinished, path);
-    return { path, ...written, files: all.length, leftOut };
+    const staged = await stage(folder, [...generated, { path: MANIFEST_NAME, content: manifest }]);
+    const taken = new Set(staged.map(({ name }) => name));
+    const own = entries.filter(({ path }) => !taken.has(path)).map(({ path, stat }) => ({ path, name: path, stat }));
+    const member = join(folder, TOOL_FOLDER, 'application.member');
+    const unfinished = join(folder, TOOL_FOLDER, 'artifact.unfinished');
+    try {
+      await writeMember(folder, [...own, ...staged], member);
+      const written = await writeArchive([member, ...layers.map((layer) => layer.member)], unfinished, limit);
+      const path = join(folder, TOOL_FOLDER, 'artifact.tar.gz');
+      await rename(unfinished, path);
+      const files = own.length + staged.length + layers.reduce((sum, layer) => sum + layer.files, 0);
+      return { path, ...written, files, leftOut };
+    } catch (error) {
+      if (error instanceof TooLarge) throw tooLarge(limit, own, layers);
+      throw error;
+    } finally {
+      await Promise.all([rm(member, { force: true }), rm(unfinished, { force: true })]);
+    }
   } finally {
-    await rm(staging, { recursive: true, force: true });
+    if (!keepStaging) await rm(staging, { recursive: true, force: true });
   }
 }
 
-async function writeArchive(
-  folder: string,
-  entries: readonly FileEntry[],
-  path: string,
-  limit: number,
-): Promise<{ digest: string; size: number }> {
-  const hash = createHash('sha256');
-  let size = 0;
-  const measure = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      size += chunk.length;
-      hash.update(chunk);
-      if (size > limit)
-        done(new CapstanError('INVALID_ARCHIVE', `the artifact is larger than ${limit} bytes; leave files out with .toolignore`));
-      else done(null, chunk);
-    },
-  });
-  await pipeline(Readable.from(pack(folder, entries)), measure, createWriteStream(path));
-  return { digest: hash.digest('hex'), size };
+async function stage(folder: string, files: readonly GeneratedFile[]): Promise<ArchiveEntry[]> {
+  const staged: ArchiveEntry[] = [];
+  for (const { path: name, content } of files) {
+    const path = `${STAGING}/${name}`;
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), content);
+    staged.push({ path, name, stat: await lstat(join(folder, path)) });
+  }
+  return staged;
 }
 
-/** `Pack` itself, not `create`: that one takes a name with a leading `@` for an archive to include. */
-function pack(folder: string, entries: readonly FileEntry[]): AsyncIterable<Buffer> {
-  const options: ConstructorParameters<typeof Pack>[0] = {
-    cwd: folder,
-    portable: true,
-    mtime: new Date(0),
-    gzip: { level: 6 },
-    strict: true,
-    // Known beforehand, so that what depends on the disk (modes, hard links) does not get in.
-    statCache: new Map(entries.map(({ path, stat }) => [join(folder, path), normalise(stat)])),
-    onWriteEntry: (entry) => {
-      entry.path = nameInside(entry.path);
-    },
-  };
-  const archive = new Pack(options);
-  for (const { path } of entries) archive.add(path);
-  archive.end();
-  return archive;
-}
-
-function nameInside(path: string): string {
-  return path === STAGED ? MANIFEST_NAME : path;
-}
-
-function normalise(stat: FileEntry['stat']): FileEntry['stat'] {
-  const permissions = stat.isSymbolicLink() ? 0o777 : (stat.mode & 0o100) === 0 ? 0o644 : 0o755;
-  stat.mode = (stat.mode & ~0o7777) | permissions;
-  stat.nlink = 1;
-  return stat;
+function tooLarge(limit: number, own: readonly ArchiveEntry[], layers: readonly Layer[]): ToolError {
+  const sizes = new Map<string, number>();
+  for (const layer of layers) for (const [name, bytes] of Object.entries(layer.packages)) sizes.set(name, bytes);
+  for (const { name, stat } of own) {
+    const [top = name, second] = name.split('/');
+    const key = second !== undefined && /^(node_modules|python_packages)$/.test(top) ? second : name;
+    sizes.set(key, (sizes.get(key) ?? 0) + stat.size);
+  }
+  const biggest = [...sizes].sort(([, a], [, b]) => b - a).slice(0, NAMED);
+  return new ToolError(
+    'INVALID_ARCHIVE',
+    `the artifact is larger than ${limit} bytes; the biggest in it: ${biggest.map(([name, bytes]) => `${name} (${bytes} bytes)`).join(', ')}`,
+    'Leave files out with .toolignore, and packages that the hosts have with --exclude.',
+  );
 }

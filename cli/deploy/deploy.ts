@@ -3,31 +3,24 @@ import { createReadStream } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../proto/errors.ts';
-import type { DeployResponse } from '../../proto/gen/capstan/v1/control.ts';
-import type { SchedulerClient } from '../api/scheduler-client.ts';
+import { deploy, type Deployed } from '../api/control.ts';
+import type { GatewayClient } from '../api/gateway-client.ts';
 import type { Terminal } from '../terminal/terminal.ts';
-import { publishManifest, type Application } from './application.ts';
-import { packArtifact, type Artifact } from './artifact.ts';
+import type { Application } from './application.ts';
+import type { Artifact } from './artifact.ts';
 
 /** Tries after the first, for what passes by itself: a scheduler that restarts. */
 const RETRIES = 3;
 const FIRST_PAUSE_MS = 500;
 
-export async function buildApplication(application: Application, terminal: Terminal): Promise<Artifact> {
-  const artifact = await packArtifact(application.folder, application.published);
-  await publishManifest(application);
-  for (const text of artifact.leftOut) terminal.warn(`left out: ${text}`);
-  return artifact;
-}
-
 /** Uploads the artifact and creates or updates the endpoints, all or none. Throws CapstanError. */
 export async function deployApplication(
-  client: SchedulerClient,
+  client: GatewayClient,
   application: Application,
   artifact: Artifact,
   environment: string,
   terminal: Terminal,
-): Promise<DeployResponse> {
+): Promise<Deployed> {
   await retrying(
     () =>
       client.putBuild({
@@ -42,10 +35,9 @@ export async function deployApplication(
   // The same deployment again is the same deployment: safe to repeat.
   return retrying(
     () =>
-      client.deploy({
+      deploy(client, {
         environment,
-        buildDigest: artifact.digest,
-        buildSize: artifact.size,
+        build: artifact.digest,
         endpoints: application.endpoints.map(({ spec }) => spec),
       }),
     terminal,

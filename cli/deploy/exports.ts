@@ -8,7 +8,7 @@ import {
   type Program,
 } from 'oxc-parser';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 import { readImport, type Module } from './modules.ts';
 
 export type Callable = FunctionNode | ArrowFunctionExpression;
@@ -43,7 +43,12 @@ export function parseModule(module: Module, folder: string): ParsedModule {
   const result = parseSync(module.path, module.source);
   const parsed = { ...module, program: result.program, folder };
   const fault = result.errors.find((error) => error.severity === 'Error');
-  if (fault !== undefined) throw invalid(`${placeOf(module, fault.labels[0]?.start ?? 0)}: ${lowerFirst(fault.message)}`);
+  if (fault !== undefined)
+    throw new ToolError(
+      'INVALID_MANIFEST',
+      `${placeOf(module, fault.labels[0]?.start ?? 0)}:${columnOf(module, fault.labels[0]?.start ?? 0)}: ${lowerFirst(fault.message)}`,
+      'Correct the source.',
+    );
   return parsed;
 }
 
@@ -67,6 +72,10 @@ export async function findExport(module: ParsedModule, name: string, depth = 0):
 /** `file:line` of an offset. */
 export function placeOf(module: Module, offset: number): string {
   return `${module.path}:${module.source.slice(0, offset).split('\n').length}`;
+}
+
+function columnOf({ source }: Module, offset: number): number {
+  return offset - source.lastIndexOf('\n', offset - 1);
 }
 
 /** Declarations of the module's top level, by local name. */
@@ -202,10 +211,6 @@ function memberPath(node: Expression): string[] | null {
   if (node.type !== 'MemberExpression' || node.computed || node.property.type !== 'Identifier') return null;
   const parent = memberPath(node.object);
   return parent === null ? null : [...parent, node.property.name];
-}
-
-function invalid(message: string): CapstanError {
-  return new CapstanError('INVALID_MANIFEST', message);
 }
 
 function lowerFirst(text: string): string {

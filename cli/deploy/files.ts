@@ -37,9 +37,13 @@ interface Rules {
  * Lists the folder. `.gitignore` files hold for their subtree, `.toolignore` of the folder for
  * everything; installed dependencies are taken along whatever `.gitignore` says, since a node
  * installs nothing (SPEC.md, rule 4 of What the service does).
+ * What `skip` says of a name and its path is left out.
  * @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder.
  */
-export async function listFiles(folder: string): Promise<FileList> {
+export async function listFiles(
+  folder: string,
+  options: { readonly skip?: (name: string, path: string) => boolean } = {},
+): Promise<FileList> {
   const root = await realpath(folder);
   const entries: FileEntry[] = [];
   const leftOut: string[] = [];
@@ -50,9 +54,13 @@ export async function listFiles(folder: string): Promise<FileList> {
     const here = join(root, base);
     const ownRules = isDependency(base) ? '' : await textOf(join(here, '.gitignore'));
     const rules: Rules = ownRules === '' ? outer : { ...outer, git: [...outer.git, { base, rules: ignore().add(ownRules) }] };
-    for (const name of await readdir(here)) {
+    const names = await readdir(here);
+    // A virtual environment holds what was installed for this machine.
+    if (base !== '' && names.includes('pyvenv.cfg')) return;
+    for (const name of names) {
       const path = base === '' ? name : `${base}/${name}`;
       if (never.test(name) || path === MANIFEST_NAME) continue;
+      if (options.skip?.(name, path) === true) continue;
       const stat = await lstat(join(root, path));
       if (isIgnored(path, stat.isDirectory(), rules)) continue;
       if (stat.isDirectory()) {

@@ -12,6 +12,8 @@ export interface ReadFunction extends Reading {
   readonly module: string;
 }
 
+type Kind = ManifestEndpoint['kind'];
+
 /**
  * Finds and reads every function of an endpoint.
  * @throws CapstanError INVALID_MANIFEST, with the place in the manifest or in the source.
@@ -19,29 +21,37 @@ export interface ReadFunction extends Reading {
 export async function readFunctions(folder: string, endpoint: ManifestEndpoint): Promise<ReadFunction[]> {
   const read: ReadFunction[] = [];
   for (const [index, each] of endpoint.functions.entries())
-    read.push(await readFunction(folder, each, `resources.${endpoint.name}.functions[${index}]`));
+    read.push(await readFunction(folder, each, endpoint.kind, `resources.${endpoint.name}.functions[${index}]`));
   return read;
 }
 
-async function readFunction(folder: string, { name, module: moduleName }: ManifestFunction, where: string): Promise<ReadFunction> {
+async function readFunction(
+  folder: string,
+  { name, module: moduleName }: ManifestFunction,
+  kind: Kind,
+  where: string,
+): Promise<ReadFunction> {
   const file = await readModule(folder, moduleName, `${where}.module`);
   if (isPython(file)) {
     const found = await findInPython(folder, file, name);
-    return { name, module: file.path, ...(found.kind === 'read' ? found.reading : refusalOf(found, name, file.path, where)) };
+    return { name, module: file.path, ...(found.kind === 'read' ? found.reading : refusalOf(found, name, file.path, kind, where)) };
   }
   const module = parseModule(file, folder);
   const found = await findExport(module, name);
-  const reading = found.kind === 'function' ? await readParameters(found.node, found.module) : refusalOf(found, name, module.path, where);
+  const reading =
+    found.kind === 'function' ? await readParameters(found.node, found.module) : refusalOf(found, name, module.path, kind, where);
   return { name, module: module.path, ...reading };
 }
 
 /** What is known of a function that could not be read; throws when it is none. */
-function refusalOf(found: Exclude<Found, { kind: 'function' }>, name: string, file: string, where: string): Reading {
+function refusalOf(found: Exclude<Found, { kind: 'function' }>, name: string, file: string, kind: Kind, where: string): Reading {
   switch (found.kind) {
     case 'unclear':
       return UNREAD;
     case 'class':
-      throw invalid(where, `${found.at}: ${name} is a class, and only functions run so far`);
+      // The worker reads its methods once it has made it.
+      if (kind === 'queue') return UNREAD;
+      throw invalid(where, `${found.at}: ${name} is a class, and a route needs a function`);
     case 'missing': {
       if (found.hidden !== null) throw invalid(where, `${found.hidden}: the function ${name} is not exported`);
       const has = found.names.length === 0 ? 'it exports none' : `it exports ${found.names.join(', ')}`;

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 
+import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -28,7 +29,12 @@ export interface ManifestEndpoint {
   readonly gpuIds: string;
   readonly gpuCount: number;
   readonly cpu: string;
+  /** Empty for a worker that brings its own program. */
   readonly functions: readonly ManifestFunction[];
+  /** Of a worker that brings its own program. */
+  readonly command: readonly string[];
+  /** Packages that the build leaves out because the base image has them. */
+  readonly packages: readonly string[];
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;
   readonly maxConcurrency: number;
@@ -46,6 +52,8 @@ export interface ManifestEndpoint {
   readonly requestsPerWorker: number | undefined;
   /** Empty means the service's choice, by the language of the functions. */
   readonly runtime: string;
+  /** Load-balanced: callers need no key. */
+  readonly isPublic: boolean;
   /** `<METHOD> <path>` → function name. */
   readonly routes: Readonly<Record<string, string>>;
 }
@@ -85,7 +93,9 @@ const resourceSchema = z.looseObject(
     gpuIds: text.nullish(),
     gpuCount: integer(1, 64),
     cpu: text.regex(/^cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*$/i, 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8').nullish(),
-    functions: z.array(functionSchema, 'must be an array of {"name", "module"}').min(1, 'must name at least one function'),
+    functions: z.array(functionSchema, 'must be an array of {"name", "module"}').min(1, 'must name at least one function').nullish(),
+    command: z.array(text, 'must be an array of strings').min(1, 'must not be empty').nullish(),
+    packages: z.array(z.enum(preinstalledPackages, `must be one of ${preinstalledPackages.join(', ')}`), 'must be an array').nullish(),
     env: z
       .record(
         z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a name of letters, digits and underscores'),
@@ -110,7 +120,8 @@ const resourceSchema = z.looseObject(
       )
       .nullish(),
     requestsPerWorker: integer(0, 1_000_000),
-    runtime: z.enum(['thread', 'process'], 'must be thread or process').nullish(),
+    runtime: z.enum(['thread', 'process', 'container'], 'must be thread, process or container').nullish(),
+    public: z.boolean('must be true or false').nullish(),
   },
   'must be an object',
 );
@@ -184,7 +195,9 @@ function withDefaults(name: string, resource: Resource, routes: Readonly<Record<
     gpuIds: resource.gpuIds ?? '',
     gpuCount: resource.gpuCount ?? (resource.gpuIds === undefined || resource.gpuIds === null ? 0 : 1),
     cpu: resource.cpu ?? '',
-    functions: resource.functions,
+    functions: resource.functions ?? [],
+    command: resource.command ?? [],
+    packages: [...new Set(resource.packages ?? [])],
     env: resource.env ?? {},
     maxConcurrency: resource.maxConcurrency ?? 1,
     executionTimeoutMs: resource.executionTimeoutMs ?? 0,
@@ -194,6 +207,7 @@ function withDefaults(name: string, resource: Resource, routes: Readonly<Record<
     rateLimits: resource.rateLimits ?? {},
     requestsPerWorker: resource.requestsPerWorker ?? undefined,
     runtime: resource.runtime ?? '',
+    isPublic: resource.public ?? false,
     routes,
   };
 }
@@ -208,15 +222,27 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
   }
   if (endpoint.gpuIds !== '' && endpoint.cpu !== '') breach('cpu', 'gpuIds and cpu are alternatives: give one of them');
   if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) breach('gpuCount', 'needs gpuIds');
+  const ownImage = endpoint.imageName !== '' && baseImageOf(endpoint.imageName) === null;
+  if (endpoint.functions.length === 0 && endpoint.command.length === 0 && !ownImage)
+    breach('functions', 'is required and must be an array of {"name", "module"}, unless there is a command or an image of your own');
+  if (endpoint.functions.length > 0 && endpoint.command.length > 0)
+    breach('command', 'is for workers of your own: it goes without functions');
   const routes = Object.entries(endpoint.routes);
   const routesPath = at('routes', endpoint.name);
   if (endpoint.kind === 'queue') {
     if (endpoint.functions.length > 1)
       breach('functions', `a queue endpoint serves exactly one function, not ${endpoint.functions.length}`);
+    if (endpoint.isPublic) breach('public', 'only an endpoint with is_load_balanced: true may be open to callers without a key');
     if (routes.length > 0) breaches.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true has routes' });
     return breaches;
   }
-  if (routes.length === 0) breaches.push({ path: routesPath, rule: 'a load-balanced endpoint needs at least one route' });
+  if (endpoint.functions.length === 0) {
+    if (routes.length > 0) breaches.push({ path: routesPath, rule: 'need functions; a worker of your own answers every path itself' });
+    return breaches;
+  }
+  // A worker of one's own listens itself, and knows its routes.
+  if (routes.length === 0 && endpoint.functions.length > 0)
+    breaches.push({ path: routesPath, rule: 'a load-balanced endpoint needs at least one route' });
   for (const [route, name] of routes) {
     if (endpoint.functions.some((each) => each.name === name)) continue;
     breaches.push({ path: at(routesPath, route), rule: `the endpoint has no function ${name}` });

@@ -33,7 +33,7 @@ export const UNREAD: Reading = { style: CallStyle.UNSPECIFIED, parameters: [] };
 
 /** What a type says about the values it allows. */
 type Shape =
-  | { readonly kind: 'value'; readonly sample: unknown }
+  | { readonly kind: 'value'; readonly sample: unknown; readonly type?: string }
   /** An object with exactly these keys. */
   | { readonly kind: 'members'; readonly members: readonly Parameter[] }
   /** Some object. */
@@ -52,6 +52,8 @@ const values: Readonly<Record<string, unknown>> = {
   Uint8Array: [],
   Buffer: '',
 };
+/** Types whose values JSON has, by their names. */
+const jsonTypes: Readonly<Record<string, string>> = { Array: 'array', ReadonlyArray: 'array', Date: 'string' };
 /** How deep a type may lie behind names of types. */
 const DEEPEST = 10;
 
@@ -89,7 +91,7 @@ function readSeveral(parameters: readonly Taken[]): Reading {
   const read: Parameter[] = [];
   for (const { name, required, shape } of parameters) {
     if (name === null) return WHOLE;
-    read.push({ name, required, sample: sampleOf(shape) });
+    read.push({ name, required, type: typeOf(shape), sample: sampleOf(shape) });
   }
   return { style: CallStyle.POSITIONAL, parameters: read };
 }
@@ -111,9 +113,7 @@ async function take(parameter: ParamPattern, module: ParsedModule): Promise<Take
     case 'AssignmentPattern': {
       const inner = await take(parameter.left, module);
       const shape: Shape =
-        inner.shape.kind === 'unknown' && parameter.right.type === 'Literal'
-          ? { kind: 'value', sample: plain(parameter.right.value) }
-          : inner.shape;
+        inner.shape.kind === 'unknown' && parameter.right.type === 'Literal' ? literal(parameter.right.value) : inner.shape;
       return { ...inner, shape, required: false };
     }
     case 'ObjectPattern': {
@@ -138,6 +138,7 @@ function keysOf(pattern: ParamPattern & { type: 'ObjectPattern' }, shape: Shape)
     keys.push({
       name,
       required: property.value.type !== 'AssignmentPattern' && member?.required !== false,
+      type: member?.type ?? '',
       sample: member?.sample ?? 'text',
     });
   }
@@ -149,20 +150,21 @@ async function shapeOf(type: TSType | undefined, module: ParsedModule, depth = 0
   switch (type.type) {
     case 'TSStringKeyword':
     case 'TSTemplateLiteralType':
-      return { kind: 'value', sample: 'text' };
+      return { kind: 'value', sample: 'text', type: 'string' };
     case 'TSNumberKeyword':
+      return { kind: 'value', sample: 1, type: 'number' };
     case 'TSBigIntKeyword':
-      return { kind: 'value', sample: 1 };
+      return { kind: 'value', sample: 1, type: 'integer' };
     case 'TSBooleanKeyword':
-      return { kind: 'value', sample: true };
+      return { kind: 'value', sample: true, type: 'boolean' };
     case 'TSLiteralType':
-      return { kind: 'value', sample: type.literal.type === 'Literal' ? plain(type.literal.value) : 'text' };
+      return type.literal.type === 'Literal' ? literal(type.literal.value) : { kind: 'value', sample: 'text', type: 'string' };
     case 'TSNullKeyword':
     case 'TSUndefinedKeyword':
       return { kind: 'value', sample: null };
     case 'TSArrayType':
     case 'TSTupleType':
-      return { kind: 'value', sample: [] };
+      return { kind: 'value', sample: [], type: 'array' };
     case 'TSTypeOperator':
     case 'TSParenthesizedType':
       return shapeOf(type.typeAnnotation, module, depth + 1);
@@ -183,7 +185,11 @@ async function shapeOf(type: TSType | undefined, module: ParsedModule, depth = 0
 /** Plain values stay plain; with an object among them nothing is known but that. */
 function unionOf(shapes: readonly Shape[]): Shape {
   const sample = shapes.find((shape) => shape.kind === 'value' && shape.sample !== null) ?? shapes[0];
-  if (shapes.every((shape) => shape.kind === 'value')) return sample ?? UNKNOWN;
+  if (shapes.every((shape) => shape.kind === 'value')) {
+    // A value of several types, null among them, is not checked.
+    const types = new Set(shapes.map(typeOf));
+    return sample?.kind === 'value' ? { ...sample, type: types.size === 1 ? typeOf(sample) : '' } : UNKNOWN;
+  }
   return shapes.some((shape) => shape.kind === 'unknown') ? UNKNOWN : OBJECT;
 }
 
@@ -192,8 +198,8 @@ async function membersOf(signatures: readonly TSSignature[], module: ParsedModul
   for (const signature of signatures) {
     const name = signature.type === 'TSPropertySignature' ? keyName(signature) : null;
     if (signature.type !== 'TSPropertySignature' || name === null) return OBJECT; // an index signature takes any key
-    const sample = sampleOf(await shapeOf(signature.typeAnnotation?.typeAnnotation, module, depth + 1));
-    members.push({ name, required: !signature.optional, sample });
+    const shape = await shapeOf(signature.typeAnnotation?.typeAnnotation, module, depth + 1);
+    members.push({ name, required: !signature.optional, type: typeOf(shape), sample: sampleOf(shape) });
   }
   return { kind: 'members', members };
 }
@@ -214,7 +220,8 @@ async function namedShape(name: string, generic: boolean, module: ParsedModule, 
     const next = await readImport(module.folder, module.path, imported.from);
     if (next !== null) return namedShape(imported.name, generic, parseModule(next, module.folder), depth + 1);
   }
-  return Object.hasOwn(values, name) ? { kind: 'value', sample: values[name] } : OBJECT;
+  if (name === 'Request') return { kind: 'value', sample: {}, type: 'request' };
+  return Object.hasOwn(values, name) ? { kind: 'value', sample: values[name], type: jsonTypes[name] ?? '' } : OBJECT;
 }
 
 function keyName(property: { readonly key: { readonly type: string }; readonly computed: boolean }): string | null {
@@ -233,6 +240,24 @@ function sampleOf(shape: Shape): unknown {
     default:
       return shape.kind === 'object' ? {} : 'text';
   }
+}
+
+/** What JSON's own types are called; empty when the source does not tell. */
+function typeOf(shape: Shape): string {
+  switch (shape.kind) {
+    case 'value':
+      return shape.type ?? '';
+    case 'members':
+    case 'object':
+      return 'object';
+    case 'unknown':
+      return '';
+  }
+}
+
+function literal(value: unknown): Shape {
+  const type = typeof value;
+  return { kind: 'value', sample: plain(value), type: type === 'string' || type === 'number' || type === 'boolean' ? type : '' };
 }
 
 /** A literal as JSON can carry it. */

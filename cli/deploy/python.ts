@@ -19,7 +19,7 @@ const answerSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('function'),
     style: z.enum(['positional', 'whole', 'unread']),
-    parameters: z.array(z.object({ name: z.string(), required: z.boolean(), sample: z.unknown() })),
+    parameters: z.array(z.object({ name: z.string(), required: z.boolean(), type: z.string(), sample: z.unknown() })),
   }),
   z.object({ kind: z.literal('class'), line: z.number() }),
   z.object({ kind: z.literal('unclear') }),
@@ -63,7 +63,7 @@ function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>)
     case 'positional':
       return {
         style: CallStyle.POSITIONAL,
-        parameters: parameters.map(({ name, required, sample }) => ({ name, required, sample })),
+        parameters: parameters.map(({ name, required, type, sample }) => ({ name, required, type, sample })),
       };
   }
 }

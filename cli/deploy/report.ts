@@ -28,9 +28,16 @@ export function sampleInput({ functions }: ApplicationEndpoint): unknown {
   return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
 }
 
-/** The curl line for the first queue endpoint; null when there is none. */
+/** The curl line for the first queue endpoint, else for the first route that needs no body; null when there is neither. */
 export function nextCommand(application: Application, rows: readonly EndpointRow[], key: string): string | null {
   const row = rows.find(({ kind }) => kind === 'queue');
   const endpoint = application.endpoints.find(({ spec }) => spec.name === row?.name);
-  return row === undefined || endpoint === undefined ? null : curlFor(row.url, sampleInput(endpoint), key);
+  if (row !== undefined && endpoint !== undefined) return curlFor(row.url, sampleInput(endpoint), key);
+  for (const { url, routes } of rows) {
+    const path = Object.keys(routes)
+      .find((route) => /^GET [^{:]+$/.test(route))
+      ?.slice('GET '.length);
+    if (path !== undefined) return `curl -s ${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}${path} -H "Authorization: Bearer ${key}"`;
+  }
+  return null;
 }

@@ -6,6 +6,7 @@ import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
+import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { connectScheduler } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
 import { httpBase, schedulerAddress, storedApiKey } from '../local.ts';
@@ -112,27 +113,37 @@ async function checkStack(settings: Settings, run: RunFile | null): Promise<Find
   if (run === null && settings.scheduler === undefined) {
     return [{ name: 'stack', verdict: 'warning', text: 'nothing runs on this data folder', hint: 'Start it with: capstan up' }];
   }
-  return [await checkScheduler(settings), ...(await checkGateway(settings))];
+  return [...(await checkScheduler(settings)), ...(await checkGateway(settings))];
 }
 
-async function checkScheduler(settings: Settings): Promise<Finding> {
+async function checkScheduler(settings: Settings): Promise<Finding[]> {
   const name = 'scheduler';
   const address = schedulerAddress(settings);
   const key = settings.apiKey ?? storedApiKey(settings.dataDir);
-  if (key === null) return fault(name, `${address} was not asked: there is no API key`, 'Set SERVICE_API_KEY.');
-  const client = connectScheduler(address, key);
+  if (key === null) return [fault(name, `${address} was not asked: there is no API key`, 'Set SERVICE_API_KEY.')];
+  const client = connectScheduler(address, key, settings);
   try {
     const nodes = await client.listNodes();
     const connected = nodes.filter((node) => node.connected).length;
     const text = `${address} answers; ${connected} of ${nodes.length} nodes connected`;
     return connected > 0
-      ? ok(name, text)
-      : { name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' };
+      ? [ok(name, text), ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
+      : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }];
   } catch (error) {
-    return fault(name, error instanceof Error ? error.message : String(error), 'Its log is in the data folder, logs/scheduler.log.');
+    return [fault(name, error instanceof Error ? error.message : String(error), 'Its log is in the data folder, logs/scheduler.log.')];
   } finally {
     client.close();
   }
+}
+
+/** What a node says is wrong with its GPUs. */
+function checkDevices({ name, inventory }: NodeInfo): Finding[] {
+  const ill = (inventory?.devices ?? [])
+    .filter(({ healthy }) => !healthy)
+    .map(({ model, uuid, problem }) => `${model || uuid}: ${problem}`);
+  if (ill.length === 0 && inventory?.deviceProblem) ill.push(inventory.deviceProblem);
+  const hint = 'No worker gets it until it is well; docs/operations.md says when that is.';
+  return ill.map((text) => ({ name: `GPU of ${name}`, verdict: 'warning', text, hint }));
 }
 
 /** The gateway's answer also tells its clock. */

@@ -14,6 +14,8 @@ export interface RunningPart {
   readonly handle: PartHandle;
   /** Where it serves, for people and for the other parts; empty when it serves nothing. */
   readonly address: string;
+  /** Resolves when the part ended by itself, and says why. */
+  readonly gaveUp?: Promise<CapstanError>;
 }
 
 /**
@@ -33,11 +35,13 @@ export async function runPart(start: () => Promise<RunningPart>): Promise<number
     process.exit(explain(error).exitCode);
   }
   await tell({ type: 'ready', address: running.address });
-  await ended;
+  const reason = await Promise.race([ended, ...(running.gaveUp === undefined ? [] : [running.gaveUp])]);
+  if (reason !== undefined) await tell({ type: 'failed', code: reason.code, message: reason.message });
   await running.handle.close();
   // What may still be open (a pipe that nobody reads) must not keep a closed part alive.
   setTimeout(() => process.exit(), 1000).unref();
   if (process.connected) process.disconnect();
+  if (reason !== undefined) throw reason;
   return 0;
 }
 

@@ -31,5 +31,5 @@ export async function startGateway(settings: Settings, environment: Environment)
 export async function startAgent(settings: Settings, environment: Environment): Promise<RunningPart> {
   const [{ readConfig }, { start }] = await Promise.all([import('../../agent/config.ts'), import('../../agent/start.ts')]);
   const handle = await start(readConfig({}, variables(settings, environment)));
-  return { handle, address: '' };
+  return { handle, address: '', gaveUp: handle.removed };
 }

@@ -53,11 +53,17 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
     },
     {
       name: 'agent',
-      needs: ['scheduler'],
+      // Workers are told where the gateway is: with a port of its own choice it must be there first.
+      needs: settings.httpPort === 0 ? ['scheduler', 'gateway'] : ['scheduler'],
       graceMs: GRACE_MS,
       command: (addresses) => ({
         args: [main, 'agent'],
-        env: { ...common, CAPSTAN_SCHEDULER: addresses.get('scheduler'), CAPSTAN_JOIN_TOKEN_FILE: join(secrets, 'join-token') },
+        env: {
+          CAPSTAN_PUBLIC_URL: `http://${reachableHost(environment)}:${httpPort(addresses)}`,
+          ...common,
+          CAPSTAN_SCHEDULER: addresses.get('scheduler'),
+          CAPSTAN_JOIN_TOKEN_FILE: join(secrets, 'join-token'),
+        },
       }),
     },
   ];
@@ -69,6 +75,13 @@ function webhookAllow({ variables }: Environment): string {
   const host = variables['CAPSTAN_HTTP_HOST'] ?? '';
   const onLoopback = /^(|localhost|127(\.\d{1,3}){3}|::1)$/.test(host);
   return onLoopback ? [opened, '127.0.0.0/8', '::1'].filter((entry) => entry !== '').join(',') : opened;
+}
+
+/** Where this host reaches the gateway: one that listens everywhere listens on loopback, too. */
+function reachableHost({ variables }: Environment): string {
+  const host = variables['CAPSTAN_HTTP_HOST'] ?? '';
+  if (['', '0.0.0.0', '::', 'localhost'].includes(host)) return '127.0.0.1';
+  return host.includes(':') ? `[${host}]` : host;
 }
 
 function portOf(address: string | undefined): string | undefined {

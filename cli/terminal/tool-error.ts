@@ -16,11 +16,18 @@ export interface Explanation {
   readonly exitCode: number;
 }
 
+/** Where the table's hint speaks to a caller of the API, what helps at a shell. */
+const shellHints: Partial<Record<ErrorCode, string>> = {
+  INVALID_ARGUMENT: 'Correct it and run the command again; with --help it says what it takes.',
+  NOT_FOUND: 'Check the id or name; ended jobs are forgotten when their retention is over.',
+};
+
 /** What to tell people about anything thrown, and the exit code (the table of proto/errors.ts). */
 export function explain(thrown: unknown): Explanation {
   if (thrown instanceof CapstanError) {
     const entry = errorTable[thrown.code];
-    return { message: thrown.message, hint: thrown instanceof ToolError ? thrown.hint : entry.hint, exitCode: entry.exit };
+    const hint = thrown instanceof ToolError ? thrown.hint : (shellHints[thrown.code] ?? entry.hint);
+    return { message: thrown.message, hint, exitCode: entry.exit };
   }
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return {

@@ -9,9 +9,14 @@ import type { Lookup } from '../directory/lookup.ts';
 
 /** Longer headers are no key of ours; they are not worth remembering. */
 const MAX_HEADER = 1024;
+/** How workers' tokens begin. */
+const WORKER_TOKEN = /^wkr_/;
+/** A worker's token is asked about again after this time: it ends with its worker, ms. */
+const WORKER_TOKEN_MS = 5_000;
 
 export class Authenticator {
   readonly #lookup: Lookup;
+  readonly #used = new Set<Key>();
   /** By the raw header; emptied at once when any key changes or is revoked. */
   readonly #seen: LRUCache<string, Key>;
 
@@ -25,7 +30,16 @@ export class Authenticator {
 
   /** The key behind the header when it is known already: no promise, no hash. */
   cached(header: string | undefined): Key | undefined {
-    return header === undefined ? undefined : this.#seen.get(header);
+    const key = header === undefined ? undefined : this.#seen.get(header);
+    if (key !== undefined) this.#used.add(key);
+    return key;
+  }
+
+  /** Hashes of the keys used since it was last asked. Workers' tokens have none. */
+  takeUsed(): Buffer[] {
+    const hashes = [...this.#used].map(({ hash }) => hash).filter((hash) => hash.length > 0);
+    this.#used.clear();
+    return hashes;
   }
 
   /** @throws CapstanError UNAUTHENTICATED, never showing the key; UNAVAILABLE when nobody can tell. */
@@ -33,19 +47,28 @@ export class Authenticator {
     const text = keyText(header);
     const hash = createHash('sha256').update(text, 'utf8').digest();
     const name = hash.toString('hex');
+    if (WORKER_TOKEN.test(text)) return this.#worker(header ?? '', text, name);
     const known = this.#lookup.knownKey(name);
     const key = known ?? (await this.#lookup.key(name));
     if (key === undefined || key.hash.length !== hash.length || !timingSafeEqual(key.hash, hash)) {
       throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or was revoked');
     }
+    this.#used.add(key);
     // Remembered only when the directory holds it: what it does not hold it cannot revoke.
     if (header !== undefined && this.#lookup.knownKey(name) === key) this.#seen.set(header, key);
+    return key;
+  }
+
+  async #worker(header: string, text: string, hash: string): Promise<Key> {
+    const key = await this.#lookup.worker(text, hash);
+    if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the token is not that of a worker that is there');
+    this.#seen.set(header, key, { ttl: WORKER_TOKEN_MS });
     return key;
   }
 }
 
 /** The key inside `Bearer KEY`, or the raw key (WIRE.md section 1: worker code sends it so). */
-function keyText(header: string | undefined): string {
+export function keyText(header: string | undefined): string {
   if (header === undefined || header.trim() === '') {
     throw new CapstanError('UNAUTHENTICATED', 'the header Authorization is missing; send Authorization: Bearer <API_KEY>');
   }

@@ -20,6 +20,9 @@ export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | 
     case KeyScope.ENDPOINTS:
       if (key.endpointIds.has(endpoint.id)) return null;
       return new CapstanError('PERMISSION_DENIED', `this key is not good for the endpoint ${endpoint.id}`);
+    case KeyScope.ENVIRONMENT:
+      if (key.environment === endpoint.environment) return null;
+      return new CapstanError('PERMISSION_DENIED', `this key is good for the environment ${key.environment} only`);
     case KeyScope.READ_ONLY:
       if (access === 'read') return null;
       return new CapstanError('PERMISSION_DENIED', 'this key may only read');

@@ -9,6 +9,18 @@ export interface Key {
   readonly scope: KeyScope;
   /** With the scope ENDPOINTS: the ids it is good for. */
   readonly endpointIds: ReadonlySet<string>;
+  /** With the scope ENVIRONMENT: the environment it is good for. */
+  readonly environment: string;
+}
+
+export function keyOf(entry: KeyEntry): Key {
+  return {
+    hash: Buffer.from(entry.hash),
+    accountId: entry.accountId,
+    scope: entry.scope,
+    endpointIds: new Set(entry.endpointIds),
+    environment: entry.environment,
+  };
 }
 
 export class Directory {
@@ -16,6 +28,8 @@ export class Directory {
   readonly #endpoints = new Map<string, EndpointEntry>();
   /** Called whenever keys were added, changed or removed: whatever was remembered of keys is void. */
   onKeysChanged: () => void = () => undefined;
+  /** Called with every endpoint that was added or changed. */
+  onEndpoint: (id: string) => void = () => undefined;
   /** Grows with every removal: a look-up begun before it may answer with what is gone. */
   removals = 0;
 
@@ -41,17 +55,13 @@ export class Directory {
   }
 
   addKey(entry: KeyEntry): Key {
-    const key: Key = {
-      hash: Buffer.from(entry.hash),
-      accountId: entry.accountId,
-      scope: entry.scope,
-      endpointIds: new Set(entry.endpointIds),
-    };
+    const key = keyOf(entry);
     this.#keys.set(key.hash.toString('hex'), key);
     return key;
   }
 
   addEndpoint(endpoint: EndpointEntry): void {
     this.#endpoints.set(endpoint.id, endpoint);
+    this.onEndpoint(endpoint.id);
   }
 }

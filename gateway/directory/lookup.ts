@@ -10,7 +10,7 @@ import type { ControlServiceClient, EndpointEntry } from '../../proto/gen/capsta
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { callUnary } from '../jobs/unary.ts';
 import { Rate } from '../limits/budget.ts';
-import type { Directory, Key } from './directory.ts';
+import { keyOf, type Directory, type Key } from './directory.ts';
 import type { DirectoryWatch } from './watch.ts';
 
 const NEGATIVE_MS = 1000;
@@ -64,12 +64,24 @@ export class Lookup {
       const removals = this.#directory.removals;
       const entry = await callUnary(
         this.#client.lookupKey.bind(this.#client),
-        { hash: Buffer.from(hash, 'hex') },
+        { hash: Buffer.from(hash, 'hex'), workerToken: '' },
         this.#metadata,
         TIMEOUT_MS,
       );
       if (removals === this.#directory.removals) return this.#directory.addKey(entry);
-      return { hash: entry.hash, accountId: entry.accountId, scope: entry.scope, endpointIds: new Set(entry.endpointIds) };
+      return keyOf(entry);
+    });
+  }
+
+  /**
+   * What a worker's token is good for, or undefined when it is none or its worker is gone. `hash` is
+   * its SHA-256 (hex).
+   * @throws CapstanError UNAVAILABLE when nobody can tell.
+   */
+  async worker(token: string, hash: string): Promise<Key | undefined> {
+    return this.#ask(`worker/${hash}`, async () => {
+      const request = { hash: Buffer.alloc(0), workerToken: token };
+      return keyOf(await callUnary(this.#client.lookupKey.bind(this.#client), request, this.#metadata, TIMEOUT_MS));
     });
   }
 

@@ -2,7 +2,7 @@
  * Connections to the scheduler. The job channel has one of its own; unary calls and bodies share
  * a second, so that a 20 MB body never stands in front of a submission.
  */
-import { credentials, Metadata, type ChannelOptions } from '@grpc/grpc-js';
+import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 
@@ -27,9 +27,6 @@ export const channelOptions: ChannelOptions = {
   'grpc-node.flow_control_window': 4 * 1024 * 1024,
   'grpc.enable_http_proxy': 0,
 };
-
-/** Between parts on one host; certificates come with deployments over several hosts. */
-export const channelCredentials = credentials.createInsecure();
 
 /** Metadata of every call. `waitForReady`: wait for the connection instead of failing while it is down. */
 export function callMetadata(token: string, waitForReady: boolean): Metadata {

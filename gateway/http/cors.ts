@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 
 import type { AllowedMethods } from './methods.ts';
+import { CURSOR_HEADER } from './schemas.ts';
 
 const MAX_AGE_S = '600';
 
@@ -19,7 +20,7 @@ export function cors(app: FastifyInstance, origins: readonly string[], methods: 
     const origin = allowed(request);
     if (!all) reply.header('vary', 'Origin');
     if (origin !== null) {
-      reply.header('access-control-allow-origin', origin).header('access-control-expose-headers', 'Retry-After');
+      reply.header('access-control-allow-origin', origin).header('access-control-expose-headers', `Retry-After, ${CURSOR_HEADER}`);
       if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) {
         reply
           .header('access-control-allow-methods', methods.of(request.url) ?? 'GET')

@@ -61,6 +61,9 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
         telemetry: false,
         hideClientButton: true,
         showDeveloperTools: 'never',
+        // Both would send the reader to services of the page's maker.
+        agent: { disabled: true },
+        mcp: { disabled: true },
       },
     });
   });

@@ -111,9 +111,23 @@ export const DEFAULT_WAIT_MS = 90_000;
 export const DEFAULT_STREAM_WAIT_MS = 8_000;
 
 export const waitQuery = z.object({ wait: waitSchema(DEFAULT_WAIT_MS, 1000, 300_000) });
+/** `<attempt>.<index>`: where a reader stands in a job's stream. */
+export const CURSOR_HEADER = 'capstan-stream-cursor';
+const CURSOR = /^(\d{1,9})\.(\d{1,9})$/;
+const cursorSchema = z
+  .string('must be given once')
+  .regex(CURSOR, `must be a value of the header ${CURSOR_HEADER}`)
+  .transform((text) => {
+    const [token = 0, nextIndex = 0] = text.split('.').map(Number);
+    return { token, nextIndex };
+  });
+
 export const streamQuery = z.object({
   id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is not in the path.' }),
   wait: waitSchema(DEFAULT_STREAM_WAIT_MS, 0, 10_000),
+  after: cursorSchema.optional().meta({
+    description: `What the reader has: the ${CURSOR_HEADER} of the last answer that reached it. All later chunks come, also ones that were answered before.`,
+  }),
 });
 export const referenceQuery = z.object({
   id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is neither in the path nor in the body.' }),

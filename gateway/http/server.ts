@@ -1,10 +1,14 @@
 /** The HTTP server: parsing, validation and errors the same for every route. */
+import { createServer as createHttp, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
+import { createServer as createHttps } from 'node:https';
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { tlsOptions } from './tls.ts';
 import { parseBody } from '../json/body.ts';
 import { cors } from './cors.ts';
 import { docsRoutes } from './docs.ts';
@@ -12,7 +16,9 @@ import { tooLarge } from './guard.ts';
 import { measure } from './measure.ts';
 import { AllowedMethods } from './methods.ts';
 import { problemText, sendProblem, toCapstanError } from './problem.ts';
+import { buildRoutes } from './routes/builds.ts';
 import { controlRoutes } from './routes/control.ts';
+import { graphqlRoutes } from './routes/graphql.ts';
 import { listingRoutes } from './routes/listing.ts';
 import { metricsRoutes } from './routes/metrics.ts';
 import { openAiRoutes } from './routes/openai.ts';
@@ -32,11 +38,22 @@ const MAX_PARAM_LENGTH = 512;
 
 export async function createServer(services: Services): Promise<FastifyInstance> {
   const { config, log } = services;
+  const tls = tlsOptions(config);
   const app = fastify({
+    // Requests to load-balanced endpoints are taken before the framework sees them.
+    serverFactory(handler) {
+      const listener = (request: IncomingMessage, response: ServerResponse): void => {
+        if (!services.loadBalancer.take(request, response)) handler(request, response);
+      };
+      const limits = { requestTimeout: config.requestTimeoutMs, keepAliveTimeout: config.keepAliveMs };
+      const server = tls === null ? createHttp(limits, listener) : (createHttps({ ...limits, ...tls }, listener) as unknown as HttpServer);
+      server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+        if (!services.loadBalancer.takeUpgrade(request, socket, head)) socket.destroy();
+      });
+      return server;
+    },
     // A logger of the framework's would cost a child per request; errors are logged below.
     logger: false,
-    requestTimeout: config.requestTimeoutMs,
-    keepAliveTimeout: config.keepAliveMs,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     exposeHeadRoutes: false,
@@ -109,6 +126,8 @@ export async function createServer(services: Services): Promise<FastifyInstance>
   listingRoutes(app, services);
   openAiRoutes(app, services);
   metricsRoutes(app, services);
+  graphqlRoutes(app, services);
+  buildRoutes(app, services);
   return app;
 }
 

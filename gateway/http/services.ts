@@ -7,9 +7,11 @@ import type { Bodies } from '../blobs/bodies.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Lookup } from '../directory/lookup.ts';
 import type { JobChannel } from '../jobs/channel.ts';
+import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
+import type { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
 
@@ -32,11 +34,15 @@ export interface Services {
   /** The same, but fails at once while there is no connection. */
   readonly quickMetadata: Metadata;
   readonly bodies: Bodies;
+  readonly blobs: BlobServiceClient;
   readonly lookup: Lookup;
   readonly authenticator: Authenticator;
   /** Memory of request bodies. */
   readonly memory: Budget;
   readonly metrics: GatewayMetrics;
+  /** Monotonic clock, ms. */
+  readonly now: () => number;
+  readonly loadBalancer: LoadBalancer;
   /** True once the gateway closes: new requests are refused. */
   readonly closing: () => boolean;
 }

@@ -9,7 +9,8 @@
  *
  * A request is pending from `request` until its reply, its caller's `abandon` or its time-out,
  * whatever happens to the stream: a new stream gets every pending request again (submissions are
- * idempotent by job id, the rest only reads), waits with what is left of them.
+ * idempotent by job id, reads of streams say what has come already, the rest only reads), waits
+ * with what is left of them.
  */
 import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 import { connectivityState } from '@grpc/grpc-js';
@@ -21,6 +22,7 @@ import { backoffMs } from '../grpc/connection.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
 import { nextMessage } from './batch.ts';
+import { StreamCursors } from './stream-cursors.ts';
 
 /** What is asked; the channel adds the request id. */
 export type Operation = Exclude<NonNullable<JobRequest['operation']>, { $case: 'abandon' }>;
@@ -65,6 +67,7 @@ export class JobChannel {
   readonly #metadata: Metadata;
   readonly #options: ChannelOptions;
   readonly #pending = new Map<number, Pending>();
+  readonly #cursors = new StreamCursors();
   readonly #sweeper: NodeJS.Timeout;
   #call: ClientDuplexStream<JobRequests, JobReplies> | null = null;
   #openedAt = 0;
@@ -113,6 +116,7 @@ export class JobChannel {
       return 0;
     }
     const requestId = this.#freeId();
+    this.#place(operation);
     const waitMs = operation.value.waitMs;
     const request: JobRequest = { requestId, endpointId, operation, limitedAs, resent: false };
     this.#pending.set(requestId, { request, operation, bytes, since: this.#options.now(), waitMs, done, sent: this.#call !== null });
@@ -124,6 +128,7 @@ export class JobChannel {
   abandon(requestId: number): void {
     const entry = this.#take(requestId);
     if (entry === undefined) return;
+    this.#giveUp(entry);
     if (this.#call !== null)
       this.#send({
         requestId,
@@ -175,6 +180,18 @@ export class JobChannel {
     return id;
   }
 
+  /** A read of a stream says what came so far, unless its caller said what it has. */
+  #place(operation: Operation): void {
+    if (operation.$case !== 'stream' || operation.value.exact) return;
+    const { jobId } = operation.value;
+    const after = this.#cursors.of(jobId);
+    if (this.#cursors.isGivenUp(jobId)) {
+      operation.value.after = after ?? { token: 0, nextIndex: 0 };
+      operation.value.exact = true;
+    } else if (after === undefined) delete operation.value.after;
+    else operation.value.after = after;
+  }
+
   #take(requestId: number): Pending | undefined {
     const entry = this.#pending.get(requestId);
     if (entry === undefined) return undefined;
@@ -185,7 +202,14 @@ export class JobChannel {
   }
 
   #fail(requestId: number, error: CapstanError): void {
-    this.#take(requestId)?.done(error, null);
+    const entry = this.#take(requestId);
+    if (entry === undefined) return;
+    this.#giveUp(entry);
+    entry.done(error, null);
+  }
+
+  #giveUp({ operation }: Pending): void {
+    if (operation.$case === 'stream') this.#cursors.giveUp(operation.value.jobId);
   }
 
   #send(request: JobRequest): void {
@@ -240,6 +264,7 @@ export class JobChannel {
       const { request, operation, since, waitMs } = entry;
       operation.value.waitMs = Math.max(0, Math.round(waitMs - (now - since)));
       request.resent = entry.sent;
+      this.#place(operation);
       entry.sent = true;
       this.#outbox.push(request);
     }
@@ -268,6 +293,7 @@ export class JobChannel {
     // Unknown ids are answers to requests that were abandoned or timed out.
     const entry = this.#take(requestId);
     if (entry === undefined) return;
+    if (entry.operation.$case === 'stream') this.#noteStream(entry.operation.value.jobId, result);
     switch (result?.$case) {
       case 'job':
         entry.done(null, { job: result.value });
@@ -281,6 +307,11 @@ export class JobChannel {
       case undefined:
         entry.done(new CapstanError('INTERNAL', 'the scheduler sent an empty reply'), null);
     }
+  }
+
+  #noteStream(jobId: string, result: JobReplies['replies'][number]['result']): void {
+    if (result?.$case === 'stream') this.#cursors.note(jobId, result.value);
+    else if (result?.$case === 'failure') this.#cursors.forget(jobId);
   }
 
   /** Time-outs of all pending requests, checked together: no timer per request. */

@@ -3,7 +3,7 @@ import type { CallOptions, ClientUnaryCall, Metadata, ServiceError } from '@grpc
 
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 
-type UnaryMethod<Request, Response> = (
+export type UnaryMethod<Request, Response> = (
   request: Request,
   metadata: Metadata,
   options: Partial<CallOptions>,

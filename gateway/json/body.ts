@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { MAX_DEPTH, scanObject } from './scan.ts';
+import { MAX_DEPTH, scanObject } from '../../proto/json-scan.ts';
 
 /** A JSON value that is passed on as bytes and never parsed. */
 export class RawJson {

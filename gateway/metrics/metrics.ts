@@ -5,6 +5,8 @@
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
+import { LbMetrics, type LbLevels } from './lb-metrics.ts';
+
 /** Levels that are read when somebody asks. */
 export interface GatewayLevels {
   /** Requests that await an answer of the scheduler. */
@@ -13,6 +15,7 @@ export interface GatewayLevels {
   connected(): boolean;
   /** Memory of request bodies, bytes. */
   bodyMemory(): number;
+  readonly lb: LbLevels;
 }
 
 /** The series of one route and method. */
@@ -36,6 +39,7 @@ export class GatewayMetrics {
   readonly #responseBytes: Counter;
   /** Requests that have come and are not answered. */
   inFlight = 0;
+  readonly lb: LbMetrics;
 
   constructor(levels: GatewayLevels) {
     const registers = [this.#registry];
@@ -69,6 +73,7 @@ export class GatewayMetrics {
     this.#level('capstan_gateway_pending_requests', 'Requests that await an answer of the scheduler.', () => levels.pending());
     this.#level('capstan_gateway_scheduler_connected', '1 while the stream to the scheduler stands.', () => (levels.connected() ? 1 : 0));
     this.#level('capstan_gateway_body_memory_bytes', 'Memory that request bodies hold.', () => levels.bodyMemory());
+    this.lb = new LbMetrics(this.#registry, levels.lb);
     collectDefaultMetrics({ register: this.#registry, prefix: 'capstan_gateway_' });
   }
 

@@ -13,7 +13,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { JobKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
-import type { Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Bodies } from '../blobs/bodies.ts';
 import type { Answer, JobChannel, Operation } from '../jobs/channel.ts';
 import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from './errors.ts';
@@ -180,7 +180,7 @@ export class OpenAiJob {
         reject(new CallerGone());
         return;
       }
-      const operation: Operation = { $case: 'stream', value: { jobId: this.id, waitMs: READ_WAIT_MS } };
+      const operation: Operation = { $case: 'stream', value: { jobId: this.id, waitMs: READ_WAIT_MS, ...this.#place() } };
       const done = (error: CapstanError | null, answer: Answer | null): void => {
         this.#pending = null;
         if (error === null && answer !== null && 'stream' in answer) resolve(answer.stream);
@@ -189,6 +189,11 @@ export class OpenAiJob {
       const ticket = this.#deps.channel.request(this.#endpointId, operation, 0, done, 'none');
       this.#pending = { ticket, reject };
     });
+  }
+
+  /** What was handed on so far: an answer that got lost is asked for again. */
+  #place(): { exact: boolean; after?: StreamCursor } {
+    return this.#token === undefined ? { exact: false } : { exact: true, after: { token: this.#token, nextIndex: this.#next } };
   }
 
   #sameAttempt(part: StreamPart): void {

@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { MAX_DEPTH, scanObject } from '../json/scan.ts';
+import { MAX_DEPTH, scanObject } from '../../proto/json-scan.ts';
 
 export interface OpenAiRequest {
   readonly method: string;

@@ -113,6 +113,17 @@ export class FileBlobStore {
     }
   }
 
+  /** Length of a blob in bytes; null when it is not there. It counts as put now: what is asked about is about to be named. */
+  async hold(id: string): Promise<number | null> {
+    await this.#pin(id);
+    const path = join(this.#root, blobPath(id));
+    const size = await this.size(id);
+    if (size === null) return null;
+    const now = new Date();
+    await utimes(path, now, now);
+    return size;
+  }
+
   /** Removes a blob; false when it was not there. */
   delete(id: string): Promise<boolean> {
     const path = join(this.#root, blobPath(id));

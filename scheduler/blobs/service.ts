@@ -5,7 +5,7 @@
  */
 import { once } from 'node:events';
 
-import type { Metadata, ServerReadableStream, ServerWritableStream, StatusObject, sendUnaryData } from '@grpc/grpc-js';
+import type { Metadata, ServerReadableStream, ServerUnaryCall, ServerWritableStream, StatusObject, sendUnaryData } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import {
@@ -16,16 +16,19 @@ import {
   type PutBlobHeader,
   type PutBlobRequest,
   type PutBlobResponse,
+  type StatBlobRequest,
+  type StatBlobResponse,
 } from '../../proto/gen/capstan/v1/blobs.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import { isErrno } from '../files/durable.ts';
-import type { BlobHeader, FileBlobStore } from './file-store.ts';
+import type { BlobStore } from './blob-store.ts';
+import type { BlobHeader } from './file-store.ts';
 
 /** The most bytes a frame may carry. */
 export const MAX_FRAME_BYTES = 256 * 1024;
 
 export interface BlobServiceDeps {
-  readonly store: FileBlobStore;
+  readonly store: BlobStore;
   /** Answers with whoever calls, or throws a CapstanError (UNAUTHENTICATED, PERMISSION_DENIED). */
   readonly authorize: (metadata: Metadata) => unknown;
   /** Told of every failure that is not a refusal: its text must not reach the caller, but a log. */
@@ -74,6 +77,12 @@ export function blobService({ store, authorize, onFault }: BlobServiceDeps): Blo
     call.end();
   }
 
+  async function stat({ id }: StatBlobRequest, metadata: Metadata): Promise<StatBlobResponse> {
+    await authorize(metadata);
+    const size = await store.hold(id);
+    return { exists: size !== null, size: size ?? 0 };
+  }
+
   return {
     put(call: ServerReadableStream<PutBlobRequest, PutBlobResponse>, reply: sendUnaryData<PutBlobResponse>): void {
       put(call).then(
@@ -82,6 +91,12 @@ export function blobService({ store, authorize, onFault }: BlobServiceDeps): Blo
           if (call.cancelled) unlessGone(error);
           else reply(statusOf(error));
         },
+      );
+    },
+    stat(call: ServerUnaryCall<StatBlobRequest, StatBlobResponse>, reply: sendUnaryData<StatBlobResponse>): void {
+      stat(call.request, call.metadata).then(
+        (response) => reply(null, response),
+        (error: unknown) => reply(statusOf(error)),
       );
     },
     get(call: ServerWritableStream<GetBlobRequest, GetBlobResponse>): void {

@@ -5,7 +5,7 @@
  * been put again while the rows were asked.
  */
 import { CapstanError } from '../../proto/errors.ts';
-import type { FileBlobStore } from './file-store.ts';
+import type { BlobStore } from './blob-store.ts';
 
 /** How many names are asked about at once. */
 const BATCH = 500;
@@ -25,7 +25,7 @@ export interface SweepResult {
 }
 
 /** Goes once through the whole store. */
-export async function sweepOrphans(store: FileBlobStore, options: SweepOptions): Promise<SweepResult> {
+export async function sweepOrphans(store: BlobStore, options: SweepOptions): Promise<SweepResult> {
   if (!(options.ageMs > 0))
     throw new CapstanError('CONFIG', 'the age below which blobs are left alone must be above 0 ms', { field: 'ageMs' });
   let looked = 0;

@@ -18,7 +18,7 @@ import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { Image, JobImage, NodeImage, Now, WorkerImage } from './image.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
-import { drainTo, stopAttempt } from './requests.ts';
+import { handOut, stopAttempt } from './requests.ts';
 import { addChunk } from './streams.ts';
 import { fromPayload } from './views.ts';
 
@@ -68,8 +68,8 @@ export function attemptChunk(image: Image, out: Decision, node: NodeImage, event
   const data = fromPayload(event.data);
   if (job === null || data === null) return;
   if (!addChunk(image, job, event.index, data)) return;
-  const reader = image.waiters.get(job.id)?.find((waiter) => waiter.mode === 'stream');
-  if (reader !== undefined) drainTo(image, out, job, reader);
+  const readers = image.waiters.get(job.id)?.filter((waiter) => waiter.mode === 'stream') ?? [];
+  for (const reader of readers) handOut(image, out, job, reader);
 }
 
 export function attemptProgress(image: Image, node: NodeImage, event: AttemptProgress): void {

@@ -6,6 +6,7 @@ import type { EndpointImage, Image, JobImage, NodeImage, Now, WorkerImage } from
 import { expire, leaseQueued } from './jobs.ts';
 import { first, startRefill, wantsRefill } from './lanes.ts';
 import { purgeStep } from './purge.ts';
+import { mayTakeOld } from './rollout.ts';
 
 /** A worker with a free slot, and its node's open session. */
 export interface Slot {
@@ -14,21 +15,37 @@ export interface Slot {
   readonly session: number;
 }
 
-/** The slot the next job of an endpoint goes to, or null when there is none. */
-export function freeSlot(image: Image, endpoint: EndpointImage, now: Now): Slot | null {
-  let best: Slot | null = null;
+/**
+ * The slot for the job at a position of an endpoint's queue, or null when there is none: workers of
+ * the present release first; those of the one before only as long as the rollout allows it.
+ */
+export function freeSlot(image: Image, endpoint: EndpointImage, now: Now, position: number): Slot | null {
+  let best: WorkerImage | null = null;
+  let bestOld: WorkerImage | null = null;
+  let freshReady = false;
   for (const id of endpoint.workers) {
     const worker = image.workers.get(id);
-    if (worker === undefined || !isReady(worker) || worker.attempts.size >= worker.maxConcurrency || worker.notBefore > now.mono) continue;
-    if (best !== null) {
-      const less = worker.attempts.size - best.worker.attempts.size;
-      if (less > 0 || (less === 0 && worker.lastUsed < best.worker.lastUsed)) continue;
-    }
-    const node = image.nodes.get(worker.node);
-    if (node?.session == null) continue;
-    best = { worker, node, session: node.session };
+    if (worker === undefined || !isReady(worker)) continue;
+    const fresh = worker.release === endpoint.config.release;
+    const free = worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono;
+    // Its node is looked up only where it would change something.
+    if (free ? !goesBefore(worker, fresh ? best : bestOld) : !fresh || freshReady) continue;
+    if (image.nodes.get(worker.node)?.session == null) continue;
+    if (fresh) freshReady = true;
+    if (!free) continue;
+    if (fresh) best = worker;
+    else if (mayTakeOld(endpoint, worker, position)) bestOld = worker;
   }
-  return best;
+  const worker = freshReady ? best : bestOld;
+  const node = worker === null ? undefined : image.nodes.get(worker.node);
+  return worker === null || node?.session == null ? null : { worker, node, session: node.session };
+}
+
+/** The less loaded one; of equals the one used last, so that the others become idle. */
+function goesBefore(worker: WorkerImage, other: WorkerImage | null): boolean {
+  if (other === null) return true;
+  const less = other.attempts.size - worker.attempts.size;
+  return less > 0 || (less === 0 && worker.lastUsed > other.lastUsed);
 }
 
 /** True when the agent says the worker takes jobs and nobody asked it to go. */
@@ -46,7 +63,7 @@ export function fill(image: Image, out: Decision, now: Now, endpoint: EndpointIm
         expire(image, out, job);
         continue;
       }
-      const slot = freeSlot(image, endpoint, now);
+      const slot = freeSlot(image, endpoint, now, job.position);
       if (slot === null) break;
       const write = leaseQueued(image, out, endpoint, job, slot.worker, slot.node.incarnation);
       sendJob(out, job, slot, write);

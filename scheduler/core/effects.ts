@@ -52,6 +52,16 @@ export type Effect =
     }
   /** Try a webhook; the answer is `hook-tried`. */
   | { readonly effect: 'deliver'; readonly id: string }
+  /** A worker became ready: how long it was wanted before it had a place, and its phases from there, ms; for metrics. */
+  | {
+      readonly effect: 'worker-started';
+      readonly endpoint: string;
+      readonly runtime: string;
+      readonly placedMs: number;
+      readonly artifactMs: number;
+      readonly startedMs: number;
+      readonly loadedMs: number;
+    }
   /** Tell gateways what changed. */
   | { readonly effect: 'directory'; readonly update: DirectoryUpdate }
   | {
@@ -76,6 +86,7 @@ export type Answer =
       readonly environment: string;
       readonly endpoints: readonly { readonly id: string; readonly created: boolean }[];
     }
+  | { readonly answer: 'undeployed'; readonly endpoints: readonly string[] }
   | { readonly answer: 'done' };
 
 /** An operation with who asked for it, so that a refusal finds its way back. */

@@ -1,8 +1,9 @@
 /** What happens to the core: facts from gateways, agents, the store and the clock. */
-import type { AgentEvent, FunctionSpec, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { BuildRow, EndpointConfig, JobImage, KeyRow, NodeConfig } from './image.ts';
+import type { BuildRow, EndpointInput, JobImage, KeyRow, NodeConfig } from './image.ts';
 
 /** A gateway's request: which channel, which request on it. */
 export interface Ref {
@@ -18,19 +19,19 @@ export interface Counting {
   readonly resent: boolean;
 }
 
+/** What a reader of a stream has: the chunks of this attempt below `next`. */
+export interface Cursor {
+  readonly token: number;
+  readonly next: number;
+  /** It has no others, even if they were answered. */
+  readonly exact: boolean;
+}
+
 /** Per-job overrides as the caller gave them; ms. */
 export interface PolicyInput {
   readonly executionTimeoutMs: number | null;
   readonly ttlMs: number | null;
   readonly lowPriority: boolean;
-}
-
-/** One resource of a manifest, validated, its environment already encrypted. */
-export interface EndpointInput extends Omit<EndpointConfig, 'id' | 'account' | 'environment' | 'release'> {
-  readonly functions: readonly FunctionSpec[];
-  readonly runtime: string;
-  readonly envSealed: string | null;
-  readonly envDigest: string;
 }
 
 /** A unary call of the control plane; answered by one `answer` effect with the same `call`. */
@@ -44,12 +45,47 @@ export type Command =
       readonly build: BuildRow;
       readonly endpoints: readonly EndpointInput[];
     }
+  | { readonly command: 'update-endpoint'; readonly endpoint: string; readonly input: EndpointInput }
+  /** `endpoint` null: whatever the newest deployment changed, or (with a build) whatever had the build. */
+  | {
+      readonly command: 'rollback';
+      readonly account: string;
+      readonly environment: string;
+      readonly endpoint: string | null;
+      readonly build: string | null;
+    }
+  | { readonly command: 'undeploy'; readonly account: string; readonly endpoints: readonly string[]; readonly stopJobs: boolean }
+  | { readonly command: 'create-environment'; readonly account: string; readonly environment: string }
+  | {
+      readonly command: 'delete-environment';
+      readonly account: string;
+      readonly environment: string;
+      readonly force: boolean;
+      readonly stopJobs: boolean;
+    }
   | { readonly command: 'put-key'; readonly key: KeyRow }
+  | { readonly command: 'revoke-key'; readonly hash: string }
+  /** Keys that were used of late. */
+  | { readonly command: 'note-keys'; readonly hashes: readonly string[] }
+  /** With `create`, refused when the account is there; else when it is not. */
+  | { readonly command: 'put-account'; readonly account: string; readonly workerQuota: number | null; readonly create: boolean }
   /** The secret is kept unless the account has one already. */
   | { readonly command: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
+  /** The secret takes the present one's place, which goes on signing for a while. */
+  | { readonly command: 'rotate-webhook-secret'; readonly account: string; readonly sealed: string }
   | { readonly command: 'redeliver'; readonly webhook: string }
-  | { readonly command: 'put-join-token'; readonly hash: string }
-  | { readonly command: 'join'; readonly tokenHash: string; readonly node: NodeConfig };
+  | {
+      readonly command: 'put-join-token';
+      readonly hash: string;
+      readonly name?: string;
+      /** Wall time, ms; null for never. */
+      readonly expiresAt?: number | null;
+      readonly maxUses?: number | null;
+    }
+  | { readonly command: 'revoke-join-token'; readonly id: string }
+  | { readonly command: 'join'; readonly tokenHash: string; readonly node: Omit<NodeConfig, 'draining'> }
+  | { readonly command: 'drain-node' | 'resume-node'; readonly node: string }
+  | { readonly command: 'remove-node'; readonly node: string; readonly force: boolean };
 
 export type CoreEvent =
   | {
@@ -80,6 +116,8 @@ export type CoreEvent =
       readonly counting: Counting;
       readonly endpoint: string;
       readonly job: string;
+      /** Null when the gateway does not know what its reader has. */
+      readonly after: Cursor | null;
       readonly waitMs: number;
     }
   | { readonly event: 'abandon'; readonly ref: Ref }
@@ -106,6 +144,9 @@ export type CoreEvent =
   | { readonly event: 'hook-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
   /** The input of a dispatched job could not be read: the agent never got it. */
   | { readonly event: 'undelivered'; readonly node: string; readonly job: string; readonly token: number; readonly worker: string }
+  /** A gateway's requests to load-balanced endpoints: those that changed. */
+  | { readonly event: 'levels'; readonly gateway: number; readonly levels: readonly EndpointLevel[] }
+  | { readonly event: 'gateway-closed'; readonly gateway: number }
   | { readonly event: 'tick' };
 
 /** Who asked for an operation that may be refused. */

@@ -11,7 +11,7 @@ import type { Cause } from './events.ts';
 import type { EndpointImage, Image, JobImage, Now, WorkerImage } from './image.ts';
 import { hookOf, noteHook } from './hooks.ts';
 import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
-import { dropStream, takeChunks } from './streams.ts';
+import { chunksFor, dropStream } from './streams.ts';
 import { transition } from './transitions.ts';
 import { span, toPayload } from './views.ts';
 import { answerGone, answerJob, answerStream } from './waiters.ts';
@@ -174,7 +174,6 @@ export function finish(
     if (state === 'COMPLETED') endpoint.counts.completed++;
     else if (state !== 'CANCELLED') endpoint.counts.failed++;
   }
-  const unread = takeChunks(image, job);
   const hook = hookOf(job, endpoint?.config.account ?? '', now, { status: state, error: ending.error, delayMs, executionMs });
   const write = out.write(
     {
@@ -190,7 +189,8 @@ export function finish(
       executionMs,
       error: ending.error,
       output: ending.output,
-      chunks: unread.chunks,
+      chunks: job.stream?.chunks ?? [],
+      firstChunk: job.stream?.first ?? 0,
       hook,
     },
     cause,
@@ -198,6 +198,7 @@ export function finish(
   );
   if (hook !== null) noteHook(image, out, now, hook.dueAt);
   noteDeletion(image, deleteAt);
+  const stream = job.stream;
   job.phase = state;
   job.lease = null;
   forget(image, job);
@@ -217,10 +218,12 @@ export function finish(
   };
   const waiters = image.waiters.get(job.id);
   if (waiters !== undefined) {
-    const at = { token: job.token, firstIndex: unread.next };
     for (const waiter of [...waiters]) {
       if (waiter.mode === 'job') answerJob(image, out, waiter, view, write);
-      else answerStream(image, out, waiter, view.state, [], ending.error, write, at);
+      else {
+        const { chunks, firstIndex } = chunksFor(image, job, stream, waiter);
+        answerStream(image, out, waiter, view.state, chunks, ending.error, write, { token: job.token, firstIndex });
+      }
     }
   }
   return { write, view };

@@ -2,71 +2,109 @@
  * Where a new worker goes: feasible → rank → plan, over the image as it stands. Every node that
  * cannot take it says why; the reasons are kept for people.
  */
-import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
-import { freeDevices, type EndpointImage, type Image, type NodeImage, type Release } from './image.ts';
+import type { EndpointImage, Image, NodeImage, Release } from './image.ts';
+import { fitOn, wanted, type Fit, type Wanted } from './placement/feasible.ts';
+import type { WorkerRuntime } from './placement/runtime-choice.ts';
+import { RejectionDesk, type Rejected, type RejectionGroup } from './placement/rejections.ts';
+import { rankOf, ranksBefore, type Rank } from './placement/rank.ts';
 
-/** Why a node cannot take a worker. */
-export const rejections = ['NODE_DISCONNECTED', 'RUNTIME_MISSING', 'GPU_MISSING', 'GPU_BUSY', 'DEVICE_PROBLEM'] as const;
-export type Rejection = (typeof rejections)[number];
+/** A place for a worker: what it would get. */
+export interface Plan {
+  readonly endpoint: string;
+  readonly release: string;
+  readonly node: string;
+  readonly runtime: WorkerRuntime;
+  readonly devices: readonly string[];
+  /** Set aside for it. */
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+}
 
-/** A place for a worker, or why there is none. */
-export type Placement =
-  | { readonly node: NodeImage; readonly devices: readonly string[] }
-  | { readonly node: null; readonly rejected: readonly { readonly node: string; readonly reason: Rejection }[] };
+/** A plan, or why there is none. */
+export type Placement = { readonly plan: Plan } | { readonly plan: null; readonly rejections: readonly RejectionGroup[] };
 
-/** Chooses a node (and devices) for one more worker of an endpoint. */
-export function place(image: Image, endpoint: EndpointImage, release: Release): Placement {
-  const rejected: { node: string; reason: Rejection }[] = [];
-  let best: { node: NodeImage; devices: string[]; own: number; all: number } | null = null;
-  for (const node of image.nodes.values()) {
-    const fit = feasible(image, endpoint, release, node);
-    if (typeof fit === 'string') {
-      rejected.push({ node: node.config.name, reason: fit });
-      continue;
+const none: ReadonlySet<string> = new Set();
+const startsFail: Rejected = { reason: 'STARTS_FAIL', detail: '' };
+
+interface Candidate {
+  readonly node: NodeImage;
+  readonly fit: Fit;
+  readonly rank: Rank;
+}
+
+/**
+ * Plans the workers of one endpoint, one after the other: every node is looked at once, and a node
+ * once more after a worker went there. For use within one step, while only this changes the image.
+ */
+export class Placer {
+  readonly #want: Wanted;
+  readonly #candidates: Candidate[] = [];
+  readonly #desk = new RejectionDesk();
+  #last: NodeImage | null = null;
+
+  /** `avoid` names nodes that are not to be tried. */
+  constructor(image: Image, endpoint: EndpointImage, release: Release, avoid: ReadonlySet<string> = none) {
+    this.#want = wanted(endpoint.config.id, release, image.settings);
+    for (const node of image.nodes.values()) {
+      if (avoid.has(node.config.id)) this.#desk.add(node.config, startsFail);
+      else this.#consider(node);
     }
-    let own = 0;
-    for (const id of node.workers) if (image.workers.get(id)?.endpoint === endpoint.config.id) own++;
-    const candidate = { node, devices: fit, own, all: node.workers.size };
-    if (best === null || ranksBefore(candidate, best)) best = candidate;
   }
-  return best === null ? { node: null, rejected } : { node: best.node, devices: best.devices };
+
+  /** A plan for one more worker, after the plans before were carried out. */
+  next(): Placement {
+    if (this.#last !== null) this.#consider(this.#last);
+    this.#last = null;
+    let best = 0;
+    for (let i = 1; i < this.#candidates.length; i++) {
+      if (ranksBefore(this.#candidates[i] as Candidate, this.#candidates[best] as Candidate)) best = i;
+    }
+    const chosen = this.#candidates[best];
+    if (chosen === undefined) return { plan: null, rejections: this.#desk.groups() };
+    const last = this.#candidates.pop() as Candidate;
+    if (last !== chosen) this.#candidates[best] = last;
+    this.#last = chosen.node;
+    const { endpoint, release, reserve } = this.#want;
+    const plan: Plan = {
+      endpoint,
+      release: release.id,
+      node: chosen.node.config.id,
+      runtime: chosen.fit.runtime,
+      devices: chosen.fit.devices.map(({ uuid }) => uuid),
+      cpuMillis: reserve.cpuMillis,
+      memoryBytes: reserve.memoryBytes,
+    };
+    return { plan };
+  }
+
+  #consider(node: NodeImage): void {
+    const fit = fitOn(this.#want, node, node.usage);
+    if ('reason' in fit) this.#desk.add(node.config, fit);
+    else this.#candidates.push({ node, fit, rank: rankOf(this.#want, node, node.usage, fit) });
+  }
 }
 
-/** True when a device is of the wanted GPU type or group. */
-export function matchesGpu(wanted: string, model: string): boolean {
-  const names = wanted.split(',').map(plain);
-  return names.some((name) => name === 'any' || plain(model).includes(name));
+/** Plans one more worker of an endpoint. */
+export function place(image: Image, endpoint: EndpointImage, release: Release, avoid: ReadonlySet<string> = none): Placement {
+  return new Placer(image, endpoint, release, avoid).next();
 }
 
-/** The devices a node would give, or why it cannot take the worker. */
-function feasible(image: Image, endpoint: EndpointImage, release: Release, node: NodeImage): string[] | Rejection {
-  if (node.session === null || node.inventory === null) return 'NODE_DISCONNECTED';
-  if (!offersRuntime(node.inventory, release)) return 'RUNTIME_MISSING';
-  const { gpuIds, gpuCount } = endpoint.config;
-  if (gpuIds === '') return [];
-  const fitting = node.inventory.devices.filter((device) => matchesGpu(gpuIds, device.model));
-  if (fitting.length === 0) return node.inventory.deviceProblem === '' ? 'GPU_MISSING' : 'DEVICE_PROBLEM';
-  const free = freeDevices(image, node).filter((device) => matchesGpu(gpuIds, device.model));
-  return free.length < Math.max(1, gpuCount) ? 'GPU_BUSY' : free.slice(0, Math.max(1, gpuCount)).map((device) => device.uuid);
-}
-
-/** Oldest Python that runs handlers. */
-const oldestPython = { major: 3, minor: 8 };
-
-function offersRuntime({ runtimes, pythonVersion }: Inventory, { runtime, functions }: Release): boolean {
-  if (!runtimes.includes(runtime)) return false;
-  if (runtime !== 'process' || !functions.some(({ module }) => module.endsWith('.py'))) return true;
-  const [major = 0, minor = 0] = pythonVersion.split('.').map(Number);
-  return major > oldestPython.major || (major === oldestPython.major && minor >= oldestPython.minor);
-}
-
-/** Spread first (availability), then the emptier node, then a fixed order. */
-function ranksBefore(a: { node: NodeImage; own: number; all: number }, b: { node: NodeImage; own: number; all: number }): boolean {
-  if (a.own !== b.own) return a.own < b.own;
-  if (a.all !== b.all) return a.all < b.all;
-  return a.node.config.id < b.node.config.id;
-}
-
-function plain(text: string): string {
-  return text.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
+/** Why a plan cannot be carried out as the image stands now; null when it can. */
+export function staleness(image: Image, plan: Plan): Rejected | null {
+  const node = image.nodes.get(plan.node);
+  const release = image.releases.get(plan.release);
+  const endpoint = image.endpoints.get(plan.endpoint);
+  if (node === undefined || release === undefined || endpoint === undefined || endpoint.config.release !== plan.release)
+    return { reason: 'NODE_DISCONNECTED', detail: 'the plan is out of date' };
+  const fit = fitOn(wanted(plan.endpoint, release, image.settings), node, node.usage);
+  if ('reason' in fit) return fit;
+  if (fit.runtime !== plan.runtime) return { reason: 'RUNTIME_MISSING', detail: `${plan.runtime} is not the node's choice any more` };
+  const facts = new Map(node.facts?.devices.map((device) => [device.uuid, device]));
+  for (const uuid of plan.devices) {
+    const device = facts.get(uuid);
+    if (device === undefined) return { reason: 'GPU_MISSING', detail: `${uuid} is gone` };
+    if (!device.healthy) return { reason: 'DEVICE_PROBLEM', detail: `${uuid}: ${device.problem}` };
+    if (node.usage.devices.has(uuid) || node.usage.strays.has(uuid)) return { reason: 'GPU_BUSY', detail: `${uuid} is taken` };
+  }
+  return null;
 }

@@ -11,11 +11,12 @@ import { first } from './lanes.ts';
 /** Error of a job that a purge ended. */
 export const purgedError = 'purged from the queue';
 
-/** Begins a purge, or joins the one under way. */
-export function startPurge(image: Image, endpoint: EndpointImage, call: number): void {
-  endpoint.purge ??= { upTo: 0, removed: 0, calls: [] };
+/** Begins a purge, or joins the one under way. `error` becomes that of its jobs; nobody is answered without a `call`. */
+export function startPurge(image: Image, endpoint: EndpointImage, call: number | null, error: string = purgedError): void {
+  endpoint.purge ??= { upTo: 0, removed: 0, error, calls: [] };
   endpoint.purge.upTo = image.nextPosition - 1;
-  endpoint.purge.calls.push(call);
+  endpoint.purge.error = error;
+  if (call !== null) endpoint.purge.calls.push(call);
 }
 
 /** Ends what the window shows; answers the callers when nothing at or below the mark is left. */
@@ -30,7 +31,7 @@ export function purgeStep(image: Image, out: Decision, now: Now, endpoint: Endpo
         expire(image, out, job);
         continue;
       }
-      const ended = finish(image, out, now, job, { event: 'cancel', output: null, error: purgedError, executionMs: null, agoMs: 0 });
+      const ended = finish(image, out, now, job, { event: 'cancel', output: null, error: purge.error, executionMs: null, agoMs: 0 });
       if (ended === null) break;
       last = ended.write;
       purge.removed++;

@@ -1,8 +1,10 @@
 /** Why a queued job waits (DESIGN.md invariant 11): one code, and the facts behind it for people. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
+import { inCrashLoop } from './crash-loops.ts';
 import { isReady } from './dispatch.ts';
 import type { EndpointImage, Image, Now } from './image.ts';
+import { explainRejections } from './placement/rejections.ts';
 
 /** Codes of `queueReason`. */
 export type QueueReason =
@@ -34,6 +36,10 @@ export function queueReason(image: Image, endpoint: EndpointImage, now: Now): Ex
     const free = workers.some((worker) => isReady(worker) && worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono);
     return free ? { reason: '', detail: '' } : { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, no free slot` };
   }
+  if (inCrashLoop(endpoint)) {
+    const { failures, lastError } = endpoint.starts;
+    return { reason: 'CRASH_LOOP', detail: `${failures} starts failed in a row; the last: ${lastError}` };
+  }
   if (sick?.status != null) return { reason: 'CRASH_LOOP', detail: `worker ${sick.id}: ${sick.status.reason}: ${sick.status.detail}` };
   const throttled = workers.find((worker) => worker.status?.state === WorkerState.THROTTLED);
   if (throttled !== undefined) return { reason: 'THROTTLED', detail: `worker ${throttled.id}: ${throttled.status?.detail ?? ''}` };
@@ -43,7 +49,7 @@ export function queueReason(image: Image, endpoint: EndpointImage, now: Now): Ex
     return { reason: pulling ? 'IMAGE_PULL' : 'WORKER_INITIALIZING', detail: `worker ${starting.id} is starting` };
   }
   if (endpoint.rejections.length > 0 || image.nodes.size === 0 || workers.length > 0) {
-    const detail = endpoint.rejections.map(({ node, reason }) => `${node}: ${reason}`).join('; ') || 'no node is connected';
+    const detail = explainRejections(endpoint.rejections) || 'no node is connected';
     return { reason: 'NO_CAPACITY', detail };
   }
   if (endpoint.lanes[0].count === 0) return { reason: 'LOW_PRIORITY', detail: 'lowPriority jobs do not start workers' };

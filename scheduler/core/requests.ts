@@ -13,7 +13,7 @@ import { deletionGatherMs, expire, finish, fromRow, noteDeletion, queue, takeLea
 import { startPurge } from './purge.ts';
 import { admit, type Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
-import { takeChunks } from './streams.ts';
+import { acknowledgedBy, chunksFor, dropBelow } from './streams.ts';
 import { limitOf, usageOf } from './limits.ts';
 import { failureReply, jobReply, publicState, span, viewOfImage, viewOfRow } from './views.ts';
 import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, findWaiter, notFound } from './waiters.ts';
@@ -76,7 +76,7 @@ function insert(
   endpoint.tallies.submitted++;
   const [normal, low] = endpoint.lanes;
   const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
-  const slot = nothingBefore ? freeSlot(image, endpoint, now) : null;
+  const slot = nothingBefore ? freeSlot(image, endpoint, now, job.position) : null;
   if (slot !== null) takeLease(image, job, slot.worker, slot.node.incarnation);
   else {
     queue(image, endpoint, job);
@@ -139,20 +139,31 @@ export function readStream(image: Image, out: Decision, now: Now, event: Extract
   const usage = letIn(image, out, now, image.endpoints.get(event.endpoint), event);
   if (usage === undefined) return;
   const job = liveJob(image, now, event.endpoint, event.job);
-  const waiter = addWaiter(image, now, event.ref, event.endpoint, event.job, 'stream', event.waitMs, usage);
-  if (job === null) readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
-  else if (job.stream !== null && job.stream.chunks.length > 0) drainTo(image, out, job, waiter);
-  else if (event.waitMs <= 0) answerStream(image, out, waiter, view(image, now, job).state, [], null);
+  const reader = { after: event.after, resent: event.counting.resent };
+  const waiter = addWaiter(image, now, event.ref, event.endpoint, event.job, 'stream', event.waitMs, usage, reader);
+  if (job === null) {
+    readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
+    return;
+  }
+  received(image, out, job, waiter);
+  if (!handOut(image, out, job, waiter) && event.waitMs <= 0) answerStream(image, out, waiter, view(image, now, job).state, [], null);
 }
 
-/** Gives a waiter all kept chunks, and tells the agent that they were read. */
-export function drainTo(image: Image, out: Decision, job: JobImage, waiter: Waiter): void {
-  const { chunks, next } = takeChunks(image, job);
-  const at = { token: job.token, firstIndex: next - chunks.length };
-  answerStream(image, out, waiter, JobState.IN_PROGRESS, chunks, null, null, at);
-  const session = job.lease === null ? null : (image.nodes.get(job.lease.node)?.session ?? null);
-  if (session === null || job.lease === null) return;
-  const value = { jobId: job.id, token: job.token, nextIndex: next };
+/** Gives a waiter the chunks it has not got; false when there are none. */
+export function handOut(image: Image, out: Decision, job: JobImage, waiter: Waiter): boolean {
+  const { chunks, firstIndex } = chunksFor(image, job, job.stream, waiter);
+  if (chunks.length === 0) return false;
+  answerStream(image, out, waiter, JobState.IN_PROGRESS, chunks, null, null, { token: job.token, firstIndex });
+  return true;
+}
+
+/** Drops what a reader says to have, here and at the agent. */
+function received(image: Image, out: Decision, job: JobImage, waiter: Waiter): void {
+  const nextIndex = acknowledgedBy(image, job, waiter);
+  if (!dropBelow(image, job, nextIndex) || job.lease === null) return;
+  const session = image.nodes.get(job.lease.node)?.session ?? null;
+  if (session === null) return;
+  const value = { jobId: job.id, token: job.token, nextIndex };
   out.do({ effect: 'send', node: job.lease.node, session, event: { event: { $case: 'drained', value } } });
 }
 
@@ -193,8 +204,7 @@ export function purge(image: Image, out: Decision, now: Now, call: number, endpo
 /** A job that was not in the image has been read from the store. */
 export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurpose, found: WholeJob | null): void {
   // A job that ended since its row was read must not be acted upon: read it again, after the commit.
-  // So must chunks that went to another reader meanwhile.
-  if (found !== null && isOutdated(image, found)) {
+  if (found?.job.state === 'IN_QUEUE' && image.reads.ended.has(found.job.no)) {
     out.do({ effect: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
     return;
   }
@@ -277,13 +287,17 @@ function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, fo
   const ended = found.job.state !== 'IN_QUEUE' && found.job.state !== 'LEASED';
   if (!ended && !waiter.immediate) return;
   if (waiter.mode === 'stream') {
-    // The reader is answered also when the store refuses: then the job was retried or is gone.
-    if (ended && found.chunks.length > 0) {
-      out.write({ op: 'drain', no: found.job.no, count: found.chunks.length });
-      image.reads.drained.add(found.job.no);
+    const { no, token, error } = found.job;
+    if (!ended || found.chunks.length === 0) {
+      answerStream(image, out, waiter, publicState(found.job), [], error, null, { token });
+      return;
     }
-    const { token, error } = found.job;
-    answerStream(image, out, waiter, publicState(found.job), ended ? found.chunks : [], error, null, { token });
+    // The reader is answered also when the store refuses: then the job was retried or is gone.
+    const below = acknowledgedBy(image, found.job, waiter);
+    if (below > found.firstChunk) out.write({ op: 'drain', no, below });
+    const kept = { first: found.firstChunk, next: found.firstChunk + found.chunks.length, chunks: found.chunks };
+    const { chunks, firstIndex } = chunksFor(image, found.job, kept, waiter);
+    answerStream(image, out, waiter, publicState(found.job), chunks, error, null, { token, firstIndex });
     return;
   }
   const endpoint = image.endpoints.get(found.job.endpoint);
@@ -319,7 +333,13 @@ function cancelJob(image: Image, out: Decision, now: Now, call: number, job: Job
 function retryStored(image: Image, out: Decision, now: Now, call: number, live: JobImage | null, found: WholeJob | null): void {
   const row = found?.job;
   const endpoint = row === undefined ? undefined : image.endpoints.get(row.endpoint);
-  if (live !== null || row === undefined || endpoint === undefined || (row.state !== 'FAILED' && row.state !== 'TIMED_OUT')) {
+  if (
+    live !== null ||
+    row === undefined ||
+    endpoint === undefined ||
+    endpoint.config.removing !== undefined ||
+    (row.state !== 'FAILED' && row.state !== 'TIMED_OUT')
+  ) {
     answerError(out, call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'gone'}` : 'has not ended'));
     return;
   }
@@ -390,10 +410,6 @@ function answerError(out: Decision, call: number, error: CapstanError): void {
   out.do({ effect: 'answer', call, result: error });
 }
 
-function isOutdated(image: Image, { job, chunks }: WholeJob): boolean {
-  return (job.state === 'IN_QUEUE' && image.reads.ended.has(job.no)) || (chunks.length > 0 && image.reads.drained.has(job.no));
-}
-
 function notCancellable(id: string, state: string): CapstanError {
   return new CapstanError('CONFLICT', `job ${id} is ${state}; only a queued or running job can be cancelled`);
 }
@@ -411,6 +427,7 @@ export function webhookNotFound(id: string): CapstanError {
 }
 
 function refusalOf(endpoint: EndpointImage): CapstanError | null {
+  if (endpoint.config.removing !== undefined) return endpointNotFound(endpoint.config.id);
   return endpoint.config.kind === 'QUEUE'
     ? null
     : new CapstanError('INVALID_ARGUMENT', `endpoint ${endpoint.config.id} is load-balanced: it serves routes and has no queue`);

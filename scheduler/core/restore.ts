@@ -5,26 +5,35 @@ import type { Decision } from './effects.ts';
 import {
   emptyLane,
   endpointNameKey,
+  environmentKey,
   newEndpoint,
   newImage,
   newNode,
   rowKey,
   type AccountRow,
   type BuildRow,
+  type DeploymentRow,
   type EndpointConfig,
+  type EnvironmentRow,
   type Image,
+  type JoinTokenRow,
   type KeyRow,
   type NodeConfig,
   type Now,
   type Release,
-  type Settings,
 } from './image.ts';
+import type { Settings } from './settings.ts';
 import { fromRow } from './jobs.ts';
+import { awaitExpiry, keyDefaults } from './keys.ts';
 import { fill } from './dispatch.ts';
 import type { RandomState } from './random.ts';
 import { awaitNode, settleIfReported } from './sessions.ts';
 import { scaleIntervalMs } from './scaling.ts';
-import { addWorker, type DesiredRow } from './workers.ts';
+import { workerReserve } from './placement/cpu-size.ts';
+import { addWorker, newborn, type DesiredRow, type DesiredWorker } from './workers.ts';
+
+/** A row that an earlier version may have written without some fields. */
+type Stored<Row, Newer extends keyof Row> = Omit<Row, Newer> & Partial<Pick<Row, Newer>>;
 
 /** Everything take-over reads. */
 export interface StoredState {
@@ -47,6 +56,9 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
     const desiredRow = takeRow(image, row);
     if (desiredRow !== null) desired.push([row.key, desiredRow]);
   }
+  completeReleases(image);
+  for (const { config } of image.endpoints.values()) restoreEnvironment(image, config);
+  for (const key of image.keys.values()) awaitExpiry(image, now, key);
   for (const [node, row] of desired) restoreDesired(image, now, node, row);
   restoreCounts(image, stored.counts);
   for (const row of stored.leased) restoreLease(image, now, row);
@@ -57,38 +69,83 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   return image;
 }
 
+/** Rows of before do not tell the types of parameters. */
+function withTypes(release: Release): Release {
+  const functions = release.functions.map((fn) => {
+    const parameters = fn.parameters.map((parameter) => ({ ...parameter, type: (parameter.type as string | undefined) ?? '' }));
+    return { ...fn, parameters };
+  });
+  return { ...release, functions };
+}
+
 function takeRow(image: Image, row: ControlRow): DesiredRow | null {
   switch (row.kind) {
     case 'key': {
-      image.keys.set(row.key, JSON.parse(row.value) as KeyRow);
+      image.keys.set(row.key, { ...keyDefaults, ...(JSON.parse(row.value) as KeyRow) });
       return null;
     }
     case 'endpoint': {
-      const config = JSON.parse(row.value) as EndpointConfig;
+      // Rows of earlier versions know no rollout.
+      const stored = JSON.parse(row.value) as Stored<EndpointConfig, 'previousRelease' | 'releaseFrom'>;
+      const config: EndpointConfig = { previousRelease: null, releaseFrom: 0, ...stored };
+      // Positions are never given out twice, or a job would be taken for one from before a deployment.
+      image.nextPosition = Math.max(image.nextPosition, config.releaseFrom);
       image.endpoints.set(config.id, newEndpoint(config));
-      image.endpointsByName.set(endpointNameKey(config.account, config.environment, config.name), config.id);
+      if (config.removing === undefined)
+        image.endpointsByName.set(endpointNameKey(config.account, config.environment, config.name), config.id);
       return null;
     }
     case 'release':
-      image.releases.set(row.key, JSON.parse(row.value) as Release);
+      image.releases.set(row.key, withTypes(JSON.parse(row.value) as Release));
       return null;
     case 'build':
       image.builds.set(row.key, JSON.parse(row.value) as BuildRow);
       return null;
-    case 'node':
-      image.nodes.set(row.key, newNode(JSON.parse(row.value) as NodeConfig));
+    case 'node': {
+      const node = { draining: false, ...(JSON.parse(row.value) as Stored<NodeConfig, 'draining'> & { readonly removedAt?: number }) };
+      if (node.removedAt === undefined) image.nodes.set(row.key, newNode(node));
+      else image.removedNodes.set(row.key, { ...node, removedAt: node.removedAt });
       return null;
-    case 'join-token':
-      image.joinTokens.add(row.key);
+    }
+    case 'join-token': {
+      // Rows of earlier versions are empty.
+      const unlimited = { name: '', createdAt: 0, expiresAt: null, maxUses: null, uses: 0, revoked: false };
+      image.joinTokens.set(row.key, { ...unlimited, ...(JSON.parse(row.value) as Partial<JoinTokenRow>) });
       return null;
+    }
     case 'desired':
       return JSON.parse(row.value) as DesiredRow;
     case 'account':
       image.accounts.set(row.key, JSON.parse(row.value) as AccountRow);
       return null;
     case 'environment':
+      image.environments.set(row.key, JSON.parse(row.value) as EnvironmentRow);
+      return null;
+    case 'deployment': {
+      const deployment = JSON.parse(row.value) as DeploymentRow;
+      const key = environmentKey(deployment.account, deployment.environment);
+      image.deployments.set(key, [...(image.deployments.get(key) ?? []), deployment]);
+      return null;
+    }
     case 'setting':
       return null;
+  }
+}
+
+/** Endpoints may be older than the rows of environments. */
+function restoreEnvironment(image: Image, { account, environment, removing }: EndpointConfig): void {
+  const key = environmentKey(account, environment);
+  if (removing !== undefined || image.environments.has(key)) return;
+  image.environments.set(key, { account, name: environment, createdAt: 0, deployments: 0 });
+}
+
+/** Rows of before releases had a place of their own for what a worker is placed by. */
+function completeReleases(image: Image): void {
+  for (const [id, row] of image.releases) {
+    const config = image.endpoints.get(row.endpoint)?.config;
+    const { imageName = '', gpuIds = '', gpuCount = 0, cpu = '' } = config ?? {};
+    const kept: Partial<Release> = row;
+    image.releases.set(id, { ...row, ...{ imageName, command: [], packages: [], gpuIds, gpuCount, cpu }, ...kept });
   }
 }
 
@@ -96,15 +153,18 @@ function restoreDesired(image: Image, now: Now, nodeId: string, row: DesiredRow)
   const node = image.nodes.get(nodeId);
   if (node === undefined) return;
   node.epoch = row.epoch;
+  const { unsizedCpuMillis: cpuMillis, unsizedMemoryBytes: memoryBytes } = image.settings;
   for (const worker of row.workers) {
+    const release = image.releases.get(worker.release);
+    const reserve = release === undefined ? { cpuMillis, memoryBytes } : workerReserve(release, { cpuMillis, memoryBytes });
+    const kept: Partial<DesiredWorker> = worker;
     addWorker(image, {
       ...worker,
+      // Rows of before these were kept.
+      ...{ runtime: release?.runtime === 'process' ? ('process' as const) : ('thread' as const), ...reserve },
+      ...kept,
       node: nodeId,
-      status: null,
-      attempts: new Map(),
-      lastUsed: image.nextUse++,
-      idleSince: now.mono,
-      notBefore: 0,
+      ...newborn(image, now),
     });
   }
 }

@@ -1,13 +1,25 @@
 /**
  * How many workers an endpoint gets (WIRE.md section 5). Jobs with lowPriority are left out of
- * every input. Growth is decided by the scaler, shrinking by the idle time-out alone.
+ * every input.
+ *
+ * Growth is the scaler's; from none to one at once. Shrinking is the idle time-out's alone, for both
+ * scalers, and that damps flapping: a worker stays for the idle time-out after its last job, after
+ * it became ready, and, while it starts, after a job was last seen waiting. Workers still starting go
+ * first, then the least recently used. What exceeds workersMax goes at once, and finishes what it holds.
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
 import type { Decision } from './effects.ts';
 import type { EndpointImage, Image, Now, WorkerImage } from './image.ts';
 import { first } from './lanes.ts';
-import { place } from './placement.ts';
+import { avoidedNodes, inCrashLoop, nodeFailures } from './crash-loops.ts';
+import { noteDecision } from './decisions.ts';
+import { isReady } from './dispatch.ts';
+import { place, Placer, type Plan } from './placement.ts';
+import { knownRefusal, noteRefusal } from './placement/refusals.ts';
+import { explainRejections } from './placement/rejections.ts';
+import { makeRoom, retireOld } from './rollout.ts';
+import { isWithoutRequests, requestLoad, type Load } from './scaling-requests.ts';
 import { askWorker, drainWorker } from './workers.ts';
 
 /** How often waiting endpoints are looked at again, ms. */
@@ -52,73 +64,175 @@ export function wantedWorkers(input: ScalingInput): { readonly count: number; re
   return count > workersMax ? { count: workersMax, reason } : { count, reason };
 }
 
-/** Looks at one endpoint: asks for workers, or lets idle ones go. */
+/** Looks at one endpoint: asks for workers, or lets some go. */
 export function scaleEndpoint(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
-  if (endpoint.config.kind !== 'QUEUE') return;
-  const all = [...endpoint.workers].flatMap((id) => image.workers.get(id) ?? []);
   const { config } = endpoint;
-  for (const worker of all) if (worker.release !== config.release) drainWorker(image, worker, 'a newer release is deployed');
-  const staying = all.filter((worker) => !worker.drain);
+  const fresh: WorkerImage[] = [];
+  const old: WorkerImage[] = [];
+  for (const id of endpoint.workers) {
+    const worker = image.workers.get(id);
+    if (worker !== undefined && !worker.drain) (worker.release === config.release ? fresh : old).push(worker);
+  }
+  if (old.length > 0)
+    retireOld(
+      image,
+      now,
+      endpoint,
+      old,
+      fresh.some((worker) => serves(image, worker)),
+    );
+  moveFailing(image, out, now, endpoint, fresh);
+  const staying = fresh.filter((worker) => !worker.drain);
+  const load = loadOf(endpoint, now);
+  if (load.waiting > 0) endpoint.lastWaiting = now.mono;
+  const wanted = wantedNow(endpoint, now, staying, load);
+  if (staying.length < wanted.count) {
+    grow(image, out, now, endpoint, wanted.count - staying.length, wanted.reason);
+    return;
+  }
+  endpoint.rejections = [];
+  endpoint.unplaced.count = 0;
+  shrink(image, now, endpoint, staying, load);
+}
+
+/** What waits and runs: requests of a load-balanced endpoint, else the normal jobs. */
+function loadOf(endpoint: EndpointImage, now: Now): Load {
+  if (endpoint.config.kind === 'LOAD_BALANCED') return requestLoad(endpoint, now);
   const normal = endpoint.lanes[0];
   const head = first(normal);
+  const running = endpoint.counts.inProgress - endpoint.counts.inProgressLow;
+  return { waiting: normal.count, running, oldestWaitMs: head === null ? 0 : now.wall - head.submittedAt };
+}
+
+/** What the scaler wants, what is to be had again, and what a crash loop leaves of it. */
+function wantedNow(
+  endpoint: EndpointImage,
+  now: Now,
+  staying: readonly WorkerImage[],
+  load: Load,
+): { readonly count: number; readonly reason: string } {
+  const { config } = endpoint;
   const wanted = wantedWorkers({
     scalerType: config.scalerType,
     scalerValue: config.scalerValue,
     workersMin: config.workersMin,
     workersMax: config.workersMax,
-    queued: normal.count,
-    running: endpoint.counts.inProgress - endpoint.counts.inProgressLow,
-    oldestWaitMs: head === null ? 0 : now.wall - head.submittedAt,
+    queued: load.waiting,
+    running: load.running,
+    oldestWaitMs: load.oldestWaitMs,
     workers: staying.length,
     starting: staying.filter((worker) => worker.status === null || worker.status.state === WorkerState.INITIALIZING).length,
   });
-  if (staying.length < wanted.count) grow(image, out, now, endpoint, wanted.count - staying.length, wanted.reason);
-  else shrink(image, now, endpoint, staying);
+  if (endpoint.replace !== null && (now.mono >= endpoint.replace.until || staying.length >= endpoint.replace.count))
+    endpoint.replace = null;
+  const again = Math.min(endpoint.replace?.count ?? 0, config.workersMax);
+  const { count, reason } = again > wanted.count ? { count: again, reason: endpoint.replace?.reason ?? '' } : wanted;
+  if (!inCrashLoop(endpoint)) return { count, reason };
+  const probing = staying.filter(isReady).length + 1;
+  return count > probing ? { count: probing, reason: 'one worker tries again: starts fail' } : { count, reason };
+}
+
+/** Takes jobs, as far as the scheduler knows. */
+function serves(image: Image, worker: WorkerImage): boolean {
+  return isReady(worker) && image.nodes.get(worker.node)?.session !== null;
+}
+
+/** Workers whose starts fail on their node are tried on another one that can take them. */
+function moveFailing(image: Image, out: Decision, now: Now, endpoint: EndpointImage, fresh: WorkerImage[]): void {
+  if (endpoint.starts.failures === 0) return;
+  const release = image.releases.get(endpoint.config.release);
+  if (release === undefined) return;
+  const trying = fresh.filter((worker) => !worker.ready);
+  for (const worker of trying) {
+    const here = endpoint.starts.nodes.get(worker.node);
+    if (here === undefined || here.failures < nodeFailures || worker.failuresSeen === 0) continue;
+    const { plan } = place(image, endpoint, release, new Set([...avoidedNodes(endpoint, now), worker.node]));
+    if (plan === null) continue;
+    drainWorker(image, now, worker, `its starts fail on this node (${endpoint.starts.lastError})`);
+    fresh.push(ask(image, out, now, endpoint, plan, `starts failed on another node (${endpoint.starts.lastError})`));
+    return;
+  }
+  if (!inCrashLoop(endpoint)) return;
+  for (const worker of trying.slice(1)) drainWorker(image, now, worker, 'starts fail: one worker tries again');
 }
 
 function grow(image: Image, out: Decision, now: Now, endpoint: EndpointImage, by: number, reason: string): void {
   const release = image.releases.get(endpoint.config.release);
   if (release === undefined) return;
-  for (let i = 0; i < by; i++) {
-    const placement = place(image, endpoint, release);
-    if (placement.node === null) {
-      endpoint.rejections = placement.rejected;
+  const avoid = avoidedNodes(endpoint, now);
+  const refusal = avoid.size === 0 ? knownRefusal(image, release) : null;
+  if (refusal !== null) {
+    noPlace(image, now, endpoint, refusal, by);
+    return;
+  }
+  const placer = new Placer(image, endpoint, release, avoid);
+  for (let left = by; left > 0; left--) {
+    let placed = placer.next();
+    // Every place that is left has failed: tried again, after a pause.
+    if (placed.plan === null && avoid.size > 0 && now.mono >= endpoint.starts.retryAt) placed = place(image, endpoint, release);
+    if (placed.plan === null) {
+      if (avoid.size === 0) noteRefusal(image, release, placed.rejections);
+      noPlace(image, now, endpoint, placed.rejections, left);
       return;
     }
-    const worker = askWorker(image, now, endpoint, placement.node, placement.devices, reason);
-    const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
-    out.do({ effect: 'log', level: 'info', message: 'worker asked for', facts });
+    ask(image, out, now, endpoint, placed.plan, reason);
   }
   endpoint.rejections = [];
+  endpoint.unplaced.count = 0;
 }
 
-function shrink(image: Image, now: Now, endpoint: EndpointImage, staying: readonly WorkerImage[]): void {
+function ask(image: Image, out: Decision, now: Now, endpoint: EndpointImage, plan: Plan, reason: string): WorkerImage {
+  const worker = askWorker(image, now, endpoint, plan, reason);
+  // Planned and asked for in one step: nothing can have come between.
+  if ('reason' in worker) throw new Error(`the plan for endpoint ${endpoint.config.id} was stale at once: ${worker.reason}`);
+  const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
+  out.do({ effect: 'log', level: 'info', message: 'worker asked for', facts });
+  return worker;
+}
+
+/** Workers are wanted that no node can take. An old one may be what stands in the way. */
+function noPlace(image: Image, now: Now, endpoint: EndpointImage, rejected: EndpointImage['rejections'], count: number): void {
+  if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
+  endpoint.unplaced.count = count;
+  if (endpoint.rejections !== rejected || rejected.length === 0) {
+    const reason = explainRejections(rejected) || 'no node is connected';
+    noteDecision(endpoint, now, { kind: 'NO_PLACE', worker: '', node: '', reason });
+  }
+  endpoint.rejections = rejected;
+  makeRoom(image, now, endpoint);
+}
+
+function shrink(image: Image, now: Now, endpoint: EndpointImage, staying: readonly WorkerImage[], load: Load): void {
   const { config } = endpoint;
-  const floor = Math.max(config.workersMin, config.scalerType === 'REQUEST_COUNT' ? busy(endpoint) : 0);
-  const waiting = endpoint.lanes[0].count + endpoint.lanes[1].count > 0;
-  const idle = staying.filter((worker) => worker.attempts.size === 0).sort((a, b) => a.lastUsed - b.lastUsed);
+  const order = [...staying].sort(firstToGo);
   let left = staying.length;
-  for (const worker of idle) {
-    if (left > config.workersMax) {
-      drainWorker(image, worker, `workersMax is ${config.workersMax}`);
-      left--;
-    } else if (left > floor && !waiting) {
-      const ready = worker.status !== null && worker.status.state !== WorkerState.INITIALIZING;
-      const idleMs = now.mono - worker.idleSince;
-      if (!ready || idleMs < config.idleTimeoutS * 1_000) continue;
-      drainWorker(image, worker, `idle for ${config.idleTimeoutS} s`);
-      left--;
-    }
+  for (const worker of order) {
+    if (left <= config.workersMax) break;
+    drainWorker(image, now, worker, `workersMax is ${config.workersMax}`);
+    left--;
+  }
+  const needed = config.scalerType === 'REQUEST_COUNT' ? Math.ceil((load.waiting + load.running) / Math.max(1, config.scalerValue)) : 0;
+  const floor = Math.max(config.workersMin, needed, endpoint.replace?.count ?? 0);
+  if (load.waiting + endpoint.lanes[1].count > 0) return;
+  for (const worker of order) {
+    if (left <= floor) break;
+    if (worker.drain || worker.attempts.size > 0 || !isWithoutRequests(worker)) continue;
+    const idleMs = now.mono - (worker.ready ? worker.idleSince : Math.max(worker.askedAt, endpoint.lastWaiting));
+    if (idleMs < config.idleTimeoutS * 1_000) continue;
+    drainWorker(image, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'nothing waits for it any more');
+    left--;
   }
 }
 
-/** Workers the present load needs at one per `scalerValue` jobs. */
-function busy(endpoint: EndpointImage): number {
-  const running = endpoint.counts.inProgress - endpoint.counts.inProgressLow;
-  return Math.ceil((endpoint.lanes[0].count + running) / Math.max(1, endpoint.config.scalerValue));
+/** Those still starting (the last asked for first), then the idle ones, the least recently used first. */
+function firstToGo(a: WorkerImage, b: WorkerImage): number {
+  if (a.ready !== b.ready) return a.ready ? 1 : -1;
+  if (!a.ready) return b.lastUsed - a.lastUsed;
+  return a.attempts.size - b.attempts.size || a.lastUsed - b.lastUsed;
 }
 
 /** True for endpoints that the periodic look must see. */
 export function needsLook(endpoint: EndpointImage): boolean {
-  return endpoint.lanes[0].count > 0 || endpoint.workers.size > 0 || endpoint.config.workersMin > 0;
+  const { lanes, requests, workers, unplaced, config } = endpoint;
+  return lanes[0].count > 0 || requests.size > 0 || workers.size > 0 || config.workersMin > 0 || unplaced.count > 0;
 }

@@ -3,16 +3,21 @@
  * not know are requeued uncharged, leases of an earlier incarnation are lost at once, and a node
  * without a session keeps its leases for a grace period (DESIGN.md invariant 6).
  */
+import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import { assertNever } from '../../proto/errors.ts';
 
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, release } from './attempts.ts';
+import { noteStart } from './crash-loops.ts';
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { CoreEvent } from './events.ts';
 import type { Image, NodeImage, Now, WorkerImage } from './image.ts';
 import { lose, requeue, start } from './jobs.ts';
 import { stopAttempt } from './requests.ts';
+import { keepCapacity } from './rollout.ts';
+import { factsOf } from './placement/node-facts.ts';
+import { noteStrays } from './placement/node-usage.ts';
 import { forgetWorker } from './workers.ts';
 
 /** An agent's session begins. The shell has checked its identity and that no live session stands against it. */
@@ -29,13 +34,16 @@ export function sessionOpened(image: Image, out: Decision, now: Now, event: Extr
   if (node.grace !== null) image.deadlines.drop(node.grace);
   node.grace = null;
   heard(image, now, node);
-  if (hello.inventory !== undefined) node.inventory = hello.inventory;
-  const { heartbeatMs, silenceMs } = image.settings;
-  const welcome = { $case: 'welcome', value: { heartbeatMs, silenceMs } } as const;
+  if (hello.inventory !== undefined) takeInventory(image, node, hello.inventory);
+  image.capacity++;
+  const { silenceMs, publicUrl } = image.settings;
+  const heartbeatMs = heartbeatFor(image);
+  const welcome = { $case: 'welcome', value: { heartbeatMs, silenceMs, publicUrl } } as const;
   out.do({ effect: 'send', node: event.node, session: event.session, event: { event: welcome } });
   reconcile(image, out, now, node, hello);
   workersReported(image, out, now, node, hello.workers);
   image.dirtyNodes.add(event.node);
+  lookAgain(image);
   settleIfReported(image);
   out.do({
     effect: 'log',
@@ -43,6 +51,16 @@ export function sessionOpened(image: Image, out: Decision, now: Now, event: Extr
     message: 'node connected',
     facts: { node: event.node, name: node.config.name, incarnation: hello.incarnation },
   });
+}
+
+/** Heartbeats that the agents of a whole fleet may send, a second. */
+const heartbeatsPerSecond = 250;
+
+/** Large fleets beat more slowly: as slowly as the time of silence allows, which leaves one beat to be lost. */
+function heartbeatFor({ settings, nodes }: Image): number {
+  const slowest = settings.silenceMs * 0.4;
+  const wanted = (nodes.size * 1_000) / heartbeatsPerSecond;
+  return Math.max(settings.heartbeatMs, Math.round(Math.min(slowest, wanted)));
 }
 
 /** A session ended, for whatever reason. */
@@ -93,12 +111,24 @@ export function silenceDue(image: Image, out: Decision, now: Now, id: string): v
 export function graceOver(image: Image, out: Decision, now: Now, id: string): void {
   const node = image.nodes.get(id);
   if (node === undefined || node.session !== null) return;
+  giveUpNode(image, out, now, node, `node ${node.config.name} lost`);
+  out.do({ effect: 'log', level: 'warn', message: 'node lost', facts: { node: id, name: node.config.name } });
+}
+
+/** What a node holds is given up: its jobs go elsewhere, and its workers are asked for elsewhere. `how` is why, for people. */
+export function giveUpNode(image: Image, out: Decision, now: Now, node: NodeImage, how: string): void {
+  for (const deadline of [node.grace, node.silence]) if (deadline !== null) image.deadlines.drop(deadline);
   node.grace = null;
+  node.silence = null;
+  node.session = null;
   node.reported = true;
-  loseLeases(image, out, now, node, () => true, `node ${node.config.name} lost`);
+  loseLeases(image, out, now, node, () => true, how);
+  for (const id of new Set([...node.workers].map((worker) => image.workers.get(worker)?.endpoint))) {
+    const endpoint = image.endpoints.get(id ?? '');
+    if (endpoint !== undefined) keepCapacity(image, now, endpoint, how);
+  }
   for (const worker of [...node.workers]) forgetWorker(image, worker);
   settleIfReported(image);
-  out.do({ effect: 'log', level: 'warn', message: 'node lost', facts: { node: id, name: node.config.name } });
 }
 
 /** Once every node with work has reported (or its grace is over), scaling and redispatch begin. */
@@ -142,8 +172,22 @@ function answerHeartbeat(out: Decision, node: NodeImage): void {
 }
 
 function inventoryReported(image: Image, node: NodeImage, inventory: Inventory): void {
+  if (takeInventory(image, node, inventory)) lookAgain(image);
+}
+
+/** A node has something it did not have before: endpoints that found no place may now. */
+function lookAgain(image: Image): void {
+  for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.unsettled.add(endpoint.config.id);
+}
+
+/** True when something changed that placement looks at. */
+function takeInventory(image: Image, node: NodeImage, inventory: Inventory): boolean {
+  const facts = factsOf(inventory);
+  const changed = facts.digest !== node.facts?.digest;
   node.inventory = inventory;
-  for (const endpoint of image.endpoints.values()) if (endpoint.rejections.length > 0) image.unsettled.add(endpoint.config.id);
+  node.facts = facts;
+  if (changed) image.capacity++;
+  return changed;
 }
 
 function heard(image: Image, now: Now, node: NodeImage): void {
@@ -192,15 +236,27 @@ function loseLeases(image: Image, out: Decision, now: Now, node: NodeImage, whic
   }
 }
 
+/** What only its agent knows of a worker that serves requests; of one that serves jobs the scheduler knows it first. */
+function becameIdle(before: WorkerState, now: WorkerState): boolean {
+  return now === WorkerState.IDLE && before !== WorkerState.IDLE;
+}
+
+function isLoadBalanced(image: Image, worker: WorkerImage): boolean {
+  return image.endpoints.get(worker.endpoint)?.config.kind === 'LOAD_BALANCED';
+}
+
 function workersReported(image: Image, out: Decision, now: Now, node: NodeImage, actual: ActualWorkers | undefined): void {
   const reported = new Map((actual?.workers ?? []).map((status) => [status.workerId, status]));
+  noteStrays(image, node, reported.values());
   const touched = new Set<string>();
   for (const id of [...node.workers]) {
     const worker = image.workers.get(id) as WorkerImage;
     const status = reported.get(id) ?? null;
     if (status !== null) {
-      if (worker.status === null) worker.idleSince = now.mono;
+      if (worker.status !== null && becameIdle(worker.status.state, status.state) && isLoadBalanced(image, worker))
+        worker.idleSince = now.mono;
       worker.status = status;
+      noteStart(image, out, now, worker, status);
     } else if (worker.drain && (actual?.epoch ?? 0) >= node.epoch) {
       for (const [job, token] of [...worker.attempts]) {
         const leased = leasedBy(image, node, job, token);

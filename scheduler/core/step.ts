@@ -6,17 +6,23 @@
 import { assertNever } from '../../proto/errors.ts';
 
 import { release } from './attempts.ts';
-import { deploy, join, putJoinToken, putKey, putWebhookSecret } from './control.ts';
+import { putWebhookSecret, rotateWebhookSecret } from './control.ts';
+import { deploy, rollback, updateEndpoint } from './deploy.ts';
+import { createEnvironment } from './deployments.ts';
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { Command, CoreEvent } from './events.ts';
 import { hookTried, hooksRead, lookForHooks, nextHookLook, noteHook, redeliver } from './hooks.ts';
 import { readOpened, type Due, type Image, type Now } from './image.ts';
 import { fromRow, recordStart, requeue } from './jobs.ts';
+import { keyExpiry, noteKeys, putAccount, putKey, revokeKey } from './keys.ts';
 import { finishRefill } from './lanes.ts';
 import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submit, waitOver } from './requests.ts';
+import { gatewayClosed, levelsReported } from './scaling-requests.ts';
+import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './nodes.ts';
 import { needsLook, scaleEndpoint, scaleIntervalMs } from './scaling.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './sessions.ts';
+import { deleteEnvironment, removalStep, undeploy } from './undeploy.ts';
 import { abandonWaiter, dropChannel, findWaiter } from './waiters.ts';
 import { flushDesired } from './workers.ts';
 
@@ -76,6 +82,10 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
       return hookTried(image, out, now, event);
     case 'undelivered':
       return undelivered(image, out, now, event);
+    case 'levels':
+      return levelsReported(image, now, event.gateway, event.levels);
+    case 'gateway-closed':
+      return gatewayClosed(image, event.gateway);
     case 'tick':
       return tick(image, out, now);
     default:
@@ -92,17 +102,42 @@ function command(image: Image, out: Decision, now: Now, call: number, asked: Com
     case 'purge':
       return purge(image, out, now, call, asked.endpoint);
     case 'deploy':
-      return deploy(image, out, call, asked);
+      return deploy(image, out, now, call, asked);
+    case 'update-endpoint':
+      return updateEndpoint(image, out, now, call, asked.endpoint, asked.input);
+    case 'rollback':
+      return rollback(image, out, now, call, asked);
+    case 'undeploy':
+      return undeploy(image, out, call, asked);
+    case 'create-environment':
+      return createEnvironment(image, out, now, call, asked.account, asked.environment);
+    case 'delete-environment':
+      return deleteEnvironment(image, out, call, asked);
     case 'put-key':
-      return putKey(image, out, call, asked.key);
+      return putKey(image, out, now, call, asked.key);
+    case 'revoke-key':
+      return revokeKey(image, out, call, asked.hash);
+    case 'note-keys':
+      return noteKeys(image, out, now, call, asked.hashes);
+    case 'put-account':
+      return putAccount(image, out, now, call, asked);
     case 'put-webhook-secret':
       return putWebhookSecret(image, out, call, asked);
+    case 'rotate-webhook-secret':
+      return rotateWebhookSecret(image, out, now, call, asked);
     case 'redeliver':
       return redeliver(image, out, now, call, asked.webhook);
     case 'put-join-token':
-      return putJoinToken(image, out, call, asked.hash);
+      return putJoinToken(image, out, now, call, asked);
+    case 'revoke-join-token':
+      return revokeJoinToken(image, out, call, asked);
     case 'join':
-      return join(image, out, call, asked);
+      return join(image, out, now, call, asked);
+    case 'drain-node':
+    case 'resume-node':
+      return drainNode(image, out, now, call, asked);
+    case 'remove-node':
+      return removeNode(image, out, now, call, asked);
     default:
       return assertNever(asked);
   }
@@ -160,8 +195,12 @@ function handleDue(image: Image, out: Decision, now: Now, due: Due): void {
     }
     case 'scale':
       image.deadlines.add(now.mono + scaleIntervalMs, { due: 'scale' });
-      for (const endpoint of image.endpoints.values()) if (needsLook(endpoint)) image.unsettled.add(endpoint.config.id);
+      for (const endpoint of image.endpoints.values()) {
+        if (needsLook(endpoint) || endpoint.config.removing !== undefined) image.unsettled.add(endpoint.config.id);
+      }
       return;
+    case 'key-expiry':
+      return keyExpiry(image, out, now, due.hash);
     default:
       assertNever(due);
   }
@@ -172,6 +211,10 @@ function scale(image: Image, out: Decision, now: Now): void {
   for (const id of image.unsettled) {
     const endpoint = image.endpoints.get(id);
     if (endpoint === undefined) continue;
+    if (endpoint.config.removing !== undefined) {
+      removalStep(image, out, now, endpoint);
+      continue;
+    }
     scaleEndpoint(image, out, now, endpoint);
     fill(image, out, now, endpoint);
   }

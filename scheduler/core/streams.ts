@@ -1,45 +1,106 @@
 /**
- * Chunks of generators that nobody has read yet, held in memory beside the agent's own copy.
+ * Chunks of generators, held in memory beside the agent's own copy until a reader is known to have
+ * them. An answer may be lost on its way to the gateway, so chunks are not dropped when they are
+ * answered but when the next read says, by its cursor, that they arrived: a read that is sent again
+ * gets the same ones. What was answered on a channel that is still open is on its way, and goes to
+ * no other reader meanwhile.
+ *
  * Bounded per job and over all jobs: when nobody reads, the oldest go first (the whole is in the
  * job's output all the same).
  */
 import type { Body } from '../store/store.ts';
-import type { Image, JobImage } from './image.ts';
+import type { Image, JobImage, StreamImage, Waiter } from './image.ts';
+
+/** Jobs whose last answer is remembered. Beyond it a reader without a cursor may see chunks twice. */
+const mostHanded = 10_000;
+
+/** An attempt of a job, in the image or stored. */
+type Attempt = Pick<JobImage, 'id' | 'token'>;
+
+type Reader = Pick<Waiter, 'after' | 'channel' | 'resent'>;
 
 /** Adds a chunk of the present attempt; false when it is one that was seen before. */
 export function addChunk(image: Image, job: JobImage, index: number, data: Body): boolean {
-  const stream = (job.stream ??= { next: 0, chunks: [], bytes: 0 });
+  const stream = (job.stream ??= { first: index, next: index, chunks: [], bytes: 0 });
   // After a restart of either side the agent sends again from what was drained, less what it had to drop.
   if (index < stream.next) return false;
+  if (index > stream.next) {
+    // What it dropped nobody read: kept chunks stand without a gap, and their first index shows the loss.
+    dropBelow(image, job, stream.next);
+    stream.first = index;
+  }
   stream.next = index + 1;
   stream.chunks.push(data);
-  count(image, job, sizeOf(data));
+  count(image, stream, sizeOf(data));
   const { streamBytes, allStreamsBytes } = image.settings;
-  while (stream.chunks.length > 1 && (stream.bytes > streamBytes || image.streamBytes > allStreamsBytes)) {
-    const oldest = stream.chunks.shift();
-    if (oldest !== undefined) count(image, job, -sizeOf(oldest));
-  }
+  while (stream.chunks.length > 1 && (stream.bytes > streamBytes || image.streamBytes > allStreamsBytes))
+    dropBelow(image, job, stream.first + 1);
   return true;
 }
 
-/** Takes every chunk that is kept; `next` is the index after the last of them. */
-export function takeChunks(image: Image, job: JobImage): { readonly chunks: readonly Body[]; readonly next: number } {
+/** The kept chunks that a reader has not got, and where they stand; they count as on their way to it. */
+export function chunksFor(
+  image: Image,
+  job: Attempt,
+  stream: (Pick<StreamImage, 'first' | 'next'> & { readonly chunks: readonly Body[] }) | null,
+  reader: Reader,
+): { readonly chunks: readonly Body[]; readonly firstIndex: number } {
+  const got = unreadFrom(image, job, reader);
+  if (stream === null) return { chunks: [], firstIndex: got };
+  const firstIndex = Math.min(Math.max(got, stream.first), stream.next);
+  const chunks = stream.chunks.slice(firstIndex - stream.first);
+  if (chunks.length > 0) remember(image, job, reader.channel, stream.next);
+  return { chunks, firstIndex };
+}
+
+/** Index below which a reader certainly has all chunks of this attempt. */
+export function acknowledgedBy(image: Image, job: Attempt, { after, channel }: Reader): number {
+  if (after?.token === job.token) return after.next;
+  // A gateway that lost count of this stream, but not the channel that its answers came over.
+  const handed = after === null ? handedOf(image, job) : undefined;
+  return handed?.channel === channel ? handed.next : 0;
+}
+
+/** Drops kept chunks below an index; false when there were none. */
+export function dropBelow(image: Image, job: JobImage, index: number): boolean {
   const { stream } = job;
-  if (stream === null) return { chunks: [], next: 0 };
-  const { chunks, next } = stream;
-  count(image, job, -stream.bytes);
-  stream.chunks = [];
-  return { chunks, next };
+  if (stream === null || index <= stream.first) return false;
+  const gone = stream.chunks.splice(0, index - stream.first);
+  for (const chunk of gone) count(image, stream, -sizeOf(chunk));
+  stream.first = Math.min(index, stream.next);
+  return gone.length > 0;
 }
 
 /** The attempt is over, or another begins its stream anew. */
 export function dropStream(image: Image, job: JobImage): void {
-  takeChunks(image, job);
+  if (job.stream !== null) image.streamBytes -= job.stream.bytes;
   job.stream = null;
 }
 
-function count(image: Image, job: JobImage, bytes: number): void {
-  if (job.stream !== null) job.stream.bytes += bytes;
+function unreadFrom(image: Image, job: Attempt, { after, channel, resent }: Reader): number {
+  const known = after?.token === job.token ? after.next : 0;
+  const handed = after?.exact === true ? undefined : handedOf(image, job);
+  // A broken channel may still look open here when its requests come again.
+  return handed === undefined || (resent && handed.channel !== channel) ? known : Math.max(known, handed.next);
+}
+
+function handedOf(image: Image, job: Attempt): { readonly channel: number; readonly next: number } | undefined {
+  const handed = image.handed.get(job.id);
+  return handed?.token === job.token ? handed : undefined;
+}
+
+function remember(image: Image, { id, token }: Attempt, channel: number, next: number): void {
+  image.handed.delete(id);
+  image.handed.set(id, { channel, token, next });
+  if (image.handed.size <= mostHanded) return;
+  for (const oldest of image.handed.keys()) {
+    image.handed.delete(oldest);
+    return;
+  }
+}
+
+function count(image: Image, stream: StreamImage, bytes: number): void {
+  stream.bytes += bytes;
   image.streamBytes += bytes;
 }
 

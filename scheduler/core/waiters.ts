@@ -5,7 +5,7 @@ import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body } from '../store/store.ts';
 
 import type { Decision, Write } from './effects.ts';
-import type { Ref } from './events.ts';
+import type { Cursor, Ref } from './events.ts';
 import type { Image, Now, Waiter } from './image.ts';
 import type { Usage } from './rate-limits.ts';
 import { failureReply, jobReply, toPayload } from './views.ts';
@@ -20,6 +20,7 @@ export function addWaiter(
   mode: 'job' | 'stream',
   waitMs: number,
   usage: Usage | null,
+  reader: { readonly after: Cursor | null; readonly resent: boolean } = { after: null, resent: false },
 ): Waiter {
   const waiter: Waiter = {
     channel: ref.channel,
@@ -27,6 +28,7 @@ export function addWaiter(
     endpoint,
     job,
     mode,
+    ...reader,
     deadline: null,
     usage,
     immediate: waitMs <= 0,
@@ -71,8 +73,9 @@ export function findWaiter(image: Image, ref: Ref): Waiter | null {
   return image.channels.get(ref.channel)?.get(ref.request) ?? null;
 }
 
-/** Forgets every waiter of a channel that closed. */
+/** Forgets every waiter of a channel that closed; whether its last answers arrived is not known. */
 export function dropChannel(image: Image, channel: number): void {
+  for (const [job, handed] of image.handed) if (handed.channel === channel) image.handed.delete(job);
   for (const waiter of [...(image.channels.get(channel)?.values() ?? [])]) abandonWaiter(image, waiter);
 }
 

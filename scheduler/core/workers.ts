@@ -1,6 +1,11 @@
 /** The desired workers of each node: kept in the store, told to agents whole, with an epoch. */
+import { noteDecision } from './decisions.ts';
 import type { Decision } from './effects.ts';
-import type { EndpointImage, Image, NodeImage, Now, WorkerImage } from './image.ts';
+import type { EndpointImage, Image, Now, WorkerImage } from './image.ts';
+import { staleness, type Plan } from './placement.ts';
+import { occupy, vacate } from './placement/node-usage.ts';
+import type { Rejected } from './placement/rejections.ts';
+import type { WorkerRuntime } from './placement/runtime-choice.ts';
 import { putRow } from './rows.ts';
 import { randomName } from './random.ts';
 
@@ -10,6 +15,9 @@ export interface DesiredWorker {
   readonly endpoint: string;
   readonly release: string;
   readonly devices: readonly string[];
+  readonly runtime: WorkerRuntime;
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
   readonly maxConcurrency: number;
   readonly decision: string;
   readonly drain: boolean;
@@ -21,47 +29,65 @@ export interface DesiredRow {
   readonly workers: readonly DesiredWorker[];
 }
 
-/** Asks for a worker of the endpoint's present release on a node. */
-export function askWorker(
-  image: Image,
-  now: Now,
-  endpoint: EndpointImage,
-  node: NodeImage,
-  devices: readonly string[],
-  decision: string,
-): WorkerImage {
+/** Asks for the worker of a plan, unless the plan is out of date. */
+export function askWorker(image: Image, now: Now, endpoint: EndpointImage, plan: Plan, decision: string): WorkerImage | Rejected {
+  const stale = staleness(image, plan);
+  if (stale !== null) return stale;
   const worker: WorkerImage = {
     id: freshId(image),
     endpoint: endpoint.config.id,
     release: endpoint.config.release,
-    node: node.config.id,
-    devices,
+    node: plan.node,
+    devices: plan.devices,
+    runtime: plan.runtime,
+    cpuMillis: plan.cpuMillis,
+    memoryBytes: plan.memoryBytes,
     maxConcurrency: image.releases.get(endpoint.config.release)?.maxConcurrency ?? 1,
     decision,
     drain: false,
+    ...newborn(image, now),
+    placedMs: endpoint.unplaced.count === 0 ? 0 : Math.round(now.mono - endpoint.unplaced.since),
+  };
+  addWorker(image, worker);
+  image.dirtyNodes.add(plan.node);
+  noteDecision(endpoint, now, { kind: 'ASK', worker: worker.id, node: worker.node, reason: decision });
+  return worker;
+}
+
+/** What is known of a worker before its agent spoke of it. */
+export function newborn(
+  image: Image,
+  now: Now,
+): Pick<WorkerImage, 'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'> {
+  return {
     status: null,
+    ready: false,
+    failuresSeen: 0,
+    askedAt: now.mono,
+    placedMs: null,
     attempts: new Map(),
     lastUsed: image.nextUse++,
     idleSince: now.mono,
     notBefore: 0,
   };
-  addWorker(image, worker);
-  image.dirtyNodes.add(node.config.id);
-  return worker;
 }
 
 export function addWorker(image: Image, worker: WorkerImage): void {
   image.workers.set(worker.id, worker);
-  image.nodes.get(worker.node)?.workers.add(worker.id);
+  const node = image.nodes.get(worker.node);
+  node?.workers.add(worker.id);
+  if (node !== undefined) occupy(node.usage, worker);
   image.endpoints.get(worker.endpoint)?.workers.add(worker.id);
 }
 
 /** Asks a worker to finish what it holds and go. */
-export function drainWorker(image: Image, worker: WorkerImage, decision: string): void {
+export function drainWorker(image: Image, now: Now, worker: WorkerImage, decision: string): void {
   if (worker.drain) return;
   worker.drain = true;
   worker.decision = decision;
   image.dirtyNodes.add(worker.node);
+  const endpoint = image.endpoints.get(worker.endpoint);
+  if (endpoint !== undefined) noteDecision(endpoint, now, { kind: 'DRAIN', worker: worker.id, node: worker.node, reason: decision });
 }
 
 /** The worker is gone, or its node is. */
@@ -69,7 +95,10 @@ export function forgetWorker(image: Image, id: string): void {
   const worker = image.workers.get(id);
   if (worker === undefined) return;
   image.workers.delete(id);
-  image.nodes.get(worker.node)?.workers.delete(id);
+  const node = image.nodes.get(worker.node);
+  node?.workers.delete(id);
+  if (node !== undefined) vacate(node.usage, worker);
+  image.capacity++;
   image.endpoints.get(worker.endpoint)?.workers.delete(id);
   image.dirtyNodes.add(worker.node);
   image.unsettled.add(worker.endpoint);
@@ -94,8 +123,8 @@ export function flushDesired(image: Image, out: Decision): void {
 }
 
 function toDesired(worker: WorkerImage): DesiredWorker {
-  const { id, endpoint, release, devices, maxConcurrency, decision, drain } = worker;
-  return { id, endpoint, release, devices, maxConcurrency, decision, drain };
+  const { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain } = worker;
+  return { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain };
 }
 
 function freshId(image: Image): string {

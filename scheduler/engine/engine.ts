@@ -11,7 +11,8 @@ import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import { Decision, type Answer, type Effect, type Pending, type Write } from '../core/effects.ts';
 import type { Command, CoreEvent } from '../core/events.ts';
-import type { Image, Settings, WorkerImage } from '../core/image.ts';
+import type { Image, WorkerImage } from '../core/image.ts';
+import type { Settings } from '../core/settings.ts';
 import type { RandomState } from '../core/random.ts';
 import { nextDeadline, step } from '../core/step.ts';
 import { restore } from '../core/restore.ts';
@@ -29,6 +30,8 @@ export interface Ports {
   sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[], image: Image): void;
   sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
   closeSession(node: string, session: number, reason: string): void;
+  /** A worker became ready, for metrics. */
+  workerStarted(start: Extract<Effect, { effect: 'worker-started' }>): void;
   directory(update: DirectoryUpdate): void;
   /** Tries a webhook, and feeds the engine `hook-tried`. */
   deliver(id: string): void;
@@ -284,6 +287,8 @@ export class Engine {
       }
       case 'deliver':
         return this.#ports.deliver(effect.id);
+      case 'worker-started':
+        return this.#ports.workerStarted(effect);
       case 'directory':
         return this.#ports.directory(effect.update);
       case 'log':

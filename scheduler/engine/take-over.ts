@@ -1,24 +1,12 @@
 /** Reads everything take-over needs, page by page. */
 import type { StoredState } from '../core/restore.ts';
-import type { ControlKind, ControlRow, JobRow, Store } from '../store/store.ts';
+import { controlKinds, type ControlKind, type ControlRow, type JobRow, type Store } from '../store/store.ts';
 
 const pageSize = 500;
-const kinds: readonly ControlKind[] = [
-  'account',
-  'key',
-  'environment',
-  'endpoint',
-  'release',
-  'build',
-  'node',
-  'join-token',
-  'desired',
-  'setting',
-];
 
 export async function readState(store: Store): Promise<StoredState> {
   const control: ControlRow[] = [];
-  for (const kind of kinds) control.push(...(await allControl(store, kind)));
+  for (const kind of controlKinds) control.push(...(await allControl(store, kind)));
   return { control, counts: await store.read('counts'), leased: await allLeased(store), highest: await store.read('highest') };
 }
 

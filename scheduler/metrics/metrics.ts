@@ -5,7 +5,7 @@
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-import type { Write } from '../core/effects.ts';
+import type { Effect, Write } from '../core/effects.ts';
 import type { EndpointImage, Image, Tallies } from '../core/image.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
@@ -24,6 +24,7 @@ export interface MetricsSource {
 /** How a webhook delivery went: `delivered`, `failed` (tried again later), `exhausted` (given up), `refused` (the address is not allowed). */
 export type DeliveryOutcome = 'delivered' | 'failed' | 'exhausted' | 'refused';
 
+type WorkerStarted = Extract<Effect, { effect: 'worker-started' }>;
 type Finish = Extract<Op, { op: 'finish' }>;
 
 interface EndpointSeries {
@@ -37,6 +38,8 @@ const DELAY_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 
 /** From a handler that only looks to one that trains, s. */
 const EXECUTION_BUCKETS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 7200, 86_400];
 const COMMIT_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
+/** From a spare host that loads a small module to an image that is pulled, s. */
+const START_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600, 900];
 const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000];
 
 const tallyMetrics: Readonly<Record<keyof Tallies, readonly [name: string, help: string]>> = {
@@ -56,6 +59,7 @@ export class SchedulerMetrics implements CommitWatcher {
   readonly #commitSeconds: Histogram;
   readonly #commitOps: Histogram;
   readonly #deliveries: Counter;
+  readonly #starts: Histogram;
 
   constructor(source: MetricsSource) {
     const registers = [this.#registry];
@@ -98,6 +102,13 @@ export class SchedulerMetrics implements CommitWatcher {
       labelNames: ['outcome'],
       registers,
     });
+    this.#starts = new Histogram({
+      name: 'capstan_worker_start_seconds',
+      help: 'How long workers took to each phase of their start: until they had a place, and from there until the build was there, the process had started, the module was loaded.',
+      labelNames: ['runtime', 'phase'],
+      buckets: START_BUCKETS,
+      registers,
+    });
     addLevels(this.#registry, source);
     addTallies(this.#registry, source);
     collectDefaultMetrics({ register: this.#registry, prefix: 'capstan_scheduler_' });
@@ -118,6 +129,12 @@ export class SchedulerMetrics implements CommitWatcher {
   /** A webhook was tried. */
   delivery(outcome: DeliveryOutcome): void {
     this.#deliveries.inc({ outcome });
+  }
+
+  /** A worker became ready; the phases of its start, ms. */
+  workerStarted({ runtime, placedMs, artifactMs, startedMs, loadedMs }: Omit<WorkerStarted, 'effect' | 'endpoint'>): void {
+    const phases = { placed: placedMs, artifact: artifactMs, started: startedMs, loaded: loadedMs };
+    for (const [phase, ms] of Object.entries(phases)) this.#starts.observe({ runtime, phase }, ms / 1000);
   }
 
   /** Everything, in Prometheus' text format. */

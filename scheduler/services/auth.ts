@@ -3,25 +3,46 @@ import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import type { EndpointConfig } from '../core/image.ts';
 import type { Engine } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
+import type { WorkerTokens } from '../secrets/worker-tokens.ts';
+
+/** The holder of an API key or of a worker's token. */
+export interface AccountPrincipal {
+  readonly role: 'account';
+  readonly account: string;
+  readonly scope: KeyScope;
+  /** With the scope ENDPOINTS: their ids. */
+  readonly endpoints: readonly string[];
+  /** With the scope ENVIRONMENT: its name. */
+  readonly environment: string;
+}
 
 /** A caller that was recognised. */
-export type Principal =
-  | { readonly role: 'gateway' }
-  | { readonly role: 'account'; readonly account: string }
-  | { readonly role: 'node'; readonly node: string };
+export type Principal = { readonly role: 'gateway' } | AccountPrincipal | { readonly role: 'node'; readonly node: string };
 
-/** The account that a fresh installation has. */
+/** What a caller may read of an account. */
+export interface Reader {
+  readonly account: string;
+  /** Everything of the account, not only some endpoints. */
+  readonly all: boolean;
+  /** Whether it may know of an endpoint of the account. */
+  readonly sees: (config: EndpointConfig) => boolean;
+}
+
+/** The account that a fresh installation has; its keys of the scope ALL are the operators'. */
 export const defaultAccount = 'default';
 
 export class Authorizer {
   readonly #engine: Engine;
   readonly #gatewayToken: string;
+  readonly #workerTokens: WorkerTokens;
 
-  constructor(engine: Engine, gatewayToken: string) {
+  constructor(engine: Engine, gatewayToken: string, workerTokens: WorkerTokens) {
     this.#engine = engine;
     this.#gatewayToken = gatewayToken;
+    this.#workerTokens = workerTokens;
   }
 
   /** The caller behind the metadata. UNAUTHENTICATED when it shows nothing valid. */
@@ -30,11 +51,22 @@ export class Authorizer {
     const node = metadata.get('capstan-node')[0]?.toString();
     if (node !== undefined) return this.#node(node, token);
     if (sameSecret(token, this.#gatewayToken)) return { role: 'gateway' };
+    const worker = this.worker(token);
+    if (worker !== null) return worker;
     const key = this.#engine.image.keys.get(hashKey(token).toString('hex'));
     if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the key is not valid');
-    if (key.scope !== KeyScope.ALL)
-      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL');
-    return { role: 'account', account: key.account };
+    const { account, scope, endpoints, environment } = key;
+    return { role: 'account', account, scope, endpoints, environment };
+  }
+
+  /** The worker behind a token, as the holder of a key for its environment; null when the token is none, or its worker is gone. */
+  worker(token: string): AccountPrincipal | null {
+    const id = this.#workerTokens.workerOf(token);
+    const worker = id === null ? undefined : this.#engine.image.workers.get(id);
+    const config = worker === undefined ? undefined : this.#engine.image.endpoints.get(worker.endpoint)?.config;
+    if (config === undefined) return null;
+    const { account, environment } = config;
+    return { role: 'account', account, scope: KeyScope.ENVIRONMENT, endpoints: [], environment };
   }
 
   /** Only a gateway may go on. */
@@ -45,8 +77,48 @@ export class Authorizer {
   /** Only a gateway or the owner of an account may go on; answers the account. */
   account(metadata: Metadata): string {
     const principal = this.identify(metadata);
+    if (principal.role === 'gateway') return defaultAccount;
     if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
-    return principal.role === 'gateway' ? defaultAccount : principal.account;
+    if (principal.scope !== KeyScope.ALL)
+      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL');
+    return principal.account;
+  }
+
+  /** Whoever has a key may go on, and reads what its scope shows. */
+  reader(metadata: Metadata): Reader {
+    const principal = this.identify(metadata);
+    if (principal.role === 'gateway') return { account: defaultAccount, all: true, sees: () => true };
+    if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
+    const { account, scope, endpoints, environment } = principal;
+    switch (scope) {
+      case KeyScope.ALL:
+      case KeyScope.READ_ONLY:
+        return { account, all: true, sees: () => true };
+      case KeyScope.ENDPOINTS:
+        return { account, all: false, sees: ({ id }) => endpoints.includes(id) };
+      case KeyScope.ENVIRONMENT:
+        return { account, all: false, sees: (config) => config.environment === environment };
+      default:
+        throw new CapstanError('PERMISSION_DENIED', 'the key has no scope that this scheduler knows');
+    }
+  }
+
+  /** As `reader`, for what is not of single endpoints; answers the account. */
+  wholeReader(metadata: Metadata): string {
+    const { account, all } = this.reader(metadata);
+    if (!all) throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL or READ_ONLY');
+    return account;
+  }
+
+  /** Only a gateway or an operator may go on: whoever has a key of the scope ALL of the first account. */
+  operator(metadata: Metadata): void {
+    if (this.account(metadata) !== defaultAccount)
+      throw new CapstanError('PERMISSION_DENIED', 'this call is for operators: it needs a key of the account default');
+  }
+
+  /** Only a gateway, a node or the owner of an account may go on: whoever may put and get blobs. */
+  blobs(metadata: Metadata): void {
+    if (this.identify(metadata).role !== 'node') this.account(metadata);
   }
 
   /** Only the node itself may go on; answers its id. */
@@ -57,7 +129,11 @@ export class Authorizer {
   }
 
   #node(id: string, secret: string): Principal {
-    const known = this.#engine.image.nodes.get(id);
+    const { nodes, removedNodes } = this.#engine.image;
+    const removed = removedNodes.get(id);
+    if (removed !== undefined && sameHash(hashKey(secret), Buffer.from(removed.secretHash, 'hex')))
+      throw new CapstanError('NODE_REMOVED', `the node ${removed.name} was removed`);
+    const known = nodes.get(id);
     if (known === undefined || !sameHash(hashKey(secret), Buffer.from(known.config.secretHash, 'hex')))
       throw new CapstanError('UNAUTHENTICATED', 'the identity of the node is not known here: join again');
     return { role: 'node', node: id };

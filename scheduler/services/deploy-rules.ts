@@ -1,11 +1,15 @@
 /** What a deployment may ask for (SPEC.md, Endpoint configuration; WIRE.md sections 5 and 6). */
 import { createHash } from 'node:crypto';
 
+import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import type { EndpointInput } from '../core/events.ts';
+import type { EndpointInput } from '../core/image.ts';
 import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/rate-limits.ts';
+import type { GpuTable } from '../core/placement/gpu-table.ts';
+import { cpuSize } from '../core/placement/cpu-size.ts';
+import { languageOf } from '../core/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { envPlace } from './node-service.ts';
 
@@ -16,21 +20,28 @@ const limits = {
   idleTimeoutS: 3_600,
   maxConcurrency: 1_000,
   executionTimeoutMs: [5_000, 604_800_000],
+  gpuCount: 64,
   maxAttempts: 1_000,
 } as const;
 
+/** Whose deployment it is, and against what it is checked. */
+export interface Surroundings {
+  readonly account: string;
+  readonly environment: string;
+  readonly cipher: Cipher;
+  readonly gpus: GpuTable;
+  /** GPU models that nodes have. */
+  readonly fleet: ReadonlySet<string>;
+}
+
 /** Checks every endpoint of a deployment and seals its environment. INVALID_ARGUMENT names field and rule. */
-export function checkEndpoints(
-  specs: readonly EndpointSpec[],
-  owner: { readonly account: string; readonly environment: string },
-  cipher: Cipher,
-): EndpointInput[] {
+export function checkEndpoints(specs: readonly EndpointSpec[], around: Surroundings): EndpointInput[] {
   if (specs.length === 0) throw invalid('endpoints', 'must hold at least one endpoint');
-  name('environment', owner.environment);
+  checkName('environment', around.environment);
   const names = new Set<string>();
   const functions = new Map<string, string>();
   for (const spec of specs) {
-    name('endpoints.name', spec.name);
+    checkName('endpoints.name', spec.name);
     if (names.has(spec.name)) throw invalid(spec.name, 'is named twice; one configuration name is one endpoint');
     names.add(spec.name);
     for (const fn of spec.functions) {
@@ -40,24 +51,24 @@ export function checkEndpoints(
       functions.set(fn.name, spec.name);
     }
   }
-  return specs.map((spec) => check(spec, owner, cipher));
+  return specs.map((spec) => checkEndpoint(spec, around));
 }
 
-function check(spec: EndpointSpec, owner: { readonly account: string; readonly environment: string }, cipher: Cipher): EndpointInput {
+/** Checks one endpoint by itself. */
+export function checkEndpoint(spec: EndpointSpec, around: Surroundings): EndpointInput {
   const field = (part: string): string => `${spec.name}.${part}`;
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
-  if (kind === 'QUEUE' && spec.functions.length !== 1)
-    throw invalid(field('functions'), `a queue endpoint serves exactly one function, not ${spec.functions.length}`);
-  if (spec.functions.length === 0) throw invalid(field('functions'), 'must name at least one function');
-  for (const fn of spec.functions)
-    if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'each needs a name and a module');
+  checkProgram(spec, kind);
   range(field('workersMax'), spec.workersMax, 0, limits.workers);
   if (spec.workersMin > spec.workersMax) throw invalid(field('workersMin'), `must be at most workersMax (${spec.workersMax})`);
   range(field('idleTimeout'), spec.idleTimeoutS, 1, limits.idleTimeoutS);
-  if (spec.gpuIds !== '' && spec.cpu !== '') throw invalid(field('cpu'), 'gpu and cpu are alternatives: give one of them');
+  checkSelection(spec, around);
   if (spec.executionTimeoutMs !== 0) range(field('executionTimeoutMs'), spec.executionTimeoutMs, ...limits.executionTimeoutMs);
   range(field('maxConcurrency'), spec.maxConcurrency, 0, limits.maxConcurrency);
   range(field('maxAttempts'), spec.maxAttempts, 0, limits.maxAttempts);
+  if (spec.isPublic && kind === 'QUEUE')
+    throw invalid(field('public'), 'only a load-balanced endpoint may be open to callers without a key');
+  checkRoutes(spec, kind);
   const { scalerType } = spec;
   if (scalerType !== '' && scalerType !== 'QUEUE_DELAY' && scalerType !== 'REQUEST_COUNT')
     throw invalid(field('scalerType'), 'must be QUEUE_DELAY or REQUEST_COUNT');
@@ -73,29 +84,96 @@ function check(spec: EndpointSpec, owner: { readonly account: string; readonly e
     gpuCount: spec.gpuIds === '' ? 0 : Math.max(1, spec.gpuCount),
     cpu: spec.cpu,
     functions: spec.functions,
-    runtime: runtimeOf(spec),
+    command: spec.command,
+    packages: [...new Set(spec.packages)].sort(),
+    runtime: spec.runtime,
     maxConcurrency: Math.max(1, spec.maxConcurrency),
     executionTimeoutMs: spec.executionTimeoutMs,
-    scalerType: scalerType === '' ? 'QUEUE_DELAY' : scalerType,
+    scalerType: scalerType === '' ? (kind === 'QUEUE' ? 'QUEUE_DELAY' : 'REQUEST_COUNT') : scalerType,
     scalerValue: spec.scalerValue === 0 ? defaultScalerValue : spec.scalerValue,
     maxAttempts: spec.maxAttempts,
     routes: spec.routes,
     limits: limitsOf(spec),
     requestsPerWorker: spec.requestsPerWorker ?? null,
-    envSealed: env === '{}' ? null : cipher.encrypt(env, envPlace({ ...owner, name: spec.name })).toString('base64'),
+    isPublic: spec.isPublic,
+    envSealed: env === '{}' ? null : around.cipher.encrypt(env, envPlace({ ...around, name: spec.name })).toString('base64'),
     envDigest: createHash('sha256').update(env).digest('hex'),
   };
 }
 
-/** The runtime of a release: Python needs a process; TypeScript and JavaScript may have one. */
-function runtimeOf({ name, runtime, functions }: EndpointSpec): string {
+/** A route is `<METHOD> <path>`, and names a function of its endpoint. */
+function checkRoutes({ name, routes, functions }: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void {
+  const entries = Object.entries(routes);
+  if (kind === 'QUEUE') {
+    if (entries.length > 0) throw invalid(`${name}.routes`, 'only a load-balanced endpoint has routes');
+    return;
+  }
+  if (functions.length === 0) {
+    if (entries.length > 0) throw invalid(`${name}.routes`, 'need functions; a worker of your own answers every path itself');
+    return;
+  }
+  if (entries.length === 0 && functions.length > 0) throw invalid(`${name}.routes`, 'a load-balanced endpoint needs at least one route');
+  for (const [route, fn] of entries) {
+    if (!/^(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \/\S*$/.test(route))
+      throw invalid(`${name}.routes`, `${JSON.stringify(route)} must have the form <METHOD> <path>`);
+    if (!functions.some((each) => each.name === fn)) throw invalid(`${name}.routes`, `${route}: the endpoint has no function ${fn}`);
+  }
+}
+
+/** What runs: functions of the build, or a worker that speaks the worker protocol itself (WIRE.md section 2). */
+function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void {
+  const field = (part: string): string => `${spec.name}.${part}`;
+  const { functions, command, imageName, packages } = spec;
+  const ownImage = imageName !== '' && baseImageOf(imageName) === null;
+  if (/\s/.test(imageName)) throw invalid(field('imageName'), 'must be the reference of an image, without spaces');
+  if (command.some((part) => part === '' || part.includes('\0'))) throw invalid(field('command'), 'its parts must not be empty');
+  if (functions.length === 0) {
+    if (!ownImage && command.length === 0)
+      throw invalid(field('functions'), 'must name at least one function, or there must be a command or an image of your own');
+  } else if (command.length > 0) throw invalid(field('command'), 'is for workers of your own: it goes without functions');
+  if (kind === 'LOAD_BALANCED' && functions.length === 0 && (ownImage || spec.runtime === 'container'))
+    throw invalid(field('imageName'), 'a load-balanced endpoint that listens itself runs its command in a process, not in a container');
+  if (kind === 'QUEUE' && functions.length > 1)
+    throw invalid(field('functions'), `a queue endpoint serves exactly one function, not ${functions.length}`);
+  for (const fn of functions) if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'each needs a name and a module');
+  checkRuntime(spec, ownImage);
+  for (const name of packages) {
+    if (!preinstalledPackages.some((known) => known === name))
+      throw invalid(field('packages'), `${JSON.stringify(name)} is not one of ${preinstalledPackages.join(', ')}`);
+  }
+}
+
+/** The runtime that an endpoint forces must be able to run it. */
+function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
+  const { name, runtime, functions, imageName } = spec;
   const python = functions.filter(({ module }) => module.endsWith('.py'));
   if (python.length > 0 && python.length < functions.length)
     throw invalid(`${name}.functions`, 'are in Python and in another language; a worker runs one language');
-  if (runtime === '') return python.length > 0 ? 'process' : 'thread';
-  if (runtime !== 'thread' && runtime !== 'process') throw invalid(`${name}.runtime`, 'must be thread or process');
-  if (runtime === 'thread' && python.length > 0) throw invalid(`${name}.runtime`, 'must be process for functions in Python');
-  return runtime;
+  const language = languageOf(spec);
+  const base = imageName === '' ? null : baseImageOf(imageName);
+  if (base !== null && language !== null && base.language !== language)
+    throw invalid(`${name}.imageName`, `${imageName} is for ${base.language}, the functions are not`);
+  const field = `${name}.runtime`;
+  if (runtime === '') return;
+  if (runtime !== 'thread' && runtime !== 'process' && runtime !== 'container')
+    throw invalid(field, 'must be thread, process or container');
+  if (ownImage && runtime !== 'container') throw invalid(field, `must be container for the image ${imageName}`);
+  if (runtime === 'thread' && python.length > 0) throw invalid(field, 'must be process or container for functions in Python');
+  if (language !== null) return;
+  if (runtime === 'thread') throw invalid(field, 'must be process or container for a command');
+  if (runtime === 'container' && imageName === '') throw invalid(`${name}.imageName`, 'must name the image in which the command runs');
+}
+
+function checkSelection(spec: EndpointSpec, { gpus, fleet }: Surroundings): void {
+  const field = (part: string): string => `${spec.name}.${part}`;
+  const { gpuIds, gpuCount, cpu } = spec;
+  if (gpuIds !== '' && cpu !== '') throw invalid(field('cpu'), 'gpu and cpu are alternatives: give one of them');
+  if (cpu !== '' && cpuSize(cpu) === null)
+    throw invalid(field('cpu'), `${JSON.stringify(cpu)} must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8`);
+  if (gpuIds === '') return;
+  const fault = gpus.fault(gpuIds, fleet);
+  if (fault !== null) throw invalid(field('gpuIds'), fault);
+  range(field('gpuCount'), gpuCount, 0, limits.gpuCount);
 }
 
 function limitsOf(spec: EndpointSpec): Partial<Limits> {
@@ -109,7 +187,8 @@ function limitsOf(spec: EndpointSpec): Partial<Limits> {
   return limits;
 }
 
-function name(field: string, value: string): void {
+/** Names of endpoints, environments and accounts. */
+export function checkName(field: string, value: string): void {
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(value))
     throw invalid(
       field,

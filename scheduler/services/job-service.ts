@@ -13,11 +13,12 @@ import type {
   JobServiceServer,
   ListJobsRequest,
   ListJobsResponse,
+  ReadStream,
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { Answer } from '../core/effects.ts';
-import type { CoreEvent, Counting, Ref } from '../core/events.ts';
+import type { CoreEvent, Counting, Cursor, Ref } from '../core/events.ts';
 import type { Image } from '../core/image.ts';
 import { limitOf, usageOf } from '../core/limits.ts';
 import { admit, type LimitedOperation } from '../core/rate-limits.ts';
@@ -151,6 +152,7 @@ export class JobChannels {
           counting,
           endpoint,
           job: operation.value.jobId,
+          after: cursorOf(operation.value),
           waitMs: operation.value.waitMs,
         });
       case 'abandon':
@@ -283,4 +285,9 @@ function replyBytes(reply: JobReply): number {
     default:
       return 0;
   }
+}
+
+/** What the reader of a stream says to have. */
+function cursorOf({ after, exact }: ReadStream): Cursor | null {
+  return after === undefined ? null : { token: after.token, next: after.nextIndex, exact };
 }

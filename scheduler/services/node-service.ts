@@ -19,10 +19,13 @@ import type {
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { Effect } from '../core/effects.ts';
 import type { Image, Release, WorkerImage } from '../core/image.ts';
+import { workerLimits } from '../core/placement/cpu-size.ts';
+import { imageOf } from '../core/placement/runtime-choice.ts';
 import { toPayload } from '../core/views.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { hashKey } from '../secrets/hash.ts';
+import type { WorkerTokens } from '../secrets/worker-tokens.ts';
 import type { Body } from '../store/store.ts';
 import type { Authorizer } from './auth.ts';
 import { BatchWriter } from './batch-writer.ts';
@@ -47,11 +50,15 @@ export class NodeSessions {
   readonly #engine: Engine;
   readonly #auth: Authorizer;
   readonly #cipher: Cipher;
+  readonly #tokens: WorkerTokens;
   readonly #log: EngineLog;
   #nextSession = 1;
   #nextLogs = 1;
+  /** A session has begun. */
+  onGreeted: (node: string, session: number) => void = () => undefined;
 
-  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, log: EngineLog) {
+  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, tokens: WorkerTokens, log: EngineLog) {
+    this.#tokens = tokens;
     this.#engine = engine;
     this.#auth = auth;
     this.#cipher = cipher;
@@ -74,6 +81,11 @@ export class NodeSessions {
   send(node: string, session: number, event: SchedulerEvent): void {
     const open = this.#sessions.get(session);
     if (open?.node === node) open.writer.add(event, 0);
+  }
+
+  /** Sends every node with a session what is made for it. */
+  broadcast(make: (node: string) => SchedulerEvent): void {
+    for (const [session, { node }] of this.#sessions) this.send(node, session, make(node));
   }
 
   /** Sends a leased job with its input. */
@@ -100,6 +112,8 @@ export class NodeSessions {
       releaseId: worker.release,
       deviceUuids: [...worker.devices],
       drain: worker.drain,
+      runtime: worker.runtime,
+      token: this.#tokens.tokenOf(worker.id),
     }));
     const releases: ReleaseSpec[] = [];
     for (const id of new Set(workers.map((worker) => worker.release))) {
@@ -190,6 +204,7 @@ export class NodeSessions {
     }
     this.#sessions.set(session, open);
     this.#engine.handle({ event: 'session-opened', node, session, hello });
+    this.onGreeted(node, session);
     const rest = message.events.slice(1);
     if (rest.length > 0) this.#receive(node, session, { events: rest });
   }
@@ -212,6 +227,7 @@ export class NodeSessions {
 
   #releaseSpec(image: Image, release: Release): ReleaseSpec {
     const config = image.endpoints.get(release.endpoint)?.config;
+    const limits = workerLimits(release);
     const env = release.envSealed === null || config === undefined ? {} : openEnv(this.#cipher, config, release.envSealed);
     return {
       releaseId: release.id,
@@ -225,7 +241,11 @@ export class NodeSessions {
       env,
       maxConcurrency: release.maxConcurrency,
       startTimeoutMs: image.settings.startTimeoutMs,
-      memoryBytes: 0n,
+      memoryBytes: BigInt(limits.memoryBytes),
+      image: imageOf(release),
+      command: [...release.command],
+      cpuMillis: limits.cpuMillis,
+      environment: config?.environment ?? '',
     };
   }
 }
@@ -235,6 +255,6 @@ export function envPlace(config: { readonly account: string; readonly environmen
   return `env/${config.account}/${config.environment}/${config.name}`;
 }
 
-function openEnv(cipher: Cipher, config: Parameters<typeof envPlace>[0], sealed: string): Record<string, string> {
+export function openEnv(cipher: Cipher, config: Parameters<typeof envPlace>[0], sealed: string): Record<string, string> {
   return JSON.parse(cipher.decrypt(Buffer.from(sealed, 'base64'), envPlace(config))) as Record<string, string>;
 }

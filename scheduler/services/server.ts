@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
+import { Server, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 import { HealthImplementation } from 'grpc-health-check';
 
 import { CapstanError } from '../../proto/errors.ts';
@@ -29,7 +29,7 @@ export interface GrpcServer {
    * Listens on `host:port` (0 for a free port) and serves; answers with the address that clients
    * dial. ADDRESS_IN_USE when another program has the port, CONFIG when the address cannot be used.
    */
-  bind(address: string): Promise<string>;
+  bind(address: string, credentials: ServerCredentials): Promise<string>;
   /** What health checks are told, of the server and of every service: false while it must get no calls. */
   setServing(serving: boolean): void;
   /** Takes no new call and lets the open ones end; what is still open after `graceMs` is cut off. */
@@ -59,7 +59,7 @@ export async function makeGrpcServer(options: GrpcServerOptions = {}): Promise<G
       names.push(name);
       health.setStatus(name, 'NOT_SERVING');
     },
-    bind: (address) => bind(server, address),
+    bind: (address, credentials) => bind(server, address, credentials),
     setServing(serving) {
       for (const name of names) health.setStatus(name, serving ? 'SERVING' : 'NOT_SERVING');
     },
@@ -76,14 +76,14 @@ export async function makeGrpcServer(options: GrpcServerOptions = {}): Promise<G
   };
 }
 
-async function bind(server: Server, address: string): Promise<string> {
+async function bind(server: Server, address: string, credentials: ServerCredentials): Promise<string> {
   const [, host, port] = /^(.+):(\d{1,5})$/.exec(address) ?? [];
   if (host === undefined || port === undefined)
     throw new CapstanError('CONFIG', `the address ${address} must be <host>:<port>`, { field: 'address' });
   // The library passes the system's error on as text only, and prints it: so the address is tried first.
   if (port !== '0') await tryListening(host.replace(/^\[(.*)\]$/, '$1'), Number(port), address);
   return new Promise((resolve, reject) => {
-    server.bindAsync(address, ServerCredentials.createInsecure(), (error, bound) => {
+    server.bindAsync(address, credentials, (error, bound) => {
       if (error === null) resolve(`${host}:${bound}`);
       else reject(new CapstanError('CONFIG', `cannot listen on ${address}: ${error.message}`, { field: 'address', cause: error }));
     });

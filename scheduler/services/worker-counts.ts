@@ -1,5 +1,10 @@
-/** An endpoint's workers by what they do, as /health and the metrics count them (WIRE.md section 1). */
+/**
+ * An endpoint's workers by what they do, as /health and the metrics count them (WIRE.md section 1).
+ * Throttled are those that the scaler wants and no node can take, and those that wait on their node
+ * for a device. While starts fail again and again, what tries to start counts as unhealthy.
+ */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import { inCrashLoop } from '../core/crash-loops.ts';
 import { isReady } from '../core/dispatch.ts';
 import type { EndpointImage, Image } from '../core/image.ts';
 
@@ -15,7 +20,9 @@ export function workerCounts(image: Image, endpoint: EndpointImage): WorkerCount
     else if (worker.drain) continue;
     else if (worker.status?.state === WorkerState.THROTTLED) counts.throttled++;
     else if (worker.status?.state === WorkerState.UNHEALTHY) counts.unhealthy++;
+    else if (inCrashLoop(endpoint)) counts.unhealthy++;
     else counts.initializing++;
   }
+  counts[inCrashLoop(endpoint) ? 'unhealthy' : 'throttled'] += endpoint.unplaced.count;
   return counts;
 }

@@ -103,18 +103,21 @@ export interface HookRow extends HookHead {
   readonly output: Body | null;
 }
 
-/** Kinds of control rows: small JSON documents, all loaded at take-over. */
-export type ControlKind =
-  | 'account'
-  | 'key'
-  | 'environment'
-  | 'endpoint'
-  | 'release'
-  | 'build'
-  | 'node'
-  | 'join-token'
-  | 'desired'
-  | 'setting';
+/** Kinds of control rows: small JSON documents, all loaded at take-over, in this order. */
+export const controlKinds = [
+  'account',
+  'key',
+  'environment',
+  'endpoint',
+  'release',
+  'build',
+  'deployment',
+  'node',
+  'join-token',
+  'desired',
+  'setting',
+] as const;
+export type ControlKind = (typeof controlKinds)[number];
 
 export interface ControlRow {
   readonly kind: ControlKind;
@@ -159,8 +162,9 @@ export type Op =
       readonly executionMs: number | null;
       readonly error: string | null;
       readonly output: Body | null;
-      /** Chunks nobody had read when the job ended, in order. */
+      /** Chunks that no reader was known to have when the job ended, in order, and the first one's index in the attempt's stream. */
       readonly chunks: readonly Body[];
+      readonly firstChunk: number;
       readonly hook: NewHook | null;
     }
   /** LEASED (with this token) → IN_QUEUE at its old position. */
@@ -176,8 +180,8 @@ export type Op =
    * retried, since it was read as due.
    */
   | { readonly op: 'delete'; readonly no: number; readonly dueBy: number | null }
-  /** The first `count` kept chunks of an ended job were read: drop them. */
-  | { readonly op: 'drain'; readonly no: number; readonly count: number }
+  /** The reader of an ended job has every chunk with an index below this one: drop them. */
+  | { readonly op: 'drain'; readonly no: number; readonly below: number }
   /**
    * Changes a delivery, or removes it (`to` null). `stale` when `after` is given and the row shows
    * another number of tries: it was sent for anew meanwhile.
@@ -217,6 +221,8 @@ export interface WholeJob {
   readonly job: JobRow;
   readonly output: Body | null;
   readonly chunks: readonly Body[];
+  /** Index of the first of them in the attempt's stream; 0 without chunks. */
+  readonly firstChunk: number;
 }
 
 /** Counts per endpoint, for take-over only. */
@@ -231,7 +237,7 @@ export interface EndpointCounts {
 
 /** Every list is bounded by its `limit` argument. Reads see all batches committed before them. */
 export interface Reads {
-  /** By id and endpoint, with output and unread chunks. */
+  /** By id and endpoint, with output and the chunks that are kept. */
   job(endpoint: string, id: string): WholeJob | null;
   /** The input and the encrypted credentials of a job. */
   payload(no: number): { readonly input: Body; readonly s3: Uint8Array | null } | null;

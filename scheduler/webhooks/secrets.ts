@@ -1,4 +1,5 @@
 /** Signing secrets, one an account, made when first wanted and kept encrypted in the account's row. */
+import type { AccountRow } from '../core/image.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { newSecret } from './signature.ts';
@@ -6,24 +7,56 @@ import { newSecret } from './signature.ts';
 export class WebhookSecrets {
   readonly #engine: Engine;
   readonly #cipher: Cipher;
+  readonly #now: () => number;
 
-  constructor(engine: Engine, cipher: Cipher) {
+  /** `now` is the wall clock, ms. */
+  constructor(engine: Engine, cipher: Cipher, now: () => number) {
     this.#engine = engine;
     this.#cipher = cipher;
+    this.#now = now;
   }
 
   /** The account's secret, `whsec_…`. */
   async of(account: string): Promise<string> {
-    const place = `account/${account}/webhook-secret`;
-    if (this.#sealed(account) === null) {
-      const sealed = this.#cipher.encrypt(newSecret(), place).toString('base64');
+    if ((this.#row(account)?.webhookSecretSealed ?? null) === null) {
       // Of several at once the first is kept; all of them read that one.
-      await this.#engine.command({ command: 'put-webhook-secret', account, sealed });
+      await this.#engine.command({ command: 'put-webhook-secret', account, sealed: this.#seal(account, newSecret()) });
     }
-    return this.#cipher.decrypt(Buffer.from(this.#sealed(account) ?? '', 'base64'), place);
+    return this.#open(account, this.#row(account)?.webhookSecretSealed ?? '');
   }
 
-  #sealed(account: string): string | null {
-    return this.#engine.image.accounts.get(account)?.webhookSecretSealed ?? null;
+  /** With what webhooks are signed now: the account's secret, and for a while after a rotation the one before it. */
+  async signing(account: string): Promise<string[]> {
+    const secret = await this.of(account);
+    const previous = this.#previous(account);
+    return previous === null ? [secret] : [secret, this.#open(account, previous.sealed)];
   }
+
+  /** Makes a new secret; durable before it resolves. `previousUntil`: wall clock ms, null when there was no other. */
+  async rotate(account: string): Promise<{ readonly secret: string; readonly previousUntil: number | null }> {
+    const secret = newSecret();
+    await this.#engine.command({ command: 'rotate-webhook-secret', account, sealed: this.#seal(account, secret) });
+    return { secret, previousUntil: this.#previous(account)?.until ?? null };
+  }
+
+  #previous(account: string): NonNullable<AccountRow['previousWebhookSecret']> | null {
+    const previous = this.#row(account)?.previousWebhookSecret;
+    return previous !== undefined && previous.until > this.#now() ? previous : null;
+  }
+
+  #row(account: string): AccountRow | undefined {
+    return this.#engine.image.accounts.get(account);
+  }
+
+  #seal(account: string, secret: string): string {
+    return this.#cipher.encrypt(secret, placeOf(account)).toString('base64');
+  }
+
+  #open(account: string, sealed: string): string {
+    return this.#cipher.decrypt(Buffer.from(sealed, 'base64'), placeOf(account));
+  }
+}
+
+function placeOf(account: string): string {
+  return `account/${account}/webhook-secret`;
 }

@@ -24,8 +24,8 @@ export type TryResult =
 export interface SenderOptions {
   readonly hook: (id: string) => Promise<HookRow | null>;
   readonly openBlob: (id: string) => Promise<ReadableBlob>;
-  /** The signing secret of an account. */
-  readonly secret: (account: string) => Promise<string>;
+  /** The secrets that an account's webhooks are signed with. */
+  readonly secrets: (account: string) => Promise<readonly string[]>;
   readonly guard: AddressGuard;
   readonly resolve: Resolve;
   /** Wall clock, ms. */
@@ -74,7 +74,7 @@ export class WebhookSender {
       if (hook === null) return { result: 'gone' };
       const payload = payloadOf(hook, this.#options.openBlob);
       const timestamp = Math.floor(this.#options.now() / 1_000);
-      const headers = await signatureHeaders(await this.#options.secret(hook.account), id, timestamp, payload);
+      const headers = await signatureHeaders(await this.#options.secrets(hook.account), id, timestamp, payload);
       return await this.#post(hook.url, headers, payload, stop);
     } catch (error) {
       if (stop.signal.reason !== calledOff) this.#options.onFault(error, id);

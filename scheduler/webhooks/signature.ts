@@ -14,10 +14,16 @@ export function newSecret(): string {
   return `${prefix}${randomBytes(secretBytes).toString('base64')}`;
 }
 
-/** The three headers of a try; `timestamp` is in seconds. */
-export async function signatureHeaders(secret: string, id: string, timestamp: number, payload: Payload): Promise<Record<string, string>> {
-  const hmac = createHmac('sha256', Buffer.from(secret.slice(prefix.length), 'base64'));
-  hmac.update(`${id}.${timestamp}.`);
-  for await (const piece of payload.pieces()) hmac.update(piece);
-  return { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': `v1,${hmac.digest('base64')}` };
+/** The three headers of a try, with a signature of each secret; `timestamp` is in seconds. */
+export async function signatureHeaders(
+  secrets: readonly string[],
+  id: string,
+  timestamp: number,
+  payload: Payload,
+): Promise<Record<string, string>> {
+  const hmacs = secrets.map((secret) => createHmac('sha256', Buffer.from(secret.slice(prefix.length), 'base64')));
+  for (const hmac of hmacs) hmac.update(`${id}.${timestamp}.`);
+  for await (const piece of payload.pieces()) for (const hmac of hmacs) hmac.update(piece);
+  const signature = hmacs.map((hmac) => `v1,${hmac.digest('base64')}`).join(' ');
+  return { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': signature };
 }

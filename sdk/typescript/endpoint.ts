@@ -1,99 +1,36 @@
-/** A queue endpoint as its callers use it. */
-import { call, type Connection } from './http.ts';
-import { Job, type JobSnapshot } from './job.ts';
-import { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
+/** `Endpoint`: one name for what runs already and for what is declared here. */
+import { EndpointClient, type EndpointOptions } from './client.ts';
+import { Declaration } from './declaration.ts';
+import { DeclarationError } from './errors.ts';
+import type { EndpointSettings } from './settings.ts';
 
-const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
-/** How long /runsync may hold the answer, ms; the call polls on from there. */
-const SYNC_WAIT_MS = 60_000;
-
-export interface EndpointOptions {
-  /** Default: the environment variable SERVICE_API_KEY. */
-  readonly apiKey?: string;
-  /** Default: http://127.0.0.1:8080. */
-  readonly baseUrl?: string;
-  readonly retry?: Partial<RetryPolicy>;
-  readonly fetch?: typeof globalThis.fetch;
+export interface EndpointConstructor {
+  /** A handle of an endpoint that runs. @throws TypeError when there is no API key. */
+  new <Input extends object = Record<string, unknown>, Output = unknown>(
+    id: string,
+    options?: EndpointOptions,
+  ): EndpointClient<Input, Output>;
+  new <Input extends object = Record<string, unknown>, Output = unknown>(
+    options: EndpointOptions & { readonly id: string; readonly name?: never },
+  ): EndpointClient<Input, Output>;
+  /** Declares an endpoint: bind routes to it, or name an `image` that serves by itself. @throws DeclarationError */
+  new (settings: EndpointSettings & { readonly id?: never }): Declaration;
 }
 
-/** SPEC.md, policy object; times in ms. */
-export interface Policy {
-  readonly executionTimeout?: number;
-  readonly ttl?: number;
-  readonly lowPriority?: boolean;
+function construct(first: string | (EndpointOptions & { readonly id: string }) | EndpointSettings, options?: EndpointOptions): unknown {
+  if (typeof first === 'string') return new EndpointClient(first, options);
+  if (typeof first !== 'object' || first === null)
+    throw new DeclarationError('Endpoint: give an id, as in new Endpoint("<endpoint id>"), or declare one by new Endpoint({ name })');
+  if (!('id' in first) || first.id === undefined) return new Declaration(first as EndpointSettings);
+  if ('name' in first)
+    throw new DeclarationError('Endpoint: id and name are alternatives: an id is an endpoint that runs, a name declares one');
+  const { id, ...rest } = first;
+  return new EndpointClient(id, rest);
 }
 
-/** SPEC.md, s3Config object: handed to the worker's code. */
-export interface S3Config {
-  readonly accessId: string;
-  readonly accessSecret: string;
-  readonly bucketName: string;
-  readonly endpointUrl: string;
-}
+/** What a constructor returns takes the place of the new object: a handle or a declaration. */
+export const Endpoint = function Endpoint(first: string, options?: EndpointOptions): unknown {
+  return construct(first, options);
+} as unknown as EndpointConstructor;
 
-export interface CallOptions {
-  readonly signal?: AbortSignal;
-}
-
-export interface SubmitOptions extends CallOptions {
-  /** URL called when the job ends. */
-  readonly webhook?: string;
-  readonly policy?: Policy;
-  readonly s3Config?: S3Config;
-  /** The same key and body again give the same job. Default: a new one for each call, so that a retry makes no second job. */
-  readonly idempotencyKey?: string;
-}
-
-export type SyncOptions = SubmitOptions;
-
-/** Answer of /health. */
-export interface Health {
-  readonly jobs: Readonly<Record<'completed' | 'failed' | 'inProgress' | 'inQueue' | 'retried', number>>;
-  readonly workers: Readonly<Record<'idle' | 'initializing' | 'ready' | 'running' | 'throttled' | 'unhealthy', number>>;
-}
-
-export class Endpoint<Input extends object = Record<string, unknown>, Output = unknown> {
-  readonly id: string;
-  readonly #connection: Connection;
-  readonly #path: string;
-
-  constructor(id: string, options: EndpointOptions = {}) {
-    const apiKey = options.apiKey ?? process.env['SERVICE_API_KEY'];
-    if (apiKey === undefined || apiKey === '') throw new TypeError('no API key: pass { apiKey } or set SERVICE_API_KEY');
-    this.id = id;
-    this.#path = `/v2/${encodeURIComponent(id)}`;
-    this.#connection = {
-      apiKey,
-      baseUrl: (options.baseUrl ?? DEFAULT_BASE_URL).replace(/\/+$/, ''),
-      fetch: options.fetch ?? globalThis.fetch,
-      retry: { ...defaultRetryPolicy, ...options.retry },
-    };
-  }
-
-  /** Submits a job and gives its handle as soon as the service holds it. */
-  async run(input: Input, options: SubmitOptions = {}): Promise<Job<Output>> {
-    return new Job<Output>(this.#connection, this.#path, await this.#submit(`${this.#path}/run`, input, options));
-  }
-
-  /** Submits a job, waits for its end and gives the result. Throws JobError when it does not complete. */
-  async runSync(input: Input, options: SyncOptions = {}): Promise<Output> {
-    const snapshot = await this.#submit(`${this.#path}/runsync?wait=${SYNC_WAIT_MS}`, input, options);
-    return new Job<Output>(this.#connection, this.#path, snapshot).output(options);
-  }
-
-  /** The handle of a job that was submitted before. */
-  job(id: string): Job<Output> {
-    return new Job<Output>(this.#connection, this.#path, { id, status: 'IN_QUEUE' });
-  }
-
-  /** Counts of jobs and workers. */
-  health(options: CallOptions = {}): Promise<Health> {
-    return call(this.#connection, { method: 'GET', path: `${this.#path}/health`, signal: options.signal });
-  }
-
-  #submit(path: string, input: Input, options: SubmitOptions): Promise<JobSnapshot<Output>> {
-    const { webhook, policy, s3Config, idempotencyKey = crypto.randomUUID(), signal } = options;
-    const headers = { 'idempotency-key': idempotencyKey };
-    return call(this.#connection, { method: 'POST', path, body: { input, webhook, policy, s3Config }, headers, signal });
-  }
-}
+export type Endpoint<Input extends object = Record<string, unknown>, Output = unknown> = EndpointClient<Input, Output>;

@@ -1,4 +1,7 @@
-/** What can go wrong, by consequence: the service refused, the service was not reached, the job did not complete. */
+/**
+ * What can go wrong, by consequence: a declaration is wrong, the service refused, it was not reached,
+ * the job did not complete.
+ */
 
 /** The service's problem document (WIRE.md section 1, Errors). */
 export interface Problem {
@@ -7,40 +10,160 @@ export interface Problem {
   readonly detail?: string;
 }
 
+/** Base of every error of this package. */
+export class CapstanError extends Error {
+  override name = 'CapstanError';
+}
+
+/** A declaration breaks a rule; the message names the setting and the rule. */
+export class DeclarationError extends CapstanError {
+  override name = 'DeclarationError';
+}
+
 /** The service refused the call; trying the same again will not help, or was tried often enough. */
-export class CapstanApiError extends Error {
+export class CapstanApiError extends CapstanError {
+  override name = 'CapstanApiError';
   readonly status: number;
   readonly problem: Problem;
+  /** How often the call was made. */
+  readonly attempts: number;
 
-  constructor(call: string, problem: Problem) {
+  constructor(call: string, problem: Problem, attempts = 1) {
     super(
       `${call}: ${problem.status}${problem.title === undefined ? '' : ` ${problem.title}`}${problem.detail === undefined ? '' : `: ${problem.detail}`}`,
     );
-    this.name = 'CapstanApiError';
     this.status = problem.status;
     this.problem = problem;
+    this.attempts = attempts;
+  }
+}
+
+/** 401: the API key is missing, unknown or revoked, or may not do this. */
+export class AuthenticationError extends CapstanApiError {
+  override name = 'AuthenticationError';
+}
+
+/** 404: no such endpoint or job (any more). */
+export class NotFoundError extends CapstanApiError {
+  override name = 'NotFoundError';
+}
+
+/** 409: the job's state forbids it. */
+export class ConflictError extends CapstanApiError {
+  override name = 'ConflictError';
+}
+
+/** 429, after every retry. */
+export class RateLimitedError extends CapstanApiError {
+  override name = 'RateLimitedError';
+}
+
+/** The error that a refusal means. */
+export function apiError(call: string, problem: Problem, attempts: number): CapstanApiError {
+  switch (problem.status) {
+    case 401:
+      return new AuthenticationError(call, problem, attempts);
+    case 404:
+      return new NotFoundError(call, problem, attempts);
+    case 409:
+      return new ConflictError(call, problem, attempts);
+    case 429:
+      return new RateLimitedError(call, problem, attempts);
+    default:
+      return new CapstanApiError(call, problem, attempts);
   }
 }
 
 /** No answer came, or none that could be read; `cause` says why. */
-export class ConnectionError extends Error {
+export class ConnectionError extends CapstanError {
+  override name = 'ConnectionError';
+
   constructor(call: string, cause: unknown) {
     super(`${call}: ${reasonOf(cause)}`, { cause });
-    this.name = 'ConnectionError';
+  }
+}
+
+/** The time given to the call is over. A job that was submitted runs on. */
+export class TimeoutError extends CapstanError {
+  override name = 'TimeoutError';
+  /** Once it is known. */
+  readonly jobId: string | undefined;
+
+  constructor(message: string, jobId?: string) {
+    super(message);
+    this.jobId = jobId;
   }
 }
 
 /** The job ended without a result: FAILED (the function's message), TIMED_OUT or CANCELLED. */
-export class JobError extends Error {
+export class JobError extends CapstanError {
+  override name = 'JobError';
   readonly jobId: string;
   readonly status: string;
+  /** The function's own message, when there is one. */
+  readonly error: string | undefined;
 
   constructor(jobId: string, status: string, error: string | undefined) {
     super(`job ${jobId} ${status}${error === undefined ? '' : `: ${error}`}`);
-    this.name = 'JobError';
     this.jobId = jobId;
     this.status = status;
+    this.error = error;
   }
+}
+
+/** The function threw an error, or the job's workers were lost. */
+export class JobFailedError extends JobError {
+  override name = 'JobFailedError';
+}
+
+/** The job was cancelled or purged. */
+export class JobCancelledError extends JobError {
+  override name = 'JobCancelledError';
+}
+
+/** The function ran longer than the job's executionTimeout. */
+export class JobTimedOutError extends JobError {
+  override name = 'JobTimedOutError';
+}
+
+/** The error that a job's end other than COMPLETED means. */
+export function jobError(jobId: string, status: string, error: string | undefined): JobError {
+  switch (status) {
+    case 'CANCELLED':
+      return new JobCancelledError(jobId, status, error);
+    case 'TIMED_OUT':
+      return new JobTimedOutError(jobId, status, error);
+    default:
+      return new JobFailedError(jobId, status, error);
+  }
+}
+
+/** A function of another endpoint threw an error; the message is its own. */
+export class RemoteError extends CapstanError {
+  override name = 'RemoteError';
+  readonly functionName: string;
+  readonly endpointName: string;
+  /** The job that ran it, of a queue-based endpoint. */
+  readonly jobId: string | undefined;
+  /** HTTP status of a load-balanced endpoint's answer. */
+  readonly status: number | undefined;
+
+  constructor(
+    message: string,
+    from: { readonly functionName: string; readonly endpointName: string; readonly jobId?: string; readonly status?: number },
+    cause?: unknown,
+  ) {
+    super(message, cause === undefined ? {} : { cause });
+    this.functionName = from.functionName;
+    this.endpointName = from.endpointName;
+    this.jobId = from.jobId;
+    this.status = from.status;
+  }
+}
+
+/** A call of another endpoint's function could not be sent: what is missing, or which rule the call breaks. */
+export class DispatchError extends CapstanError {
+  override name = 'DispatchError';
 }
 
 /** fetch says `fetch failed` and keeps the reason in its cause. */

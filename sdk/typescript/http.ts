@@ -1,6 +1,11 @@
 /** One call of the HTTP API: JSON in, JSON out, with retries. */
-import { CapstanApiError, ConnectionError, type Problem } from './errors.ts';
+import type { Deadline } from './deadline.ts';
+import { apiError, ConnectionError, TimeoutError, type Problem } from './errors.ts';
+import type { RouteMethod } from './routes.ts';
 import { isRetryable, pauseBefore, type RetryPolicy } from './retry.ts';
+
+/** The longest a timer can be set, ms. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export interface Connection {
   /** Without a slash at its end. */
@@ -8,40 +13,89 @@ export interface Connection {
   readonly apiKey: string;
   readonly fetch: typeof globalThis.fetch;
   readonly retry: RetryPolicy;
+  /** Longest time of one try, ms, beyond the wait it asks for. */
+  readonly timeoutMs: number;
 }
 
 export interface CallRequest {
-  readonly method: 'GET' | 'POST';
+  readonly method: RouteMethod;
   readonly path: string;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
+  /** How long the service may hold the answer, ms. */
+  readonly waitMs?: number;
+  /** When no other try is made. */
+  readonly deadline?: Deadline;
+  /** Statuses of success; 200 alone by default. */
+  readonly accepts?: (status: number) => boolean;
+  /** Statuses after which another try is made; 429 and 5xx by default. */
+  readonly repeats?: (status: number) => boolean;
+  /** False where a call whose answer was lost must not be made again. */
+  readonly againWhenUnreachable?: boolean;
+}
+
+/** The answer, read and accepted. */
+export interface Answer {
+  readonly headers: Headers;
+  readonly text: string;
 }
 
 /**
- * Calls and gives the parsed answer. Tries again after 429, 5xx and broken connections.
- * @throws CapstanApiError, ConnectionError; the signal's reason when it is raised.
+ * Calls and gives the parsed answer.
+ * @throws what `exchange` throws; ConnectionError when the answer is not JSON.
  */
 export async function call<T>(connection: Connection, request: CallRequest): Promise<T> {
+  return parsed(request, await exchange(connection, request)) as T;
+}
+
+/** @throws ConnectionError when the answer is not JSON. */
+export function parsed({ method, path }: CallRequest, { text }: Answer): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (cause) {
+    throw new ConnectionError(`${method} ${path}: the answer is not JSON`, cause);
+  }
+}
+
+/**
+ * Calls until an answer is accepted. Tries again after 429, 5xx and broken connections.
+ * @throws CapstanApiError, ConnectionError, TimeoutError; the signal's reason when it is raised.
+ */
+export async function exchange(connection: Connection, request: CallRequest): Promise<Answer> {
   const name = `${request.method} ${request.path}`;
   const body = request.body === undefined ? undefined : JSON.stringify(request.body);
   for (let attempt = 0; ; attempt += 1) {
     request.signal?.throwIfAborted();
-    const outcome = await tryOnce<T>(connection, request, body, name);
-    if ('value' in outcome) return outcome.value;
+    const outcome = await tryOnce(connection, request, body, name, attempt + 1);
+    if ('text' in outcome) return outcome;
     request.signal?.throwIfAborted();
+    const left = request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY;
+    if (left === 0) throw new TimeoutError(`${name}: no answer within ${request.deadline?.limitMs ?? 0} ms`);
     const pause = outcome.again ? pauseBefore(connection.retry, attempt, outcome.retryAfter, Math.random()) : null;
-    if (pause === null) throw outcome.error;
+    // A pause that leaves no time for the try after it only keeps the caller waiting.
+    if (pause === null || pause >= left) throw outcome.error;
     await sleep(pause, request.signal);
   }
 }
 
-type Outcome<T> = { readonly value: T } | { readonly error: Error; readonly again: boolean; readonly retryAfter: string | null };
+type Outcome = Answer | { readonly error: Error; readonly again: boolean; readonly retryAfter: string | null };
 
-async function tryOnce<T>(connection: Connection, request: CallRequest, body: string | undefined, name: string): Promise<Outcome<T>> {
+async function tryOnce(
+  connection: Connection,
+  request: CallRequest,
+  body: string | undefined,
+  name: string,
+  attempts: number,
+): Promise<Outcome> {
+  const limit = Math.min(connection.timeoutMs + (request.waitMs ?? 0), request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY);
+  const controller = new AbortController();
+  const timer = setTimeout(
+    () => controller.abort(new Error(`no answer within ${Math.round(limit)} ms`)),
+    Math.min(limit, LONGEST_TIMER_MS),
+  );
   let status: number;
-  let retryAfter: string | null;
-  let text: string;
+  let answer: Answer;
   try {
     const response = await connection.fetch(connection.baseUrl + request.path, {
       method: request.method,
@@ -51,20 +105,25 @@ async function tryOnce<T>(connection: Connection, request: CallRequest, body: st
         ...request.headers,
       },
       ...(body === undefined ? {} : { body }),
-      ...(request.signal === undefined ? {} : { signal: request.signal }),
+      signal: request.signal === undefined ? controller.signal : AbortSignal.any([request.signal, controller.signal]),
+      // The key must not follow to another address.
+      redirect: 'manual',
     });
     status = response.status;
-    retryAfter = response.headers.get('retry-after');
-    text = await response.text();
+    answer = { headers: response.headers, text: await response.text() };
   } catch (cause) {
-    return { error: new ConnectionError(name, cause), again: true, retryAfter: null };
+    return { error: new ConnectionError(name, cause), again: request.againWhenUnreachable ?? true, retryAfter: null };
+  } finally {
+    clearTimeout(timer);
   }
-  if (status !== 200) return { error: new CapstanApiError(name, problemOf(status, text)), again: isRetryable(status), retryAfter };
-  try {
-    return { value: JSON.parse(text) as T };
-  } catch (cause) {
-    return { error: new ConnectionError(`${name}: the answer is not JSON`, cause), again: false, retryAfter: null };
-  }
+  if ((request.accepts ?? isOk)(status)) return answer;
+  const error = apiError(name, problemOf(status, answer.text), attempts);
+  return { error, again: (request.repeats ?? isRetryable)(status), retryAfter: answer.headers.get('retry-after') };
+}
+
+/** Clients of the queue API treat only 200 as success (WIRE.md section 1). */
+function isOk(status: number): boolean {
+  return status === 200;
 }
 
 function problemOf(status: number, text: string): Problem {
@@ -80,7 +139,8 @@ function problemOf(status: number, text: string): Problem {
   }
 }
 
-function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+/** Throws the signal's reason when it is raised. */
+export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const finish = (): void => {
       signal?.removeEventListener('abort', abort);

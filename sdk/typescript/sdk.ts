@@ -1,6 +1,6 @@
-/** `@capstan/sdk`: calls to queue endpoints (SPEC.md, Python SDK, in the manners of TypeScript). */
+/** `@capstan/sdk`: declares endpoints, and calls them (SPEC.md, Endpoint configuration and Python SDK, in the manners of TypeScript). */
 export {
-  Endpoint,
+  EndpointClient,
   type CallOptions,
   type EndpointOptions,
   type Health,
@@ -8,7 +8,32 @@ export {
   type S3Config,
   type SubmitOptions,
   type SyncOptions,
-} from './endpoint.ts';
-export { CapstanApiError, ConnectionError, JobError, type Problem } from './errors.ts';
-export { Job, type JobSnapshot, type JobStatus } from './job.ts';
+} from './client.ts';
+export { Declaration, endpoint, type Checked, type JobContext, type RouteOptions } from './declaration.ts';
+export { Endpoint, type EndpointConstructor } from './endpoint.ts';
+export {
+  AuthenticationError,
+  CapstanApiError,
+  CapstanError,
+  ConflictError,
+  ConnectionError,
+  DeclarationError,
+  DispatchError,
+  JobCancelledError,
+  JobError,
+  JobFailedError,
+  JobTimedOutError,
+  NotFoundError,
+  RateLimitedError,
+  RemoteError,
+  TimeoutError,
+  type Problem,
+} from './errors.ts';
+export { declarationOf, type AnyFunction, type FunctionDeclaration } from './functions.ts';
+export { GpuGroup, type ScalerType } from './gpus.ts';
+export { Job, type JobSnapshot, type JobStatus, type WaitOptions } from './job.ts';
+export { checkApplication, declarations, forgetDeclarations } from './registry.ts';
+export { remote, remoteClass, type RemoteFunction, type RemoteGenerator, type RemoteOptions } from './remote.ts';
 export { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
+export { InputError, type StandardSchema } from './schema.ts';
+export type { CheckedSettings, EndpointSettings } from './settings.ts';

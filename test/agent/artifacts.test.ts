@@ -182,14 +182,43 @@ test('builds outlive the agent; what a crash left unfinished does not', async (t
   const folder = join(await temporaryFolder(t), 'cache');
   const before = await openCache(folder, blobs);
   await before.acquire(digest);
+  await before.close();
   await mkdir(join(folder, '.new-1234', 'build'), { recursive: true });
-  // Half of a build without its size was never finished.
+  // Half of a build without its note was never finished.
   await mkdir(join(folder, 'f'.repeat(64)));
   await writeFile(join(folder, 'f'.repeat(64), 'main.js'), '1');
   const after = await openCache(folder, blobs);
-  t.deepEqual((await readdir(folder)).sort(), [digest, `${digest}.size`, 'package.json'].sort());
+  await after.close();
+  t.deepEqual((await readdir(folder)).sort(), [digest, `${digest}.note`, 'package.json'].sort());
   await after.acquire(digest);
   t.is(blobs.gets.length, 1);
+});
+
+test('a build that was not on the disk for certain when the host went down is fetched again', async (t) => {
+  const blobs = store();
+  const digest = await putBuild(t, blobs, { 'main.js': '1' });
+  const folder = join(await temporaryFolder(t), 'cache');
+  const cache = await openCache(folder, blobs);
+  await cache.acquire(digest);
+  await cache.close();
+  const note = join(folder, `${digest}.note`);
+  // Closing waits for what is being synced, or gives it up: both leave a note that is true.
+  const first = JSON.parse(await readFile(note, 'utf8')) as { bytes: number; unsyncedIn: string | null };
+  t.true(first.unsyncedIn === null || first.unsyncedIn.length > 10);
+  const held = async (): Promise<readonly string[]> => {
+    const again = await openCache(folder, blobs);
+    const { digests } = again;
+    await again.close();
+    return digests;
+  };
+  await writeFile(note, JSON.stringify({ ...first, unsyncedIn: null }));
+  t.deepEqual(await held(), [digest]);
+  for (const text of [JSON.stringify({ ...first, unsyncedIn: 'of another boot' }), '', '42', 'no JSON']) {
+    await mkdir(join(folder, digest), { recursive: true });
+    await writeFile(note, text);
+    t.deepEqual(await held(), [], text);
+    t.deepEqual(await readdir(folder), ['package.json'], text);
+  }
 });
 
 test('a build that is broken makes its worker unhealthy, with the reason, until it can be had', async (t) => {

@@ -3,7 +3,7 @@ import test from 'ava';
 
 import { KEPT_CHUNKS, READER_LAPSE_MS } from '../../agent/core/chunks.ts';
 import { attemptRefs } from '../../agent/core/report.ts';
-import type { AgentEvent, Dispatch, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { WorkerSpec, type AgentEvent, type Dispatch, type ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { release, World } from './core-world.ts';
 import { dispatchOf } from './fake-scheduler.ts';
 
@@ -12,7 +12,7 @@ const KEY = 'j1#1';
 function ready(values: Partial<ReleaseSpec> = {}): World {
   const world = new World();
   world.feed({ on: 'welcome' });
-  const workers = [{ workerId: 'w1', releaseId: 'r1', deviceUuids: [], drain: false }];
+  const workers = [WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' })];
   world.feed({ on: 'desired', desired: { epoch: 1, workers, releases: [release(values)] } });
   world.settle();
   return world;

@@ -2,12 +2,13 @@
 import test from 'ava';
 
 import { actualWorkers } from '../../agent/core/report.ts';
-import type { WorkerSpec, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import { BACKOFF_FIRST_MS } from '../../agent/core/workers.ts';
+import { WorkerSpec, type WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { release, World } from './core-world.ts';
 import { dispatchOf } from './fake-scheduler.ts';
 
 function desire(world: World, epoch: number, workers: readonly Partial<WorkerSpec>[], releases = [release()]): void {
-  const specs = workers.map((worker) => ({ workerId: 'w1', releaseId: 'r1', deviceUuids: [], drain: false, ...worker }));
+  const specs = workers.map((worker) => ({ ...WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' }), ...worker }));
   world.feed({ on: 'desired', desired: { epoch, workers: specs, releases } });
 }
 
@@ -33,6 +34,52 @@ test('a worker goes from build to host to ready, and says where it is', (t) => {
   world.pass(20);
   world.feed({ on: 'loaded', workerId: 'w1', start: 1 });
   t.like(status(world), { state: 'WORKER_STATE_IDLE', reason: '', artifactMs: 120, startedMs: 150, loadedMs: 170 });
+});
+
+test('a release without a build goes straight to its host, in the runtime that the placement chose', (t) => {
+  const world = new World();
+  world.feed({ on: 'welcome' });
+  const workers = [{ ...WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1', runtime: 'container' }) }];
+  const foreign = release({ buildDigest: '', runtime: '', image: 'someone/worker:2' });
+  const effects = world.feed({ on: 'desired', desired: { epoch: 1, workers, releases: [foreign] } });
+  t.like(effects, [{ do: 'start-host', folder: '', runtime: 'container' }]);
+  t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'STARTING' });
+  world.exit('w1');
+  world.pass(BACKOFF_FIRST_MS);
+  t.is(world.host('w1')?.start, 2);
+});
+
+test('an image being fetched is told with how far it is, and has the time-out anew each time', (t) => {
+  const world = worldWith({ runtime: 'container' });
+  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  for (const percent of [0, 40, 80]) {
+    world.feed({ on: 'preparing', workerId: 'w1', start: 1, reason: 'IMAGE_PULL', detail: `${percent}%` });
+    t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'IMAGE_PULL', detail: `${percent}%` });
+    world.pass(9_000);
+  }
+  world.feed({ on: 'preparing', workerId: 'w1', start: 1, reason: 'STARTING', detail: '' });
+  t.like(status(world), { reason: 'STARTING', detail: '' });
+  world.pass(9_999);
+  t.like(status(world), { state: 'WORKER_STATE_INITIALIZING' });
+  world.pass(1);
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'START_TIMEOUT' });
+});
+
+test('an image that stands still is a time-out that says so; one that cannot be had has its own reason', (t) => {
+  const world = worldWith({ runtime: 'container' });
+  const preparing = { on: 'preparing', workerId: 'w1', reason: 'IMAGE_PULL', detail: '42% of 2.0 GB' } as const;
+  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  world.feed({ ...preparing, start: 1 });
+  world.pass(10_000);
+  t.like(status(world), { reason: 'START_TIMEOUT', detail: 'the worker was not ready after 10000 ms: IMAGE_PULL 42% of 2.0 GB' });
+  world.exit('w1');
+  world.pass(BACKOFF_FIRST_MS);
+  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 2, folder: '/b' });
+  // The first start's words come late.
+  world.feed({ ...preparing, start: 1 });
+  t.like(status(world), { reason: 'STARTING' });
+  world.feed({ on: 'start-failed', workerId: 'w1', start: 2, reason: 'IMAGE_PULL_FAILED', detail: 'no such image' });
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'IMAGE_PULL_FAILED', detail: 'no such image', failures: 2 });
 });
 
 test('an older desired set is ignored; the epoch applied is reported', (t) => {
@@ -161,7 +208,7 @@ test('a device goes to the next worker only when the last process on it is gone'
   const world = worldWith({ deviceUuids: ['GPU-1'] });
   world.settle();
   desire(world, 2, [{ workerId: 'w2', deviceUuids: ['GPU-1'] }]);
-  t.like(status(world, 'w2'), { state: 'WORKER_STATE_INITIALIZING', reason: 'DEVICE_BUSY' });
+  t.like(status(world, 'w2'), { state: 'WORKER_STATE_THROTTLED', reason: 'DEVICE_BUSY' });
   t.is(world.fetches.length, 0);
   world.exit('w1');
   t.is(status(world, 'w2')?.reason, 'ARTIFACT');

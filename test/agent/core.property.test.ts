@@ -1,7 +1,7 @@
 /** Whatever happens in whatever order, the core keeps its promises (DESIGN.md invariants 2, 6, 7, 8). */
 import { fc, testProp } from '@fast-check/ava';
 
-import type { WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { attemptKey, type Attempt } from '../../agent/core/image.ts';
 import { release, World } from './core-world.ts';
 import { dispatchOf } from './fake-scheduler.ts';
@@ -49,12 +49,9 @@ function perform(world: World, epoch: { value: number }, doing: Action): void {
   switch (doing.act) {
     case 'desire': {
       if (!doing.stale) epoch.value += 1;
-      const workers: WorkerSpec[] = doing.workers.map(({ workerId, releaseId, device, drain }) => ({
-        workerId,
-        releaseId,
-        deviceUuids: device ? ['GPU-1'] : [],
-        drain,
-      }));
+      const workers: WorkerSpec[] = doing.workers.map(({ workerId, releaseId, device, drain }) =>
+        WorkerSpec.fromPartial({ workerId, releaseId, deviceUuids: device ? ['GPU-1'] : [], drain }),
+      );
       const releases = [release({ releaseId: 'r1', maxConcurrency: 1 }), release({ releaseId: 'r2', maxConcurrency: 2 })];
       // An older set than the one applied is ignored.
       world.feed({ on: 'desired', desired: { epoch: doing.stale ? epoch.value - 1 : epoch.value, workers, releases } });

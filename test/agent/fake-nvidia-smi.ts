@@ -10,6 +10,12 @@ export interface FakeGpu {
   /** Printed in the place of the temperature. */
   readonly temperature?: string;
   readonly recovery?: string;
+  /** As nvidia-smi writes it. */
+  readonly pciBusId?: string;
+  /** What stands inside of `ecc_errors`. */
+  readonly ecc?: string;
+  /** What stands inside of `remapped_rows`. */
+  readonly rows?: string;
 }
 
 export interface FakeBehaviour {
@@ -101,5 +107,7 @@ function gpuXml(gpu: FakeGpu): string {
 <fb_memory_usage><total>${gpu.memoryMiB ?? 1024} MiB</total><used>12 MiB</used></fb_memory_usage>
 <utilization><gpu_util>${gpu.slices === undefined ? '7 %' : 'N/A'}</gpu_util></utilization>
 <temperature><gpu_temp>${gpu.temperature === undefined ? '40 C' : gpu.temperature}</gpu_temp></temperature>
+<pci><pci_bus_id>${gpu.pciBusId ?? 'N/A'}</pci_bus_id></pci><ecc_errors>${gpu.ecc ?? 'N/A'}</ecc_errors>
+<remapped_rows>${gpu.rows ?? 'N/A'}</remapped_rows>
 <gpu_recovery_action>${gpu.recovery ?? 'None'}</gpu_recovery_action></gpu>`;
 }

@@ -17,10 +17,10 @@ import {
   type Dispatch,
   type Hello,
   type NodeServiceServer,
-  type ReleaseSpec,
+  ReleaseSpec,
   type SchedulerEvent,
   type SchedulerMessage,
-  type WorkerSpec,
+  WorkerSpec,
   type WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { Signals } from './signals.ts';
@@ -41,6 +41,7 @@ export class FakeScheduler {
   /** Secrets by node id; a test that deletes one makes the node unknown. */
   readonly nodes = new Map<string, string>();
   limits = { heartbeatMs: 1_000, silenceMs: 10_000 };
+  publicUrl = '';
   /** Acknowledge ends as they come. */
   acknowledge = true;
   /** Refuse sessions with this, when set. */
@@ -100,7 +101,7 @@ export class FakeScheduler {
       $case: 'desired',
       value: {
         epoch: this.#epoch,
-        workers: workers.map((worker) => ({ workerId: 'w1', releaseId: 'r1', deviceUuids: [], drain: false, ...worker })),
+        workers: workers.map((worker) => ({ ...WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' }), ...worker })),
         releases: releases.map(releaseSpec),
       },
     });
@@ -197,7 +198,7 @@ export class FakeScheduler {
   #onEvent(event: AgentEvent['event']): void {
     if (event === undefined) return;
     this.heard.push(event);
-    if (event.$case === 'hello') this.send({ $case: 'welcome', value: this.limits });
+    if (event.$case === 'hello') this.send({ $case: 'welcome', value: { ...this.limits, publicUrl: this.publicUrl } });
     if (event.$case === 'ended' && this.acknowledge)
       this.send({ $case: 'ack', value: { jobId: event.value.jobId, token: event.value.token } });
   }
@@ -209,6 +210,10 @@ export class FakeScheduler {
 
   #blobService(): BlobServiceServer {
     return {
+      stat: (call, callback) => {
+        const bytes = this.blobs.get(call.request.id);
+        callback(null, { exists: bytes !== undefined, size: bytes?.length ?? 0 });
+      },
       get: (stream) => {
         const { id } = stream.request;
         this.gets.push(id);
@@ -261,18 +266,15 @@ function bind(server: Server, address: string): Promise<number> {
 
 export function releaseSpec(values: Partial<ReleaseSpec>): ReleaseSpec {
   return {
-    releaseId: 'r1',
-    endpointId: 'ep1',
-    endpointName: 'test',
-    kind: 'ENDPOINT_KIND_QUEUE',
-    buildDigest: '',
-    buildSize: 0,
-    runtime: 'thread',
-    functions: [],
-    env: {},
-    maxConcurrency: 1,
-    startTimeoutMs: 20_000,
-    memoryBytes: 0n,
+    ...ReleaseSpec.fromPartial({
+      releaseId: 'r1',
+      endpointId: 'ep1',
+      endpointName: 'test',
+      kind: 'ENDPOINT_KIND_QUEUE',
+      runtime: 'thread',
+      maxConcurrency: 1,
+      startTimeoutMs: 20_000,
+    }),
     ...values,
   };
 }

@@ -70,6 +70,7 @@ export async function startAgent(
       joinToken: JOIN_TOKEN,
       nodeName: 'test-node',
       nvidiaSmi: '/nonexistent/nvidia-smi',
+      containerSocket: 'none',
       drainMs: 2_000,
       hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin' },
       ...options,
@@ -84,6 +85,7 @@ export async function startAgent(
       return handle.nodeId;
     },
     joined: handle.joined,
+    removed: handle.removed,
     close: () => handle.close(),
   };
 }

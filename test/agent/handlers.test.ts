@@ -47,7 +47,7 @@ test('the style of a function is read from its text', (t) => {
 
 test('what the build says of a function goes before its text', (t) => {
   const fn: Fn = (a, b) => [a, b];
-  const parameters = [{ name: 'x', required: true }];
+  const parameters = [{ name: 'x', required: true, type: 'string' }];
   const spec = { name: 'fn', module: 'm', parameters };
   t.deepEqual(signatureOf(fn, { ...spec, callStyle: 'CALL_STYLE_OBJECT' }), { style: 'object', parameters });
   t.deepEqual(signatureOf(fn, { ...spec, callStyle: 'CALL_STYLE_POSITIONAL' }), { style: 'positional', parameters });

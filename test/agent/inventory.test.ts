@@ -1,5 +1,5 @@
 /** Devices as nvidia-smi tells of them, however it behaves (DESIGN.md section 7, SPEC of issue: a reason, never a crash). */
-import { readdir, readFile, rm } from 'node:fs/promises';
+import { appendFile, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -197,7 +197,38 @@ test('a card that reports trouble inside of its values is unhealthy', async (t) 
   );
   t.regex(set.devices[0]?.problem ?? '', /Unknown Error/);
   const reset = await hostWith(t, { gpus: [{ uuid: 'GPU-a', recovery: 'Reset' }] });
-  t.like(only(await reset.full()), { healthy: false, problem: 'recovery action needed: Reset' });
+  t.like(only(await reset.full()), { healthy: false, problem: 'recovery action needed: Reset', recoveryAction: 'Reset' });
+  const before = await reset.full();
+  await reset.behave({ gpus: [{ uuid: 'GPU-a' }] });
+  t.like(only(await reset.full(before)), { healthy: true, recoveryAction: '' });
+});
+
+test('memory errors, the bus and what the driver asks for are told, in the words of each schema', async (t) => {
+  const schemas = [
+    [
+      '<volatile><sram_correctable>1</sram_correctable><sram_uncorrectable>2</sram_uncorrectable><dram_correctable>3</dram_correctable><dram_uncorrectable>4</dram_uncorrectable></volatile>',
+      4n,
+      6n,
+    ],
+    [
+      '<volatile><sram_correctable>0</sram_correctable><sram_uncorrectable_parity>1</sram_uncorrectable_parity><sram_uncorrectable_secded>1</sram_uncorrectable_secded></volatile>',
+      0n,
+      2n,
+    ],
+    ['<volatile><single_bit><total>5</total></single_bit><double_bit><total>6</total></double_bit></volatile>', 5n, 6n],
+    ['<volatile><sram_correctable>N/A</sram_correctable></volatile>', undefined, undefined],
+    ['N/A', undefined, undefined],
+  ] as const;
+  for (const [ecc, eccCorrected, eccUncorrected] of schemas) {
+    const host = await hostWith(t, { gpus: [{ uuid: 'GPU-a', ecc, pciBusId: '00000000:3B:00.0' }] });
+    const set = await host.full();
+    t.like(only(set), { healthy: true, eccCorrected, eccUncorrected, pciBusId: '0000:3b:00', recoveryAction: '' }, ecc);
+    // The frequent probe does not ask for them: what is known stays.
+    t.like(only(await host.light(set)), { eccUncorrected, pciBusId: '0000:3b:00' });
+  }
+  const rows = '<remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>No</remapped_row_failure>';
+  const pending = await hostWith(t, { gpus: [{ uuid: 'GPU-a', rows }] });
+  t.like(only(await pending.full()), { healthy: false, problem: 'memory rows are remapped with the next reset' });
 });
 
 test('an old driver is asked for fewer columns', async (t) => {
@@ -235,6 +266,31 @@ test('the captures of real machines', async (t) => {
     );
     if (!isMig) t.true((set.devices[0]?.temperatureCelsius ?? 0) > 0, name);
   }
+});
+
+test("the driver's errors in the kernel's log are told, and a fatal one holds its GPU back, but no other", async (t) => {
+  const scheduler = await startScheduler(t);
+  const folder = await temporaryFolder(t);
+  const gpus = [
+    { uuid: 'GPU-a', pciBusId: '00000000:3B:00.0' },
+    { uuid: 'GPU-b', pciBusId: '00000000:AF:00.0' },
+  ];
+  const kernelLog = join(folder, 'kmsg');
+  const micros = Math.round(Number((await readFile('/proc/uptime', 'utf8')).split(' ')[0]) * 1e6);
+  const say = (text: string): Promise<void> => appendFile(kernelLog, `4,1,${micros},-;${text}\n SUBSYSTEM=pci\n`);
+  await say('NVRM: Xid (PCI:0000:af:00): 31, pid=7, name=python3, MMU Fault');
+  await startAgent(t, scheduler, { nvidiaSmi: await writeFakeSmi(folder, { gpus }), kernelLog, inventoryMs: 20 });
+  const deviceOf = (set: { devices: readonly Device[] } | undefined, uuid: string) => set?.devices.find((device) => device.uuid === uuid);
+  await scheduler.heard.next((event) => {
+    const inventory = event.$case === 'hello' ? event.value.inventory : event.$case === 'inventory' ? event.value : undefined;
+    const device = deviceOf(inventory, 'GPU-b');
+    return device?.healthy === true && device.xids[0]?.code === 31;
+  });
+  await say('NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.');
+  const ill = await scheduler.hear('inventory', ({ devices }) => devices.some(({ healthy }) => !healthy));
+  t.like(deviceOf(ill, 'GPU-a'), { healthy: false, problem: 'Xid 79: the GPU has fallen off the bus' });
+  t.like(deviceOf(ill, 'GPU-a')?.xids[0], { code: 79, text: 'pid=1, GPU has fallen off the bus.' });
+  t.true(deviceOf(ill, 'GPU-b')?.healthy);
 });
 
 test('the scheduler hears of devices, and at once when one falls ill', async (t) => {

@@ -7,6 +7,8 @@ import { fileURLToPath } from 'node:url';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { isRunning } from '../conformance/runtime/running.ts';
+import { until } from '../support/until.ts';
 import { writeFakeSmi } from './fake-nvidia-smi.ts';
 import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
 import { addBuild, functionSpec, startScheduler, startWorker, temporaryFolder } from './fixtures.ts';
@@ -22,6 +24,7 @@ async function spawnAgent(t: ExecutionContext, scheduler: FakeScheduler, mark: s
     joinToken: JOIN_TOKEN,
     logLevel: 'silent',
     nvidiaSmi: '/nonexistent/nvidia-smi',
+    containerSocket: 'none',
     spareHosts: 2,
     hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin', [MARK]: mark },
     ...more,
@@ -119,6 +122,61 @@ test('kill -9 of the agent at any moment of its start leaves no process', async 
     await untilNoneOf(mark);
   }
   t.pass();
+});
+
+const ESCAPES = {
+  thread: {
+    'main.ts': `import { spawn } from 'node:child_process';
+export function escape() { const made = spawn('sleep', ['300'], { detached: true, stdio: 'ignore' }); made.unref(); return made.pid; }`,
+  },
+  python: {
+    'main.py': `import subprocess
+def escape(): return subprocess.Popen(["sleep", "300"], start_new_session=True).pid`,
+  },
+};
+
+for (const [what, runtime, files] of [
+  ['thread', 'thread', ESCAPES.thread],
+  ['process in Node', 'process', ESCAPES.thread],
+  ['process in Python', 'process', ESCAPES.python],
+] as const) {
+  test.serial(`what left its worker's process group ends with the worker: ${what}`, async (t) => {
+    const { scheduler } = await startWorker(t, files, 'escape', { runtime });
+    scheduler.dispatch({ jobId: 'j1' });
+    const pid = scheduler.valueOf((await scheduler.ended('j1')).output) as number;
+    t.true(await isRunning(pid));
+    scheduler.desire([], []);
+    await scheduler.hear('workers', ({ workers }) => workers.length === 0);
+    t.false(await isRunning(pid));
+  });
+}
+
+test('what left its group under an agent that was killed ends when the next agent starts; a living one keeps its own', async (t) => {
+  const scheduler = await startScheduler(t);
+  const build = await addBuild(t, scheduler, ESCAPES.thread);
+  const dataDir = await temporaryFolder(t);
+  const release = { ...build, functions: [functionSpec('escape')] };
+  const escapeUnder = async (folder: string): Promise<{ agent: ChildProcess; pid: number }> => {
+    const from = scheduler.now;
+    const agent = await spawnAgent(t, scheduler, `capstan-test-${process.pid}-left`, { dataDir: folder });
+    await scheduler.hello(() => true, from);
+    scheduler.desire([{}], [release]);
+    await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE', from);
+    scheduler.dispatch({ jobId: `j${from}` });
+    return { agent, pid: scheduler.valueOf((await scheduler.ended(`j${from}`)).output) as number };
+  };
+  const living = await escapeUnder(await temporaryFolder(t));
+  const killed = await escapeUnder(dataDir);
+  killed.agent.kill('SIGKILL');
+  await once(killed.agent, 'exit');
+  t.true(await isRunning(killed.pid));
+  const from = scheduler.now;
+  await spawnAgent(t, scheduler, `capstan-test-${process.pid}-next`, { dataDir });
+  await scheduler.hello(() => true, from);
+  // That hello may be the living agent's, dialling anew.
+  await until('what the killed agent left is gone', async () => !(await isRunning(killed.pid)));
+  t.true(await isRunning(living.pid));
+  process.kill(living.pid, 'SIGKILL');
 });
 
 test('kill -9 of the agent while nvidia-smi hangs leaves no process', async (t) => {

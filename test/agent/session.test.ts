@@ -129,6 +129,23 @@ test('another agent in the session: the node tries on', async (t) => {
   t.truthy(await scheduler.hello());
 });
 
+test('a removed node ends its workers and itself, and does not join again', async (t) => {
+  const { scheduler, agent } = await startWorker(
+    t,
+    'export async function slow() { await new Promise(() => setInterval(() => undefined, 1000)); }',
+    'slow',
+  );
+  scheduler.dispatch({ jobId: 'j1' });
+  await scheduler.hear('started');
+  scheduler.refuseSession = new CapstanError('NODE_REMOVED', 'the node test-node was removed');
+  scheduler.stop();
+  await scheduler.listen();
+  const reason = await agent.removed;
+  t.is(reason.code, 'NODE_REMOVED');
+  t.is(reason.message, 'the node test-node was removed');
+  t.is(scheduler.joins.length, 1);
+});
+
 test('an agent starts without its scheduler, and joins when it comes', async (t) => {
   const scheduler = await FakeScheduler.start();
   t.teardown(() => scheduler.stop());

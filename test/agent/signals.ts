@@ -4,6 +4,12 @@
 export class Signals<T> {
   readonly items: T[] = [];
   readonly #waiting = new Set<() => void>();
+  readonly #patienceMs: number;
+
+  /** `patienceMs`: how long `next` waits where it is not told. */
+  constructor(patienceMs = 20_000) {
+    this.#patienceMs = patienceMs;
+  }
 
   push(item: T): void {
     this.items.push(item);
@@ -13,7 +19,7 @@ export class Signals<T> {
   /** The first fitting item at or after `from`; rejects after `timeoutMs` with what was there instead. */
   next<S extends T>(fits: (item: T) => item is S, from?: number, timeoutMs?: number): Promise<S>;
   next(fits: (item: T) => boolean, from?: number, timeoutMs?: number): Promise<T>;
-  async next(fits: (item: T) => boolean, from = 0, timeoutMs = 20_000): Promise<T> {
+  async next(fits: (item: T) => boolean, from = 0, timeoutMs = this.#patienceMs): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     const look = (): void => {
       const found = this.items.slice(from).find(fits);

@@ -9,7 +9,7 @@ const facts = {
   machine: { cpu: 'some', cores: 2, node: '24.0.0', load: [0.5] },
   options: { connections: 64, seconds: 5, rounds: 3 },
 };
-const latency = { p50: 1, p90: 2, p99: 3, p999: 4, max: 5, mean: 1 };
+const latency = { p50: 1, p90: 2, p95: 2, p99: 3, p999: 4, max: 5, mean: 1 };
 const run = (perSecond: number, more: Partial<LoadResult> = {}): LoadResult => ({
   perSecond,
   answers: perSecond,

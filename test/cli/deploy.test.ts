@@ -1,10 +1,12 @@
-/** Deploying to a real scheduler: build, upload, endpoints, what is printed, and what is listed afterwards. */
+/** Deploying to a real scheduler behind a real gateway: build, upload, endpoints, what is printed, and what is listed afterwards. */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { readConfig as readGatewayConfig } from '../../gateway/config.ts';
+import { start as startGateway } from '../../gateway/start.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { start } from '../../scheduler/start.ts';
 import { run } from './fakes/run.ts';
@@ -27,7 +29,8 @@ export function hello() { return 'hi'; }
 
 interface World {
   readonly folder: string;
-  readonly address: string;
+  /** Of the gateway. */
+  readonly url: string;
   capstan(...args: string[]): Promise<{ code: number | string; stdout: string; stderr: string }>;
 }
 
@@ -35,7 +38,11 @@ async function world(t: ExecutionContext): Promise<World> {
   const data = await mkdtemp(join(tmpdir(), 'capstan-deploy-'));
   const folder = await mkdtemp(join(tmpdir(), 'capstan-app-'));
   const scheduler = await start(readConfig({ dataDir: data, port: 0, apiKey: KEY, logLevel: 'silent' }, {}));
+  const token = (await readFile(join(data, 'secrets/gateway-token'), 'utf8')).trim();
+  const own = { port: 0, scheduler: scheduler.address, token, logLevel: 'silent', closeGraceMs: 0 };
+  const gateway = await startGateway(readGatewayConfig(own, {}));
   t.teardown(async () => {
+    await gateway.close();
     await scheduler.close();
     await rm(data, { recursive: true, force: true });
     await rm(folder, { recursive: true, force: true });
@@ -44,11 +51,11 @@ async function world(t: ExecutionContext): Promise<World> {
   await writeFile(join(folder, 'orders.ts'), SOURCE);
   return {
     folder,
-    address: scheduler.address,
+    url: gateway.url,
     async capstan(...args) {
-      const running = run([bin, ...args, '--scheduler', scheduler.address, '--data-dir', data], {
+      const running = run([bin, ...args], {
         cwd: folder,
-        env: { SERVICE_API_KEY: KEY },
+        env: { SERVICE_API_KEY: KEY, CAPSTAN_URL: gateway.url, CAPSTAN_SCHEDULER: scheduler.address, CAPSTAN_DATA_DIR: data },
       });
       const code = await running.ended;
       return { code, stdout: running.stdout(), stderr: running.stderr() };
@@ -74,14 +81,14 @@ function rowOf(rows: readonly Row[], name: string): Row {
 const rowsOf = (stdout: string): Row[] => JSON.parse(stdout) as Row[];
 
 test('deploy prints the endpoints by kind and the exact next command; endpoints lists them', async (t) => {
-  const { capstan, folder, address } = await world(t);
+  const { capstan, folder, url } = await world(t);
   const deployed = await capstan('deploy', folder);
   t.is(deployed.code, 0, deployed.stderr);
   t.is(deployed.stdout, '');
   const lines = deployed.stderr.split('\n');
   t.is(lines[0], `=> building ${folder}`);
   t.regex(lines[1] ?? '', /^✓ 2 files, \d+ B, sha256 [0-9a-f]{12}$/);
-  t.is(lines[2], `=> deploying to ${address}`);
+  t.is(lines[2], `=> deploying to ${url}`);
   t.is(lines[3], '✓ environment default: 2 created, 0 updated');
 
   const listed = rowsOf((await capstan('endpoints', '--json')).stdout);
@@ -89,7 +96,7 @@ test('deploy prints the endpoints by kind and the exact next command; endpoints 
   const web = rowOf(listed, 'web');
   t.like(orders, {
     kind: 'queue',
-    url: `http://127.0.0.1:8080/v2/${orders.id}`,
+    url: `${url}/v2/${orders.id}`,
     environment: 'default',
     workersMin: 0,
     workersMax: 2,
@@ -145,11 +152,11 @@ test('a quota that does not suffice refuses all, with its exit code', async (t) 
 });
 
 test('a wrong key: one line that says so, without the key', async (t) => {
-  const { folder, address } = await world(t);
+  const { folder, url } = await world(t);
   for (const args of [['endpoints'], ['deploy', folder]]) {
-    const running = run([bin, ...args, '--scheduler', address], { cwd: folder, env: { SERVICE_API_KEY: 'cap_wrong' } });
+    const running = run([bin, ...args, '--url', url], { cwd: folder, env: { SERVICE_API_KEY: 'cap_wrong' } });
     t.is(await running.ended, 77);
-    t.regex(running.stderr(), /✗ the scheduler at .* refused the API key: .*\nhint: .*\n$/);
+    t.regex(running.stderr(), /✗ the gateway at .* refused the API key: .*\nhint: .*\n$/);
     t.false(running.stderr().includes('cap_wrong'));
   }
 });
@@ -174,10 +181,10 @@ test('an artifact of many frames arrives whole', async (t) => {
   t.is(code, 0, stderr);
 });
 
-test('a scheduler that is away is tried again a few times, then named', async (t) => {
+test('a gateway that is away is tried again a few times, then named', async (t) => {
   const { folder } = await world(t);
-  const running = run([bin, 'deploy', folder, '--scheduler', '127.0.0.1:1'], { cwd: folder, env: { SERVICE_API_KEY: KEY } });
+  const running = run([bin, 'deploy', folder, '--url', 'http://127.0.0.1:1'], { cwd: folder, env: { SERVICE_API_KEY: KEY } });
   t.is(await running.ended, 69);
-  t.is(running.stderr().match(/^! the scheduler at 127\.0\.0\.1:1 does not answer; trying again in \d+ ms$/gm)?.length, 3);
-  t.regex(running.stderr(), /✗ the scheduler at 127\.0\.0\.1:1 does not answer\nhint: .*\n$/);
+  t.is(running.stderr().match(/^! the gateway at http:\/\/127\.0\.0\.1:1 does not answer; trying again in \d+ ms$/gm)?.length, 3);
+  t.regex(running.stderr(), /✗ the gateway at http:\/\/127\.0\.0\.1:1 does not answer\nhint: .*\n$/);
 });

@@ -87,9 +87,13 @@ test('a module is found by path, by dots, and as a package', async (t) => {
   }
 });
 
+test('a class is read by the worker that makes it', async (t) => {
+  const read = await readIn(await folderOf(t, { 'main.py': 'class f:\n def run(self): pass' }));
+  t.like(read, { module: 'main.py', style: 'CALL_STYLE_UNSPECIFIED' });
+});
+
 const refusals: [string, RegExp][] = [
   ['def g(): pass\ndef _h(): pass', /main\.py:1: there is no function f \(it exports g\)/],
-  ['class f: pass', /main\.py:1: f is a class, and only functions run so far/],
   ['def g(): pass\ndef f(:', /^main\.py:2: invalid syntax \(read by Python 3\.\d+\.\d+\)$/],
 ];
 for (const [source, message] of refusals) {
@@ -107,7 +111,7 @@ test('the runtime is the manifest’s, or the service’s choice', async (t) => 
   };
   t.is(await read({}), '');
   t.is(await read({ runtime: 'process' }), 'process');
-  await t.throwsAsync(read({ runtime: 'rocket' }), { message: /runtime: must be thread or process/ });
+  await t.throwsAsync(read({ runtime: 'rocket' }), { message: /runtime: must be thread, process or container/ });
 });
 
 test('installed packages are taken along, compiled files are not', async (t) => {

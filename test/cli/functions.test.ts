@@ -192,13 +192,12 @@ const refused: [string, Readonly<Record<string, string>>, string, RegExp][] = [
     'm',
     /^m\.ts:3: the function f is not exported$/,
   ],
-  ['a class', { 'm.ts': '\nexport class f {}' }, 'm', /^m\.ts:2: f is a class, and only functions run so far$/],
-  ['a syntax error', { 'm.ts': 'export function f() {\n  return 1 +;\n}' }, 'm', /^m\.ts:2: /],
+  ['a syntax error', { 'm.ts': 'export function f() {\n  return 1 +;\n}' }, 'm', /^m\.ts:2:13: /],
   [
     'a syntax error in a file it exports from',
     { 'm.ts': "export { f } from './n.ts';", 'n.ts': '\n\nexport function f( {' },
     'm',
-    /^n\.ts:3: /,
+    /^n\.ts:3:21: /,
   ],
 ];
 for (const [what, files, module, message] of refused) {
@@ -209,6 +208,18 @@ for (const [what, files, module, message] of refused) {
     t.regex(error.message, message);
   });
 }
+
+test('a class is read by the worker that makes it, and serves no route', async (t) => {
+  const folder = await folderOf(t, { 'm.ts': '\nexport class f { run() {} }' });
+  t.is(inShort(await readIn(folder, 'm')), 'UNSPECIFIED');
+  const manifest = {
+    resources: { e: { is_load_balanced: true, functions: [{ name: 'f', module: 'm' }] } },
+    routes: { e: { 'GET /': 'f' } },
+  };
+  const [endpoint] = readManifest(JSON.stringify(manifest), 'tool_manifest.json').endpoints;
+  if (endpoint === undefined) throw new Error('nothing was read');
+  await t.throwsAsync(readFunctions(folder, endpoint), { message: /m\.ts:2: f is a class, and a route needs a function/ });
+});
 
 test('refused: a link out of the folder', async (t) => {
   const outside = await folderOf(t, { 'm.ts': 'export function f() {}' });

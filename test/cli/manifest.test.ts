@@ -39,6 +39,8 @@ test('what is not given has the service’s defaults', (t) => {
     gpuCount: 0,
     cpu: '',
     functions: [fn],
+    command: [],
+    packages: [],
     env: {},
     maxConcurrency: 1,
     executionTimeoutMs: 0,
@@ -48,8 +50,16 @@ test('what is not given has the service’s defaults', (t) => {
     rateLimits: {},
     requestsPerWorker: undefined,
     runtime: '',
+    isPublic: false,
     routes: {},
   });
+});
+
+test('a worker that brings its own program names an image or a command instead of functions', (t) => {
+  const only = (resource: object) => read({ resources: { a: resource } }).endpoints[0];
+  t.like(only({ imageName: 'acme/model:3' }), { imageName: 'acme/model:3', functions: [], command: [] });
+  t.like(only({ command: ['python3', 'worker.py'] }), { imageName: '', functions: [], command: ['python3', 'worker.py'] });
+  t.like(only({ is_load_balanced: true, imageName: 'acme/web', runtime: 'container' }), { kind: 'load-balanced', runtime: 'container' });
 });
 
 test('every key is read', (t) => {
@@ -68,9 +78,20 @@ test('every key is read', (t) => {
     maxAttempts: 3,
     rateLimits: { run: { requests: 0, concurrent: 5 } },
     requestsPerWorker: 7,
+    packages: ['torch'],
   };
   const [endpoint] = read(queue({ ...keys, runtime: 'process' })).endpoints;
-  t.deepEqual(endpoint, { name: 'a', kind: 'queue', functions: [fn], cpu: '', runtime: 'process', routes: {}, ...keys });
+  t.deepEqual(endpoint, {
+    name: 'a',
+    kind: 'queue',
+    functions: [fn],
+    command: [],
+    cpu: '',
+    runtime: 'process',
+    isPublic: false,
+    routes: {},
+    ...keys,
+  });
   t.is(read(queue({ cpu: 'cpu3c-4-8' })).endpoints[0]?.cpu, 'cpu3c-4-8');
   t.is(read(queue({ gpuIds: 'ANY' })).endpoints[0]?.gpuCount, 1);
 });
@@ -112,7 +133,22 @@ const broken: [string, unknown, string][] = [
     { resources: { 'a b': { functions: [fn] } } },
     'resources["a b"]: an endpoint’s name must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit',
   ],
-  ['no functions', { resources: { a: {} } }, 'resources.a.functions: is required and must be an array of {"name", "module"}'],
+  [
+    'no functions',
+    { resources: { a: {} } },
+    'resources.a.functions: is required and must be an array of {"name", "module"}, unless there is a command or an image of your own',
+  ],
+  [
+    'no functions, in a base image',
+    { resources: { a: { imageName: 'capstan/base-python:1' } } },
+    'resources.a.functions: is required and must be an array of {"name", "module"}, unless there is a command or an image of your own',
+  ],
+  ['functions and a command', queue({ command: ['serve'] }), 'resources.a.command: is for workers of your own: it goes without functions'],
+  [
+    'packages that the base image does not have',
+    queue({ packages: ['scipy'] }),
+    'resources.a.packages[0]: must be one of torch, torchvision, torchaudio, numpy, triton',
+  ],
   ['an empty list of functions', queue({ functions: [] }), 'resources.a.functions: must name at least one function'],
   [
     'a function without a module',
@@ -171,7 +207,7 @@ const broken: [string, unknown, string][] = [
   ],
   ['a scaler of no kind', queue({ scalerType: 'FAST' }), 'resources.a.scalerType: must be QUEUE_DELAY or REQUEST_COUNT'],
   ['no attempts', queue({ maxAttempts: 0 }), 'resources.a.maxAttempts: must be an integer between 1 and 1000'],
-  ['a runtime that is not there', queue({ runtime: 'rocket' }), 'resources.a.runtime: must be thread or process'],
+  ['a runtime that is not there', queue({ runtime: 'rocket' }), 'resources.a.runtime: must be thread, process or container'],
   [
     'a limit of an operation that is none',
     queue({ rateLimits: { fly: { requests: 1, concurrent: 1 } } }),

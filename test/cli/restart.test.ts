@@ -69,6 +69,19 @@ test('a part that dies is started again after a pause that doubles up to its bou
   t.is(pauses.at(-1), LONGEST_PAUSE_MS);
 });
 
+test('a reason that holds for every later start ends the part alone', (t) => {
+  const image = allReady();
+  const [said, ...more] = step(image, exited('agent', { code: 'NODE_REMOVED', message: 'the node vm was removed' }), 5);
+  t.deepEqual(more, []);
+  t.true(said?.type === 'warn' && said.text.startsWith('the agent ended (the node vm was removed), and is not started again. To let'));
+  t.is(nextDeadline(image), null);
+  t.deepEqual(does(step(image, exited('gateway', { code: 'UNAVAILABLE', message: 'for now' }), 6)), ['warn gateway']);
+  t.deepEqual(does(step(image, { type: 'tick' }, nextDeadline(image) ?? 0)), ['spawn gateway']);
+  t.deepEqual(does(step(image, { type: 'stop' }, 200)), ['kill gateway SIGTERM']);
+  t.deepEqual(does(step(image, exited('gateway'), 201)), ['kill scheduler SIGTERM']);
+  t.deepEqual(does(step(image, exited('scheduler'), 202)), ['finished']);
+});
+
 test('health sets the pause back', (t) => {
   const image = allReady();
   step(image, exited('agent'), 0);

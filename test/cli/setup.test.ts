@@ -75,6 +75,20 @@ async function checkout(t: ExecutionContext): Promise<Checkout> {
   };
 }
 
+const root = join(import.meta.dirname, '../..');
+
+test('npm runs no scripts of dependencies: what is compiled comes compiled, and a host needs no compiler', async (t) => {
+  const asked = run(['config', 'get', 'ignore-scripts'], { program: 'npm', cwd: root });
+  t.is(await asked.ended, 0);
+  t.is(asked.stdout(), 'true\n');
+});
+
+test('package.json asks for the Node that README promises, so that npm does not warn of it', async (t) => {
+  const { engines } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { engines: { node: string } };
+  const [, promised = ''] = /Node\.js (\d+) or newer with npm/.exec(await readFile(join(root, 'README.md'), 'utf8')) ?? [];
+  t.is(engines.node, `>=${promised}`);
+});
+
 /** Process id of the npm that hangs, once it does. */
 async function npmPid(folder: string): Promise<number> {
   for (;;) {

@@ -109,6 +109,16 @@ test('a part that crashes at its first starts is given up; its last words are in
   t.is(await readFile(join(logs, 'scheduler.log'), 'utf8'), 'no such luck\n'.repeat(3));
 });
 
+test('an agent whose node was removed is not started again; the others go on, and the end is in order', async (t) => {
+  const { supervisor, hear, heard } = await world(t, { agent: 'removed' });
+  await supervisor.ready;
+  await hear(/^the agent ended \(the node vm was removed\), and is not started again\. To let this host join again, /);
+  t.deepEqual([...supervisor.pids().keys()].sort(), ['gateway', 'scheduler']);
+  supervisor.stop();
+  t.is(await supervisor.finished, null);
+  t.is(heard.length, 1);
+});
+
 test('a part that does not end is killed when its time is over', async (t) => {
   const { supervisor, hear } = await world(t, { agent: 'stubborn' }, 50);
   await supervisor.ready;

@@ -70,12 +70,12 @@ test('version, for people and for programs', async (t) => {
 const mistakes: [string, readonly string[], number, RegExp][] = [
   ['an unknown command', ['endpionts'], 2, line("unknown command 'endpionts'")],
   ['an unknown option', ['endpoints', '--jsn'], 2, line("unknown option '--jsn'")],
-  ['an argument that is missing', ['deploy'], 2, line("missing required argument 'folder'")],
+  ['an argument that is missing', ['logs'], 2, line("missing required argument 'endpoint'")],
   ['a port that is none', ['doctor', '--http-port', 'http'], 2, line('--http-port: must be a port number between 0 and 65535')],
   ['a port too high', ['doctor', '--grpc-port', '65536'], 2, line('--grpc-port: must be a port number between 0 and 65535')],
   ['an address that is none', ['endpoints', '--scheduler', 'here'], 2, line('--scheduler: must be host:port or unix:<path>')],
   ['a limit out of range', ['logs', 'e', '--limit', '1001'], 2, line('--limit: must be an integer between 1 and 1000')],
-  ['a folder that is not there', ['deploy', '/nowhere'], 66, line('there is no folder /nowhere')],
+  ['a folder that is not there', ['deploy', '/nowhere'], 66, /^=> building \/nowhere\n✗ there is no folder \/nowhere\nhint: [^\n]+\n$/],
 ];
 for (const [what, args, exit, message] of mistakes) {
   test(`a mistake in words: ${what}`, async (t) => {
@@ -99,14 +99,14 @@ test('no key anywhere: one line that says how to get one', async (t) => {
 });
 
 test('nobody at the address: one line that says how to start it', async (t) => {
-  const { code, stderr } = await capstan(['endpoints', '--scheduler', '127.0.0.1:1'], { env: { SERVICE_API_KEY: 'k3y-of-the-test' } });
+  const { code, stderr } = await capstan(['endpoints', '--url', 'http://127.0.0.1:1'], { env: { SERVICE_API_KEY: 'k3y-of-the-test' } });
   t.is(code, 69);
-  t.regex(stderr, line('the scheduler at 127\\.0\\.0\\.1:1 does not answer'));
+  t.regex(stderr, line('the gateway at http://127\\.0\\.0\\.1:1 does not answer'));
   t.regex(stderr, /capstan up/);
 });
 
 test('CAPSTAN_DEBUG shows the stack, and still no key', async (t) => {
-  const { stderr } = await capstan(['endpoints', '--scheduler', '127.0.0.1:1'], {
+  const { stderr } = await capstan(['endpoints', '--url', 'http://127.0.0.1:1'], {
     env: { SERVICE_API_KEY: 'k3y-of-the-test', CAPSTAN_DEBUG: '1' },
   });
   t.regex(stderr, /\n {4}at /);
@@ -114,18 +114,26 @@ test('CAPSTAN_DEBUG shows the stack, and still no key', async (t) => {
 });
 
 const manifests: [string, string | null, RegExp][] = [
-  ['no manifest', null, /^✗ there is no tool_manifest\.json in .*\nhint: The smallest one: .*\n$/],
-  ['half a manifest', '{"resources": {', /^✗ tool_manifest\.json is not JSON.*\nhint: The smallest manifest: .*\n$/],
-  ['an empty manifest', '{"resources": {}}', /^✗ tool_manifest\.json: resources: must hold at least one endpoint\nhint: .*\n$/],
+  [
+    'nothing that declares an endpoint',
+    null,
+    /^✗ there is no endpoint in .*\nhint: Declare one, in Python:\n[^]+@Endpoint\([^]+or in TypeScript:\n[^]+endpoint\(\{/m,
+  ],
+  ['half a manifest', '{"resources": {', /^=> building .*\n✗ tool_manifest\.json is not JSON.*\nhint: The smallest manifest: .*\n$/],
+  [
+    'an empty manifest',
+    '{"resources": {}}',
+    /^=> building .*\n✗ tool_manifest\.json: resources: must hold at least one endpoint\nhint: .*\n$/,
+  ],
   [
     'a broken rule',
     '{"resources": {"a": {"functions": [], "idleTimeout": 0}}}',
-    /^✗ tool_manifest\.json breaks 2 rules:\n {2}resources\.a.*\n {2}resources\.a.*\nhint: .*\n$/,
+    /^=> building .*\n✗ tool_manifest\.json breaks 2 rules:\n {2}resources\.a.*\n {2}resources\.a.*\nhint: .*\n$/,
   ],
   [
     'a module that is not there',
     '{"resources": {"a": {"functions": [{"name": "f", "module": "m"}]}}}',
-    /^✗ resources\.a\.functions\[0\]\.module: there is no module m .*\nhint: .*\n$/,
+    /^=> building .*\n✗ resources\.a\.functions\[0\]\.module: there is no module m .*\nhint: .*\n$/,
   ],
 ];
 for (const [what, manifest, message] of manifests) {

@@ -46,11 +46,19 @@ test.serial('lists what is not delivered, sends it anew, and shows the secret', 
   const secret = await webhooks(world, 'secret');
   t.regex(secret.stdout, /^whsec_[A-Za-z0-9+/]{43}=\n$/);
   t.deepEqual(JSON.parse((await webhooks(world, 'secret', '--json')).stdout), { secret: secret.stdout.trim() });
+
+  const rotated = await webhooks(world, 'secret', '--rotate');
+  t.regex(rotated.stdout, /^whsec_[A-Za-z0-9+/]{43}=\n$/);
+  t.not(rotated.stdout, secret.stdout);
+  const until = new Date(world.clock.now().wall + 86_400_000).toISOString();
+  t.is(rotated.stderr, `✓ webhooks are signed with the old secret, too, until ${until}\n`);
+  t.is((await webhooks(world, 'secret')).stdout, rotated.stdout);
 });
 
 test.serial('a wrong action and a missing id are mistakes', async (t) => {
   for (const [args, message] of [
     [['retry'], '✗ action: must be one of list, redeliver, secret\n'],
+    [['list', '--rotate'], '✗ --rotate: belongs to the action secret\n'],
     [['redeliver'], "✗ id: redeliver needs the id of a webhook, or 'failed'\n"],
   ] as const) {
     const running = run([bin, 'webhooks', ...args]);

@@ -96,6 +96,22 @@ test('WIRE.md, /stream: drains on read; the terminal answer carries the rest, th
   t.deepEqual((await api.call('GET', `/v2/:counting/status/${job}`)).json['output'], [1, 2, 3, 4, 5]);
 });
 
+test('docs/api.md, /stream: a reader that tells its place gets again what an answer held that it lost', async (t) => {
+  const job = await api.run('counting', { count: 3 });
+  await api.ended('counting', job);
+  const whole = { status: 'COMPLETED', stream: [{ output: 1 }, { output: 2 }, { output: 3 }] };
+  const path = `/v2/:counting/stream/${job}`;
+  const first = await api.call('GET', `${path}?after=0.0`);
+  t.deepEqual(first.json, whole);
+  t.deepEqual((await api.call('GET', `${path}?after=0.0`)).json, whole, 'the first answer was lost');
+  t.is(first.headers.get('capstan-stream-cursor'), '1.3');
+  t.deepEqual((await api.call('GET', `${path}?after=1.1`)).json, { status: 'COMPLETED', stream: [{ output: 2 }, { output: 3 }] });
+  t.deepEqual((await api.call('GET', `${path}?after=1.3`)).json, { status: 'COMPLETED', stream: [] });
+  const refused = await api.call('GET', `${path}?after=three`);
+  t.is(refused.status, 400);
+  t.regex(String(refused.json['detail']), /after/);
+});
+
 test('WIRE.md, /stream: read only after the end, it is all there at once', async (t) => {
   const job = await api.run('counting', { count: 3 });
   await api.ended('counting', job);

@@ -46,14 +46,23 @@ export async function expectKeysKept(t: ExecutionContext, load: Load): Promise<v
   );
 }
 
-/** After the stack's end: one row a job in the store, each COMPLETED, and not one job more than the load's and `others`. */
-export function expectStored(t: ExecutionContext, stack: Stack, load: Load, others = 0): void {
+/**
+ * After the stack's end: one row a job in the store, each COMPLETED or as in `ends` (by id), and not one job more
+ * than the load's, those of `ends` and `others`.
+ */
+export function expectStored(
+  t: ExecutionContext,
+  stack: Stack,
+  load: Load,
+  others = 0,
+  ends: ReadonlyMap<string, string> = new Map(),
+): void {
   const db = new SQLite(join(stack.dataDir, 'scheduler/capstan.db'), { readonly: true });
   try {
     t.is(db.pragma('integrity_check', { simple: true }), 'ok');
     const rows = db.prepare('SELECT id, state FROM jobs').all() as { id: string; state: string }[];
     t.deepEqual(
-      rows.filter((row) => row.state !== 'COMPLETED'),
+      rows.filter((row) => row.state !== (ends.get(row.id) ?? 'COMPLETED')),
       [],
     );
     const stored = new Set(rows.map((row) => row.id));
@@ -61,7 +70,11 @@ export function expectStored(t: ExecutionContext, stack: Stack, load: Load, othe
       load.acknowledged.filter((job) => !stored.has(job.id)),
       [],
     );
-    expectNumberOfJobs(t, rows.length - others, load);
+    t.deepEqual(
+      [...ends.keys()].filter((id) => !stored.has(id)),
+      [],
+    );
+    expectNumberOfJobs(t, rows.length - ends.size - others, load);
   } finally {
     db.close();
   }

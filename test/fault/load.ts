@@ -4,19 +4,12 @@
  * with it until they are acknowledged; every fourth has none and is given up when its answer gets
  * lost, so what became of it is open.
  */
-import { setTimeout as pause } from 'node:timers/promises';
-
-import { Pool } from 'undici';
-
 import type { JobDocument, Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
+import { accepted, Caller } from './caller.ts';
 
 const TICK_MS = 20;
-const CONNECTIONS = 48;
 const MOST_UNDER_WAY = 100;
-const RETRY_MS = 250;
-/** A part that died with the request has this long to be missed, ms. */
-const ANSWER_MS = 10_000;
 const SYNC_WAIT_MS = 4_000;
 
 export interface Acknowledged {
@@ -29,10 +22,8 @@ export interface Acknowledged {
   ended: JobDocument | null;
 }
 
-type Answer = { readonly kind: 'document'; readonly document: JobDocument } | { readonly kind: 'lost' };
-
 export class Load {
-  readonly #stack: Stack;
+  readonly #caller: Caller;
   readonly #endpoint: string;
   readonly #random: () => number;
   readonly #name: string;
@@ -41,22 +32,23 @@ export class Load {
   readonly acknowledged: Acknowledged[] = [];
   /** Requests without a key that were never answered: each is a job, or is not. */
   lost = 0;
-  /** Times a request was sent again. */
-  resent = 0;
-  #pool: { readonly origin: string; readonly pool: Pool } | null = null;
   #ticker: NodeJS.Timeout | null = null;
   #next = 0;
   readonly #underWay = new Set<Promise<void>>();
   #failure: Error | null = null;
-  #closed = false;
 
   /** `random` gives numbers in [0, 1); `rate` is requests per second. */
   constructor(stack: Stack, endpoint: string, random: () => number, rate: number, name = 'load') {
-    this.#stack = stack;
+    this.#caller = new Caller(stack);
     this.#endpoint = endpoint;
     this.#random = random;
     this.#name = name;
     this.#perTick = Math.max(1, Math.round((rate * TICK_MS) / 1_000));
+  }
+
+  /** Times a request was sent again. */
+  get resent(): number {
+    return this.#caller.resent;
   }
 
   start(): void {
@@ -75,9 +67,8 @@ export class Load {
 
   /** Gives everything up; whatever still asks is refused, so that a failed test ends. */
   async close(): Promise<void> {
-    this.#closed = true;
     if (this.#ticker !== null) clearInterval(this.#ticker);
-    await this.#pool?.pool.destroy();
+    await this.#caller.close();
     await Promise.all(this.#underWay);
   }
 
@@ -100,17 +91,15 @@ export class Load {
 
   /** What the job's status is now; waits through restarts of the parts. */
   async status(id: string): Promise<JobDocument> {
-    for (;;) {
-      const answer = await this.#send('GET', `/status/${id}`, null, null);
-      if (answer.kind === 'document') return answer.document;
-      await pause(RETRY_MS);
-    }
+    const path = `/${this.#endpoint}/status/${id}`;
+    return accepted(await this.#caller.insist({ method: 'GET', path }), path);
   }
 
   /** Submits once more what was acknowledged under a key; gives the id of the answer. */
-  async again(job: Acknowledged): Promise<string> {
-    const answer = await this.#send('POST', job.path, job.key, JSON.stringify({ input: job.input }));
-    return answer.kind === 'document' ? answer.document.id : 'no answer';
+  async again({ key, path, input }: Acknowledged): Promise<string> {
+    const body = JSON.stringify({ input });
+    const answer = await this.#caller.ask({ method: 'POST', path: `/${this.#endpoint}${path}`, key, body });
+    return answer === null ? 'no answer' : accepted(answer, path).id;
   }
 
   #submitNext(): void {
@@ -130,52 +119,16 @@ export class Load {
   }
 
   async #submit(path: string, key: string | null, input: Acknowledged['input']): Promise<Acknowledged | null> {
-    const body = JSON.stringify({ input });
-    for (;;) {
-      const answer = await this.#send('POST', path, key, body);
-      if (answer.kind === 'document') {
-        const { document } = answer;
-        const job = { id: document.id, key, path, input, ended: hasEnded(document) && path !== '/run' ? document : null };
-        this.acknowledged.push(job);
-        return job;
-      }
-      if (key === null) {
-        this.lost += 1;
-        return null;
-      }
-      this.resent += 1;
-      await pause(RETRY_MS);
+    const request = { method: 'POST', path: `/${this.#endpoint}${path}`, key, body: JSON.stringify({ input }) } as const;
+    const answer = key === null ? await this.#caller.ask(request) : await this.#caller.insist(request);
+    if (answer === null) {
+      this.lost += 1;
+      return null;
     }
-  }
-
-  /** One request. A lost connection, a 5xx and silence are all the same: nobody knows. Anything else is a fault. */
-  async #send(method: 'GET' | 'POST', path: string, key: string | null, body: string | null): Promise<Answer> {
-    if (this.#closed) throw new Error('the load is closed');
-    const headers: Record<string, string> = { authorization: `Bearer ${this.#stack.apiKey}`, 'content-type': 'application/json' };
-    if (key !== null) headers['idempotency-key'] = key;
-    let status: number;
-    let text: string;
-    try {
-      const response = await this.#connections().request({ method, path: `/v2/${this.#endpoint}${path}`, headers, body });
-      status = response.statusCode;
-      text = await response.body.text();
-    } catch {
-      return { kind: 'lost' };
-    }
-    if (status >= 500) return { kind: 'lost' };
-    if (status !== 200) throw new Error(`${method} ${path} answered ${status}: ${text}`);
-    return { kind: 'document', document: JSON.parse(text) as JobDocument };
-  }
-
-  /** The gateway has another port after a new start of the whole stack. */
-  #connections(): Pool {
-    const origin = this.#stack.url;
-    if (this.#pool?.origin !== origin) {
-      void this.#pool?.pool.destroy();
-      const pool = new Pool(origin, { connections: CONNECTIONS, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS });
-      this.#pool = { origin, pool };
-    }
-    return this.#pool.pool;
+    const document = accepted(answer, path);
+    const job = { id: document.id, key, path, input, ended: hasEnded(document) && path !== '/run' ? document : null };
+    this.acknowledged.push(job);
+    return job;
   }
 }
 

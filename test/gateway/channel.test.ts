@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
-import { job, type SubmitAsked, type ReadAsked } from './fake-scheduler.ts';
+import { inline, job, type SubmitAsked, type ReadAsked } from './fake-scheduler.ts';
 import { caller, KEY, RawConnection, setup } from './harness.ts';
 
 const body = '{"input":{}}';
@@ -58,6 +58,61 @@ test('a wait goes on after a restart with what is left of it', async (t) => {
   t.true(asked.submit.waitMs < 60_000 && asked.submit.waitMs > 30_000, String(asked.submit.waitMs));
   asked.reply(job(asked.submit.jobId, JobState.COMPLETED));
   t.is((await reply).json['status'], 'COMPLETED');
+});
+
+test('a read of a stream says what came before, also when it is sent again', async (t) => {
+  const { scheduler, call } = await setup(t);
+  const places: unknown[] = [];
+  const part = (firstIndex: number) => ({ state: JobState.IN_PROGRESS, chunks: [inline('1'), inline('2')], token: 3, firstIndex });
+  scheduler.onStream = (asked) => {
+    places.push(asked.after);
+    asked.stream_(part(0));
+  };
+  const first = await call('GET', '/v2/ep/stream/a');
+  t.is(first.headers['capstan-stream-cursor'], '3.2');
+  const arrived = new Promise<void>((resolve) => {
+    scheduler.onStream = (asked) => {
+      places.push(asked.after);
+      resolve();
+    };
+  });
+  const second = call('GET', '/v2/ep/stream/a');
+  await arrived;
+  scheduler.stop();
+  scheduler.onStream = (asked) => {
+    places.push(asked.after);
+    asked.stream_(part(2));
+  };
+  await scheduler.start();
+  t.is((await second).headers['capstan-stream-cursor'], '3.4');
+  await call('GET', '/v2/ep/stream/other');
+  await call('GET', '/v2/ep/stream/a?after=2.7');
+  t.deepEqual(places, [undefined, { token: 3, nextIndex: 2 }, { token: 3, nextIndex: 2 }, undefined, { token: 2, nextIndex: 7 }]);
+});
+
+test('the read after one that was given up misses nothing of the answer that nobody took', async (t) => {
+  const { scheduler, call } = await setup(t);
+  const arrived = new Promise<void>((resolve) => {
+    scheduler.onStream = () => resolve();
+  });
+  const leave = new AbortController();
+  const leaves = call('GET', '/v2/ep/stream/a', { signal: leave.signal });
+  await arrived;
+  const abandoned = scheduler.next('abandon');
+  leave.abort();
+  await t.throwsAsync(leaves);
+  await abandoned;
+  const asked: unknown[] = [];
+  scheduler.onStream = ({ after, exact, stream_ }) => {
+    asked.push([after, exact]);
+    stream_({ state: JobState.IN_PROGRESS, chunks: [inline('1')], token: 3, firstIndex: 0 });
+  };
+  await call('GET', '/v2/ep/stream/a');
+  await call('GET', '/v2/ep/stream/a');
+  t.deepEqual(asked, [
+    [{ token: 0, nextIndex: 0 }, true],
+    [{ token: 3, nextIndex: 1 }, false],
+  ]);
 });
 
 test('a caller that goes away is abandoned, and only that one', async (t) => {

@@ -27,7 +27,12 @@ interface OpenApi {
 
 /** Every route of the server itself; only what is needed to build it is there. */
 async function served(): Promise<readonly string[]> {
-  const levels = { pending: () => 0, connected: () => true, bodyMemory: () => 0 };
+  const levels = {
+    pending: () => 0,
+    connected: () => true,
+    bodyMemory: () => 0,
+    lb: { endpoints: () => [], level: () => ({ held: 0, inFlight: 0 }) },
+  };
   const services = { config: readConfig({}, {}), version: '0', metrics: new GatewayMetrics(levels), closing: () => false };
   const app = await createServer(services as unknown as Services);
   await app.ready();

@@ -37,6 +37,7 @@ import {
   type JobRef,
   type ListJobsRequest,
   type ListJobsResponse,
+  type StreamCursor,
   type StreamPart,
   type Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
@@ -61,6 +62,9 @@ export interface SubmitAsked extends Asked {
 export interface ReadAsked extends Asked {
   readonly jobId: string;
   readonly waitMs: number;
+  /** What the reader of a stream has. */
+  readonly after?: StreamCursor | undefined;
+  readonly exact?: boolean;
 }
 
 export function inline(text: string): Payload {
@@ -153,13 +157,14 @@ export class FakeScheduler {
     for (const call of this.#open) call.end();
   }
 
-  addKey(text: string, entry: { account?: string; scope?: KeyScope; endpoints?: string[] } = {}): void {
+  addKey(text: string, entry: { account?: string; scope?: KeyScope; endpoints?: string[]; environment?: string } = {}): void {
     const hash = createHash('sha256').update(text).digest();
     const key: KeyEntry = {
       hash,
       accountId: entry.account ?? 'acc',
       scope: entry.scope ?? KeyScope.ALL,
       endpointIds: entry.endpoints ?? [],
+      environment: entry.environment ?? '',
     };
     this.keys.set(hash.toString('hex'), key);
     this.#tell({ keys: [key] });
@@ -172,7 +177,16 @@ export class FakeScheduler {
   }
 
   addEndpoint(id: string, account = 'acc', kind: EndpointKind = EndpointKind.QUEUE): void {
-    const endpoint: EndpointEntry = { id, name: id, accountId: account, environment: 'default', kind };
+    const endpoint: EndpointEntry = {
+      id,
+      name: id,
+      accountId: account,
+      environment: 'default',
+      kind,
+      releaseId: 'r1',
+      routes: [],
+      isPublic: false,
+    };
     this.endpoints.set(id, endpoint);
     this.#tell({ endpoints: [endpoint] });
   }
@@ -297,6 +311,10 @@ export class FakeScheduler {
 
   #blobService(): BlobServiceServer {
     return {
+      stat: (call, callback) => {
+        const bytes = this.blobs.get(call.request.id);
+        callback(null, { exists: bytes !== undefined, size: bytes?.length ?? 0 });
+      },
       put: (call, callback) => {
         const frames: Buffer[] = [];
         call.on('data', (message: { part?: { $case: string; value: unknown } }) => {

@@ -97,7 +97,7 @@ test('names and units keep to Prometheus’ conventions, and docs/metrics.md has
   const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]));
   t.is(types.size, [...text.matchAll(/^# TYPE /gm)].length, 'each name once');
   for (const [name, type] of types) {
-    t.regex(name, /^capstan_(http|gateway)_[a-z0-9_]+$/);
+    t.regex(name, /^capstan_(http|gateway|lb)_[a-z0-9_]+$/);
     // Those of the process come from the library as they are.
     if (/^capstan_gateway_(process|nodejs)_/.test(name)) continue;
     t.is(name.endsWith('_total'), type === 'counter', name);

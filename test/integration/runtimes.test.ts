@@ -3,8 +3,8 @@ import test, { type ExecutionContext } from 'ava';
 
 import { EndpointKind, JobKind } from '../../proto/gen/capstan/v1/common.ts';
 import { CallStyle, type FunctionSpec, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { EndpointSpec, ListEndpointsResponse } from '../../proto/gen/capstan/v1/control.ts';
-import { TestScheduler, testInventory, unary } from '../support/scheduler-client.ts';
+import type { DeployRequest, DeployResponse, EndpointSpec, ListEndpointsResponse } from '../../proto/gen/capstan/v1/control.ts';
+import { endpointSpec, TestScheduler, testInventory, unary } from '../support/scheduler-client.ts';
 
 async function open(t: ExecutionContext): Promise<TestScheduler> {
   const scheduler = await TestScheduler.open({});
@@ -16,23 +16,102 @@ const fn = (name: string, module: string): FunctionSpec => ({ name, module, para
 const python: Partial<EndpointSpec> = { name: 'py', workersMin: 1, functions: [fn('f', 'main.py')] };
 const node: Partial<EndpointSpec> = { name: 'ts', workersMin: 1, functions: [fn('g', 'main.ts')] };
 
-test('functions in Python get a process, others a thread unless they ask for a process', async (t) => {
+/** What a node that offers `inventory` is asked to run: runtime, image and module of each worker. */
+async function asked(t: ExecutionContext, spec: Partial<EndpointSpec>, inventory: Partial<Inventory>): Promise<string[]> {
   const scheduler = await open(t);
-  const asked = { ...node, name: 'ts-process', runtime: 'process', functions: [fn('h', 'main.ts')] };
-  const { endpoints } = await scheduler.deploy([python, node, asked]);
-  t.deepEqual(
-    endpoints.map(({ spec }) => spec?.runtime),
-    ['process', 'thread', 'process'],
-  );
+  await scheduler.deploy([spec]);
+  const session = (await scheduler.join('one')).session({ inventory: { ...testInventory(), ...inventory } });
+  let desired = await session.take('desired');
+  while (desired.workers.length === 0) desired = await session.take('desired');
+  const releases = new Map(desired.releases.map((release) => [release.releaseId, release]));
+  return desired.workers.flatMap(({ runtime, releaseId }) => {
+    const release = releases.get(releaseId);
+    return [
+      runtime,
+      runtime === 'container' ? (release?.image ?? '') : '',
+      release?.functions[0]?.module ?? release?.command.join(' ') ?? '',
+    ];
+  });
+}
+
+const host = { runtimes: ['thread', 'process'], pythonVersion: '3.12.1' };
+const engine = { runtimes: ['thread', 'process', 'container'], pythonVersion: '3.12.1', containerEngine: 'docker 27' };
+const withImages = { ...engine, images: ['capstan/base-python:latest', 'docker.io/capstan/base-node:latest'] };
+
+test('without an engine, functions in Python get a process, others a thread', async (t) => {
+  t.deepEqual(await asked(t, python, host), ['process', '', 'main.py']);
+  t.deepEqual(await asked(t, node, host), ['thread', '', 'main.ts']);
+});
+
+test('an engine that has the base image serves by it; one that lacks it leaves the work to the host', async (t) => {
+  t.deepEqual(await asked(t, python, withImages), ['container', 'capstan/base-python', 'main.py']);
+  t.deepEqual(await asked(t, node, withImages), ['container', 'capstan/base-node', 'main.ts']);
+  t.deepEqual(await asked(t, python, engine), ['process', '', 'main.py']);
+  t.deepEqual(await asked(t, { ...node, imageName: 'capstan/base-node' }, engine), ['thread', '', 'main.ts']);
+});
+
+test('an endpoint may force a runtime', async (t) => {
+  t.deepEqual(await asked(t, { ...node, runtime: 'process' }, withImages), ['process', '', 'main.ts']);
+  t.deepEqual(await asked(t, { ...node, runtime: 'thread' }, withImages), ['thread', '', 'main.ts']);
+  t.deepEqual(await asked(t, { ...node, runtime: 'container' }, engine), ['container', 'capstan/base-node', 'main.ts']);
+});
+
+test('an image of the user’s own is a container, with our bootstrap or with its own program', async (t) => {
+  const image = { imageName: 'acme/model:3' };
+  t.deepEqual(await asked(t, { ...python, ...image }, engine), ['container', 'acme/model:3', 'main.py']);
+  t.deepEqual(await asked(t, { ...python, ...image, functions: [] }, engine), ['container', 'acme/model:3', '']);
+  t.deepEqual(await asked(t, { ...python, ...image, functions: [], command: ['serve', '-x'] }, engine), [
+    'container',
+    'acme/model:3',
+    'serve -x',
+  ]);
+});
+
+test('a command without an image is a process', async (t) => {
+  t.deepEqual(await asked(t, { ...python, functions: [], command: ['python3', 'worker.py'] }, host), ['process', '', 'python3 worker.py']);
+});
+
+test('packages left out of a build must be on the host, or in the image', async (t) => {
+  const torch = { ...python, packages: ['torch', 'numpy'] };
+  t.deepEqual(await asked(t, torch, { ...host, packages: { torch: '2.4.1', numpy: '2.1.0' } }), ['process', '', 'main.py']);
+  t.deepEqual(await asked(t, torch, withImages), ['container', 'capstan/base-python', 'main.py']);
+});
+
+test('workers that bring their own program need no build', async (t) => {
+  const scheduler = await open(t);
+  const spec = endpointSpec({ name: 'foreign', functions: [], imageName: 'acme/model' });
+  const deploy = (request: Partial<DeployRequest>) =>
+    unary<DeployResponse>((done) =>
+      scheduler.control.deploy(
+        { environment: '', buildDigest: '', buildSize: 0, endpoints: [spec], ...request },
+        scheduler.bearer(scheduler.secret('api-key')),
+        done,
+      ),
+    );
+  const { endpoints } = await deploy({});
+  t.like(endpoints[0], { buildDigest: '', spec: { imageName: 'acme/model', functions: [] } });
+  await t.throwsAsync(deploy({ endpoints: [endpointSpec(node)] }), {
+    message: 'build_digest: must not be empty, endpoint ts runs functions of a build',
+  });
 });
 
 test('what no worker could run is refused', async (t) => {
   const scheduler = await open(t);
   for (const [spec, message] of [
-    [{ ...node, runtime: 'rocket' }, 'ts.runtime: must be thread or process'],
-    [{ ...python, runtime: 'thread' }, 'py.runtime: must be process for functions in Python'],
+    [{ ...node, runtime: 'rocket' }, 'ts.runtime: must be thread, process or container'],
+    [{ ...python, runtime: 'thread' }, 'py.runtime: must be process or container for functions in Python'],
+    [{ ...node, imageName: 'acme/x', runtime: 'thread' }, 'ts.runtime: must be container for the image acme/x'],
+    [{ ...node, functions: [], command: ['x'], runtime: 'thread' }, 'ts.runtime: must be process or container for a command'],
+    [{ ...node, functions: [], command: ['x'], runtime: 'container' }, 'ts.imageName: must name the image in which the command runs'],
+    [{ ...node, command: ['x'] }, 'ts.command: is for workers of your own: it goes without functions'],
+    [{ ...node, functions: [] }, 'ts.functions: must name at least one function, or there must be a command or an image of your own'],
+    [{ ...node, functions: [], imageName: 'capstan/base-node' }, /^ts.functions: must name at least one function/],
+    [{ ...node, functions: [], command: [''] }, 'ts.command: its parts must not be empty'],
+    [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, the functions are not'],
+    [{ ...node, imageName: 'two words' }, 'ts.imageName: must be the reference of an image, without spaces'],
+    [{ ...python, packages: ['scipy'] }, 'py.packages: "scipy" is not one of torch, torchvision, torchaudio, numpy, triton'],
     [
-      { ...python, kind: EndpointKind.LOAD_BALANCED, functions: [fn('f', 'main.py'), fn('g', 'main.ts')] },
+      { ...python, kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /f': 'f' }, functions: [fn('f', 'main.py'), fn('g', 'main.ts')] },
       'py.functions: are in Python and in another language; a worker runs one language',
     ],
   ] as const) {
@@ -51,7 +130,7 @@ test('a job whose function no node can run says so', async (t) => {
   const listed = await unary<ListEndpointsResponse>((done) =>
     scheduler.control.listEndpoints({ environment: '' }, scheduler.bearer(scheduler.secret('api-key')), done),
   );
-  t.like(listed.endpoints[0], { queueReason: 'NO_CAPACITY', queueDetail: 'bare: RUNTIME_MISSING' });
+  t.like(listed.endpoints[0], { queueReason: 'NO_CAPACITY', queueDetail: 'RUNTIME_MISSING on 1 node: bare (no Python)' });
 });
 
 test('a release for Python goes to a node with Python 3.8 or newer', async (t) => {
@@ -66,7 +145,10 @@ test('a release for Python goes to a node with Python 3.8 or newer', async (t) =
   let desired = await fitting.take('desired');
   while (desired.workers.length === 0) desired = await fitting.take('desired');
   t.deepEqual(
-    desired.releases.map(({ runtime, functions }) => [runtime, functions[0]?.module]),
+    desired.workers.map(({ runtime, releaseId }) => [
+      runtime,
+      desired.releases.find((release) => release.releaseId === releaseId)?.functions[0]?.module,
+    ]),
     [['process', 'main.py']],
   );
   for (const session of [without, old, threads]) {

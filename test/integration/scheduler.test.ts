@@ -13,6 +13,7 @@ import {
   type WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { TestScheduler, unary, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 
@@ -274,17 +275,19 @@ test('chunks reach the reader, the rest comes with the end, and then nothing', a
   const { jobId, token } = await session.take('dispatch');
   const chunk = (index: number) =>
     ({ $case: 'chunk', value: { jobId, token, index, data: { body: { $case: 'inline', value: Buffer.from(String(index)) } } } }) as const;
-  const reading = channel.ask(endpoint, { $case: 'stream', value: { jobId, waitMs: 10_000 } });
+  const read = (waitMs: number) => channel.ask(endpoint, { $case: 'stream', value: { jobId, waitMs, exact: false } });
+  const reading = read(10_000);
   session.send({ $case: 'started', value: { jobId, token, agoMs: 0 } }, chunk(0));
   t.deepEqual(texts(await reading), ['0']);
+  t.deepEqual(texts(await read(0)), []);
   t.is((await session.take('drained')).nextIndex, 1);
   session.send(chunk(1), chunk(2));
   complete(session, { jobId, token } as Dispatch);
   await session.take('ack');
-  const rest = await channel.ask(endpoint, { $case: 'stream', value: { jobId, waitMs: 0 } });
+  const rest = await read(0);
   t.deepEqual(texts(rest), ['1', '2']);
   t.is(rest.result?.$case === 'stream' ? rest.result.value.state : '', JobState.COMPLETED);
-  t.deepEqual(texts(await channel.ask(endpoint, { $case: 'stream', value: { jobId, waitMs: 0 } })), []);
+  t.deepEqual(texts(await read(0)), []);
 });
 
 test('purge ends every queued job and leaves the running one', async (t) => {
@@ -337,6 +340,40 @@ test('a heartbeat is answered, so that an idle session is heard on both sides', 
   session.send({ $case: 'heartbeat', value: {} });
   await session.take('heartbeat');
   t.pass();
+});
+
+test('a removed node is told so by its own error; another agent with its identity is refused while the first lives', async (t) => {
+  const { scheduler, node, session } = await ready(t);
+  const twin = node.session({ incarnation: 'another' });
+  t.is(fromServiceError(await twin.ended).code, 'ALREADY_EXISTS');
+  const key = scheduler.bearer(scheduler.secret('api-key'));
+  const refused = await t.throwsAsync<CapstanError>(
+    unary((done) => scheduler.control.removeNode({ nodeId: node.id, force: false }, key, done)),
+  );
+  t.is(refused.code, 'CONFLICT');
+  await unary((done) => scheduler.control.removeNode({ nodeId: node.id, force: true }, key, done));
+  await session.ended;
+  const back = fromServiceError(await node.session().ended);
+  t.deepEqual([back.code, back.message], ['NODE_REMOVED', 'the node host was removed']);
+  await scheduler.restart();
+  t.is(fromServiceError(await node.session().ended).code, 'NODE_REMOVED');
+});
+
+test('join tokens are listed by id, never by their text, and can be used up and revoked', async (t) => {
+  const scheduler = await open(t);
+  const key = scheduler.bearer(scheduler.secret('api-key'));
+  const { joinToken, id } = await unary<{ joinToken: string; id: string }>((done) =>
+    scheduler.control.createJoinToken({ name: 'rack', expiresInS: 60, maxUses: 1 }, key, done),
+  );
+  await unary((done) => scheduler.nodes.join({ joinToken, name: 'x' }, done));
+  const again = await t.throwsAsync<CapstanError>(unary((done) => scheduler.nodes.join({ joinToken, name: 'y' }, done)));
+  t.is(again.code, 'UNAUTHENTICATED');
+  const { tokens } = await unary<{ tokens: { id: string; uses: number }[] }>((done) => scheduler.control.listJoinTokens({}, key, done));
+  t.is(tokens.find((token) => token.id === id)?.uses, 1);
+  t.false(JSON.stringify(tokens, (_key, value: unknown) => (typeof value === 'bigint' ? Number(value) : value)).includes(joinToken));
+  await unary((done) => scheduler.control.revokeJoinToken({ id }, key, done));
+  const after = await unary<{ tokens: { id: string }[] }>((done) => scheduler.control.listJoinTokens({}, key, done));
+  t.false(after.tokens.some((token) => token.id === id));
 });
 
 test('nothing is served without the right credential', async (t) => {

@@ -3,7 +3,7 @@ import type { ExecutionContext } from 'ava';
 
 import { BlobPurpose } from '../../proto/gen/capstan/v1/blobs.ts';
 import { JobKind, WorkerState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
-import type { ListWebhooksResponse, WebhookInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { ListWebhooksResponse, RotateWebhookSecretResponse, WebhookInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { AttemptOutcome, type AttemptEnded, type Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { SchedulerDeps } from '../../scheduler/start.ts';
@@ -129,6 +129,12 @@ export class WebhookWorld {
   async secret(): Promise<string> {
     const { control, bearer, key } = this.#access();
     return (await unary<{ secret: string }>((done) => control.getWebhookSecret({}, bearer(key), done))).secret;
+  }
+
+  /** The new secret, and until when the old one signs, too, wall clock ms. */
+  async rotateSecret(): Promise<RotateWebhookSecretResponse> {
+    const { control, bearer, key } = this.#access();
+    return unary((done) => control.rotateWebhookSecret({}, bearer(key), done));
   }
 
   async cancel(jobId: string): Promise<void> {

@@ -1,4 +1,7 @@
 /** Webhooks as receivers see them (SPEC.md, Events; WIRE.md section 1, Webhook; DESIGN.md invariant 12). */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
 import test from 'ava';
 import { Webhook } from 'standardwebhooks';
 
@@ -34,6 +37,73 @@ test.serial('a completed job is posted once, signed, in the shape of the origina
   t.throws(() => new Webhook(secret).verify(post.body.toString().replace('COMPLETED', 'FAILED'), headers));
   await world.delivered();
   t.is(receiver.received.length, 1);
+});
+
+test.serial('a rotated secret signs beside the old one for 24 hours, and then alone', async (t) => {
+  const receiver = await Receiver.open(t);
+  const world = await WebhookWorld.open(t);
+  const signedWith = async (known: Readonly<Record<string, string>>): Promise<string[]> => {
+    await world.completed(receiver.url());
+    const { headers, body } = await receiver.next();
+    const at = new Date(Number(headers['webhook-timestamp']) * 1_000);
+    return String(headers['webhook-signature'])
+      .split(' ')
+      .map((signature) => {
+        const isOf = ([, secret]: [string, string]): boolean =>
+          new Webhook(secret).sign(String(headers['webhook-id']), at, body) === signature;
+        return Object.entries(known).find(isOf)?.[0] ?? 'nobody';
+      });
+  };
+  const first = await world.secret();
+  const { secret: second, previousUntilMs } = await world.rotateSecret();
+  t.is(await world.secret(), second);
+  t.is(Number(previousUntilMs), world.clock.now().wall + 24 * hours);
+  t.deepEqual(await signedWith({ first, second }), ['second', 'first']);
+  const verified = new Webhook(first).verify(receiver.received[0]?.body ?? '', receiver.received[0]?.headers as Record<string, string>);
+  t.like(verified, { id: 'job-1' }, 'a receiver that knows the old one alone goes on');
+
+  world.clock.advance(24 * hours - 60_000);
+  t.deepEqual(await signedWith({ first, second }), ['second', 'first']);
+  world.clock.advance(60_000);
+  t.deepEqual(await signedWith({ first, second }), ['second']);
+
+  const { secret: third } = await world.rotateSecret();
+  const { secret: fourth } = await world.rotateSecret();
+  t.deepEqual(await signedWith({ second, third, fourth }), ['fourth', 'third']);
+});
+
+test.serial('a delivery that waits is signed with both secrets, also after a restart', async (t) => {
+  const receiver = await Receiver.open(t, [500, 200]);
+  const world = await WebhookWorld.open(t);
+  const first = await world.secret();
+  const id = await world.completed(receiver.url());
+  await world.tried(id, 1);
+  await receiver.next();
+  const { secret: second } = await world.rotateSecret();
+  await world.scheduler.restart();
+  t.is(await world.secret(), second);
+  world.clock.advance(10_000);
+  const { headers, body } = await receiver.next();
+  const signatures = [second, first].map((secret) =>
+    new Webhook(secret).sign(id, new Date(Number(headers['webhook-timestamp']) * 1_000), body),
+  );
+  t.is(headers['webhook-signature'], signatures.join(' '));
+});
+
+test.serial('secrets are rotated by the holder of a key alone, and stand in the store encrypted', async (t) => {
+  const world = await WebhookWorld.open(t);
+  const { secret } = await world.rotateSecret();
+  t.is(await world.secret(), secret);
+  const { control } = world.scheduler;
+  for (const key of ['', 'wrong']) {
+    await t.throwsAsync(
+      unary((done) => control.rotateWebhookSecret({}, world.scheduler.bearer(key), done)),
+      { code: 'UNAUTHENTICATED' },
+    );
+  }
+  t.is(await world.secret(), secret);
+  const db = await readFile(join(world.scheduler.dataDir, 'scheduler/capstan.db-wal'));
+  t.false(db.includes(secret));
 });
 
 test.serial('every way a job can end is posted', async (t) => {

@@ -8,28 +8,17 @@ import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { AgentEvent, AttemptEnded, AttemptRef, SchedulerEvent, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { Decision, type Answer, type Effect } from '../../scheduler/core/effects.ts';
-import type { Command, CoreEvent, Counting, EndpointInput, PolicyInput, Ref } from '../../scheduler/core/events.ts';
-import { defaultSettings, type EndpointConfig, type Image, type Settings } from '../../scheduler/core/image.ts';
+import type { Command, CoreEvent, Counting, Cursor, PolicyInput, Ref } from '../../scheduler/core/events.ts';
+import type { EndpointConfig, EndpointInput, Image } from '../../scheduler/core/image.ts';
+import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
 import { restore } from '../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../scheduler/core/step.ts';
-import type { ControlKind, JobKind } from '../../scheduler/store/store.ts';
+import { controlKinds, type JobKind } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { testInventory } from '../support/scheduler-client.ts';
 
 const NODE = 'node';
 const BEGIN = 1_700_000_000_000;
-const kinds: readonly ControlKind[] = [
-  'account',
-  'key',
-  'environment',
-  'endpoint',
-  'release',
-  'build',
-  'node',
-  'join-token',
-  'desired',
-  'setting',
-];
 const uncounted: Counting = { limitedAs: null, resent: false };
 
 /** An attempt that the test's agent holds. */
@@ -141,8 +130,9 @@ export class QueueWorld {
     return this.#replies.get(request);
   }
 
-  stream(job: string): StreamPart | CapstanError {
-    const { result } = this.#ask((ref) => ({ event: 'read-stream', ref, counting: uncounted, endpoint: this.endpoint, job, waitMs: 0 }));
+  stream(job: string, after: Cursor | null = null): StreamPart | CapstanError {
+    const asked = { event: 'read-stream', counting: uncounted, endpoint: this.endpoint, job, after, waitMs: 0 } as const;
+    const { result } = this.#ask((ref) => ({ ...asked, ref }));
     if (result?.$case === 'stream') return result.value;
     if (result?.$case === 'failure') return new CapstanError(result.value.code as 'NOT_FOUND', result.value.message);
     throw new Error('an answer to another question');
@@ -222,7 +212,7 @@ export class QueueWorld {
   #takeOver(): Image {
     this.#term = (this.#store.acquire(0, `life-${this.#session}`, 10_000) as { term: bigint }).term;
     const stored = {
-      control: kinds.flatMap((kind) => this.#store.read('control', kind, '', 1_000)),
+      control: controlKinds.flatMap((kind) => this.#store.read('control', kind, '', 1_000)),
       counts: this.#store.read('counts'),
       leased: this.#store.read('leased', 0, 10_000),
       highest: this.#store.read('highest'),
@@ -359,7 +349,7 @@ function jobOf({ result }: JobReply): Job | CapstanError {
 }
 
 export function endpointInput(): EndpointInput {
-  const config: Omit<EndpointConfig, 'id' | 'account' | 'environment' | 'release'> = {
+  const config: Omit<EndpointConfig, 'id' | 'account' | 'environment' | 'release' | 'previousRelease' | 'releaseFrom'> = {
     name: 'echo',
     kind: 'QUEUE',
     imageName: '',
@@ -381,7 +371,9 @@ export function endpointInput(): EndpointInput {
   return {
     ...config,
     functions: [{ name: 'echo', module: 'echo', parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
-    runtime: 'thread',
+    runtime: '',
+    command: [],
+    packages: [],
     envSealed: null,
     envDigest: '',
   };

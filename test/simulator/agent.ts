@@ -9,7 +9,7 @@ import {
   type AgentEvent,
   type AttemptEnded,
   type Hello,
-  type Inventory,
+  Inventory,
   type SchedulerEvent,
   type WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -21,6 +21,11 @@ interface SimWorker {
   readonly endpoint: string;
   readonly release: string;
   readonly maxConcurrency: number;
+  readonly devices: readonly string[];
+  /** Its devices are its own, and it has begun to start. */
+  begun: boolean;
+  /** Starts that failed in a row. */
+  failures: number;
   drain: boolean;
   ready: boolean;
   readonly attempts: Set<string>;
@@ -44,6 +49,8 @@ export interface AgentWiring {
   send(agent: SimAgent, session: number, events: AgentEvent[]): void;
   /** The handler of an attempt was entered. */
   entered(job: string, token: number, node: string): void;
+  /** An attempt is over, and its handler had yielded this many chunks. */
+  ended(job: string, token: number, chunks: number): void;
 }
 
 export class SimAgent {
@@ -60,6 +67,8 @@ export class SimAgent {
   #epoch = 0;
   /** Chance that an attempt's worker dies under it. */
   lossRate = 0;
+  /** Chance that the start of a worker fails. */
+  failRate = 0;
   /** Longest handler, ms. */
   longest = 40;
 
@@ -161,15 +170,17 @@ export class SimAgent {
       : random.chance(0.1)
         ? AttemptOutcome.FAILED
         : AttemptOutcome.COMPLETED;
-    if (random.chance(0.3)) this.#yield(attempt, random.int(1, 6));
-    this.#later(random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * this.longest, () => this.#end(attempt, outcome));
+    const duration = random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * this.longest;
+    const chunks = random.chance(0.3) ? random.int(1, duration > this.longest ? 30 : 6) : 0;
+    this.#yield(attempt, chunks, duration / (chunks + 1));
+    this.#later(duration, () => this.#end(attempt, outcome));
   }
 
   /** A generator: its chunks say where they stand. */
-  #yield(attempt: SimAttempt, left: number): void {
+  #yield(attempt: SimAttempt, left: number, apart: number): void {
     if (left === 0 || attempt.ended !== null) return;
     this.#sendChunk(attempt, attempt.chunks++);
-    this.#later(this.#world.random.next() * 10, () => this.#yield(attempt, left - 1));
+    this.#later(this.#world.random.next() * 2 * apart, () => this.#yield(attempt, left - 1, apart));
   }
 
   #sendChunk({ job: jobId, token }: SimAttempt, index: number): void {
@@ -201,6 +212,7 @@ export class SimAgent {
       started: attempt.started !== null,
       chunks: attempt.chunks,
     };
+    this.#wiring.ended(attempt.job, attempt.token, attempt.chunks);
     const worker = this.#workers.get(attempt.worker);
     worker?.attempts.delete(keyOf(attempt.job, attempt.token));
     this.#send({ event: { $case: 'ended', value: attempt.ended } });
@@ -213,13 +225,36 @@ export class SimAgent {
       endpoint: spec.endpoint,
       release: spec.release,
       maxConcurrency: spec.maxConcurrency,
+      devices: spec.devices,
+      begun: false,
+      failures: 0,
       drain: false,
       ready: false,
       attempts: new Set(),
     };
     this.#workers.set(spec.id, worker);
-    this.#later(this.#world.random.int(1, 200), () => {
-      worker.ready = true;
+    this.#beginStarts();
+  }
+
+  /** Workers whose devices nobody else holds begin to start. */
+  #beginStarts(): void {
+    const held = new Set([...this.#workers.values()].flatMap(({ begun, devices }) => (begun ? devices : [])));
+    for (const worker of this.#workers.values()) {
+      if (worker.begun || worker.devices.some((device) => held.has(device))) continue;
+      worker.begun = true;
+      for (const device of worker.devices) held.add(device);
+      this.#start(worker);
+    }
+  }
+
+  #start(worker: SimWorker): void {
+    const { random } = this.#world;
+    this.#later(random.int(1, 200), () => {
+      if (this.#workers.get(worker.id) !== worker) return;
+      if (random.chance(this.failRate)) {
+        worker.failures++;
+        this.#later(random.int(200, 1_000), () => this.#start(worker));
+      } else worker.ready = true;
       this.#reportWorkers();
     });
   }
@@ -231,6 +266,7 @@ export class SimAgent {
       this.#workers.delete(worker.id);
       reaped = true;
     }
+    if (reaped) this.#beginStarts();
     return reaped;
   }
 
@@ -281,7 +317,11 @@ export class SimAgent {
       endpointId: worker.endpoint,
       releaseId: worker.release,
       state: !worker.ready
-        ? WorkerState.INITIALIZING
+        ? worker.failures > 0
+          ? WorkerState.UNHEALTHY
+          : worker.begun
+            ? WorkerState.INITIALIZING
+            : WorkerState.THROTTLED
         : worker.drain
           ? WorkerState.DRAINING
           : worker.attempts.size > 0
@@ -289,8 +329,8 @@ export class SimAgent {
             : WorkerState.IDLE,
       reason: '',
       detail: '',
-      failures: 0,
-      deviceUuids: [],
+      failures: worker.failures,
+      deviceUuids: [...worker.devices],
       artifactMs: 0,
       startedMs: 0,
       loadedMs: 0,
@@ -317,22 +357,13 @@ function keyOf(job: string, token: number): string {
   return `${job} ${token}`;
 }
 
+/** A host with two devices. */
 function inventory(hostname: string): Inventory {
-  return {
-    hostname,
-    os: 'linux',
-    arch: 'x64',
-    cpuCount: 8,
-    cpuModel: 'simulated',
-    memoryBytes: 0n,
-    memoryAvailableBytes: 0n,
-    diskBytes: 0n,
-    diskAvailableBytes: 0n,
-    cpuPercent: 0,
-    devices: [],
-    deviceProblem: '',
-    runtimes: ['thread'],
-    nodeVersion: 'v24.0.0',
-    pythonVersion: '',
-  };
+  const devices = [1, 2].map((no) => ({
+    uuid: `${hostname}-gpu-${no}`,
+    model: 'NVIDIA RTX A5000',
+    memoryBytes: 24n * 1024n ** 3n,
+    healthy: true,
+  }));
+  return Inventory.fromPartial({ hostname, os: 'linux', arch: 'x64', cpuCount: 8, cpuModel: 'simulated', runtimes: ['thread'], devices });
 }

@@ -2,7 +2,8 @@
  * The invariants of DESIGN.md section 3, checked from outside the core: from the operations the
  * store took, from what agents were sent, and by recounting.
  */
-import type { Image } from '../../scheduler/core/image.ts';
+import type { Image, NodeImage } from '../../scheduler/core/image.ts';
+import { recount, type NodeUsage } from '../../scheduler/core/placement/node-usage.ts';
 import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { Receivers } from './webhooks.ts';
@@ -111,8 +112,9 @@ export class Ledger {
   }
 }
 
-/** Holds at every moment: slots, windows, waiters. */
+/** Holds at every moment: slots, windows, waiters, what is given out on nodes. */
 export function checkImage(image: Image): void {
+  for (const node of image.nodes.values()) checkUsage(image, node);
   for (const worker of image.workers.values()) {
     if (worker.attempts.size > worker.maxConcurrency)
       fail(`worker ${worker.id} holds ${worker.attempts.size} jobs of ${worker.maxConcurrency}`);
@@ -137,6 +139,17 @@ export function checkImage(image: Image): void {
   }
 }
 
+/** The counters of a node against its workers; nothing is given out twice. */
+function checkUsage(image: Image, node: NodeImage): void {
+  const counted = recount(image, node);
+  const sorted = <V>(map: ReadonlyMap<string, V>): [string, V][] => [...map].sort(([a], [b]) => (a < b ? -1 : 1));
+  const shown = (usage: NodeUsage): string =>
+    JSON.stringify([usage.cpuMillis, usage.memoryBytes, sorted(usage.devices), sorted(usage.endpoints)]);
+  if (shown(node.usage) !== shown(counted)) fail(`node ${node.config.id} counts ${shown(node.usage)}, its workers have ${shown(counted)}`);
+  const given = [...node.workers].flatMap((id) => image.workers.get(id)?.devices ?? []);
+  if (new Set(given).size < given.length) fail(`node ${node.config.id} gave a device to two workers: ${given.join()}`);
+}
+
 /** Holds whenever nothing is gathered: the counters against a recount. */
 export function checkCounts(image: Image, store: SqliteEngine): void {
   const found = new Map<string, number>();
@@ -152,16 +165,19 @@ export function checkCounts(image: Image, store: SqliteEngine): void {
   }
 }
 
-/** Everything a lane with a whole window claims is really there. */
-export function checkWindows(image: Image, store: SqliteEngine): void {
-  for (const [id, { lanes }] of image.endpoints) {
+/** Everything a lane of the endpoint claims to be in its window is really there. */
+export function checkWindows(image: Image, store: SqliteEngine, id: string): void {
+  const endpoint = image.endpoints.get(id);
+  if (endpoint !== undefined) {
     for (const priority of [0, 1] as const) {
-      const lane = lanes[priority];
+      const lane = endpoint.lanes[priority];
       if (lane.refill !== null) continue;
       const shown = lane.window
         .slice(lane.head)
         .filter((job) => job.phase === 'QUEUED')
         .map((job) => job.id);
+      // Compared with the store elsewhere: there is no job to read.
+      if (shown.length === 0 && lane.count === 0) continue;
       const stored = store
         .read('head', id, priority, -1, 100_000, 0)
         .filter((row) => row.job.position <= lane.covered)

@@ -2,14 +2,19 @@
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
-import type { CoreEvent, EndpointInput, PolicyInput } from '../../scheduler/core/events.ts';
+import { StreamCursors } from '../../gateway/jobs/stream-cursors.ts';
+import type { CoreEvent, PolicyInput } from '../../scheduler/core/events.ts';
 import { SimAgent, type AgentWiring } from './agent.ts';
+import { FleetRules } from './fleet-rules.ts';
 import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
+import { Operator } from './operator.ts';
 import { SimScheduler, type Mutation, type Wiring } from './scheduler.ts';
+import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
-import { Link, World } from './world.ts';
+import { closedLink, Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerImage } from '../../scheduler/core/image.ts';
+import type { EndpointInput, WorkerImage } from '../../scheduler/core/image.ts';
+import { keyDefaults } from '../../scheduler/core/keys.ts';
 
 /** How rough the world is; every figure is a chance or a count. */
 export interface Weather {
@@ -19,6 +24,13 @@ export interface Weather {
   /** Crashes of agents, and broken connections, in the whole run. */
   readonly agentCrashes: number;
   readonly disconnects: number;
+  /** Breaks of the gateway's channel, and deaths of the gateway. */
+  readonly channelBreaks: number;
+  readonly gatewayCrashes: number;
+  /** Deployments, and nodes drained, resumed and removed. */
+  readonly changes: number;
+  /** Chance that the start of a worker fails. */
+  readonly failingStarts: number;
   /** Chance that a worker dies under an attempt. */
   readonly workerLoss: number;
   /** Jobs kept in a window: small ones exercise refills. */
@@ -47,6 +59,16 @@ type Mapped =
   | { op: 'job'; job: string; token: number; worker: string }
   | { op: 'event'; event: SchedulerEvent };
 
+/** A caller's request. */
+interface Asked {
+  readonly event: (ref: { channel: number; request: number }, resent: boolean) => CoreEvent;
+  /** The scheduler sent its answer. */
+  readonly left?: (reply: JobReply) => void;
+  /** It arrived. */
+  readonly answered: (reply: JobReply) => void;
+  sent: boolean;
+}
+
 export class Scenario {
   readonly world: World;
   readonly #weather: Weather;
@@ -54,21 +76,25 @@ export class Scenario {
   readonly #ledger: Ledger;
   readonly #scheduler: SimScheduler;
   readonly #agents: SimAgent[] = [];
+  readonly #agentWiring: AgentWiring;
+  readonly #rules = new FleetRules();
+  readonly #operator: Operator;
   readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<Mapped> }>();
-  readonly #open = new Map<
-    number,
-    { event: (ref: { channel: number; request: number }, resent: boolean) => CoreEvent; sent: boolean; answered: (reply: JobReply) => void }
-  >();
+  readonly #open = new Map<number, Asked>();
   readonly #acknowledged = new Set<string>();
   readonly #ended = new Map<string, JobState>();
-  readonly #chunksRead = new Map<string, { readonly token: number; readonly index: number; readonly life: number }>();
-  #chunkCount = 0;
+  readonly #streams = new Streams();
+  #cursors = new StreamCursors();
   #endpoints: string[] = [];
   #channel = 0;
+  #requests = closedLink<CoreEvent>();
+  #replies = closedLink<JobReply>();
   #request = 0;
   #session = 0;
   #jobs = 0;
   #steps = 0;
+  #rough = true;
+  #turn = 0;
 
   constructor(seed: number, weather: Weather, mutation: Mutation | null = null) {
     this.world = new World(seed);
@@ -91,6 +117,7 @@ export class Scenario {
       check: (image) => {
         this.#steps++;
         checkImage(image);
+        this.#rules.check(image);
       },
       crashed: () => this.#schedulerDown(),
     };
@@ -103,12 +130,16 @@ export class Scenario {
       hooksPerHost,
     });
     this.#scheduler.mutation = mutation;
-    const agentWiring: AgentWiring = {
+    this.#agentWiring = {
       connect: (agent, hello) => {
         if (this.#scheduler.image === null || this.world.random.chance(0.1)) return null;
         const known = this.#scheduler.image.nodes.get(agent.id);
+        if (known === undefined) {
+          this.world.after(0, () => this.#replace(agent));
+          return null;
+        }
         // The shell refuses a second agent while the first one's session is open.
-        if (known?.session != null && known.incarnation !== hello.incarnation) return null;
+        if (known.session !== null && known.incarnation !== hello.incarnation) return null;
         const session = ++this.#session;
         const up = new Link<AgentEvent[]>(this.world, (events) =>
           this.#scheduler.handle({ event: 'agent', node: agent.id, session, events }),
@@ -123,8 +154,14 @@ export class Scenario {
         this.world.trace(`entered ${job} ${token} on ${node}`);
         this.#ledger.entered(job, token);
       },
+      ended: (job, token, chunks) => this.#streams.ended(job, token, chunks),
     };
-    for (const name of ['a', 'b', 'c']) this.#agents.push(new SimAgent(this.world, name, agentWiring));
+    for (const name of ['a', 'b', 'c']) this.#agents.push(new SimAgent(this.world, name, this.#agentWiring));
+    this.#operator = new Operator(this.world, {
+      image: () => this.#scheduler.image,
+      command: (command) => this.#scheduler.command(command, () => undefined),
+      endpoints: () => deployed,
+    });
   }
 
   run(): Result {
@@ -136,30 +173,35 @@ export class Scenario {
     } catch (error) {
       const seed = this.world.seed;
       throw new Error(
-        `seed ${seed}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\nreplay: SIM_SEED=${seed} npm test -- test/simulator/simulator.test.ts\n${this.world.recent(Number(process.env['SIM_TRACE'] ?? 60))}`,
+        `seed ${seed}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\nreplay: SIM_SEED=${seed} npm test -- test/simulator/${seed % 2 === 0 ? 'even' : 'odd'}-seeds.test.ts\n${this.world.recent(Number(process.env['SIM_TRACE'] ?? 60))}`,
         { cause: error },
       );
     } finally {
       this.#scheduler.store.close();
     }
     const completed = [...this.#ended.values()].filter((state) => state === JobState.COMPLETED).length;
-    return { digest: this.world.digest(), acknowledged: this.#acknowledged.size, completed, chunks: this.#chunkCount, steps: this.#steps };
+    return {
+      digest: this.world.digest(),
+      acknowledged: this.#acknowledged.size,
+      completed,
+      chunks: this.#streams.count,
+      steps: this.#steps,
+    };
   }
 
   #setUp(): void {
     this.#scheduler.start();
     const ignore = (): void => undefined;
     this.#scheduler.command(
-      { command: 'put-key', key: { hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
+      { command: 'put-key', key: { ...keyDefaults, hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
       ignore,
     );
     this.#scheduler.command({ command: 'put-join-token', hash: 't' }, ignore);
     for (const agent of this.#agents) {
       this.#scheduler.command({ command: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
     }
-    const endpoints = [endpointInput('one', 4, 1), endpointInput('many', 2, 4)];
     this.#scheduler.command(
-      { command: 'deploy', account: 'acc', environment: 'default', build: { digest: 'd', size: 1, createdAt: 0 }, endpoints },
+      { command: 'deploy', account: 'acc', environment: 'default', build: { digest: 'd', size: 1, createdAt: 0 }, endpoints: deployed },
       (result) => {
         if ('answer' in result && result.answer === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
       },
@@ -167,10 +209,10 @@ export class Scenario {
     this.world.run(this.world.now + 100);
     if (this.#endpoints.length === 0) throw new Error('nothing was deployed');
     for (const agent of this.#agents) {
-      agent.lossRate = this.#weather.workerLoss;
+      this.#roughen(agent);
       agent.start();
     }
-    this.#channel = 1;
+    this.#connect();
   }
 
   #chaos(): void {
@@ -188,26 +230,57 @@ export class Scenario {
         this.world.after(random.int(60, 1_500), () => agent.start());
       });
     }
+    for (let i = 0; i < this.#weather.changes; i++) this.world.after(random.next() * chaosMs, () => this.#operator.act());
     for (let i = 0; i < this.#weather.disconnects; i++) {
       this.world.after(random.next() * chaosMs, () => {
         const { session } = random.pick(this.#agents);
         if (session !== null) this.#breakSession(session);
       });
     }
+    for (let i = 0; i < this.#weather.channelBreaks; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(false));
+    for (let i = 0; i < this.#weather.gatewayCrashes; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(true));
     for (let at = 0; at < chaosMs; at += recountMs) {
       this.world.run(this.world.now + recountMs);
       this.#recount();
     }
   }
 
+  #roughen(agent: SimAgent): void {
+    agent.lossRate = this.#rough ? this.#weather.workerLoss : 0;
+    agent.failRate = this.#rough ? this.#weather.failingStarts : 0;
+  }
+
+  /** The agent of a removed node ends; its host joins anew. */
+  #replace(agent: SimAgent): void {
+    const at = this.#agents.indexOf(agent);
+    if (at === -1 || this.#scheduler.image === null || this.#scheduler.image.nodes.has(agent.id)) return;
+    agent.crash();
+    const fresh = new SimAgent(this.world, `${agent.id}'`, this.#agentWiring);
+    this.#agents[at] = fresh;
+    this.#roughen(fresh);
+    this.#join(fresh);
+  }
+
+  #join(agent: SimAgent): void {
+    const node = { id: agent.id, name: agent.id, secretHash: '' };
+    this.#scheduler.command({ command: 'join', tokenHash: 't', node }, (result) => {
+      if (!(result instanceof Error)) agent.start();
+      else this.world.after(500, () => this.#join(agent));
+    });
+  }
+
   #heal(): void {
     this.#scheduler.crashRate = 0;
-    for (const agent of this.#agents) agent.lossRate = 0;
+    this.#rough = false;
+    for (const agent of this.#agents) this.#roughen(agent);
     const until = this.world.now + healMs;
     while (this.world.now < until) {
+      this.#operator.heal();
       this.world.run(this.world.now + healMs / 4);
-      this.#recount();
+      for (let turn = 0; turn < this.#endpoints.length; turn++) this.#recount();
     }
+    for (const job of this.#acknowledged) this.#readStream(job, 0);
+    this.world.run(this.world.now + 1_000);
   }
 
   /** After healing: everything acknowledged has ended or was deleted in its time, and nothing is held. */
@@ -224,6 +297,8 @@ export class Scenario {
         throw new Error(`acknowledged job ${id} is still ${job.state} after the world healed`);
       if (store.read('job', job.endpoint, id) === null) throw new Error(`acknowledged job ${id} is lost`);
     }
+    for (const { id, state, token } of this.#ledger.byId.values())
+      if (state === 'COMPLETED' && this.#acknowledged.has(id) && !this.#ledger.deleted.has(id)) this.#streams.readToItsEnd(id, token);
     if (this.#open.size > 0)
       throw new Error(`${this.#open.size} requests were never answered: ${[...this.#open.keys()].slice(0, 5).join()}`);
     for (const worker of image.workers.values())
@@ -244,7 +319,8 @@ export class Scenario {
     const { image, store } = this.#scheduler;
     if (image === null || !this.#scheduler.quiet) return;
     checkCounts(image, store);
-    checkWindows(image, store);
+    // A window's recount reads a whole queue: one endpoint after the other.
+    checkWindows(image, store, this.#endpoints[this.#turn++ % this.#endpoints.length] ?? '');
   }
 
   #act(): void {
@@ -272,9 +348,10 @@ export class Scenario {
     };
     const waitMs = sync ? random.int(1_000, 20_000) : 0;
     const input = { inline: Buffer.from('{}') };
+    const follow = random.chance(0.2);
     const webhook = random.chance(0.15) ? random.pick(receivers) : null;
-    this.#ask(
-      (ref, resent) => ({
+    this.#ask({
+      event: (ref, resent) => ({
         event: 'submit',
         ref,
         counting: { limitedAs: sync ? 'runsync' : 'run', resent },
@@ -288,8 +365,15 @@ export class Scenario {
         idempotency: null,
         waitMs,
       }),
-      (reply) => this.#learnt(job, reply),
-    );
+      left: (reply) => {
+        if (reply.result?.$case === 'job' && this.#ledger.byId.get(job) === undefined)
+          throw new Error(`job ${job} was acknowledged before it was stored`);
+      },
+      answered: (reply) => {
+        this.#learnt(job, reply);
+        if (follow) this.#readStream(job, 1_000, true);
+      },
+    });
   }
 
   #redeliver(): void {
@@ -301,34 +385,34 @@ export class Scenario {
     const { random } = this.world;
     const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
     const waitMs = random.chance(0.5) ? 0 : random.int(100, 5_000);
-    this.#ask(
-      (ref, resent) => {
-        const stream = random.chance(0.5);
-        return {
-          event: stream ? 'read-stream' : 'get',
-          ref,
-          counting: { limitedAs: stream ? 'stream' : 'status', resent },
-          endpoint,
-          job,
-          waitMs,
-        };
-      },
-      (reply) => this.#readChunks(job, reply),
-    );
+    if (random.chance(0.5)) this.#readStream(job, waitMs);
+    else
+      this.#ask({
+        event: (ref, resent) => ({ event: 'get', ref, counting: { limitedAs: 'status', resent }, endpoint, job, waitMs }),
+        answered: () => undefined,
+      });
   }
 
-  /** Chunks come in order, without gaps or repetition, for as long as the scheduler lives. */
-  #readChunks(job: string, reply: JobReply): void {
-    if (reply.result?.$case !== 'stream') return;
-    for (const { body } of reply.result.value.chunks) {
-      const [token = 0, index = 0] = (body?.$case === 'inline' ? body.value.toString() : '').split(' ').map(Number);
-      const last = this.#chunksRead.get(job);
-      this.#chunksRead.set(job, { token, index, life: this.#channel });
-      this.#chunkCount++;
-      if (last === undefined || last.life !== this.#channel) continue;
-      if (token < last.token) throw new Error(`job ${job}: a chunk of attempt ${token} came after one of ${last.token}`);
-      if (token === last.token && index !== last.index + 1) throw new Error(`job ${job}: chunk ${index} came after chunk ${last.index}`);
-    }
+  /** Reads once, or until the job has ended. Some callers tell themselves what they have, the others leave that to the gateway. */
+  #readStream(job: string, waitMs: number, follow = false): void {
+    const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
+    const exact = job.endsWith('7');
+    this.#ask({
+      event: (ref, resent) => {
+        const cursor = exact ? this.#streams.cursorOf(job) : this.#cursors.of(job);
+        const after = cursor === undefined ? null : { token: cursor.token, next: cursor.nextIndex, exact };
+        return { event: 'read-stream', ref, counting: { limitedAs: 'stream', resent }, endpoint, job, after, waitMs };
+      },
+      answered: ({ result }) => {
+        if (result?.$case === 'failure') this.#cursors.forget(job);
+        if (result?.$case !== 'stream') return;
+        if (!exact) this.#cursors.note(job, result.value);
+        this.#streams.read(job, result.value, exact);
+        const { state } = result.value;
+        const ended = state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS;
+        if (follow && !ended && this.world.now < healMs) this.#readStream(job, waitMs, true);
+      },
+    });
   }
 
   #control(command: 'cancel' | 'retry', job: string): void {
@@ -338,27 +422,36 @@ export class Scenario {
     });
   }
 
-  #ask(event: (ref: { channel: number; request: number }, resent: boolean) => CoreEvent, answered: (reply: JobReply) => void): void {
+  #ask(asked: Omit<Asked, 'sent'>): void {
     const request = ++this.#request;
-    this.#open.set(request, { event, answered, sent: false });
-    if (this.#scheduler.image !== null) this.#send(request);
+    this.#open.set(request, { ...asked, sent: false });
+    this.#send(request);
   }
 
   #send(request: number): void {
-    const channel = this.#channel;
-    this.world.after(this.world.random.next(), () => {
-      const asked = this.#open.get(request);
-      if (asked !== undefined && channel === this.#channel) {
-        const event = asked.event({ channel, request }, asked.sent);
-        if ('job' in event) this.world.trace(`ask ${request} ${event.event} ${event.job}`);
-        this.#scheduler.handle(event);
-        asked.sent = true;
-      }
-    });
+    const asked = this.#open.get(request);
+    if (asked === undefined || !this.#requests.open) return;
+    const event = asked.event({ channel: this.#channel, request }, asked.sent);
+    if ('job' in event) this.world.trace(`ask ${request} ${event.event} ${event.job}`);
+    this.#requests.send(event);
+    asked.sent = true;
+  }
+
+  /** A new channel, on which whatever is unanswered is asked again in its order. */
+  #connect(): void {
+    this.#channel++;
+    this.#requests = new Link(this.world, (event) => this.#scheduler.handle(event));
+    this.#replies = new Link(this.world, (reply) => this.#arrived(reply));
+    for (const request of this.#open.keys()) this.#send(request);
   }
 
   #toGateway(channel: number, reply: JobReply): void {
     if (channel !== this.#channel) return;
+    this.#open.get(reply.requestId)?.left?.(reply);
+    this.#replies.send(reply);
+  }
+
+  #arrived(reply: JobReply): void {
     const asked = this.#open.get(reply.requestId);
     if (asked === undefined) return;
     this.#open.delete(reply.requestId);
@@ -368,10 +461,33 @@ export class Scenario {
     asked.answered(reply);
   }
 
+  /** What is under way is lost, both ways. A gateway that died forgets its callers, who have to ask anew. */
+  #breakChannel(died: boolean): void {
+    if (!this.#requests.open || this.#scheduler.image === null) return;
+    const { random } = this.world;
+    this.world.trace(died ? 'gateway crashed' : 'channel broke');
+    this.#closeChannel();
+    const channel = this.#channel;
+    this.world.after(random.int(0, 50), () => this.#scheduler.handle({ event: 'channel-closed', channel }));
+    if (died) {
+      this.#open.clear();
+      this.#cursors = new StreamCursors();
+      this.#streams.gatewayDied();
+    }
+    // A channel may be open again before the scheduler saw the old one's end; a process takes longer.
+    this.world.after(died ? random.int(60, 500) : random.int(0, 100), () => {
+      if (!this.#requests.open && this.#channel === channel && this.#scheduler.image !== null) this.#connect();
+    });
+  }
+
+  #closeChannel(): void {
+    this.#requests.open = false;
+    this.#replies.open = false;
+  }
+
   #learnt(job: string, reply: JobReply): void {
     if (reply.result?.$case !== 'job') return;
     this.#acknowledged.add(job);
-    if (this.#ledger.byId.get(job) === undefined) throw new Error(`job ${job} was acknowledged before it was stored`);
     const { state } = reply.result.value;
     if (state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS) this.#ended.set(job, state);
   }
@@ -404,13 +520,20 @@ export class Scenario {
     const { random } = this.world;
     for (const session of [...this.#links.keys()]) this.#breakSession(session);
     this.#receivers.schedulerDown();
-    this.#channel++;
+    this.#closeChannel();
     this.world.after(random.int(20, 1_000), () => {
       this.#scheduler.start();
-      for (const request of this.#open.keys()) this.#send(request);
+      this.#connect();
     });
   }
 }
+
+/** What is deployed; the third wants a device for each worker. */
+const deployed: readonly EndpointInput[] = [
+  endpointInput('one', 4, 1),
+  endpointInput('many', 2, 4),
+  { ...endpointInput('gpu', 4, 1), gpuIds: 'ANY', gpuCount: 1 },
+];
 
 function endpointInput(name: string, workersMax: number, maxConcurrency: number): EndpointInput {
   return {
@@ -432,7 +555,9 @@ function endpointInput(name: string, workersMax: number, maxConcurrency: number)
     limits: {},
     requestsPerWorker: null,
     functions: [{ name, module: name, parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
-    runtime: 'thread',
+    runtime: '',
+    command: [],
+    packages: [],
     envSealed: null,
     envDigest: '',
   };

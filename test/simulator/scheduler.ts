@@ -7,10 +7,12 @@ import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import { Decision, type Answer, type Effect, type Pending, type Write } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
-import { defaultSettings, type Image, type Settings, type WorkerImage } from '../../scheduler/core/image.ts';
+import type { Image, WorkerImage } from '../../scheduler/core/image.ts';
+import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
 import { restore } from '../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../scheduler/core/step.ts';
-import type { ControlKind, HookRow, Op, Outcome } from '../../scheduler/store/store.ts';
+import { dropBelow } from '../../scheduler/core/streams.ts';
+import { controlKinds, type HookRow, type Op, type Outcome } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { World } from './world.ts';
 
@@ -24,8 +26,14 @@ export type Mutation =
   | 'forget-try'
   /** A result counts whatever its token. */
   | 'ignore-token'
+  /** Chunks are dropped as soon as they were answered. */
+  | 'drop-on-answer'
   /** A slot is taken for free as soon as its job has ended on paper. */
-  | 'free-slot-on-paper';
+  | 'free-slot-on-paper'
+  /** Old workers take whatever comes until a new one is ready. */
+  | 'old-code'
+  /** The workers of a drained node stay. */
+  | 'keep-drained';
 
 type Dispatch = Extract<Effect, { effect: 'dispatch' }>;
 
@@ -44,19 +52,6 @@ export interface Wiring {
   check(image: Image): void;
   crashed(): void;
 }
-
-const kinds: readonly ControlKind[] = [
-  'account',
-  'key',
-  'environment',
-  'endpoint',
-  'release',
-  'build',
-  'node',
-  'join-token',
-  'desired',
-  'setting',
-];
 
 export class SimScheduler {
   readonly settings: Settings;
@@ -86,7 +81,7 @@ export class SimScheduler {
   start(): void {
     this.#life++;
     this.#term = (this.store.acquire(0, `life-${this.#life}`, 10_000) as { term: bigint }).term;
-    const control = kinds.flatMap((kind) => this.store.read('control', kind, '', 1_000));
+    const control = controlKinds.flatMap((kind) => this.store.read('control', kind, '', 1_000));
     const stored = {
       control,
       counts: this.store.read('counts'),
@@ -121,8 +116,12 @@ export class SimScheduler {
 
   handle(event: CoreEvent): void {
     if (this.image === null) return;
+    const restore = this.mutation === 'old-code' ? withoutBoundaries(this.image) : null;
     step(this.image, this.#mutated(event, this.image), this.#world.clock(), this.#gathering);
+    restore?.();
     if (this.mutation === 'free-slot-on-paper') freeOnPaper(this.image);
+    if (this.mutation === 'keep-drained') keepDrained(this.image);
+    if (this.mutation === 'drop-on-answer') dropAnswered(this.image);
     this.#wiring.check(this.image);
     this.#schedule();
   }
@@ -241,6 +240,7 @@ export class SimScheduler {
       }
       case 'deliver':
         return this.#later(this.#world.random.next() * 2, () => this.#deliver(effect.id));
+      case 'worker-started':
       case 'directory':
       case 'log':
     }
@@ -296,4 +296,25 @@ function freeOnPaper(image: Image): void {
   for (const worker of image.workers.values()) {
     for (const id of worker.attempts.keys()) if (!image.jobs.has(id)) worker.attempts.delete(id);
   }
+}
+
+function dropAnswered(image: Image): void {
+  for (const [id, { token, next }] of image.handed) {
+    const job = image.jobs.get(id);
+    if (job?.token === token) dropBelow(image, job, next);
+  }
+}
+
+function keepDrained(image: Image): void {
+  for (const worker of image.workers.values()) if (image.nodes.get(worker.node)?.config.draining === true) worker.drain = false;
+}
+
+/** For one step, no job is too new for an old worker; gives what puts the boundaries back. */
+function withoutBoundaries(image: Image): () => void {
+  const kept = [...image.endpoints.values()].map((endpoint) => ({ endpoint, config: endpoint.config }));
+  const opened = new Map(kept.map(({ endpoint, config }) => [endpoint, { ...config, releaseFrom: Number.MAX_SAFE_INTEGER }]));
+  for (const [endpoint, config] of opened) endpoint.config = config;
+  return () => {
+    for (const { endpoint, config } of kept) if (endpoint.config === opened.get(endpoint)) endpoint.config = config;
+  };
 }

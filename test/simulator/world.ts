@@ -96,3 +96,8 @@ export class Link<T> {
     });
   }
 }
+
+/** A connection that is not there yet. */
+export function closedLink<T>(): Pick<Link<T>, 'open' | 'send'> {
+  return { open: false, send: () => undefined };
+}

@@ -13,7 +13,7 @@ export interface Received {
 }
 
 /** A status to answer with, or what to do with the response; `never` leaves it open. */
-export type Answer = number | 'never' | ((response: ServerResponse) => void);
+export type Answer = number | 'never' | ((response: ServerResponse, request: Received) => void);
 
 export class Receiver {
   /** Everything received, in order. */
@@ -30,8 +30,9 @@ export class Receiver {
       request.on('data', (chunk: Buffer) => chunks.push(chunk));
       request.on('end', () => {
         const { method = '', url = '', headers } = request;
-        this.received.push({ method, url, headers, body: Buffer.concat(chunks) });
-        this.#answer(response);
+        const received = { method, url, headers, body: Buffer.concat(chunks) };
+        this.received.push(received);
+        this.#answer(response, received);
         for (const wake of this.#wake.splice(0)) wake();
       });
     });
@@ -74,10 +75,10 @@ export class Receiver {
     }
   }
 
-  #answer(response: ServerResponse): void {
+  #answer(response: ServerResponse, received: Received): void {
     const answer = (this.#answers.length > 1 ? this.#answers.shift() : this.#answers[0]) ?? 200;
     if (answer === 'never') return;
     if (typeof answer === 'number') response.writeHead(answer).end('whatever');
-    else answer(response);
+    else answer(response, received);
   }
 }

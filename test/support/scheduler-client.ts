@@ -9,13 +9,14 @@ import { credentials, Metadata, type ClientDuplexStream, type ServiceError } fro
 
 import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import { ControlServiceClient, type DeployResponse, type EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { ControlServiceClient, EndpointSpec, type DeployResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { JobServiceClient, type JobReplies, type JobReply, type JobRequest, type JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 import {
   CallStyle,
   NodeServiceClient,
   type AgentEvent,
   type AgentMessage,
+  Inventory,
   type Hello,
   type SchedulerEvent,
   type SchedulerMessage,
@@ -89,15 +90,25 @@ export class TestScheduler {
   }
 
   /** Uploads the build and deploys endpoints; answers what the scheduler said. */
-  async deploy(endpoints: readonly Partial<EndpointSpec>[], token = this.secret('api-key')): Promise<DeployResponse> {
+  async deploy(
+    endpoints: readonly Partial<EndpointSpec>[],
+    { token = this.secret('api-key'), environment = '', bytes = build }: { token?: string; environment?: string; bytes?: Buffer } = {},
+  ): Promise<DeployResponse> {
+    const digest = await this.putBuild(bytes, token);
+    const request = { environment, buildDigest: digest, buildSize: bytes.length, endpoints: endpoints.map(endpointSpec) };
+    return unary((done) => this.control.deploy(request, this.bearer(token), done));
+  }
+
+  /** Uploads a build; its digest. */
+  async putBuild(bytes: Buffer, token = this.secret('api-key')): Promise<string> {
+    const digest = createHash('sha256').update(bytes).digest('hex');
     await unary<unknown>((done) => {
       const call = this.blobs.put(this.bearer(token), done);
-      call.write({ part: { $case: 'header', value: { purpose: BlobPurpose.BUILD, size: build.length, digest: buildDigest } } });
-      call.write({ part: { $case: 'data', value: build } });
+      call.write({ part: { $case: 'header', value: { purpose: BlobPurpose.BUILD, size: bytes.length, digest } } });
+      call.write({ part: { $case: 'data', value: bytes } });
       call.end();
     });
-    const request = { environment: '', buildDigest, buildSize: build.length, endpoints: endpoints.map(endpointSpec) };
-    return unary((done) => this.control.deploy(request, this.bearer(token), done));
+    return digest;
   }
 
   channel(): TestChannel {
@@ -222,47 +233,20 @@ export class TestSession {
 export function endpointSpec(spec: Partial<EndpointSpec>): EndpointSpec {
   const name = spec.name ?? 'echo';
   return {
-    name,
-    kind: EndpointKind.QUEUE,
-    imageName: '',
-    workersMin: 0,
-    workersMax: 1,
-    idleTimeoutS: 60,
-    gpuIds: '',
-    gpuCount: 0,
-    cpu: '',
-    functions: [{ name, module: name, parameters: [], callStyle: CallStyle.WHOLE }],
-    env: {},
-    maxConcurrency: 1,
-    executionTimeoutMs: 0,
-    scalerType: '',
-    scalerValue: 0,
-    routes: {},
-    maxAttempts: 0,
-    rateLimits: {},
-    runtime: '',
+    ...EndpointSpec.fromPartial({
+      name,
+      kind: EndpointKind.QUEUE,
+      workersMax: 1,
+      idleTimeoutS: 60,
+      functions: [{ name, module: name, parameters: [], callStyle: CallStyle.WHOLE }],
+      maxConcurrency: 1,
+    }),
     ...spec,
   };
 }
 
 export function testInventory(): NonNullable<Hello['inventory']> {
-  return {
-    hostname: 'test',
-    os: 'linux',
-    arch: 'x64',
-    cpuCount: 2,
-    cpuModel: '',
-    memoryBytes: 0n,
-    memoryAvailableBytes: 0n,
-    diskBytes: 0n,
-    diskAvailableBytes: 0n,
-    cpuPercent: 0,
-    devices: [],
-    deviceProblem: '',
-    runtimes: ['thread'],
-    nodeVersion: '',
-    pythonVersion: '',
-  };
+  return Inventory.fromPartial({ hostname: 'test', os: 'linux', arch: 'x64', cpuCount: 2, runtimes: ['thread'] });
 }
 
 /** A unary call as a promise; rejects with the project's error. */

@@ -33,7 +33,8 @@ export class Stack {
   readonly apiKey = `cap_${randomBytes(24).toString('base64url')}`;
   readonly dataDir: string;
   readonly #folder: string;
-  readonly #variables: NodeJS.ProcessEnv;
+  /** The environment of its processes. */
+  readonly variables: NodeJS.ProcessEnv;
   #up: ChildProcess | null = null;
   #guard: ChildProcess | null = null;
   #url = '';
@@ -41,12 +42,14 @@ export class Stack {
   private constructor(folder: string, variables: Readonly<Record<string, string>>) {
     this.#folder = folder;
     this.dataDir = join(folder, 'data');
-    this.#variables = {
+    this.variables = {
       ...process.env,
       SERVICE_API_KEY: this.apiKey,
       CAPSTAN_DATA_DIR: this.dataDir,
       CAPSTAN_HTTP_PORT: '0',
       CAPSTAN_GRPC_PORT: '0',
+      // What a stack offers must not depend on what this machine happens to have.
+      CAPSTAN_CONTAINER_SOCKET: 'none',
       NO_COLOR: '1',
       // Worker hosts inherit it too: the mark by which every process of this stack is found.
       TMPDIR: join(folder, 'tmp'),
@@ -54,11 +57,14 @@ export class Stack {
     };
   }
 
-  /** A folder of its own, and the stack running on it. The caller closes it, also when the test fails. */
-  static async start(variables: Readonly<Record<string, string>> = {}): Promise<Stack> {
+  /** A folder of its own, and the stack running on it; `prepare` puts into the folder what variables speak of. The caller closes it, also when the test fails. */
+  static async start(
+    variables: Readonly<Record<string, string>> = {},
+    prepare: (folder: string) => Promise<Readonly<Record<string, string>>> = () => Promise.resolve({}),
+  ): Promise<Stack> {
     const folder = await mkdtemp(join(await realpath(tmpdir()), 'capstan-test-'));
     await mkdir(join(folder, 'tmp'));
-    const stack = new Stack(folder, variables);
+    const stack = new Stack(folder, { ...variables, ...(await prepare(folder)) });
     try {
       await stack.up();
       return stack;
@@ -84,7 +90,7 @@ export class Stack {
     // A group of its own, as a terminal gives it: Ctrl+C reaches all of it and nothing else.
     const up = spawn(process.execPath, [tool, 'up'], {
       cwd: this.#folder,
-      env: this.#variables,
+      env: this.variables,
       stdio: ['ignore', log, log],
       detached: true,
     });
@@ -107,10 +113,16 @@ export class Stack {
   async deploy(source: string): Promise<ReadonlyMap<string, string>> {
     const copy = join(this.#folder, basename(source));
     await cp(source, copy, { recursive: true });
+    return new Map(
+      (JSON.parse(await this.tool('deploy', copy, '--json')) as { id: string; name: string }[]).map((row) => [row.name, row.id]),
+    );
+  }
+
+  /** What a command of the tool prints when it is asked about this stack. */
+  async tool(...args: string[]): Promise<string> {
     // The tool finds the stack by its run.json; the ports of the environment would contradict it.
-    const env = { ...this.#variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
-    const { stdout } = await promisify(execFile)(process.execPath, [tool, 'deploy', copy, '--json'], { cwd: this.#folder, env });
-    return new Map((JSON.parse(stdout) as { id: string; name: string }[]).map((row) => [row.name, row.id]));
+    const env = { ...this.variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
+    return (await promisify(execFile)(process.execPath, [tool, ...args], { cwd: this.#folder, env })).stdout;
   }
 
   /** Every living process of this stack. */
@@ -240,8 +252,8 @@ export class Stack {
   }
 }
 
-/** Kills the supervisor when this test's process or thread ends without having closed its stack: its end closes the pipe. */
-function guard(pid: number): ChildProcess {
+/** Kills a process when this test's process or thread ends without having ended it: its end closes the pipe. */
+export function guard(pid: number): ChildProcess {
   const script = 'trap "" INT TERM HUP; read -r line; kill -9 "$0"';
   return spawn('/bin/sh', ['-c', script, String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], env: {} });
 }

@@ -1,8 +1,10 @@
 /** Host processes of one program, some of them started ahead so that a cold start is no more than loading the module. */
+import { markOf } from '../escaped.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { HostProcess } from './host-process.ts';
 import type { HostProgram } from './host-program.ts';
 import { HostWorker, type StopTimes } from './host-worker.ts';
+import { workerEnv } from './worker-env.ts';
 
 const REFILL_DELAY_MS = 250;
 
@@ -36,7 +38,7 @@ export class HostPool {
     const [fn] = spec.functions;
     if (fn === undefined) return notStarted(events, 'the release names no function');
     const { baseEnv, readAtStart, stopTimes } = this.#options;
-    const env = workerEnv(spec);
+    const env = { ...workerEnv(spec), ...markOf(baseEnv) };
     let host: HostProcess;
     try {
       const spare = Object.keys(spec.env).some((name) => readAtStart.test(name)) ? undefined : this.#takeSpare();
@@ -86,18 +88,8 @@ export class HostPool {
   }
 }
 
-/** What the user's code finds in its environment. */
-function workerEnv(spec: WorkerStart): Record<string, string> {
-  return {
-    ...spec.env,
-    CAPSTAN_ENDPOINT_ID: spec.endpointId,
-    CAPSTAN_WORKER_ID: spec.workerId,
-    CUDA_VISIBLE_DEVICES: spec.deviceUuids.join(','),
-  };
-}
-
 /** A worker that came to nothing. */
-function notStarted(events: WorkerEvents, detail: string): RunningWorker {
+export function notStarted(events: WorkerEvents, detail: string): RunningWorker {
   process.nextTick(() => events.exited(detail, false));
   return { run() {}, cancel() {}, credit() {}, end() {} };
 }

@@ -4,13 +4,15 @@ import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
 
 import { FrameReader, FrameWriter } from '../frames.ts';
+import { AGENT_MARK, killEscaped, WORKER_MARK } from '../escaped.ts';
+import { limited, notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
-import { endGroup, killGroup, signalGroup } from '../process-group.ts';
+import { limitMemory } from '../memory-limit.ts';
+import { deathOf, endGroup, killGroup, signalGroup } from '../process-group.ts';
+import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
-import { groupResidentBytes, residentBytes } from './resident-memory.ts';
 import { CHANNEL_FD, ENTRY_FD, LIFELINE_FD, type FromHost, type ToHost } from './protocol.ts';
 
-const MEMORY_POLL_MS = 250;
 const OUTPUT_GRACE_MS = 1_000;
 
 export interface HostListener {
@@ -21,14 +23,14 @@ export interface HostListener {
   exited(detail: string): void;
 }
 
-export class HostProcess {
+export class HostProcess implements Host {
   readonly #child: ChildProcess;
   #channel: FrameWriter | undefined;
   #listener: HostListener | undefined;
   #early: (() => void)[] = [];
   #killedFor: string | undefined;
-  #memoryTimer: NodeJS.Timeout | undefined;
-  readonly #groupMemory: boolean;
+  #workerId: string | undefined;
+  #endMemoryWatch: (() => void) | undefined;
   /** The process has said that it is there. */
   up = false;
   /** The process is gone, or could not be started. */
@@ -37,8 +39,8 @@ export class HostProcess {
   readonly exited: Promise<void>;
 
   constructor(program: HostProgram, env: Readonly<Record<string, string>>) {
-    this.#groupMemory = program.groupMemory;
-    this.#child = spawn(program.command, program.args, {
+    const [command, args] = limited(program.command, program.args);
+    this.#child = spawn(command, args, {
       detached: true,
       env,
       cwd: '/',
@@ -71,18 +73,26 @@ export class HostProcess {
     this.#readOutput('stderr');
     const channelsClosed = Promise.all([socket, entries].map((end) => new Promise((done) => end.once('close', done))));
     this.#child.once('exit', (code, signal) => {
-      clearInterval(this.#memoryTimer);
+      this.#endMemoryWatch?.();
       lifeline?.destroy();
       const { pid } = this.#child;
-      void Promise.all([channelsClosed, pid === undefined ? undefined : endGroup(pid)]).then(() =>
-        this.#onExit(deathOf(code, signal), resolve),
-      );
+      const mark = env[AGENT_MARK];
+      const ended = pid === undefined ? Promise.resolve() : endGroup(pid);
+      const swept = ended.then(() => (mark === undefined || this.#workerId === undefined ? 0 : killEscaped(mark, this.#workerId)));
+      const unrun = this.up ? undefined : notRun(program.command, code);
+      const detail = unrun === undefined ? deathOf(code, signal) : `the worker's process could not be started: ${unrun}`;
+      void Promise.all([channelsClosed, swept]).then(() => this.#onExit(detail, resolve));
       // What outlived the group may hold the pipes for ever.
       setTimeout(() => {
         this.#child.stdout?.destroy();
         this.#child.stderr?.destroy();
       }, OUTPUT_GRACE_MS).unref();
     });
+  }
+
+  /** Absent when it could not be started. */
+  get pid(): number | undefined {
+    return this.#child.pid;
   }
 
   /** The worker that this process now is; hears everything, also what came before. */
@@ -96,6 +106,8 @@ export class HostProcess {
   }
 
   send(frame: ToHost, body?: Uint8Array): void {
+    // From here on what it starts carries this name.
+    if (frame.t === 'load') this.#workerId = frame.env[WORKER_MARK];
     this.#channel?.send(frame, body);
   }
 
@@ -113,21 +125,10 @@ export class HostProcess {
     if (this.#child.pid !== undefined) signalGroup(this.#child.pid, 'SIGTERM');
   }
 
-  /** Kills the process when its resident memory passes the limit, bytes. */
+  /** Kills the process when the resident memory of its group passes the limit, bytes. */
   limitMemory(limit: number): void {
-    if (limit <= 0) return;
     const { pid } = this.#child;
-    if (pid === undefined) return;
-    let asked = false;
-    this.#memoryTimer = setInterval(() => {
-      if (asked) return;
-      asked = true;
-      void (this.#groupMemory ? groupResidentBytes(pid) : residentBytes(pid)).then((bytes) => {
-        asked = false;
-        if (bytes > limit) this.kill(`memory limit exceeded: ${mebibytes(bytes)} MiB resident, the limit is ${mebibytes(limit)} MiB`);
-      });
-    }, MEMORY_POLL_MS);
-    this.#memoryTimer.unref();
+    if (pid !== undefined) this.#endMemoryWatch = limitMemory(pid, limit, (why) => this.kill(why));
   }
 
   #onFrame(frame: FromHost, body: Buffer): void {
@@ -151,12 +152,4 @@ export class HostProcess {
     const lines = new LineSplitter((text) => this.#tell(() => this.#listener?.line(stream, text)));
     this.#child[stream]?.on('data', (data: Buffer) => lines.push(data)).on('end', () => lines.end());
   }
-}
-
-function deathOf(code: number | null, signal: NodeJS.Signals | null): string {
-  return signal === null ? `the worker's process exited with code ${code ?? 'unknown'}` : `the worker's process was killed by ${signal}`;
-}
-
-function mebibytes(bytes: number): number {
-  return Math.round(bytes / 1024 / 1024);
 }

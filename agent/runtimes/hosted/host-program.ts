@@ -8,15 +8,13 @@ export interface HostProgram {
    * more descriptor (LIFELINE_FD) whose end kills its process group whatever it is doing.
    */
   readonly lifeline: boolean;
-  /** Memory is that of the whole process group; else of the host alone. */
-  readonly groupMemory: boolean;
 }
 
 /**
  * Enums and parameter properties need more than stripped types; Node warns that it is
  * experimental, and of builds whose package.json does not say what kind of module they hold.
  */
-const NODE_FLAGS = [
+export const NODE_FLAGS = [
   '--experimental-transform-types',
   '--disable-warning=ExperimentalWarning',
   '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON',

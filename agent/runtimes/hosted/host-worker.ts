@@ -1,8 +1,20 @@
 /** One worker whose handlers run in a host process: turns frames of its host into what the agent wants to know. */
 import { assertNever } from '../../../proto/errors.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
-import { STOP_GRACE_MS, type RunningWorker, type Task, type WorkerEvents, type WorkerStart } from '../runtime.ts';
-import type { HostListener, HostProcess } from './host-process.ts';
+import { afterGrace } from '../grace.ts';
+import {
+  STOP_GRACE_MS,
+  type HttpCall,
+  type HttpEvents,
+  type HttpRequest,
+  type RunningWorker,
+  type Task,
+  type WorkerEvents,
+  type WorkerStart,
+} from '../runtime.ts';
+import { HostRequests } from './host-requests.ts';
+import type { Host } from './host.ts';
+import type { HostListener } from './host-process.ts';
 import type { FromHost } from './protocol.ts';
 
 /** When force comes after a cancel that the host does not carry out, ms. */
@@ -29,29 +41,41 @@ export interface HostedStart {
 }
 
 export class HostWorker implements RunningWorker, HostListener {
-  readonly #host: HostProcess;
+  readonly #host: Host;
   readonly #events: WorkerEvents;
   readonly #onSettled: () => void;
   /** The tasks the host has, with their jobs. */
   readonly #tasks = new Map<string, string>();
   readonly #entered = new Set<string>();
-  readonly #cancels = new Map<string, NodeJS.Timeout[]>();
+  /** How to call force off, by task. */
+  readonly #cancels = new Map<string, (() => void)[]>();
   readonly #stopTimes: StopTimes;
+  readonly #requests: HostRequests;
   /** How often the host loaded its module again. */
   #life = 0;
   #hardStop = false;
   #ending = false;
   #death: string | undefined;
 
-  constructor(host: HostProcess, { spec, fn, env, stopTimes }: HostedStart, events: WorkerEvents, onSettled: () => void) {
+  constructor(host: Host, { spec, fn, env, stopTimes }: HostedStart, events: WorkerEvents, onSettled: () => void) {
     this.#host = host;
     this.#events = events;
     this.#onSettled = onSettled;
     this.#stopTimes = stopTimes;
+    this.#requests = new HostRequests({
+      send: (frame, body) => host.send(frame, body),
+      killMs: stopTimes.killMs,
+      kill: () => this.#killHard('the worker was killed: a request that was out of time did not end'),
+    });
     host.listen(this);
     host.limitMemory(spec.memoryBytes);
     const { folder, endpointId, maxConcurrency } = spec;
-    host.send({ t: 'load', env, folder, function: fn, endpointId, maxConcurrency });
+    const httpFunctions = spec.servesHttp === true ? spec.functions : [];
+    host.send({ t: 'load', env, folder, function: fn, httpFunctions, endpointId, maxConcurrency });
+  }
+
+  serve(request: HttpRequest, events: HttpEvents): HttpCall {
+    return this.#requests.add(request, events, this.#life);
   }
 
   run({ key, jobId, attempt, input, s3Config }: Task): void {
@@ -63,8 +87,9 @@ export class HostWorker implements RunningWorker, HostListener {
     if (!this.#tasks.has(key) || this.#cancels.has(key)) return;
     this.#host.send({ t: 'cancel', key });
     const { terminateMs, killMs } = this.#stopTimes;
-    const steps = [setTimeout(() => this.#killHard(), killMs)];
-    if (terminateMs !== undefined) steps.push(setTimeout(() => this.#terminateHard(), terminateMs));
+    const { pid } = this.#host;
+    const steps = [afterGrace(killMs, () => this.#killHard(), pid)];
+    if (terminateMs !== undefined) steps.push(afterGrace(terminateMs, () => this.#terminateHard(), pid));
     this.#cancels.set(key, steps);
   }
 
@@ -119,9 +144,16 @@ export class HostWorker implements RunningWorker, HostListener {
         this.#forget(frame.key);
         this.#events.ended(frame.key, { kind: 'stopped', ms: frame.ms });
         break;
+      case 'http-head':
+      case 'http-body':
+      case 'http-credit':
+      case 'http-failed':
+        this.#requests.heard(frame, body);
+        break;
       case 'reloading':
         this.#life += 1;
         this.#forgetAll();
+        this.#requests.loseAll('the functions of the worker were stopped');
         this.#events.reloading();
         break;
       case 'stuck':
@@ -146,6 +178,7 @@ export class HostWorker implements RunningWorker, HostListener {
   exited(detail: string): void {
     this.#forgetAll();
     const why = this.#death ?? detail;
+    this.#requests.loseAll(why);
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: why });
     this.#events.exited(why, this.#hardStop);
     this.#onSettled();
@@ -157,9 +190,9 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#host.terminate(HARD_STOP);
   }
 
-  #killHard(): void {
+  #killHard(why = HARD_STOP): void {
     this.#hardStop = true;
-    this.#host.kill(HARD_STOP);
+    this.#host.kill(why);
   }
 
   #log(stream: 'stdout' | 'stderr', jobId: string, text: string): void {
@@ -170,7 +203,7 @@ export class HostWorker implements RunningWorker, HostListener {
   #forget(key: string): void {
     this.#tasks.delete(key);
     this.#entered.delete(key);
-    for (const timer of this.#cancels.get(key) ?? []) clearTimeout(timer);
+    for (const callOff of this.#cancels.get(key) ?? []) callOff();
     this.#cancels.delete(key);
   }
 

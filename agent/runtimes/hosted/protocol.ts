@@ -25,7 +25,10 @@ export interface HandlerS3Config {
 
 export interface LoadOrder {
   readonly folder: string;
+  /** The function that runs jobs. */
   readonly function: FunctionSpec;
+  /** The functions that answer HTTP requests; empty for a worker of jobs. */
+  readonly httpFunctions: readonly FunctionSpec[];
   readonly endpointId: string;
   /** Tasks there may be at once. */
   readonly maxConcurrency: number;
@@ -38,7 +41,42 @@ export interface RunOrder {
   readonly s3Config: HandlerS3Config | undefined;
 }
 
+/** An HTTP request and what belongs to it, on its way to the function; bodies of frames are bytes of its body. */
+export type HttpToHost =
+  | {
+      readonly t: 'http';
+      readonly key: string;
+      readonly function: string;
+      readonly method: string;
+      readonly url: string;
+      readonly headers: readonly (readonly [string, string])[];
+      readonly pathValues: Readonly<Record<string, string>>;
+      readonly ended: boolean;
+    }
+  | { readonly t: 'http-body'; readonly key: string; readonly ended: boolean }
+  /** Bytes of the answer that were read. */
+  | { readonly t: 'http-credit'; readonly key: string; readonly count: number }
+  | { readonly t: 'http-abort'; readonly key: string };
+
+/** Its answer; head and body come with bytes. */
+export type HttpFromHost =
+  | {
+      readonly t: 'http-head';
+      readonly key: string;
+      readonly status: number;
+      readonly headers: readonly (readonly [string, string])[];
+      readonly ended: boolean;
+    }
+  | { readonly t: 'http-body'; readonly key: string; readonly ended: boolean }
+  /** Bytes of the request that were read. */
+  | { readonly t: 'http-credit'; readonly key: string; readonly count: number }
+  /** The answer broke off. */
+  | { readonly t: 'http-failed'; readonly key: string; readonly message: string };
+
 export type ToHost =
+  /** `life` as for `run`. */
+  | (Extract<HttpToHost, { t: 'http' }> & { readonly life: number })
+  | Exclude<HttpToHost, { t: 'http' }>
   /** `env` goes into the process before the module is loaded: a spare was started without it. */
   | ({ readonly t: 'load'; readonly env: Readonly<Record<string, string>> } & LoadOrder)
   /**
@@ -51,6 +89,8 @@ export type ToHost =
 
 /** What a handler thread says to its host's main thread; `bytes` become the frame's body. */
 export type FromThread =
+  | Extract<HttpFromHost, { t: 'http-credit' | 'http-failed' }>
+  | (Extract<HttpFromHost, { t: 'http-head' | 'http-body' }> & { readonly bytes: Uint8Array })
   | { readonly t: 'loaded' }
   | { readonly t: 'load-failed'; readonly detail: string }
   | { readonly t: 'chunk'; readonly key: string; readonly bytes: Uint8Array }
@@ -63,10 +103,12 @@ export type FromThread =
 
 /** What the main thread says to its handler thread, on the control port. */
 export type ToThread =
+  | (HttpToHost & { readonly bytes: Uint8Array })
   | { readonly t: 'abort'; readonly key: string }
   | { readonly t: 'credit'; readonly key: string; readonly count: number };
 
 export type FromHost =
+  | HttpFromHost
   | Exclude<FromThread, { bytes: Uint8Array }>
   | { readonly t: 'chunk'; readonly key: string }
   | { readonly t: 'progress'; readonly key: string }

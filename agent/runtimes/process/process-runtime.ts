@@ -4,15 +4,19 @@
  */
 import { fileURLToPath } from 'node:url';
 
+import { carryInProcess } from '../foreign/command-process.ts';
+import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_AGENT } from '../hosted/host-worker.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import { markOf } from '../escaped.ts';
+import { ServerWorker } from '../server/server-worker.ts';
 import { NODE_READS_AT_START } from '../thread/thread-runtime.ts';
 import { languageOf, type Language } from './language.ts';
 
 /** Read by Python itself, or by libraries it links, when the process starts. */
-const PYTHON_READS_AT_START = /^(PYTHON|LD_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
+export const PYTHON_READS_AT_START = /^(PYTHON|LD_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
 
 const NODE_MAIN = fileURLToPath(new URL('node/main.ts', import.meta.url));
 const PYTHON_MAIN = fileURLToPath(new URL('python/start.py', import.meta.url));
@@ -26,25 +30,33 @@ export interface ProcessRuntimeOptions {
   readonly spareDelayMs?: number;
   /** Python 3.8 or newer: a name on the path or a path. */
   readonly python: string;
+  /** Serves releases that bring a command of their own; without it they are refused. */
+  readonly foreign?: ForeignWorkers;
 }
 
 export class ProcessRuntime implements Runtime {
   readonly name = 'process';
   readonly #pools: Readonly<Record<Language, HostPool>>;
+  readonly #foreign: ForeignWorkers | undefined;
+  readonly #baseEnv: Readonly<Record<string, string>>;
+  /** Workers that listen themselves, with the moment they are gone. */
+  readonly #servers = new Map<ServerWorker, Promise<void>>();
 
-  constructor({ baseEnv, spares, spareDelayMs = 0, python }: ProcessRuntimeOptions) {
+  constructor({ baseEnv, spares, spareDelayMs = 0, python, foreign }: ProcessRuntimeOptions) {
+    this.#foreign = foreign;
+    this.#baseEnv = baseEnv;
     const common = { spareDelayMs, stopTimes: STOPPED_BY_AGENT };
     this.#pools = {
       node: new HostPool({
         ...common,
-        program: { ...nodeCommand(NODE_MAIN), lifeline: true, groupMemory: true },
+        program: { ...nodeCommand(NODE_MAIN), lifeline: true },
         baseEnv,
         readAtStart: NODE_READS_AT_START,
         spares: spares.node,
       }),
       python: new HostPool({
         ...common,
-        program: { command: python, args: [PYTHON_MAIN], lifeline: true, groupMemory: true },
+        program: { command: python, args: [PYTHON_MAIN], lifeline: true },
         baseEnv: { ...baseEnv, PYTHONUNBUFFERED: '1' },
         readAtStart: PYTHON_READS_AT_START,
         spares: spares.python,
@@ -53,10 +65,29 @@ export class ProcessRuntime implements Runtime {
   }
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
+    if (spec.servesHttp === true && isForeign(spec)) return this.#startServer(spec, events);
+    if (this.#foreign !== undefined && isForeign(spec)) return this.#foreign.start(spec, events, carryInProcess);
     return this.#pools[languageOf(spec.folder, spec.functions[0]?.module ?? '')].start(spec, events);
   }
 
+  #startServer(spec: WorkerStart, events: WorkerEvents): RunningWorker {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const worker: ServerWorker = new ServerWorker({
+      ...events,
+      exited: (detail, hardStop) => {
+        this.#servers.delete(worker);
+        resolve();
+        events.exited(detail, hardStop);
+      },
+    });
+    this.#servers.set(worker, promise);
+    worker.launch(spec, { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) }, carryInProcess);
+    return worker;
+  }
+
   async close(): Promise<void> {
-    await Promise.all(Object.values(this.#pools).map((pool) => pool.close()));
+    const servers = [...this.#servers.values()];
+    for (const server of this.#servers.keys()) server.end(true);
+    await Promise.all([...servers, this.#foreign?.close(), ...Object.values(this.#pools).map((pool) => pool.close())]);
   }
 }

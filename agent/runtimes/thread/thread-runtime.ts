@@ -24,7 +24,7 @@ export class ThreadRuntime implements Runtime {
 
   constructor({ baseEnv, spares }: ThreadRuntimeOptions) {
     this.#pool = new HostPool({
-      program: { ...nodeCommand(MAIN), lifeline: false, groupMemory: false },
+      program: { ...nodeCommand(MAIN), lifeline: false },
       baseEnv,
       readAtStart: NODE_READS_AT_START,
       spares,

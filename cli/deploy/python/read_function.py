@@ -31,6 +31,21 @@ SAMPLES = {
     "Mapping": {},
     "Any": "text",
 }
+TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "tuple": "array",
+    "List": "array",
+    "Tuple": "array",
+    "Sequence": "array",
+    "dict": "object",
+    "Dict": "object",
+    "Mapping": "object",
+    "Request": "request",
+}
 PLAIN = frozenset(name for name in SAMPLES if name not in ("dict", "Dict", "Mapping", "Any"))
 
 
@@ -77,6 +92,11 @@ def find(body, name):
 def read(node):
     if node.decorator_list:
         return {"kind": "function", "style": "unread", "parameters": []}
+    return read_plain(node)
+
+
+def read_plain(node):
+    """As if it had no decorator."""
     arguments = node.args
     positional = getattr(arguments, "posonlyargs", []) + arguments.args
     required = len(positional) - len(arguments.defaults)
@@ -88,7 +108,10 @@ def read(node):
         return {"kind": "function", "style": "whole", "parameters": []}
     if len(named) == 1 and named[0][0].arg == "input" and type_name(named[0][0]) not in PLAIN:
         return {"kind": "function", "style": "whole", "parameters": []}
-    parameters = [{"name": each.arg, "required": must, "sample": sample(each, default)} for each, must, default in named]
+    parameters = [
+        {"name": each.arg, "required": must, "type": TYPES.get(type_name(each), ""), "sample": sample(each, default)}
+        for each, must, default in named
+    ]
     return {"kind": "function", "style": "positional", "parameters": parameters}
 
 
@@ -113,4 +136,5 @@ def sample(argument, default):
     return SAMPLES.get(type_name(argument), "text")
 
 
-sys.stdout.write(json.dumps(main(sys.argv[1], sys.argv[2])))
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(sys.argv[1], sys.argv[2])))

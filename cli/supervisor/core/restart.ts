@@ -7,13 +7,16 @@
  *                      time over │  ▼                  ▼
  *                              RESTING ◀────────────────
  *
+ *  STARTING, READY ──exits with a reason that lasts──▶ ENDED
+ *
  *  stop, in the stop order:  STARTING, READY ──SIGTERM──▶ ENDING ──exits──▶ ENDED   (SIGKILL after its grace)
  *                            WAITING, RESTING ──────────────────────────────▶ ENDED
  *
  * A part that refuses its first start with a reason ends the whole (a port in use does not free
- * itself); one that had been ready is started again for ever, with a growing pause.
+ * itself); one that had been ready is started again for ever, with a growing pause. Only one whose
+ * reason holds for every later start, too, stays ended, while the others go on.
  */
-import { assertNever } from '../../../proto/errors.ts';
+import { assertNever, errorTable, type ErrorCode } from '../../../proto/errors.ts';
 
 export const FIRST_PAUSE_MS = 100;
 export const LONGEST_PAUSE_MS = 5000;
@@ -23,6 +26,9 @@ export const HEALTHY_AFTER_MS = 10_000;
 export const START_LIMIT_MS = 60_000;
 /** Deaths without a reason that a part may die before it was ever ready. */
 export const FIRST_START_TRIES = 3;
+
+/** Reasons that no start can change: whoever is refused with one of them is not started again. */
+const LASTING_REASONS = ['NODE_REMOVED'] as const satisfies readonly ErrorCode[];
 
 export interface PartRule {
   readonly name: string;
@@ -158,6 +164,14 @@ function exited(image: Image, event: Event & { type: 'exited' }, now: number): E
     enter(part, 'ENDED', now, null);
     image.stopping = true;
     return continueStop(image, now);
+  }
+  const lasting = LASTING_REASONS.find((code) => code === event.refusal?.code);
+  if (event.refusal !== null && lasting !== undefined) {
+    enter(part, 'ENDED', now, null);
+    const { hint } = errorTable[lasting];
+    return [
+      { type: 'warn', part: event.part, text: `the ${event.part} ended (${event.refusal.message}), and is not started again. ${hint}` },
+    ];
   }
   const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(part.deaths - 1, 16));
   enter(part, 'RESTING', now, now + pause);

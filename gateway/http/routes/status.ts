@@ -2,12 +2,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
 
 import { CapstanError } from '../../../proto/errors.ts';
+import type { StreamCursor, StreamPart } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { Operation } from '../../jobs/channel.ts';
+import { cursorAfter } from '../../jobs/stream-cursors.ts';
 import { sendParts, statusParts, streamParts } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { whenOver } from '../gone.ts';
 import { sendFailure, sendProblem } from '../problem.ts';
 import {
+  CURSOR_HEADER,
   DEFAULT_STREAM_WAIT_MS,
   DEFAULT_WAIT_MS,
   endpointParams,
@@ -51,11 +54,13 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
   });
 
   const stream: RouteHandlerMethod = (request, reply) => {
-    const { wait = DEFAULT_STREAM_WAIT_MS } = request.query as { wait?: number };
-    read(services, request, reply, (jobId) => ({ $case: 'stream', value: { jobId, waitMs: wait } }));
+    const { wait = DEFAULT_STREAM_WAIT_MS, after } = request.query as { wait?: number; after?: StreamCursor };
+    const cursor = after === undefined ? { exact: false } : { after, exact: true };
+    read(services, request, reply, (jobId) => ({ $case: 'stream', value: { jobId, waitMs: wait, ...cursor } }));
   };
   const description =
-    'Takes the chunks not read before, waiting for the first. Once the job has ended the answer carries all the rest, and the next one none.';
+    'Takes the chunks not read before, waiting for the first. Once the job has ended the answer carries all the rest, and the next one none. ' +
+    `The header ${CURSOR_HEADER} tells the reader’s place, for a next read that must miss nothing even if this answer gets lost.`;
   for (const [url, params] of [
     ['/v2/:endpointId/stream', endpointParams],
     ['/v2/:endpointId/stream/:jobId', jobParams],
@@ -81,7 +86,14 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
       sendFailure(reply, error ?? new CapstanError('INTERNAL', 'the scheduler sent an empty reply'));
       return;
     }
+    if ('stream' in answer) tellCursor(reply, answer.stream);
     sendParts(reply, services, () => ('job' in answer ? statusParts(answer.job) : streamParts(answer.stream)));
   });
   if (operation.value.waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
+}
+
+/** A reader that gives its place back as `after` gets the same chunks again when an answer was lost. */
+function tellCursor(reply: FastifyReply, part: StreamPart): void {
+  const cursor = cursorAfter(part);
+  if (cursor !== undefined) reply.header(CURSOR_HEADER, `${cursor.token}.${cursor.nextIndex}`);
 }

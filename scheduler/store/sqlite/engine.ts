@@ -131,7 +131,7 @@ export class SqliteEngine implements StoreEngine {
         return sql.transitions.started(op) ? ok : this.#refused(op.no);
       case 'finish':
         if (!sql.transitions.finish(op)) return this.#refused(op.no);
-        if (op.chunks.length > 0) sql.bodies.addChunks(op.no, op.chunks);
+        if (op.chunks.length > 0) sql.bodies.addChunks(op.no, op.firstChunk, op.chunks);
         if (op.hook !== null) sql.hooks.add(op.hook, op.no, op.output);
         return ok;
       case 'requeue':
@@ -152,7 +152,7 @@ export class SqliteEngine implements StoreEngine {
         return ok;
       }
       case 'drain':
-        return plain(sql.bodies.drain(op.no, op.count));
+        return plain(sql.bodies.drain(op.no, op.below));
       case 'hook':
         return plain(sql.hooks.change(op.id, op.after, op.to));
       case 'put':

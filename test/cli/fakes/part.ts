@@ -2,6 +2,7 @@
  * A part that does as it is told: `node part.ts <behaviour>`.
  *   serve      says ready, ends on SIGTERM or when its channel closes
  *   refuse     says why it cannot, ends with 69
+ *   removed    says ready, then that its node was removed, and ends
  *   stubborn   says ready, ignores SIGTERM and its channel
  *   crash      ends at once, with words on stderr
  *   log        says ready after one log line of each level
@@ -19,6 +20,11 @@ switch (behaviour) {
   case 'crash':
     process.stderr.write('no such luck\n');
     process.exit(1);
+    break;
+  case 'removed':
+    process.send?.({ type: 'ready', address: '' }, () =>
+      process.send?.({ type: 'failed', code: 'NODE_REMOVED', message: 'the node vm was removed' }, () => process.exit(77)),
+    );
     break;
   case 'stubborn':
     process.on('SIGTERM', () => undefined);

@@ -83,4 +83,46 @@ def hogs():
     while True:
         kept.append(bytearray(b"x") * (16 * 1024 * 1024))
         time.sleep(0.005)
+
+class Counter:
+    """Two public methods: the input says which."""
+    made = 0
+
+    def __init__(self):
+        Counter.made += 1
+        self.total = 0
+
+    def add(self, by):
+        self.total += by
+        return {"total": self.total, "made": Counter.made}
+
+    async def later(self, by, ctx):
+        await asyncio.sleep(0.001)
+        return [by, ctx.job_id]
+
+    def chunks(self, to):
+        for i in range(to):
+            yield i
+
+    def _hidden(self):
+        return "hidden"
+
+class Sole:
+    """One public method: the input is its own."""
+    def __init__(self):
+        self.prefix = "sole "
+
+    def greet(self, name):
+        return self.prefix + name
+
+class Hidden:
+    def _only(self):
+        return 1
+
+class Unmade:
+    def __init__(self):
+        raise Exception("cannot be made")
+
+    def run(self):
+        return 1
 `;

@@ -38,4 +38,18 @@ export async function waits(gate: string) { await new Promise<void>((resolve) =>
 export function opens(gate: string) { gates.get(gate)?.(); return gates.has(gate); }
 export function child() { const made = spawn('sleep', ['300']); return made.pid; }
 export async function hogs() { const kept: Buffer[] = []; for (;;) { kept.push(Buffer.alloc(16 * 1024 * 1024, 1)); await sleep(5); } }
+
+export class Counter {
+  static made = 0;
+  #total = 0;
+  constructor() { Counter.made += 1; }
+  add(by: number) { this.#total += by; return { total: this.#total, made: Counter.made }; }
+  async later(by: number, ctx: any) { await sleep(1); return [by, ctx.jobId]; }
+  *chunks(to: number) { for (let i = 0; i < to; i += 1) yield i; }
+  _hidden() { return 'hidden'; }
+}
+class Base { prefix = 'sole '; greet(name: string) { return this.prefix + name; } }
+export class Sole extends Base {}
+export class Hidden { _only() { return 1; } }
+export class Unmade { constructor() { throw new Error('cannot be made'); } run() { return 1; } }
 `;

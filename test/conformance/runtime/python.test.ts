@@ -379,7 +379,8 @@ test('what cannot be loaded says why, in its log, too', async (t) => {
   for (const [source, reason] of [
     ['import no_such_package', /No module named 'no_such_package'/],
     ['def f(:', /invalid syntax/],
-    ['class f: pass', /is a class, and only functions run so far/],
+    ['class f: pass', /the class f has no public method/],
+    ['class f:\n def __init__(self, size): pass\n def run(self): pass', /the class f is made without arguments, and wants size/],
     ['import sys\nsys.exit(3)', /^3$/],
     ['def g(): pass', /module main\.py has no function f \(its functions: g\)/],
   ] as const) {
@@ -403,7 +404,7 @@ test('a host without Python, or with one too old, says so', async (t) => {
     t.teardown(() => runtime.close());
     return startWorkerOf(runtime, folder, 'f');
   };
-  t.regex((await start('/nonexistent/python3').hear('exited')).detail, /could not be started: .*ENOENT/);
+  t.regex((await start('/nonexistent/python3').hear('exited')).detail, /could not be started: \/nonexistent\/python3 was not found/);
   await chmod(`${folder}/old`, 0o755);
   const old = start(`${folder}/old`);
   await old.hear('log', ({ text }) => text.startsWith('Python 3.8 or newer is needed'));

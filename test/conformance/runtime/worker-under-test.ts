@@ -8,7 +8,12 @@ import type { ExecutionContext } from 'ava';
 import { FIRST_CREDITS, type RunningWorker, type Runtime, type TaskResult, type WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import { Signals } from '../../agent/signals.ts';
 
+/** A container's start is a dozen programs: on a busy machine they take their time. */
+const PATIENCE_MS = 90_000;
+
 export type Said =
+  | { readonly say: 'preparing'; readonly reason: string; readonly detail: string }
+  | { readonly say: 'start-failed'; readonly reason: string; readonly detail: string }
   | { readonly say: 'started' }
   | { readonly say: 'loaded' }
   | { readonly say: 'reloading' }
@@ -49,7 +54,7 @@ export async function writeBuild(t: ExecutionContext, files: Readonly<Record<str
 }
 
 export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more: Partial<WorkerStart> = {}): TestWorker {
-  const said = new Signals<Said>();
+  const said = new Signals<Said>(PATIENCE_MS);
   const worker = runtime.start(
     {
       workerId: 'worker-1',
@@ -60,9 +65,14 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
       deviceUuids: [],
       maxConcurrency: 1,
       memoryBytes: 0,
+      cpuMillis: 0,
+      image: '',
+      command: [],
       ...more,
     },
     {
+      preparing: (reason, detail) => said.push({ say: 'preparing', reason, detail }),
+      startFailed: (reason, detail) => said.push({ say: 'start-failed', reason, detail }),
       started: () => said.push({ say: 'started' }),
       loaded: () => said.push({ say: 'loaded' }),
       loadFailed: (detail) => said.push({ say: 'load-failed', detail }),
@@ -83,8 +93,11 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
     worker.run({ key, jobId: `job-${key}`, input: Buffer.from(JSON.stringify(input)), attempt: 1, s3Config: undefined, ...values });
   };
   const hear = async <S extends Said['say']>(say: S, fits: (value: Extract<Said, { say: S }>) => boolean = () => true, from = 0) => {
-    const found = await said.next((item) => item.say === say && fits(item as Extract<Said, { say: S }>), from);
-    return found as Extract<Said, { say: S }>;
+    const isIt = (item: Said): item is Extract<Said, { say: S }> => item.say === say && fits(item as Extract<Said, { say: S }>);
+    // Nothing comes after the end: who waits for something else learns it at once.
+    const found = await said.next((item) => isIt(item) || item.say === 'exited', from);
+    if (!isIt(found)) throw new Error(`the worker ended before it said \`${say}\`: ${JSON.stringify(said.items)}`);
+    return found;
   };
   const ended = (key: string) => hear('ended', (value) => value.key === key);
   return {

@@ -73,6 +73,7 @@ export function completed(no: number, difference: Partial<OpOf<'finish'>> = {}):
     error: null,
     output: json({ done: no }),
     chunks: [],
+    firstChunk: 0,
     hook: null,
     ...difference,
   };

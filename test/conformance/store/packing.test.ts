@@ -85,12 +85,13 @@ const op: fc.Arbitrary<Op> = fc.oneof(
     error: orNull(text),
     output: orNull(body),
     chunks: fc.array(body, { maxLength: 4 }),
+    firstChunk: whole,
     hook: orNull(newHook),
   }),
   fc.record({ op: of('requeue'), no: whole, token: whole, attempts: whole }),
   fc.record({ op: of('retry'), no: whole, position: whole, submittedAt: time, deleteAt: time }),
   fc.record({ op: of('delete'), no: whole, dueBy: orNull(time) }),
-  fc.record({ op: of('drain'), no: whole, count: whole }),
+  fc.record({ op: of('drain'), no: whole, below: whole }),
   fc.record({ op: of('hook'), id: text, after: orNull(whole), to: orNull(hookChange) }),
   fc.record({ op: of('put'), kind: fc.constantFrom('endpoint', 'join-token', 'setting'), key: text, version: whole, value: orNull(text) }),
 );
@@ -98,7 +99,12 @@ const outcome: fc.Arbitrary<Outcome> = fc.oneof(
   fc.record({ outcome: fc.constantFrom('ok', 'exists', 'idempotent-other-body', 'stale', 'gone', 'conflict') }),
   fc.record({ outcome: fc.constant('idempotent-same'), jobId: text }),
 );
-const wholeJob: fc.Arbitrary<WholeJob> = fc.record({ job, output: orNull(body), chunks: fc.array(body, { maxLength: 3 }) });
+const wholeJob: fc.Arbitrary<WholeJob> = fc.record({
+  job,
+  output: orNull(body),
+  chunks: fc.array(body, { maxLength: 3 }),
+  firstChunk: whole,
+});
 const fence = fc.record({ shard: fc.nat(63), term: fc.bigInt({ min: 0n, max: 2n ** 62n }) });
 
 testProp('a batch', [fence, fc.array(op, { maxLength: 20 }), fc.integer({ min: 1, max: 4_096 })], (t, at, ops, hint) => {

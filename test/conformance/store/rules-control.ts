@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import type { ControlKind, Op } from '../../../scheduler/store/store.ts';
+import { controlKinds, type ControlKind, type Op } from '../../../scheduler/store/store.ts';
 import { given, outcomes } from './jobs.ts';
 import type { Use } from './suite.ts';
 
@@ -11,19 +11,6 @@ const put = (key: string, version: number, value: unknown, kind: ControlKind = '
   version,
   value: value === null ? null : JSON.stringify(value),
 });
-
-const kinds: readonly ControlKind[] = [
-  'account',
-  'key',
-  'environment',
-  'endpoint',
-  'release',
-  'build',
-  'node',
-  'join-token',
-  'desired',
-  'setting',
-];
 
 export function controlRules(name: string, use: Use): void {
   test.serial(`${name}: a control row is put, replaced and removed under its version`, async (t) => {
@@ -68,7 +55,7 @@ export function controlRules(name: string, use: Use): void {
 
   test.serial(`${name}: every kind of control row is taken`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, ...kinds.map((kind) => put('x', 1, { kind }, kind)));
-    for (const kind of kinds) t.is((await store.read('control', kind, '', 10))[0]?.value, JSON.stringify({ kind }));
+    await given(store, fence, ...controlKinds.map((kind) => put('x', 1, { kind }, kind)));
+    for (const kind of controlKinds) t.is((await store.read('control', kind, '', 10))[0]?.value, JSON.stringify({ kind }));
   });
 }

@@ -150,19 +150,35 @@ export function endRules(name: string, use: Use): void {
     const kept = async () => (await store.read('job', 'endpoint-a', idOf(1)))?.chunks.map(shown);
     t.deepEqual(await kept(), ['"a"', { blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
 
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, count: 1 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 1 }), ['ok']);
     t.deepEqual(await kept(), [{ blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, count: 2 }, { op: 'drain', no: 1, count: 0 }), ['ok', 'ok']);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 3 }, { op: 'drain', no: 1, below: 2 }), ['ok', 'ok']);
     t.deepEqual(await kept(), ['"d"']);
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, count: 5 }, { op: 'drain', no: 1, count: 5 }), ['ok', 'ok']);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 5 }, { op: 'drain', no: 1, below: 5 }), ['ok', 'ok']);
     t.deepEqual(await kept(), []);
+  });
+
+  test.serial(`${name}: kept chunks keep their place in the stream`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)), completed(1, { chunks: [json('d'), json('e'), json('f')], firstChunk: 3 }));
+    const kept = async () => {
+      const whole = await store.read('job', 'endpoint-a', idOf(1));
+      return [whole?.firstChunk, whole?.chunks.map(shown)];
+    };
+    t.deepEqual(await kept(), [3, ['"d"', '"e"', '"f"']]);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 3 }), ['ok']);
+    t.deepEqual(await kept(), [3, ['"d"', '"e"', '"f"']]);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 5 }), ['ok']);
+    t.deepEqual(await kept(), [5, ['"f"']]);
+    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 6 }), ['ok']);
+    t.deepEqual(await kept(), [0, []]);
   });
 
   test.serial(`${name}: only an ended job is drained`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), submit(queued(2)));
     t.deepEqual(
-      await outcomes(store, fence, { op: 'drain', no: 1, count: 1 }, { op: 'drain', no: 2, count: 1 }, { op: 'drain', no: 9, count: 1 }),
+      await outcomes(store, fence, { op: 'drain', no: 1, below: 1 }, { op: 'drain', no: 2, below: 1 }, { op: 'drain', no: 9, below: 1 }),
       ['stale', 'stale', 'gone'],
     );
   });

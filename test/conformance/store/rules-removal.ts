@@ -100,7 +100,7 @@ export function removalRules(name: string, use: Use): void {
       return [...new Set(await store.read('blobsNamed', ids))].toSorted();
     };
     t.deepEqual(await named(), ['chunk-1', 'chunk-2', 'in', 'out']);
-    await given(store, fence, { op: 'drain', no: 1, count: 2 });
+    await given(store, fence, { op: 'drain', no: 1, below: 2 });
     t.deepEqual(await named(), ['chunk-2', 'in', 'out']);
     await given(store, fence, remove(1));
     t.deepEqual(await named(), ['in', 'out'], 'the delivery still needs them');

@@ -123,5 +123,8 @@ test('landed migrations are as they were', (t) => {
   const digests = migrations.map(
     (migration) => `${migration.number} ${migration.name} ${createHash('sha256').update(migration.sql).digest('hex')}`,
   );
-  t.deepEqual(digests, ['1 queue 053eefc7bd764678653cf152655bdddf8ad3238be029aec242698f884cd6d9a3']);
+  t.deepEqual(digests, [
+    '1 queue 053eefc7bd764678653cf152655bdddf8ad3238be029aec242698f884cd6d9a3',
+    '2 deployments bbc07bdd1ef9b372441adb22678dabbe3ec3c9f5d952062bb4073a2e1827b252',
+  ]);
 });

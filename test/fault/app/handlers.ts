@@ -1,4 +1,5 @@
 /** What the fault tests run. */
+import { randomUUID } from 'node:crypto';
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -21,4 +22,24 @@ export function killItself(started: string, deadly: boolean): string {
   appendFileSync(started, `${process.pid}\n`);
   if (deadly) process.kill(process.pid, 'SIGKILL');
   return 'alive';
+}
+
+/** Fails for as long as the file `gate` is missing. */
+export function failWithoutFile(n: number, gate: string): { n: number } {
+  if (!existsSync(gate)) throw new Error('no gate yet');
+  return { n };
+}
+
+/** Yields `count` chunks, `ms` milliseconds apart; each tells its place and the call it is of. */
+export async function* numbers(count: number, ms: number): AsyncGenerator<{ call: string; index: number }> {
+  const call = randomUUID();
+  for (let index = 0; index < count; index += 1) {
+    yield { call, index };
+    await pause(ms);
+  }
+}
+
+/** Of an endpoint that has no worker: never entered. */
+export function park(n: number): { n: number } {
+  return { n };
 }

@@ -4,7 +4,15 @@ import { join } from 'node:path';
 
 import { fromBinary } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
-import { credentials, loadPackageDefinition, status, type Client, type ClientDuplexStream, type ServiceError } from '@grpc/grpc-js';
+import {
+  credentials,
+  loadPackageDefinition,
+  ServerCredentials,
+  status,
+  type Client,
+  type ClientDuplexStream,
+  type ServiceError,
+} from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import test, { type ExecutionContext } from 'ava';
 
@@ -13,6 +21,7 @@ import { BlobServiceClient, BlobServiceService } from '../../../proto/gen/capsta
 import { makeGrpcServer } from '../../../scheduler/services/server.ts';
 
 const root = join(import.meta.dirname, '../../..');
+const plain = ServerCredentials.createInsecure();
 
 async function serve(t: ExecutionContext) {
   const server = await makeGrpcServer();
@@ -31,7 +40,7 @@ async function serve(t: ExecutionContext) {
       void held.then(() => call.end());
     },
   });
-  const address = await server.bind('127.0.0.1:0');
+  const address = await server.bind('127.0.0.1:0', plain);
   t.teardown(() => server.close(0));
   const client = <T extends Client>(make: (address: string) => T): T => {
     const made = make(address);
@@ -119,11 +128,11 @@ test('a port in use is ADDRESS_IN_USE and named; an address that is none is CONF
   const { port } = other.address() as { port: number };
   const server = await makeGrpcServer();
   t.teardown(() => server.close(0));
-  const inUse = await t.throwsAsync(server.bind(`127.0.0.1:${port}`), { instanceOf: CapstanError });
+  const inUse = await t.throwsAsync(server.bind(`127.0.0.1:${port}`, plain), { instanceOf: CapstanError });
   t.is(inUse.code, 'ADDRESS_IN_USE');
   t.true(inUse.message.includes(`127.0.0.1:${port}`));
   for (const address of ['nowhere', '203.0.113.7:7070']) {
-    const error = await t.throwsAsync(async () => server.bind(address), { instanceOf: CapstanError });
+    const error = await t.throwsAsync(async () => server.bind(address, plain), { instanceOf: CapstanError });
     t.is(error.code, 'CONFIG');
     t.true(error.message.includes(address));
   }

@@ -3,7 +3,8 @@ import test from 'ava';
 
 import { Decision } from '../../../scheduler/core/effects.ts';
 import { hooksRead, hookTried, lookForHooks, nextHookLook, noteHook } from '../../../scheduler/core/hooks.ts';
-import { defaultSettings, newImage, type Image } from '../../../scheduler/core/image.ts';
+import { newImage, type Image } from '../../../scheduler/core/image.ts';
+import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import type { HookHead } from '../../../scheduler/store/store.ts';
 
 const now = { wall: 1_000_000, mono: 0 };

@@ -8,15 +8,16 @@ import { Worker } from 'node:worker_threads';
 import { assertNever } from '../../../../proto/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
+import { HttpFunctions } from '../../thread/host/http/functions.ts';
+import { choiceOf, type Choose } from '../../thread/host/methods.ts';
 import { loadHandler } from '../../thread/host/module.ts';
 import { errorMessage, errorStack } from '../../thread/host/output.ts';
-import { signatureOf } from '../../thread/host/signature.ts';
-import { runTask, type LoadedFunction, type TaskControl } from '../../thread/host/task.ts';
+import { runTask, type TaskControl } from '../../thread/host/task.ts';
 import { captureOutput, type OutputCapture } from '../../thread/host/thread-output.ts';
 
 interface Loaded {
   readonly endpointId: string;
-  readonly fn: LoadedFunction;
+  readonly choose: Choose;
   readonly output: OutputCapture;
 }
 
@@ -28,6 +29,7 @@ const channel = new FrameWriter(socket, (flush) => {
 });
 const running = new Map<string, TaskControl>();
 let loaded: Loaded | undefined;
+let http: HttpFunctions | undefined;
 
 const lifeline = new Worker(new URL('lifeline.ts', import.meta.url), { stdin: false, env: {}, argv: [] });
 lifeline.unref();
@@ -64,6 +66,13 @@ function onFrame(frame: ToHost, body: Buffer): void {
       control.wake?.();
       break;
     }
+    case 'http':
+    case 'http-body':
+    case 'http-credit':
+    case 'http-abort':
+      // A copy: the frame's buffer is shared with the frames around it.
+      http?.heard(frame, new Uint8Array(body));
+      break;
     default:
       assertNever(frame);
   }
@@ -72,8 +81,13 @@ function onFrame(frame: ToHost, body: Buffer): void {
 async function load(order: LoadOrder): Promise<void> {
   const output = captureOutput(soleJob, (stream, jobId, text) => post({ t: 'log', stream, jobId, text }));
   try {
+    if (order.httpFunctions.length > 0) {
+      http = await HttpFunctions.load(order, output, post);
+      post({ t: 'loaded' });
+      return;
+    }
     const handler = await loadHandler(order.folder, order.function.module, order.function.name);
-    loaded = { endpointId: order.endpointId, output, fn: { handler, signature: signatureOf(handler, order.function) } };
+    loaded = { endpointId: order.endpointId, output, choose: choiceOf(handler, order.function) };
     post({ t: 'loaded' });
   } catch (error) {
     output.text('stderr', errorStack(error));
@@ -82,13 +96,13 @@ async function load(order: LoadOrder): Promise<void> {
   }
 }
 
-function run({ endpointId, fn, output }: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer): void {
+function run({ endpointId, choose, output }: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer): void {
   const { key, jobId, attempt, s3Config } = frame;
   const control: TaskControl = { jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(key, control);
   // A copy: the frame's buffer is shared with the frames around it.
   const order = { key, jobId, attempt, s3Config, input: new Uint8Array(body) };
-  void runTask(order, fn, control, endpointId, output, post).then(() => running.delete(key));
+  void runTask(order, choose, control, endpointId, output, post).then(() => running.delete(key));
 }
 
 /** A line belongs to a job when only one is running; else nobody can tell. */

@@ -6,10 +6,11 @@
 import type { MessagePort } from 'node:worker_threads';
 
 import type { FromThread, LoadOrder, RunOrder, ToThread } from '../../hosted/protocol.ts';
+import { HttpFunctions } from './http/functions.ts';
+import { choiceOf, type Choose } from './methods.ts';
 import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
-import { signatureOf } from './signature.ts';
-import { runTask, type LoadedFunction, type TaskControl } from './task.ts';
+import { runTask, type TaskControl } from './task.ts';
 import { captureOutput, type OutputCapture } from './thread-output.ts';
 
 export type ThreadOrder =
@@ -19,7 +20,7 @@ export type ThreadOrder =
 interface Loaded {
   readonly port: MessagePort;
   readonly endpointId: string;
-  readonly fn: LoadedFunction;
+  readonly choose: Choose;
   readonly output: OutputCapture;
 }
 
@@ -28,6 +29,7 @@ const running = new Map<string, TaskControl>();
 const MAX_STOPPED_EARLY = 1_000;
 const stoppedEarly = new Set<string>();
 let loaded: Loaded | undefined;
+let http: HttpFunctions | undefined;
 
 /** piscina's entry point. */
 export async function handle(order: ThreadOrder): Promise<void> {
@@ -36,7 +38,7 @@ export async function handle(order: ThreadOrder): Promise<void> {
     return;
   }
   if (loaded === undefined) throw new Error('a task came before its module');
-  const { port, output, endpointId, fn } = loaded;
+  const { port, output, endpointId, choose } = loaded;
   if (stoppedEarly.delete(order.key)) {
     post(port, { t: 'stopped', key: order.key, ms: 0, entered: false });
     return;
@@ -44,7 +46,7 @@ export async function handle(order: ThreadOrder): Promise<void> {
   const control = { jobId: order.jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(order.key, control);
   try {
-    await runTask(order, fn, control, endpointId, output, (message) => post(port, message));
+    await runTask(order, choose, control, endpointId, output, (message) => post(port, message));
   } finally {
     running.delete(order.key);
   }
@@ -54,6 +56,10 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
   const { port } = order;
   const output = captureOutput(soleJob, (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }));
   port.on('message', (message: ToThread) => {
+    if (message.t !== 'abort' && message.t !== 'credit') {
+      http?.heard(message, message.bytes);
+      return;
+    }
     const control = running.get(message.key);
     if (control === undefined) {
       if (message.t === 'abort') stopEarly(message.key);
@@ -64,8 +70,13 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
     control.wake?.();
   });
   try {
+    if (order.httpFunctions.length > 0) {
+      http = await HttpFunctions.load(order, output, (message) => post(port, message));
+      post(port, { t: 'loaded' });
+      return;
+    }
     const handler = await loadHandler(order.folder, order.function.module, order.function.name);
-    loaded = { port, endpointId: order.endpointId, output, fn: { handler, signature: signatureOf(handler, order.function) } };
+    loaded = { port, endpointId: order.endpointId, output, choose: choiceOf(handler, order.function) };
     post(port, { t: 'loaded' });
   } catch (error) {
     output.text('stderr', errorStack(error));

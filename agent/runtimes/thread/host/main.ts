@@ -12,6 +12,7 @@ import { Piscina } from 'piscina';
 
 import { assertNever } from '../../../../proto/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
+import { afterGrace } from '../../grace.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';
 import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
 import type { ThreadOrder } from './handler-thread.ts';
@@ -22,7 +23,8 @@ const TASKS_AT_ONCE = 4_096;
 const socket = new Socket({ fd: CHANNEL_FD, readable: true, writable: true });
 const channel = new FrameWriter(socket, setImmediate);
 const running = new Set<string>();
-const graceTimers = new Map<string, NodeJS.Timeout>();
+/** How to call force off, by task. */
+const graces = new Map<string, () => void>();
 let pool = newPool();
 let port: MessagePort | undefined;
 let order: LoadOrder | undefined;
@@ -43,7 +45,13 @@ function onFrame(frame: ToHost, body: Buffer): void {
       // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
       Object.assign(process.env, frame.env);
       process.chdir(frame.folder);
-      order = { folder: frame.folder, function: frame.function, endpointId: frame.endpointId, maxConcurrency: frame.maxConcurrency };
+      order = {
+        folder: frame.folder,
+        function: frame.function,
+        httpFunctions: frame.httpFunctions,
+        endpointId: frame.endpointId,
+        maxConcurrency: frame.maxConcurrency,
+      };
       load(order);
       break;
     case 'run': {
@@ -59,6 +67,14 @@ function onFrame(frame: ToHost, body: Buffer): void {
       break;
     case 'credit':
       tellThread({ t: 'credit', key: frame.key, count: frame.count });
+      break;
+    case 'http':
+      if (frame.life === life) tellThread({ ...frame, bytes: new Uint8Array(body) });
+      break;
+    case 'http-body':
+    case 'http-credit':
+    case 'http-abort':
+      tellThread({ ...frame, bytes: new Uint8Array(body) });
       break;
     default:
       assertNever(frame);
@@ -101,8 +117,8 @@ function onThreadMessage(message: FromThread): void {
   if (stopping) return;
   if (message.t === 'returned' || message.t === 'failed' || message.t === 'stopped') {
     running.delete(message.key);
-    clearTimeout(graceTimers.get(message.key));
-    graceTimers.delete(message.key);
+    graces.get(message.key)?.();
+    graces.delete(message.key);
   }
   if (!('bytes' in message)) {
     say(message);
@@ -113,9 +129,9 @@ function onThreadMessage(message: FromThread): void {
 }
 
 function cancel(key: string): void {
-  if (graceTimers.has(key)) return;
+  if (graces.has(key)) return;
   tellThread({ t: 'abort', key });
-  graceTimers.set(key, setTimeout(stopHard, STOP_GRACE_MS));
+  graces.set(key, afterGrace(STOP_GRACE_MS, stopHard));
 }
 
 /** Ends the handler thread with all its tasks, then loads the module in a new one. */
@@ -129,8 +145,8 @@ function stopHard(): void {
   }, STOP_GRACE_MS);
   void pool.destroy().then(() => {
     clearTimeout(lastResort);
-    for (const timer of graceTimers.values()) clearTimeout(timer);
-    graceTimers.clear();
+    for (const callOff of graces.values()) callOff();
+    graces.clear();
     running.clear();
     port?.close();
     say({ t: 'reloading' });
@@ -157,7 +173,7 @@ function tellThread(message: ToThread): void {
   port?.postMessage(message);
 }
 
-function say(message: Exclude<FromHost, { t: 'chunk' | 'progress' | 'returned' }>): void {
+function say(message: Exclude<FromHost, { t: 'chunk' | 'progress' | 'returned' | 'http-head' | 'http-body' }>): void {
   channel.send(message);
 }
 

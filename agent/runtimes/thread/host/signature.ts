@@ -73,7 +73,8 @@ function unwrap(pattern: Pattern): { readonly pattern: Pattern; readonly require
 function parseFunction(text: string): FunctionNode | undefined {
   const parse = (source: string): Expression | undefined => {
     try {
-      return parseExpressionAt(source, 0, { ecmaVersion: 'latest' });
+      // A method alone does not show the private fields of its class.
+      return parseExpressionAt(source, 0, { ecmaVersion: 'latest', checkPrivateFields: false });
     } catch (error) {
       // Not this form: the caller tries the next one, and takes the input whole in the end.
       if (error instanceof SyntaxError) return undefined;

@@ -4,15 +4,9 @@ import { writeSync } from 'node:fs';
 import { ENTRY_FD, type FromThread, type HandlerS3Config, type RunOrder } from '../../hosted/protocol.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
 import { argumentsFor, InputError } from './arguments.ts';
-import type { Handler } from './module.ts';
+import type { Choose } from './methods.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
-import type { Signature } from './signature.ts';
 import type { OutputCapture } from './thread-output.ts';
-
-export interface LoadedFunction {
-  readonly handler: Handler;
-  readonly signature: Signature;
-}
 
 /** What the main thread can do to a running task. */
 export interface TaskControl {
@@ -43,7 +37,7 @@ type Post = (message: FromThread) => void;
 /** Runs one task to its end, whatever it is, and posts it; never throws. */
 export async function runTask(
   order: RunOrder & { readonly input: Uint8Array },
-  fn: LoadedFunction,
+  choose: Choose,
   control: TaskControl,
   endpointId: string,
   output: OutputCapture,
@@ -54,7 +48,7 @@ export async function runTask(
   writeSync(ENTRY_FD, `${key}\n`);
   let end: FromThread;
   try {
-    const bytes = await callHandler(order, fn, control, endpointId, post);
+    const bytes = await callHandler(order, choose, control, endpointId, post);
     end = { t: 'returned', key, ms: 0, bytes };
   } catch (error) {
     // What a handler says after it was told to stop is of no interest to anyone.
@@ -70,7 +64,7 @@ export async function runTask(
 
 async function callHandler(
   order: RunOrder & { readonly input: Uint8Array },
-  { handler, signature }: LoadedFunction,
+  choose: Choose,
   control: TaskControl,
   endpointId: string,
   post: Post,
@@ -85,7 +79,8 @@ async function callHandler(
     progress: progressOf(order.key, post),
     s3Config: order.s3Config,
   };
-  const result = await handler(...argumentsFor(signature, value, context));
+  const { handler, signature, input: own } = choose(value);
+  const result = await handler(...argumentsFor(signature, own, context));
   const source = chunksOf(result);
   return source === undefined ? resultBytes(toJson(result, 'result')) : collectChunks(order.key, source, control, post);
 }

@@ -12,9 +12,11 @@ import {
   Client,
   type ClientOptions,
   type ClientReadableStream,
+  type ClientUnaryCall,
   type ClientWritableStream,
   type handleClientStreamingCall,
   type handleServerStreamingCall,
+  type handleUnaryCall,
   makeGenericClientConstructor,
   type Metadata,
   type ServiceError,
@@ -114,6 +116,16 @@ export interface GetBlobRequest {
 
 export interface GetBlobResponse {
   part?: { $case: "size"; value: number } | { $case: "data"; value: Buffer } | undefined;
+}
+
+export interface StatBlobRequest {
+  id: string;
+}
+
+export interface StatBlobResponse {
+  /** NOT_FOUND is no error here: it is what one asks for. */
+  exists: boolean;
+  size: number;
 }
 
 function createBasePutBlobRequest(): PutBlobRequest {
@@ -587,6 +599,158 @@ export const GetBlobResponse: MessageFns<GetBlobResponse> = {
   },
 };
 
+function createBaseStatBlobRequest(): StatBlobRequest {
+  return { id: "" };
+}
+
+export const StatBlobRequest: MessageFns<StatBlobRequest> = {
+  encode(message: StatBlobRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): StatBlobRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseStatBlobRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): StatBlobRequest {
+    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  },
+
+  toJSON(message: StatBlobRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<StatBlobRequest>, I>>(base?: I): StatBlobRequest {
+    return StatBlobRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<StatBlobRequest>, I>>(object: I): StatBlobRequest {
+    const message = createBaseStatBlobRequest();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseStatBlobResponse(): StatBlobResponse {
+  return { exists: false, size: 0 };
+}
+
+export const StatBlobResponse: MessageFns<StatBlobResponse> = {
+  encode(message: StatBlobResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.exists !== false) {
+      writer.uint32(8).bool(message.exists);
+    }
+    if (message.size !== 0) {
+      writer.uint32(16).uint32(message.size);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): StatBlobResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseStatBlobResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.exists = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.size = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): StatBlobResponse {
+    return {
+      exists: isSet(object.exists) ? globalThis.Boolean(object.exists) : false,
+      size: isSet(object.size) ? globalThis.Number(object.size) : 0,
+    };
+  },
+
+  toJSON(message: StatBlobResponse): unknown {
+    const obj: any = {};
+    if (message.exists !== false) {
+      obj.exists = message.exists;
+    }
+    if (message.size !== 0) {
+      obj.size = Math.round(message.size);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<StatBlobResponse>, I>>(base?: I): StatBlobResponse {
+    return StatBlobResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<StatBlobResponse>, I>>(object: I): StatBlobResponse {
+    const message = createBaseStatBlobResponse();
+    message.exists = object.exists ?? false;
+    message.size = object.size ?? 0;
+    return message;
+  },
+};
+
 /**
  * Big bodies: builds, and job inputs, outputs and chunks above 64 KiB. They travel over their
  * own connection, in frames of at most 256 KiB, and are durable before anything refers to them.
@@ -613,6 +777,16 @@ export const BlobServiceService = {
     responseSerialize: (value: GetBlobResponse): Buffer => Buffer.from(GetBlobResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetBlobResponse => GetBlobResponse.decode(value),
   },
+  /** Whether a blob is there, and its size: spares an upload. */
+  stat: {
+    path: "/capstan.v1.BlobService/Stat" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: StatBlobRequest): Buffer => Buffer.from(StatBlobRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): StatBlobRequest => StatBlobRequest.decode(value),
+    responseSerialize: (value: StatBlobResponse): Buffer => Buffer.from(StatBlobResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): StatBlobResponse => StatBlobResponse.decode(value),
+  },
 } as const;
 
 export interface BlobServiceServer extends UntypedServiceImplementation {
@@ -620,6 +794,8 @@ export interface BlobServiceServer extends UntypedServiceImplementation {
   put: handleClientStreamingCall<PutBlobRequest, PutBlobResponse>;
   /** The first message holds the size, the others bytes. NOT_FOUND when the blob is gone. */
   get: handleServerStreamingCall<GetBlobRequest, GetBlobResponse>;
+  /** Whether a blob is there, and its size: spares an upload. */
+  stat: handleUnaryCall<StatBlobRequest, StatBlobResponse>;
 }
 
 export interface BlobServiceClient extends Client {
@@ -645,6 +821,22 @@ export interface BlobServiceClient extends Client {
     metadata?: Metadata,
     options?: Partial<CallOptions>,
   ): ClientReadableStream<GetBlobResponse>;
+  /** Whether a blob is there, and its size: spares an upload. */
+  stat(
+    request: StatBlobRequest,
+    callback: (error: ServiceError | null, response: StatBlobResponse) => void,
+  ): ClientUnaryCall;
+  stat(
+    request: StatBlobRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: StatBlobResponse) => void,
+  ): ClientUnaryCall;
+  stat(
+    request: StatBlobRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: StatBlobResponse) => void,
+  ): ClientUnaryCall;
 }
 
 export const BlobServiceClient = makeGenericClientConstructor(

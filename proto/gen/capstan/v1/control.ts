@@ -35,6 +35,8 @@ export const KeyScope = {
   ENDPOINTS: "KEY_SCOPE_ENDPOINTS",
   /** READ_ONLY - Reading calls only (status, health, lists). */
   READ_ONLY: "KEY_SCOPE_READ_ONLY",
+  /** ENVIRONMENT - Calls to the endpoints of one environment, and finding them: what workers have. */
+  ENVIRONMENT: "KEY_SCOPE_ENVIRONMENT",
   UNRECOGNIZED: "UNRECOGNIZED",
 } as const;
 
@@ -45,6 +47,7 @@ export namespace KeyScope {
   export type ALL = typeof KeyScope.ALL;
   export type ENDPOINTS = typeof KeyScope.ENDPOINTS;
   export type READ_ONLY = typeof KeyScope.READ_ONLY;
+  export type ENVIRONMENT = typeof KeyScope.ENVIRONMENT;
   export type UNRECOGNIZED = typeof KeyScope.UNRECOGNIZED;
 }
 
@@ -62,6 +65,9 @@ export function keyScopeFromJSON(object: any): KeyScope {
     case 3:
     case "KEY_SCOPE_READ_ONLY":
       return KeyScope.READ_ONLY;
+    case 4:
+    case "KEY_SCOPE_ENVIRONMENT":
+      return KeyScope.ENVIRONMENT;
     case -1:
     case "UNRECOGNIZED":
     default:
@@ -79,6 +85,8 @@ export function keyScopeToJSON(object: KeyScope): string {
       return "KEY_SCOPE_ENDPOINTS";
     case KeyScope.READ_ONLY:
       return "KEY_SCOPE_READ_ONLY";
+    case KeyScope.ENVIRONMENT:
+      return "KEY_SCOPE_ENVIRONMENT";
     case KeyScope.UNRECOGNIZED:
     default:
       return "UNRECOGNIZED";
@@ -95,6 +103,8 @@ export function keyScopeToNumber(object: KeyScope): number {
       return 2;
     case KeyScope.READ_ONLY:
       return 3;
+    case KeyScope.ENVIRONMENT:
+      return 4;
     case KeyScope.UNRECOGNIZED:
     default:
       return -1;
@@ -164,6 +174,68 @@ export function webhookStateToNumber(object: WebhookState): number {
   }
 }
 
+export const DeploymentCause = {
+  UNSPECIFIED: "DEPLOYMENT_CAUSE_UNSPECIFIED",
+  DEPLOY: "DEPLOYMENT_CAUSE_DEPLOY",
+  ROLLBACK: "DEPLOYMENT_CAUSE_ROLLBACK",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type DeploymentCause = typeof DeploymentCause[keyof typeof DeploymentCause];
+
+export namespace DeploymentCause {
+  export type UNSPECIFIED = typeof DeploymentCause.UNSPECIFIED;
+  export type DEPLOY = typeof DeploymentCause.DEPLOY;
+  export type ROLLBACK = typeof DeploymentCause.ROLLBACK;
+  export type UNRECOGNIZED = typeof DeploymentCause.UNRECOGNIZED;
+}
+
+export function deploymentCauseFromJSON(object: any): DeploymentCause {
+  switch (object) {
+    case 0:
+    case "DEPLOYMENT_CAUSE_UNSPECIFIED":
+      return DeploymentCause.UNSPECIFIED;
+    case 1:
+    case "DEPLOYMENT_CAUSE_DEPLOY":
+      return DeploymentCause.DEPLOY;
+    case 2:
+    case "DEPLOYMENT_CAUSE_ROLLBACK":
+      return DeploymentCause.ROLLBACK;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return DeploymentCause.UNRECOGNIZED;
+  }
+}
+
+export function deploymentCauseToJSON(object: DeploymentCause): string {
+  switch (object) {
+    case DeploymentCause.UNSPECIFIED:
+      return "DEPLOYMENT_CAUSE_UNSPECIFIED";
+    case DeploymentCause.DEPLOY:
+      return "DEPLOYMENT_CAUSE_DEPLOY";
+    case DeploymentCause.ROLLBACK:
+      return "DEPLOYMENT_CAUSE_ROLLBACK";
+    case DeploymentCause.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function deploymentCauseToNumber(object: DeploymentCause): number {
+  switch (object) {
+    case DeploymentCause.UNSPECIFIED:
+      return 0;
+    case DeploymentCause.DEPLOY:
+      return 1;
+    case DeploymentCause.ROLLBACK:
+      return 2;
+    case DeploymentCause.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
 export interface WatchDirectoryRequest {
 }
 
@@ -184,6 +256,8 @@ export interface KeyEntry {
   scope: KeyScope;
   /** With KEY_SCOPE_ENDPOINTS: the endpoint ids the key is good for. */
   endpointIds: string[];
+  /** With KEY_SCOPE_ENVIRONMENT: the environment the key is good for. */
+  environment: string;
 }
 
 export interface EndpointEntry {
@@ -192,10 +266,25 @@ export interface EndpointEntry {
   accountId: string;
   environment: string;
   kind: EndpointKind;
+  /** Of a load-balanced endpoint: the release whose workers take its requests, and its routes. */
+  releaseId: string;
+  routes: RouteEntry[];
+  /** Callers need no key. */
+  isPublic: boolean;
+}
+
+/** One route of a load-balanced endpoint. */
+export interface RouteEntry {
+  method: string;
+  /** As declared, with `:name` or `{name}` for a path parameter. */
+  path: string;
+  function?: FunctionSpec | undefined;
 }
 
 export interface LookupKeyRequest {
   hash: Buffer;
+  /** A worker's token instead: it is derived, not stored, and good while its worker is there. */
+  workerToken: string;
 }
 
 export interface LookupEndpointRequest {
@@ -245,8 +334,17 @@ export interface EndpointSpec {
   requestsPerWorker?:
     | number
     | undefined;
-  /** `thread` or `process` (ReleaseSpec.runtime); empty: `process` for functions in Python, else `thread`. */
+  /** `thread`, `process` or `container`, where the endpoint forces one (ReleaseSpec.runtime). */
   runtime: string;
+  /** Command of a foreign worker (ReleaseSpec.command); such an endpoint names no functions. */
+  command: string[];
+  /**
+   * Packages that the build left out because the base image has them: torch, torchvision, torchaudio, numpy,
+   * triton. A host that serves without the image must have them itself.
+   */
+  packages: string[];
+  /** Callers of a load-balanced endpoint need no key. */
+  isPublic: boolean;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -316,6 +414,17 @@ export interface NodeInfo {
   incarnation: string;
   inventory?: Inventory | undefined;
   workers: number;
+  /** Out of use: DrainNode. */
+  draining: boolean;
+  /** Jobs its workers hold. */
+  jobs: number;
+  /** Set aside for its workers, and what may be set aside in all (docs/gpus.md); 0 in all when its agent does not tell. */
+  cpuMillisGiven: number;
+  cpuMillisInAll: number;
+  memoryBytesGiven: bigint;
+  memoryBytesInAll: bigint;
+  /** Devices that its workers have. */
+  devicesGiven: number;
 }
 
 export interface ListWorkersRequest {
@@ -334,15 +443,123 @@ export interface WorkerInfo {
   maxConcurrency: number;
   /** Why the scheduler asked for it (or asks it to go). */
   decision: string;
+  /** The runtime that the placement chose for it. */
+  runtime: string;
+}
+
+export interface GetEndpointRequest {
+  endpointId: string;
+}
+
+export interface GetEndpointResponse {
+  info?:
+    | EndpointInfo
+    | undefined;
+  /** By what they do: idle, running, initializing, throttled, unhealthy. */
+  workerCounts: { [key: string]: number };
+  workers: WorkerInfo[];
+  /** Why no node could take the last worker that was wanted; empty when one could. */
+  rejections: NodeRejection[];
+  /** The last 50, oldest first; since the scheduler's own start. */
+  decisions: ScalingDecision[];
+  /** Starts of the present release that failed in a row, and the last error. */
+  failedStarts: number;
+  lastStartError: string;
+}
+
+export interface GetEndpointResponse_WorkerCountsEntry {
+  key: string;
+  value: number;
+}
+
+/** The nodes that could not take a worker for one reason. */
+export interface NodeRejection {
+  reason: string;
+  nodes: number;
+  /** The first of them by name. */
+  examples: RejectedNode[];
+}
+
+export interface RejectedNode {
+  node: string;
+  /** The facts; may be empty. */
+  detail: string;
+}
+
+export interface ScalingDecision {
+  /** Wall clock of the scheduler, ms since 1970. */
+  atMs: bigint;
+  /** ASK, DRAIN, NO_PLACE, CRASH_LOOP or RECOVERED. */
+  kind: string;
+  workerId: string;
+  nodeId: string;
+  reason: string;
 }
 
 export interface CreateJoinTokenRequest {
   name: string;
+  /** 0: it does not expire. */
+  expiresInS: number;
+  /** Nodes that may join with it; 0: any number. */
+  maxUses: number;
 }
 
 export interface CreateJoinTokenResponse {
   /** Shown once, stored hashed. */
   joinToken: string;
+  /** What it is listed and revoked by. */
+  id: string;
+}
+
+export interface ListJoinTokensRequest {
+}
+
+export interface ListJoinTokensResponse {
+  tokens: JoinTokenInfo[];
+}
+
+export interface JoinTokenInfo {
+  id: string;
+  name: string;
+  /** Wall clock, ms since 1970; 0 where it is not known. */
+  createdAtMs: bigint;
+  /** 0: never. */
+  expiresAtMs: bigint;
+  /** 0: any number. */
+  maxUses: number;
+  uses: number;
+}
+
+export interface RevokeJoinTokenRequest {
+  id: string;
+}
+
+export interface RevokeJoinTokenResponse {
+}
+
+export interface DrainNodeRequest {
+  nodeId: string;
+}
+
+export interface DrainNodeResponse {
+  node?: NodeInfo | undefined;
+}
+
+export interface ResumeNodeRequest {
+  nodeId: string;
+}
+
+export interface ResumeNodeResponse {
+  node?: NodeInfo | undefined;
+}
+
+export interface RemoveNodeRequest {
+  nodeId: string;
+  /** Also with workers on it. */
+  force: boolean;
+}
+
+export interface RemoveNodeResponse {
 }
 
 export interface GetLogsRequest {
@@ -405,6 +622,257 @@ export interface GetWebhookSecretRequest {
 export interface GetWebhookSecretResponse {
   /** `whsec_` and base64. */
   secret: string;
+}
+
+export interface RotateWebhookSecretRequest {
+}
+
+export interface RotateWebhookSecretResponse {
+  /** The new one. */
+  secret: string;
+  /** Until when webhooks are signed with the one before it, too; wall clock, ms since 1970. Absent when there was none. */
+  previousUntilMs?: bigint | undefined;
+}
+
+export interface UpdateEndpointRequest {
+  endpointId: string;
+  patch?: EndpointPatch | undefined;
+}
+
+/** Settings to change; what is absent stays. The rules are those of EndpointSpec. */
+export interface EndpointPatch {
+  workersMin?: number | undefined;
+  workersMax?: number | undefined;
+  idleTimeoutS?: number | undefined;
+  executionTimeoutMs?: number | undefined;
+  scalerType?: string | undefined;
+  scalerValue?: number | undefined;
+  maxConcurrency?: number | undefined;
+  maxAttempts?: number | undefined;
+  requestsPerWorker?:
+    | number
+    | undefined;
+  /** Limits to set, by operation; others stay. */
+  rateLimits: { [key: string]: RateLimit };
+  /** Environment values to set; others stay. */
+  env: { [key: string]: string };
+  /** Names of environment values to remove. */
+  unsetEnv: string[];
+}
+
+export interface EndpointPatch_RateLimitsEntry {
+  key: string;
+  value?: RateLimit | undefined;
+}
+
+export interface EndpointPatch_EnvEntry {
+  key: string;
+  value: string;
+}
+
+export interface UndeployRequest {
+  /** Empty means `default`. */
+  environment: string;
+  /** Ids or names; with none of them, every endpoint of the environment. */
+  endpoints: string[];
+  /** Running jobs end CANCELLED, too, instead of going on to their end. */
+  stopJobs: boolean;
+}
+
+export interface UndeployResponse {
+  /** What was deleted, as it was. */
+  endpoints: EndpointInfo[];
+}
+
+export interface RollbackRequest {
+  /** Empty means `default`. */
+  environment: string;
+  /** Id or name; empty: whatever the newest deployment changed, or (with `build`) every endpoint that had the build. */
+  endpoint: string;
+  /** Digest of the build to go back to, or at least its first 6 digits; empty: the build before. */
+  build: string;
+}
+
+export interface ListEnvironmentsRequest {
+}
+
+export interface ListEnvironmentsResponse {
+  environments: EnvironmentInfo[];
+}
+
+export interface EnvironmentInfo {
+  name: string;
+  /** Wall clock, ms since 1970; 0 when it is not known. */
+  createdAtMs: bigint;
+  endpoints: number;
+  /** Sum of workersMax. */
+  workersMax: number;
+  /** Number of its newest deployment, 0 for none. */
+  deployment: number;
+}
+
+export interface CreateEnvironmentRequest {
+  name: string;
+}
+
+export interface DeleteEnvironmentRequest {
+  name: string;
+  /** Its endpoints are deleted with it. */
+  force: boolean;
+  stopJobs: boolean;
+}
+
+export interface ListBuildsRequest {
+  /** Empty: all environments. */
+  environment: string;
+  /** Id or name of an endpoint; empty: all. */
+  endpoint: string;
+}
+
+export interface ListBuildsResponse {
+  builds: BuildInfo[];
+}
+
+/** A build in an environment. */
+export interface BuildInfo {
+  /** SHA-256 of the artifact, hex. */
+  digest: string;
+  size: number;
+  environment: string;
+  /** When it was last deployed. Wall clock, ms since 1970. */
+  deployedAtMs: bigint;
+  /** Names of the endpoints that had it. */
+  endpoints: string[];
+  /** Names of those that have it now. */
+  current: string[];
+  /** Functions of the manifest, `<endpoint>.<function>`. */
+  functions: string[];
+}
+
+export interface ListDeploymentsRequest {
+  /** Empty means `default`. */
+  environment: string;
+  /** 1 to 1,000; 0 means 100. */
+  limit: number;
+}
+
+export interface ListDeploymentsResponse {
+  deployments: DeploymentInfo[];
+}
+
+export interface DeploymentInfo {
+  /** 1, 2, 3, … in its environment. */
+  number: number;
+  environment: string;
+  atMs: bigint;
+  cause: DeploymentCause;
+  endpoints: DeployedEndpoint[];
+}
+
+export interface DeployedEndpoint {
+  endpointId: string;
+  name: string;
+  buildDigest: string;
+}
+
+export interface CreateKeyRequest {
+  name: string;
+  scope: KeyScope;
+  /** With KEY_SCOPE_ENDPOINTS: ids, or names in `environment`. */
+  endpoints: string[];
+  /** With KEY_SCOPE_ENVIRONMENT: which one; with names of endpoints: theirs. Empty means `default`. */
+  environment: string;
+  /** 0: it does not expire. */
+  expiresInS: number;
+  /** For operators: the account it is for; empty means the caller's. */
+  account: string;
+}
+
+export interface CreateKeyResponse {
+  /** Shown once, stored hashed. */
+  text: string;
+  key?: KeyInfo | undefined;
+}
+
+export interface ListKeysRequest {
+}
+
+export interface ListKeysResponse {
+  keys: KeyInfo[];
+}
+
+export interface KeyInfo {
+  /** The first digits of its hash. */
+  id: string;
+  name: string;
+  /** The first letters of its text. */
+  prefix: string;
+  scope: KeyScope;
+  endpointIds: string[];
+  environment: string;
+  /** Wall clock, ms since 1970; 0 when it is not known. */
+  createdAtMs: bigint;
+  /** 0: never. */
+  expiresAtMs: bigint;
+  /** To within an hour; 0: not since this was counted. */
+  lastUsedAtMs: bigint;
+}
+
+export interface RevokeKeyRequest {
+  /** Id of the key, or its name where only one has it. */
+  id: string;
+}
+
+export interface RevokeKeyResponse {
+  key?: KeyInfo | undefined;
+}
+
+export interface GetAccountRequest {
+}
+
+export interface AccountInfo {
+  id: string;
+  createdAtMs: bigint;
+  /** The sum of workersMax over its endpoints may not pass this. */
+  workerQuota: number;
+  /** That sum. */
+  workersMax: number;
+  endpoints: number;
+}
+
+export interface CreateAccountRequest {
+  id: string;
+  /** 0: the service's default. */
+  workerQuota: number;
+}
+
+export interface CreateAccountResponse {
+  account?:
+    | AccountInfo
+    | undefined;
+  /** Its first key, of the scope ALL. Shown once. */
+  keyText: string;
+}
+
+export interface ListAccountsRequest {
+}
+
+export interface ListAccountsResponse {
+  accounts: AccountInfo[];
+}
+
+export interface UpdateAccountRequest {
+  id: string;
+  /** Absent: the service's default from now on. */
+  workerQuota?: number | undefined;
+}
+
+export interface NoteKeyUseRequest {
+  /** SHA-256 of their texts. */
+  hashes: Buffer[];
+}
+
+export interface NoteKeyUseResponse {
 }
 
 function createBaseWatchDirectoryRequest(): WatchDirectoryRequest {
@@ -603,7 +1071,7 @@ export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
 };
 
 function createBaseKeyEntry(): KeyEntry {
-  return { hash: Buffer.alloc(0), accountId: "", scope: KeyScope.UNSPECIFIED, endpointIds: [] };
+  return { hash: Buffer.alloc(0), accountId: "", scope: KeyScope.UNSPECIFIED, endpointIds: [], environment: "" };
 }
 
 export const KeyEntry: MessageFns<KeyEntry> = {
@@ -619,6 +1087,9 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     }
     for (const v of message.endpointIds) {
       writer.uint32(34).string(v!);
+    }
+    if (message.environment !== "") {
+      writer.uint32(42).string(message.environment);
     }
     return writer;
   },
@@ -668,6 +1139,14 @@ export const KeyEntry: MessageFns<KeyEntry> = {
             message.endpointIds.push(reader.string());
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -694,6 +1173,7 @@ export const KeyEntry: MessageFns<KeyEntry> = {
         : globalThis.Array.isArray(object?.endpoint_ids)
         ? object.endpoint_ids.map((e: any) => globalThis.String(e))
         : [],
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
     };
   },
 
@@ -711,6 +1191,9 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     if (message.endpointIds?.length) {
       obj.endpointIds = message.endpointIds;
     }
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
     return obj;
   },
 
@@ -723,12 +1206,22 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     message.accountId = object.accountId ?? "";
     message.scope = object.scope ?? KeyScope.UNSPECIFIED;
     message.endpointIds = object.endpointIds?.map((e) => e) || [];
+    message.environment = object.environment ?? "";
     return message;
   },
 };
 
 function createBaseEndpointEntry(): EndpointEntry {
-  return { id: "", name: "", accountId: "", environment: "", kind: EndpointKind.UNSPECIFIED };
+  return {
+    id: "",
+    name: "",
+    accountId: "",
+    environment: "",
+    kind: EndpointKind.UNSPECIFIED,
+    releaseId: "",
+    routes: [],
+    isPublic: false,
+  };
 }
 
 export const EndpointEntry: MessageFns<EndpointEntry> = {
@@ -747,6 +1240,15 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
     }
     if (message.kind !== EndpointKind.UNSPECIFIED) {
       writer.uint32(40).int32(endpointKindToNumber(message.kind));
+    }
+    if (message.releaseId !== "") {
+      writer.uint32(50).string(message.releaseId);
+    }
+    for (const v of message.routes) {
+      RouteEntry.encode(v!, writer.uint32(58).fork()).join();
+    }
+    if (message.isPublic !== false) {
+      writer.uint32(64).bool(message.isPublic);
     }
     return writer;
   },
@@ -804,6 +1306,30 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
             message.kind = endpointKindFromJSON(reader.int32());
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.releaseId = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.routes.push(RouteEntry.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.isPublic = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -827,6 +1353,17 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
         : "",
       environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
       kind: isSet(object.kind) ? endpointKindFromJSON(object.kind) : EndpointKind.UNSPECIFIED,
+      releaseId: isSet(object.releaseId)
+        ? globalThis.String(object.releaseId)
+        : isSet(object.release_id)
+        ? globalThis.String(object.release_id)
+        : "",
+      routes: globalThis.Array.isArray(object?.routes) ? object.routes.map((e: any) => RouteEntry.fromJSON(e)) : [],
+      isPublic: isSet(object.isPublic)
+        ? globalThis.Boolean(object.isPublic)
+        : isSet(object.is_public)
+        ? globalThis.Boolean(object.is_public)
+        : false,
     };
   },
 
@@ -847,6 +1384,15 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
     if (message.kind !== EndpointKind.UNSPECIFIED) {
       obj.kind = endpointKindToJSON(message.kind);
     }
+    if (message.releaseId !== "") {
+      obj.releaseId = message.releaseId;
+    }
+    if (message.routes?.length) {
+      obj.routes = message.routes.map((e) => RouteEntry.toJSON(e));
+    }
+    if (message.isPublic !== false) {
+      obj.isPublic = message.isPublic;
+    }
     return obj;
   },
 
@@ -860,18 +1406,127 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
     message.accountId = object.accountId ?? "";
     message.environment = object.environment ?? "";
     message.kind = object.kind ?? EndpointKind.UNSPECIFIED;
+    message.releaseId = object.releaseId ?? "";
+    message.routes = object.routes?.map((e) => RouteEntry.fromPartial(e)) || [];
+    message.isPublic = object.isPublic ?? false;
+    return message;
+  },
+};
+
+function createBaseRouteEntry(): RouteEntry {
+  return { method: "", path: "", function: undefined };
+}
+
+export const RouteEntry: MessageFns<RouteEntry> = {
+  encode(message: RouteEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.method !== "") {
+      writer.uint32(10).string(message.method);
+    }
+    if (message.path !== "") {
+      writer.uint32(18).string(message.path);
+    }
+    if (message.function !== undefined) {
+      FunctionSpec.encode(message.function, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RouteEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRouteEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.method = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.path = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.function = FunctionSpec.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RouteEntry {
+    return {
+      method: isSet(object.method) ? globalThis.String(object.method) : "",
+      path: isSet(object.path) ? globalThis.String(object.path) : "",
+      function: isSet(object.function) ? FunctionSpec.fromJSON(object.function) : undefined,
+    };
+  },
+
+  toJSON(message: RouteEntry): unknown {
+    const obj: any = {};
+    if (message.method !== "") {
+      obj.method = message.method;
+    }
+    if (message.path !== "") {
+      obj.path = message.path;
+    }
+    if (message.function !== undefined) {
+      obj.function = FunctionSpec.toJSON(message.function);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RouteEntry>, I>>(base?: I): RouteEntry {
+    return RouteEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RouteEntry>, I>>(object: I): RouteEntry {
+    const message = createBaseRouteEntry();
+    message.method = object.method ?? "";
+    message.path = object.path ?? "";
+    message.function = (object.function !== undefined && object.function !== null)
+      ? FunctionSpec.fromPartial(object.function)
+      : undefined;
     return message;
   },
 };
 
 function createBaseLookupKeyRequest(): LookupKeyRequest {
-  return { hash: Buffer.alloc(0) };
+  return { hash: Buffer.alloc(0), workerToken: "" };
 }
 
 export const LookupKeyRequest: MessageFns<LookupKeyRequest> = {
   encode(message: LookupKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.hash.length !== 0) {
       writer.uint32(10).bytes(message.hash);
+    }
+    if (message.workerToken !== "") {
+      writer.uint32(18).string(message.workerToken);
     }
     return writer;
   },
@@ -897,6 +1552,14 @@ export const LookupKeyRequest: MessageFns<LookupKeyRequest> = {
             message.hash = Buffer.from(reader.bytes());
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.workerToken = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -910,13 +1573,23 @@ export const LookupKeyRequest: MessageFns<LookupKeyRequest> = {
   },
 
   fromJSON(object: any): LookupKeyRequest {
-    return { hash: isSet(object.hash) ? Buffer.from(bytesFromBase64(object.hash)) : Buffer.alloc(0) };
+    return {
+      hash: isSet(object.hash) ? Buffer.from(bytesFromBase64(object.hash)) : Buffer.alloc(0),
+      workerToken: isSet(object.workerToken)
+        ? globalThis.String(object.workerToken)
+        : isSet(object.worker_token)
+        ? globalThis.String(object.worker_token)
+        : "",
+    };
   },
 
   toJSON(message: LookupKeyRequest): unknown {
     const obj: any = {};
     if (message.hash.length !== 0) {
       obj.hash = base64FromBytes(message.hash);
+    }
+    if (message.workerToken !== "") {
+      obj.workerToken = message.workerToken;
     }
     return obj;
   },
@@ -927,6 +1600,7 @@ export const LookupKeyRequest: MessageFns<LookupKeyRequest> = {
   fromPartial<I extends Exact<DeepPartial<LookupKeyRequest>, I>>(object: I): LookupKeyRequest {
     const message = createBaseLookupKeyRequest();
     message.hash = object.hash ?? Buffer.alloc(0);
+    message.workerToken = object.workerToken ?? "";
     return message;
   },
 };
@@ -1153,6 +1827,9 @@ function createBaseEndpointSpec(): EndpointSpec {
     rateLimits: {},
     requestsPerWorker: undefined,
     runtime: "",
+    command: [],
+    packages: [],
+    isPublic: false,
   };
 }
 
@@ -1217,6 +1894,15 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.runtime !== "") {
       writer.uint32(162).string(message.runtime);
+    }
+    for (const v of message.command) {
+      writer.uint32(170).string(v!);
+    }
+    for (const v of message.packages) {
+      writer.uint32(178).string(v!);
+    }
+    if (message.isPublic !== false) {
+      writer.uint32(184).bool(message.isPublic);
     }
     return writer;
   },
@@ -1403,6 +2089,30 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.runtime = reader.string();
             continue;
           }
+          case 21: {
+            if (tag !== 170) {
+              break;
+            }
+
+            message.command.push(reader.string());
+            continue;
+          }
+          case 22: {
+            if (tag !== 178) {
+              break;
+            }
+
+            message.packages.push(reader.string());
+            continue;
+          }
+          case 23: {
+            if (tag !== 184) {
+              break;
+            }
+
+            message.isPublic = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1539,6 +2249,17 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         ? globalThis.Number(object.requests_per_worker)
         : undefined,
       runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
+      command: globalThis.Array.isArray(object?.command)
+        ? object.command.map((e: any) => globalThis.String(e))
+        : [],
+      packages: globalThis.Array.isArray(object?.packages)
+        ? object.packages.map((e: any) => globalThis.String(e))
+        : [],
+      isPublic: isSet(object.isPublic)
+        ? globalThis.Boolean(object.isPublic)
+        : isSet(object.is_public)
+        ? globalThis.Boolean(object.is_public)
+        : false,
     };
   },
 
@@ -1622,6 +2343,15 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.runtime !== "") {
       obj.runtime = message.runtime;
     }
+    if (message.command?.length) {
+      obj.command = message.command;
+    }
+    if (message.packages?.length) {
+      obj.packages = message.packages;
+    }
+    if (message.isPublic !== false) {
+      obj.isPublic = message.isPublic;
+    }
     return obj;
   },
 
@@ -1674,6 +2404,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     );
     message.requestsPerWorker = object.requestsPerWorker ?? undefined;
     message.runtime = object.runtime ?? "";
+    message.command = object.command?.map((e) => e) || [];
+    message.packages = object.packages?.map((e) => e) || [];
+    message.isPublic = object.isPublic ?? false;
     return message;
   },
 };
@@ -2632,7 +3365,21 @@ export const ListNodesResponse: MessageFns<ListNodesResponse> = {
 };
 
 function createBaseNodeInfo(): NodeInfo {
-  return { id: "", name: "", connected: false, incarnation: "", inventory: undefined, workers: 0 };
+  return {
+    id: "",
+    name: "",
+    connected: false,
+    incarnation: "",
+    inventory: undefined,
+    workers: 0,
+    draining: false,
+    jobs: 0,
+    cpuMillisGiven: 0,
+    cpuMillisInAll: 0,
+    memoryBytesGiven: 0n,
+    memoryBytesInAll: 0n,
+    devicesGiven: 0,
+  };
 }
 
 export const NodeInfo: MessageFns<NodeInfo> = {
@@ -2654,6 +3401,33 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     }
     if (message.workers !== 0) {
       writer.uint32(48).uint32(message.workers);
+    }
+    if (message.draining !== false) {
+      writer.uint32(56).bool(message.draining);
+    }
+    if (message.jobs !== 0) {
+      writer.uint32(64).uint32(message.jobs);
+    }
+    if (message.cpuMillisGiven !== 0) {
+      writer.uint32(72).uint32(message.cpuMillisGiven);
+    }
+    if (message.cpuMillisInAll !== 0) {
+      writer.uint32(80).uint32(message.cpuMillisInAll);
+    }
+    if (message.memoryBytesGiven !== 0n) {
+      if (BigInt.asUintN(64, message.memoryBytesGiven) !== message.memoryBytesGiven) {
+        throw new globalThis.Error("value provided for field message.memoryBytesGiven of type uint64 too large");
+      }
+      writer.uint32(88).uint64(message.memoryBytesGiven);
+    }
+    if (message.memoryBytesInAll !== 0n) {
+      if (BigInt.asUintN(64, message.memoryBytesInAll) !== message.memoryBytesInAll) {
+        throw new globalThis.Error("value provided for field message.memoryBytesInAll of type uint64 too large");
+      }
+      writer.uint32(96).uint64(message.memoryBytesInAll);
+    }
+    if (message.devicesGiven !== 0) {
+      writer.uint32(104).uint32(message.devicesGiven);
     }
     return writer;
   },
@@ -2719,6 +3493,62 @@ export const NodeInfo: MessageFns<NodeInfo> = {
             message.workers = reader.uint32();
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.draining = reader.bool();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.jobs = reader.uint32();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.cpuMillisGiven = reader.uint32();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.cpuMillisInAll = reader.uint32();
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.memoryBytesGiven = reader.uint64() as bigint;
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.memoryBytesInAll = reader.uint64() as bigint;
+            continue;
+          }
+          case 13: {
+            if (tag !== 104) {
+              break;
+            }
+
+            message.devicesGiven = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2739,6 +3569,33 @@ export const NodeInfo: MessageFns<NodeInfo> = {
       incarnation: isSet(object.incarnation) ? globalThis.String(object.incarnation) : "",
       inventory: isSet(object.inventory) ? Inventory.fromJSON(object.inventory) : undefined,
       workers: isSet(object.workers) ? globalThis.Number(object.workers) : 0,
+      draining: isSet(object.draining) ? globalThis.Boolean(object.draining) : false,
+      jobs: isSet(object.jobs) ? globalThis.Number(object.jobs) : 0,
+      cpuMillisGiven: isSet(object.cpuMillisGiven)
+        ? globalThis.Number(object.cpuMillisGiven)
+        : isSet(object.cpu_millis_given)
+        ? globalThis.Number(object.cpu_millis_given)
+        : 0,
+      cpuMillisInAll: isSet(object.cpuMillisInAll)
+        ? globalThis.Number(object.cpuMillisInAll)
+        : isSet(object.cpu_millis_in_all)
+        ? globalThis.Number(object.cpu_millis_in_all)
+        : 0,
+      memoryBytesGiven: isSet(object.memoryBytesGiven)
+        ? BigInt(object.memoryBytesGiven)
+        : isSet(object.memory_bytes_given)
+        ? BigInt(object.memory_bytes_given)
+        : 0n,
+      memoryBytesInAll: isSet(object.memoryBytesInAll)
+        ? BigInt(object.memoryBytesInAll)
+        : isSet(object.memory_bytes_in_all)
+        ? BigInt(object.memory_bytes_in_all)
+        : 0n,
+      devicesGiven: isSet(object.devicesGiven)
+        ? globalThis.Number(object.devicesGiven)
+        : isSet(object.devices_given)
+        ? globalThis.Number(object.devices_given)
+        : 0,
     };
   },
 
@@ -2762,6 +3619,27 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     if (message.workers !== 0) {
       obj.workers = Math.round(message.workers);
     }
+    if (message.draining !== false) {
+      obj.draining = message.draining;
+    }
+    if (message.jobs !== 0) {
+      obj.jobs = Math.round(message.jobs);
+    }
+    if (message.cpuMillisGiven !== 0) {
+      obj.cpuMillisGiven = Math.round(message.cpuMillisGiven);
+    }
+    if (message.cpuMillisInAll !== 0) {
+      obj.cpuMillisInAll = Math.round(message.cpuMillisInAll);
+    }
+    if (message.memoryBytesGiven !== 0n) {
+      obj.memoryBytesGiven = message.memoryBytesGiven.toString();
+    }
+    if (message.memoryBytesInAll !== 0n) {
+      obj.memoryBytesInAll = message.memoryBytesInAll.toString();
+    }
+    if (message.devicesGiven !== 0) {
+      obj.devicesGiven = Math.round(message.devicesGiven);
+    }
     return obj;
   },
 
@@ -2778,6 +3656,17 @@ export const NodeInfo: MessageFns<NodeInfo> = {
       ? Inventory.fromPartial(object.inventory)
       : undefined;
     message.workers = object.workers ?? 0;
+    message.draining = object.draining ?? false;
+    message.jobs = object.jobs ?? 0;
+    message.cpuMillisGiven = object.cpuMillisGiven ?? 0;
+    message.cpuMillisInAll = object.cpuMillisInAll ?? 0;
+    message.memoryBytesGiven = (object.memoryBytesGiven !== undefined && object.memoryBytesGiven !== null)
+      ? BigInt(object.memoryBytesGiven)
+      : 0n;
+    message.memoryBytesInAll = (object.memoryBytesInAll !== undefined && object.memoryBytesInAll !== null)
+      ? BigInt(object.memoryBytesInAll)
+      : 0n;
+    message.devicesGiven = object.devicesGiven ?? 0;
     return message;
   },
 };
@@ -2925,7 +3814,7 @@ export const ListWorkersResponse: MessageFns<ListWorkersResponse> = {
 };
 
 function createBaseWorkerInfo(): WorkerInfo {
-  return { status: undefined, nodeId: "", jobs: 0, maxConcurrency: 0, decision: "" };
+  return { status: undefined, nodeId: "", jobs: 0, maxConcurrency: 0, decision: "", runtime: "" };
 }
 
 export const WorkerInfo: MessageFns<WorkerInfo> = {
@@ -2944,6 +3833,9 @@ export const WorkerInfo: MessageFns<WorkerInfo> = {
     }
     if (message.decision !== "") {
       writer.uint32(42).string(message.decision);
+    }
+    if (message.runtime !== "") {
+      writer.uint32(50).string(message.runtime);
     }
     return writer;
   },
@@ -3001,6 +3893,14 @@ export const WorkerInfo: MessageFns<WorkerInfo> = {
             message.decision = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.runtime = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3028,6 +3928,7 @@ export const WorkerInfo: MessageFns<WorkerInfo> = {
         ? globalThis.Number(object.max_concurrency)
         : 0,
       decision: isSet(object.decision) ? globalThis.String(object.decision) : "",
+      runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
     };
   },
 
@@ -3048,6 +3949,9 @@ export const WorkerInfo: MessageFns<WorkerInfo> = {
     if (message.decision !== "") {
       obj.decision = message.decision;
     }
+    if (message.runtime !== "") {
+      obj.runtime = message.runtime;
+    }
     return obj;
   },
 
@@ -3063,18 +3967,749 @@ export const WorkerInfo: MessageFns<WorkerInfo> = {
     message.jobs = object.jobs ?? 0;
     message.maxConcurrency = object.maxConcurrency ?? 0;
     message.decision = object.decision ?? "";
+    message.runtime = object.runtime ?? "";
+    return message;
+  },
+};
+
+function createBaseGetEndpointRequest(): GetEndpointRequest {
+  return { endpointId: "" };
+}
+
+export const GetEndpointRequest: MessageFns<GetEndpointRequest> = {
+  encode(message: GetEndpointRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetEndpointRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetEndpointRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetEndpointRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+    };
+  },
+
+  toJSON(message: GetEndpointRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetEndpointRequest>, I>>(base?: I): GetEndpointRequest {
+    return GetEndpointRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetEndpointRequest>, I>>(object: I): GetEndpointRequest {
+    const message = createBaseGetEndpointRequest();
+    message.endpointId = object.endpointId ?? "";
+    return message;
+  },
+};
+
+function createBaseGetEndpointResponse(): GetEndpointResponse {
+  return {
+    info: undefined,
+    workerCounts: {},
+    workers: [],
+    rejections: [],
+    decisions: [],
+    failedStarts: 0,
+    lastStartError: "",
+  };
+}
+
+export const GetEndpointResponse: MessageFns<GetEndpointResponse> = {
+  encode(message: GetEndpointResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.info !== undefined) {
+      EndpointInfo.encode(message.info, writer.uint32(10).fork()).join();
+    }
+    globalThis.Object.entries(message.workerCounts).forEach(([key, value]: [string, number]) => {
+      GetEndpointResponse_WorkerCountsEntry.encode({ key: key as any, value }, writer.uint32(18).fork()).join();
+    });
+    for (const v of message.workers) {
+      WorkerInfo.encode(v!, writer.uint32(26).fork()).join();
+    }
+    for (const v of message.rejections) {
+      NodeRejection.encode(v!, writer.uint32(34).fork()).join();
+    }
+    for (const v of message.decisions) {
+      ScalingDecision.encode(v!, writer.uint32(42).fork()).join();
+    }
+    if (message.failedStarts !== 0) {
+      writer.uint32(48).uint32(message.failedStarts);
+    }
+    if (message.lastStartError !== "") {
+      writer.uint32(58).string(message.lastStartError);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetEndpointResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetEndpointResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.info = EndpointInfo.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            const entry2 = GetEndpointResponse_WorkerCountsEntry.decode(reader, reader.uint32());
+            if (entry2.value !== undefined) {
+              message.workerCounts[entry2.key] = entry2.value;
+            }
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.workers.push(WorkerInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.rejections.push(NodeRejection.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.decisions.push(ScalingDecision.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.failedStarts = reader.uint32();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.lastStartError = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetEndpointResponse {
+    return {
+      info: isSet(object.info) ? EndpointInfo.fromJSON(object.info) : undefined,
+      workerCounts: isObject(object.workerCounts)
+        ? (globalThis.Object.entries(object.workerCounts) as [string, any][]).reduce(
+          (acc: { [key: string]: number }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: globalThis.Number(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : isObject(object.worker_counts)
+        ? (globalThis.Object.entries(object.worker_counts) as [string, any][]).reduce(
+          (acc: { [key: string]: number }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: globalThis.Number(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : {},
+      workers: globalThis.Array.isArray(object?.workers) ? object.workers.map((e: any) => WorkerInfo.fromJSON(e)) : [],
+      rejections: globalThis.Array.isArray(object?.rejections)
+        ? object.rejections.map((e: any) => NodeRejection.fromJSON(e))
+        : [],
+      decisions: globalThis.Array.isArray(object?.decisions)
+        ? object.decisions.map((e: any) => ScalingDecision.fromJSON(e))
+        : [],
+      failedStarts: isSet(object.failedStarts)
+        ? globalThis.Number(object.failedStarts)
+        : isSet(object.failed_starts)
+        ? globalThis.Number(object.failed_starts)
+        : 0,
+      lastStartError: isSet(object.lastStartError)
+        ? globalThis.String(object.lastStartError)
+        : isSet(object.last_start_error)
+        ? globalThis.String(object.last_start_error)
+        : "",
+    };
+  },
+
+  toJSON(message: GetEndpointResponse): unknown {
+    const obj: any = {};
+    if (message.info !== undefined) {
+      obj.info = EndpointInfo.toJSON(message.info);
+    }
+    if (message.workerCounts) {
+      const entries = globalThis.Object.entries(message.workerCounts) as [string, number][];
+      if (entries.length > 0) {
+        obj.workerCounts = {};
+        entries.forEach(([k, v]) => {
+          obj.workerCounts[k] = Math.round(v);
+        });
+      }
+    }
+    if (message.workers?.length) {
+      obj.workers = message.workers.map((e) => WorkerInfo.toJSON(e));
+    }
+    if (message.rejections?.length) {
+      obj.rejections = message.rejections.map((e) => NodeRejection.toJSON(e));
+    }
+    if (message.decisions?.length) {
+      obj.decisions = message.decisions.map((e) => ScalingDecision.toJSON(e));
+    }
+    if (message.failedStarts !== 0) {
+      obj.failedStarts = Math.round(message.failedStarts);
+    }
+    if (message.lastStartError !== "") {
+      obj.lastStartError = message.lastStartError;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetEndpointResponse>, I>>(base?: I): GetEndpointResponse {
+    return GetEndpointResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetEndpointResponse>, I>>(object: I): GetEndpointResponse {
+    const message = createBaseGetEndpointResponse();
+    message.info = (object.info !== undefined && object.info !== null)
+      ? EndpointInfo.fromPartial(object.info)
+      : undefined;
+    message.workerCounts = (globalThis.Object.entries(object.workerCounts ?? {}) as [string, number][]).reduce(
+      (acc: { [key: string]: number }, [key, value]: [string, number]) => {
+        if (value !== undefined) {
+          acc[key] = globalThis.Number(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.workers = object.workers?.map((e) => WorkerInfo.fromPartial(e)) || [];
+    message.rejections = object.rejections?.map((e) => NodeRejection.fromPartial(e)) || [];
+    message.decisions = object.decisions?.map((e) => ScalingDecision.fromPartial(e)) || [];
+    message.failedStarts = object.failedStarts ?? 0;
+    message.lastStartError = object.lastStartError ?? "";
+    return message;
+  },
+};
+
+function createBaseGetEndpointResponse_WorkerCountsEntry(): GetEndpointResponse_WorkerCountsEntry {
+  return { key: "", value: 0 };
+}
+
+export const GetEndpointResponse_WorkerCountsEntry: MessageFns<GetEndpointResponse_WorkerCountsEntry> = {
+  encode(message: GetEndpointResponse_WorkerCountsEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== 0) {
+      writer.uint32(16).uint32(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetEndpointResponse_WorkerCountsEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetEndpointResponse_WorkerCountsEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.value = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetEndpointResponse_WorkerCountsEntry {
+    return {
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      value: isSet(object.value) ? globalThis.Number(object.value) : 0,
+    };
+  },
+
+  toJSON(message: GetEndpointResponse_WorkerCountsEntry): unknown {
+    const obj: any = {};
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.value !== 0) {
+      obj.value = Math.round(message.value);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetEndpointResponse_WorkerCountsEntry>, I>>(
+    base?: I,
+  ): GetEndpointResponse_WorkerCountsEntry {
+    return GetEndpointResponse_WorkerCountsEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetEndpointResponse_WorkerCountsEntry>, I>>(
+    object: I,
+  ): GetEndpointResponse_WorkerCountsEntry {
+    const message = createBaseGetEndpointResponse_WorkerCountsEntry();
+    message.key = object.key ?? "";
+    message.value = object.value ?? 0;
+    return message;
+  },
+};
+
+function createBaseNodeRejection(): NodeRejection {
+  return { reason: "", nodes: 0, examples: [] };
+}
+
+export const NodeRejection: MessageFns<NodeRejection> = {
+  encode(message: NodeRejection, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.reason !== "") {
+      writer.uint32(10).string(message.reason);
+    }
+    if (message.nodes !== 0) {
+      writer.uint32(16).uint32(message.nodes);
+    }
+    for (const v of message.examples) {
+      RejectedNode.encode(v!, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): NodeRejection {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseNodeRejection();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.nodes = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.examples.push(RejectedNode.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): NodeRejection {
+    return {
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+      nodes: isSet(object.nodes) ? globalThis.Number(object.nodes) : 0,
+      examples: globalThis.Array.isArray(object?.examples)
+        ? object.examples.map((e: any) => RejectedNode.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: NodeRejection): unknown {
+    const obj: any = {};
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    if (message.nodes !== 0) {
+      obj.nodes = Math.round(message.nodes);
+    }
+    if (message.examples?.length) {
+      obj.examples = message.examples.map((e) => RejectedNode.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<NodeRejection>, I>>(base?: I): NodeRejection {
+    return NodeRejection.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<NodeRejection>, I>>(object: I): NodeRejection {
+    const message = createBaseNodeRejection();
+    message.reason = object.reason ?? "";
+    message.nodes = object.nodes ?? 0;
+    message.examples = object.examples?.map((e) => RejectedNode.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseRejectedNode(): RejectedNode {
+  return { node: "", detail: "" };
+}
+
+export const RejectedNode: MessageFns<RejectedNode> = {
+  encode(message: RejectedNode, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.node !== "") {
+      writer.uint32(10).string(message.node);
+    }
+    if (message.detail !== "") {
+      writer.uint32(18).string(message.detail);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RejectedNode {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRejectedNode();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.node = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RejectedNode {
+    return {
+      node: isSet(object.node) ? globalThis.String(object.node) : "",
+      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
+    };
+  },
+
+  toJSON(message: RejectedNode): unknown {
+    const obj: any = {};
+    if (message.node !== "") {
+      obj.node = message.node;
+    }
+    if (message.detail !== "") {
+      obj.detail = message.detail;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RejectedNode>, I>>(base?: I): RejectedNode {
+    return RejectedNode.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RejectedNode>, I>>(object: I): RejectedNode {
+    const message = createBaseRejectedNode();
+    message.node = object.node ?? "";
+    message.detail = object.detail ?? "";
+    return message;
+  },
+};
+
+function createBaseScalingDecision(): ScalingDecision {
+  return { atMs: 0n, kind: "", workerId: "", nodeId: "", reason: "" };
+}
+
+export const ScalingDecision: MessageFns<ScalingDecision> = {
+  encode(message: ScalingDecision, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.atMs !== 0n) {
+      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
+        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.atMs);
+    }
+    if (message.kind !== "") {
+      writer.uint32(18).string(message.kind);
+    }
+    if (message.workerId !== "") {
+      writer.uint32(26).string(message.workerId);
+    }
+    if (message.nodeId !== "") {
+      writer.uint32(34).string(message.nodeId);
+    }
+    if (message.reason !== "") {
+      writer.uint32(42).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ScalingDecision {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseScalingDecision();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.atMs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.kind = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.workerId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ScalingDecision {
+    return {
+      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
+      kind: isSet(object.kind) ? globalThis.String(object.kind) : "",
+      workerId: isSet(object.workerId)
+        ? globalThis.String(object.workerId)
+        : isSet(object.worker_id)
+        ? globalThis.String(object.worker_id)
+        : "",
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+    };
+  },
+
+  toJSON(message: ScalingDecision): unknown {
+    const obj: any = {};
+    if (message.atMs !== 0n) {
+      obj.atMs = message.atMs.toString();
+    }
+    if (message.kind !== "") {
+      obj.kind = message.kind;
+    }
+    if (message.workerId !== "") {
+      obj.workerId = message.workerId;
+    }
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ScalingDecision>, I>>(base?: I): ScalingDecision {
+    return ScalingDecision.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ScalingDecision>, I>>(object: I): ScalingDecision {
+    const message = createBaseScalingDecision();
+    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.kind = object.kind ?? "";
+    message.workerId = object.workerId ?? "";
+    message.nodeId = object.nodeId ?? "";
+    message.reason = object.reason ?? "";
     return message;
   },
 };
 
 function createBaseCreateJoinTokenRequest(): CreateJoinTokenRequest {
-  return { name: "" };
+  return { name: "", expiresInS: 0, maxUses: 0 };
 }
 
 export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
   encode(message: CreateJoinTokenRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.name !== "") {
       writer.uint32(10).string(message.name);
+    }
+    if (message.expiresInS !== 0) {
+      writer.uint32(16).uint32(message.expiresInS);
+    }
+    if (message.maxUses !== 0) {
+      writer.uint32(24).uint32(message.maxUses);
     }
     return writer;
   },
@@ -3100,6 +4735,22 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
             message.name = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.expiresInS = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.maxUses = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3113,13 +4764,31 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
   },
 
   fromJSON(object: any): CreateJoinTokenRequest {
-    return { name: isSet(object.name) ? globalThis.String(object.name) : "" };
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      expiresInS: isSet(object.expiresInS)
+        ? globalThis.Number(object.expiresInS)
+        : isSet(object.expires_in_s)
+        ? globalThis.Number(object.expires_in_s)
+        : 0,
+      maxUses: isSet(object.maxUses)
+        ? globalThis.Number(object.maxUses)
+        : isSet(object.max_uses)
+        ? globalThis.Number(object.max_uses)
+        : 0,
+    };
   },
 
   toJSON(message: CreateJoinTokenRequest): unknown {
     const obj: any = {};
     if (message.name !== "") {
       obj.name = message.name;
+    }
+    if (message.expiresInS !== 0) {
+      obj.expiresInS = Math.round(message.expiresInS);
+    }
+    if (message.maxUses !== 0) {
+      obj.maxUses = Math.round(message.maxUses);
     }
     return obj;
   },
@@ -3130,18 +4799,23 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
   fromPartial<I extends Exact<DeepPartial<CreateJoinTokenRequest>, I>>(object: I): CreateJoinTokenRequest {
     const message = createBaseCreateJoinTokenRequest();
     message.name = object.name ?? "";
+    message.expiresInS = object.expiresInS ?? 0;
+    message.maxUses = object.maxUses ?? 0;
     return message;
   },
 };
 
 function createBaseCreateJoinTokenResponse(): CreateJoinTokenResponse {
-  return { joinToken: "" };
+  return { joinToken: "", id: "" };
 }
 
 export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
   encode(message: CreateJoinTokenResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.joinToken !== "") {
       writer.uint32(10).string(message.joinToken);
+    }
+    if (message.id !== "") {
+      writer.uint32(18).string(message.id);
     }
     return writer;
   },
@@ -3167,6 +4841,14 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
             message.joinToken = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3186,6 +4868,7 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
         : isSet(object.join_token)
         ? globalThis.String(object.join_token)
         : "",
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
     };
   },
 
@@ -3193,6 +4876,9 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
     const obj: any = {};
     if (message.joinToken !== "") {
       obj.joinToken = message.joinToken;
+    }
+    if (message.id !== "") {
+      obj.id = message.id;
     }
     return obj;
   },
@@ -3203,6 +4889,839 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
   fromPartial<I extends Exact<DeepPartial<CreateJoinTokenResponse>, I>>(object: I): CreateJoinTokenResponse {
     const message = createBaseCreateJoinTokenResponse();
     message.joinToken = object.joinToken ?? "";
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseListJoinTokensRequest(): ListJoinTokensRequest {
+  return {};
+}
+
+export const ListJoinTokensRequest: MessageFns<ListJoinTokensRequest> = {
+  encode(_: ListJoinTokensRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListJoinTokensRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListJoinTokensRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListJoinTokensRequest {
+    return {};
+  },
+
+  toJSON(_: ListJoinTokensRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListJoinTokensRequest>, I>>(base?: I): ListJoinTokensRequest {
+    return ListJoinTokensRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListJoinTokensRequest>, I>>(_: I): ListJoinTokensRequest {
+    const message = createBaseListJoinTokensRequest();
+    return message;
+  },
+};
+
+function createBaseListJoinTokensResponse(): ListJoinTokensResponse {
+  return { tokens: [] };
+}
+
+export const ListJoinTokensResponse: MessageFns<ListJoinTokensResponse> = {
+  encode(message: ListJoinTokensResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.tokens) {
+      JoinTokenInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListJoinTokensResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListJoinTokensResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tokens.push(JoinTokenInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListJoinTokensResponse {
+    return {
+      tokens: globalThis.Array.isArray(object?.tokens) ? object.tokens.map((e: any) => JoinTokenInfo.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: ListJoinTokensResponse): unknown {
+    const obj: any = {};
+    if (message.tokens?.length) {
+      obj.tokens = message.tokens.map((e) => JoinTokenInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListJoinTokensResponse>, I>>(base?: I): ListJoinTokensResponse {
+    return ListJoinTokensResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListJoinTokensResponse>, I>>(object: I): ListJoinTokensResponse {
+    const message = createBaseListJoinTokensResponse();
+    message.tokens = object.tokens?.map((e) => JoinTokenInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseJoinTokenInfo(): JoinTokenInfo {
+  return { id: "", name: "", createdAtMs: 0n, expiresAtMs: 0n, maxUses: 0, uses: 0 };
+}
+
+export const JoinTokenInfo: MessageFns<JoinTokenInfo> = {
+  encode(message: JoinTokenInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.name !== "") {
+      writer.uint32(18).string(message.name);
+    }
+    if (message.createdAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.createdAtMs) !== message.createdAtMs) {
+        throw new globalThis.Error("value provided for field message.createdAtMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.createdAtMs);
+    }
+    if (message.expiresAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.expiresAtMs) !== message.expiresAtMs) {
+        throw new globalThis.Error("value provided for field message.expiresAtMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.expiresAtMs);
+    }
+    if (message.maxUses !== 0) {
+      writer.uint32(40).uint32(message.maxUses);
+    }
+    if (message.uses !== 0) {
+      writer.uint32(48).uint32(message.uses);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): JoinTokenInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseJoinTokenInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.createdAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.expiresAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.maxUses = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.uses = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): JoinTokenInfo {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      createdAtMs: isSet(object.createdAtMs)
+        ? BigInt(object.createdAtMs)
+        : isSet(object.created_at_ms)
+        ? BigInt(object.created_at_ms)
+        : 0n,
+      expiresAtMs: isSet(object.expiresAtMs)
+        ? BigInt(object.expiresAtMs)
+        : isSet(object.expires_at_ms)
+        ? BigInt(object.expires_at_ms)
+        : 0n,
+      maxUses: isSet(object.maxUses)
+        ? globalThis.Number(object.maxUses)
+        : isSet(object.max_uses)
+        ? globalThis.Number(object.max_uses)
+        : 0,
+      uses: isSet(object.uses) ? globalThis.Number(object.uses) : 0,
+    };
+  },
+
+  toJSON(message: JoinTokenInfo): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.createdAtMs !== 0n) {
+      obj.createdAtMs = message.createdAtMs.toString();
+    }
+    if (message.expiresAtMs !== 0n) {
+      obj.expiresAtMs = message.expiresAtMs.toString();
+    }
+    if (message.maxUses !== 0) {
+      obj.maxUses = Math.round(message.maxUses);
+    }
+    if (message.uses !== 0) {
+      obj.uses = Math.round(message.uses);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<JoinTokenInfo>, I>>(base?: I): JoinTokenInfo {
+    return JoinTokenInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<JoinTokenInfo>, I>>(object: I): JoinTokenInfo {
+    const message = createBaseJoinTokenInfo();
+    message.id = object.id ?? "";
+    message.name = object.name ?? "";
+    message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
+      ? BigInt(object.createdAtMs)
+      : 0n;
+    message.expiresAtMs = (object.expiresAtMs !== undefined && object.expiresAtMs !== null)
+      ? BigInt(object.expiresAtMs)
+      : 0n;
+    message.maxUses = object.maxUses ?? 0;
+    message.uses = object.uses ?? 0;
+    return message;
+  },
+};
+
+function createBaseRevokeJoinTokenRequest(): RevokeJoinTokenRequest {
+  return { id: "" };
+}
+
+export const RevokeJoinTokenRequest: MessageFns<RevokeJoinTokenRequest> = {
+  encode(message: RevokeJoinTokenRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RevokeJoinTokenRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRevokeJoinTokenRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RevokeJoinTokenRequest {
+    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  },
+
+  toJSON(message: RevokeJoinTokenRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RevokeJoinTokenRequest>, I>>(base?: I): RevokeJoinTokenRequest {
+    return RevokeJoinTokenRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RevokeJoinTokenRequest>, I>>(object: I): RevokeJoinTokenRequest {
+    const message = createBaseRevokeJoinTokenRequest();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseRevokeJoinTokenResponse(): RevokeJoinTokenResponse {
+  return {};
+}
+
+export const RevokeJoinTokenResponse: MessageFns<RevokeJoinTokenResponse> = {
+  encode(_: RevokeJoinTokenResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RevokeJoinTokenResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRevokeJoinTokenResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): RevokeJoinTokenResponse {
+    return {};
+  },
+
+  toJSON(_: RevokeJoinTokenResponse): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RevokeJoinTokenResponse>, I>>(base?: I): RevokeJoinTokenResponse {
+    return RevokeJoinTokenResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RevokeJoinTokenResponse>, I>>(_: I): RevokeJoinTokenResponse {
+    const message = createBaseRevokeJoinTokenResponse();
+    return message;
+  },
+};
+
+function createBaseDrainNodeRequest(): DrainNodeRequest {
+  return { nodeId: "" };
+}
+
+export const DrainNodeRequest: MessageFns<DrainNodeRequest> = {
+  encode(message: DrainNodeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DrainNodeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDrainNodeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DrainNodeRequest {
+    return {
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+    };
+  },
+
+  toJSON(message: DrainNodeRequest): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DrainNodeRequest>, I>>(base?: I): DrainNodeRequest {
+    return DrainNodeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DrainNodeRequest>, I>>(object: I): DrainNodeRequest {
+    const message = createBaseDrainNodeRequest();
+    message.nodeId = object.nodeId ?? "";
+    return message;
+  },
+};
+
+function createBaseDrainNodeResponse(): DrainNodeResponse {
+  return { node: undefined };
+}
+
+export const DrainNodeResponse: MessageFns<DrainNodeResponse> = {
+  encode(message: DrainNodeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.node !== undefined) {
+      NodeInfo.encode(message.node, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DrainNodeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDrainNodeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.node = NodeInfo.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DrainNodeResponse {
+    return { node: isSet(object.node) ? NodeInfo.fromJSON(object.node) : undefined };
+  },
+
+  toJSON(message: DrainNodeResponse): unknown {
+    const obj: any = {};
+    if (message.node !== undefined) {
+      obj.node = NodeInfo.toJSON(message.node);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DrainNodeResponse>, I>>(base?: I): DrainNodeResponse {
+    return DrainNodeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DrainNodeResponse>, I>>(object: I): DrainNodeResponse {
+    const message = createBaseDrainNodeResponse();
+    message.node = (object.node !== undefined && object.node !== null) ? NodeInfo.fromPartial(object.node) : undefined;
+    return message;
+  },
+};
+
+function createBaseResumeNodeRequest(): ResumeNodeRequest {
+  return { nodeId: "" };
+}
+
+export const ResumeNodeRequest: MessageFns<ResumeNodeRequest> = {
+  encode(message: ResumeNodeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ResumeNodeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseResumeNodeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ResumeNodeRequest {
+    return {
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+    };
+  },
+
+  toJSON(message: ResumeNodeRequest): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ResumeNodeRequest>, I>>(base?: I): ResumeNodeRequest {
+    return ResumeNodeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ResumeNodeRequest>, I>>(object: I): ResumeNodeRequest {
+    const message = createBaseResumeNodeRequest();
+    message.nodeId = object.nodeId ?? "";
+    return message;
+  },
+};
+
+function createBaseResumeNodeResponse(): ResumeNodeResponse {
+  return { node: undefined };
+}
+
+export const ResumeNodeResponse: MessageFns<ResumeNodeResponse> = {
+  encode(message: ResumeNodeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.node !== undefined) {
+      NodeInfo.encode(message.node, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ResumeNodeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseResumeNodeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.node = NodeInfo.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ResumeNodeResponse {
+    return { node: isSet(object.node) ? NodeInfo.fromJSON(object.node) : undefined };
+  },
+
+  toJSON(message: ResumeNodeResponse): unknown {
+    const obj: any = {};
+    if (message.node !== undefined) {
+      obj.node = NodeInfo.toJSON(message.node);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ResumeNodeResponse>, I>>(base?: I): ResumeNodeResponse {
+    return ResumeNodeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ResumeNodeResponse>, I>>(object: I): ResumeNodeResponse {
+    const message = createBaseResumeNodeResponse();
+    message.node = (object.node !== undefined && object.node !== null) ? NodeInfo.fromPartial(object.node) : undefined;
+    return message;
+  },
+};
+
+function createBaseRemoveNodeRequest(): RemoveNodeRequest {
+  return { nodeId: "", force: false };
+}
+
+export const RemoveNodeRequest: MessageFns<RemoveNodeRequest> = {
+  encode(message: RemoveNodeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    if (message.force !== false) {
+      writer.uint32(16).bool(message.force);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RemoveNodeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRemoveNodeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RemoveNodeRequest {
+    return {
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+    };
+  },
+
+  toJSON(message: RemoveNodeRequest): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.force !== false) {
+      obj.force = message.force;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RemoveNodeRequest>, I>>(base?: I): RemoveNodeRequest {
+    return RemoveNodeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RemoveNodeRequest>, I>>(object: I): RemoveNodeRequest {
+    const message = createBaseRemoveNodeRequest();
+    message.nodeId = object.nodeId ?? "";
+    message.force = object.force ?? false;
+    return message;
+  },
+};
+
+function createBaseRemoveNodeResponse(): RemoveNodeResponse {
+  return {};
+}
+
+export const RemoveNodeResponse: MessageFns<RemoveNodeResponse> = {
+  encode(_: RemoveNodeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RemoveNodeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRemoveNodeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): RemoveNodeResponse {
+    return {};
+  },
+
+  toJSON(_: RemoveNodeResponse): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RemoveNodeResponse>, I>>(base?: I): RemoveNodeResponse {
+    return RemoveNodeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RemoveNodeResponse>, I>>(_: I): RemoveNodeResponse {
+    const message = createBaseRemoveNodeResponse();
     return message;
   },
 };
@@ -4111,6 +6630,3691 @@ export const GetWebhookSecretResponse: MessageFns<GetWebhookSecretResponse> = {
   },
 };
 
+function createBaseRotateWebhookSecretRequest(): RotateWebhookSecretRequest {
+  return {};
+}
+
+export const RotateWebhookSecretRequest: MessageFns<RotateWebhookSecretRequest> = {
+  encode(_: RotateWebhookSecretRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RotateWebhookSecretRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRotateWebhookSecretRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): RotateWebhookSecretRequest {
+    return {};
+  },
+
+  toJSON(_: RotateWebhookSecretRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RotateWebhookSecretRequest>, I>>(base?: I): RotateWebhookSecretRequest {
+    return RotateWebhookSecretRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RotateWebhookSecretRequest>, I>>(_: I): RotateWebhookSecretRequest {
+    const message = createBaseRotateWebhookSecretRequest();
+    return message;
+  },
+};
+
+function createBaseRotateWebhookSecretResponse(): RotateWebhookSecretResponse {
+  return { secret: "", previousUntilMs: undefined };
+}
+
+export const RotateWebhookSecretResponse: MessageFns<RotateWebhookSecretResponse> = {
+  encode(message: RotateWebhookSecretResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.secret !== "") {
+      writer.uint32(10).string(message.secret);
+    }
+    if (message.previousUntilMs !== undefined) {
+      if (BigInt.asIntN(64, message.previousUntilMs) !== message.previousUntilMs) {
+        throw new globalThis.Error("value provided for field message.previousUntilMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.previousUntilMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RotateWebhookSecretResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRotateWebhookSecretResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.secret = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.previousUntilMs = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RotateWebhookSecretResponse {
+    return {
+      secret: isSet(object.secret) ? globalThis.String(object.secret) : "",
+      previousUntilMs: isSet(object.previousUntilMs)
+        ? BigInt(object.previousUntilMs)
+        : isSet(object.previous_until_ms)
+        ? BigInt(object.previous_until_ms)
+        : undefined,
+    };
+  },
+
+  toJSON(message: RotateWebhookSecretResponse): unknown {
+    const obj: any = {};
+    if (message.secret !== "") {
+      obj.secret = message.secret;
+    }
+    if (message.previousUntilMs !== undefined) {
+      obj.previousUntilMs = message.previousUntilMs.toString();
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RotateWebhookSecretResponse>, I>>(base?: I): RotateWebhookSecretResponse {
+    return RotateWebhookSecretResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RotateWebhookSecretResponse>, I>>(object: I): RotateWebhookSecretResponse {
+    const message = createBaseRotateWebhookSecretResponse();
+    message.secret = object.secret ?? "";
+    message.previousUntilMs = (object.previousUntilMs !== undefined && object.previousUntilMs !== null)
+      ? BigInt(object.previousUntilMs)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseUpdateEndpointRequest(): UpdateEndpointRequest {
+  return { endpointId: "", patch: undefined };
+}
+
+export const UpdateEndpointRequest: MessageFns<UpdateEndpointRequest> = {
+  encode(message: UpdateEndpointRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.patch !== undefined) {
+      EndpointPatch.encode(message.patch, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UpdateEndpointRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUpdateEndpointRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.patch = EndpointPatch.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UpdateEndpointRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      patch: isSet(object.patch) ? EndpointPatch.fromJSON(object.patch) : undefined,
+    };
+  },
+
+  toJSON(message: UpdateEndpointRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.patch !== undefined) {
+      obj.patch = EndpointPatch.toJSON(message.patch);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<UpdateEndpointRequest>, I>>(base?: I): UpdateEndpointRequest {
+    return UpdateEndpointRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<UpdateEndpointRequest>, I>>(object: I): UpdateEndpointRequest {
+    const message = createBaseUpdateEndpointRequest();
+    message.endpointId = object.endpointId ?? "";
+    message.patch = (object.patch !== undefined && object.patch !== null)
+      ? EndpointPatch.fromPartial(object.patch)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseEndpointPatch(): EndpointPatch {
+  return {
+    workersMin: undefined,
+    workersMax: undefined,
+    idleTimeoutS: undefined,
+    executionTimeoutMs: undefined,
+    scalerType: undefined,
+    scalerValue: undefined,
+    maxConcurrency: undefined,
+    maxAttempts: undefined,
+    requestsPerWorker: undefined,
+    rateLimits: {},
+    env: {},
+    unsetEnv: [],
+  };
+}
+
+export const EndpointPatch: MessageFns<EndpointPatch> = {
+  encode(message: EndpointPatch, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workersMin !== undefined) {
+      writer.uint32(8).uint32(message.workersMin);
+    }
+    if (message.workersMax !== undefined) {
+      writer.uint32(16).uint32(message.workersMax);
+    }
+    if (message.idleTimeoutS !== undefined) {
+      writer.uint32(24).uint32(message.idleTimeoutS);
+    }
+    if (message.executionTimeoutMs !== undefined) {
+      writer.uint32(32).uint32(message.executionTimeoutMs);
+    }
+    if (message.scalerType !== undefined) {
+      writer.uint32(42).string(message.scalerType);
+    }
+    if (message.scalerValue !== undefined) {
+      writer.uint32(48).uint32(message.scalerValue);
+    }
+    if (message.maxConcurrency !== undefined) {
+      writer.uint32(56).uint32(message.maxConcurrency);
+    }
+    if (message.maxAttempts !== undefined) {
+      writer.uint32(64).uint32(message.maxAttempts);
+    }
+    if (message.requestsPerWorker !== undefined) {
+      writer.uint32(72).uint32(message.requestsPerWorker);
+    }
+    globalThis.Object.entries(message.rateLimits).forEach(([key, value]: [string, RateLimit]) => {
+      EndpointPatch_RateLimitsEntry.encode({ key: key as any, value }, writer.uint32(82).fork()).join();
+    });
+    globalThis.Object.entries(message.env).forEach(([key, value]: [string, string]) => {
+      EndpointPatch_EnvEntry.encode({ key: key as any, value }, writer.uint32(90).fork()).join();
+    });
+    for (const v of message.unsetEnv) {
+      writer.uint32(98).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndpointPatch {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndpointPatch();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.workersMin = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.workersMax = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.idleTimeoutS = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.executionTimeoutMs = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.scalerType = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.scalerValue = reader.uint32();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.maxConcurrency = reader.uint32();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.maxAttempts = reader.uint32();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.requestsPerWorker = reader.uint32();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            const entry10 = EndpointPatch_RateLimitsEntry.decode(reader, reader.uint32());
+            if (entry10.value !== undefined) {
+              message.rateLimits[entry10.key] = entry10.value;
+            }
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            const entry11 = EndpointPatch_EnvEntry.decode(reader, reader.uint32());
+            if (entry11.value !== undefined) {
+              message.env[entry11.key] = entry11.value;
+            }
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.unsetEnv.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EndpointPatch {
+    return {
+      workersMin: isSet(object.workersMin)
+        ? globalThis.Number(object.workersMin)
+        : isSet(object.workers_min)
+        ? globalThis.Number(object.workers_min)
+        : undefined,
+      workersMax: isSet(object.workersMax)
+        ? globalThis.Number(object.workersMax)
+        : isSet(object.workers_max)
+        ? globalThis.Number(object.workers_max)
+        : undefined,
+      idleTimeoutS: isSet(object.idleTimeoutS)
+        ? globalThis.Number(object.idleTimeoutS)
+        : isSet(object.idle_timeout_s)
+        ? globalThis.Number(object.idle_timeout_s)
+        : undefined,
+      executionTimeoutMs: isSet(object.executionTimeoutMs)
+        ? globalThis.Number(object.executionTimeoutMs)
+        : isSet(object.execution_timeout_ms)
+        ? globalThis.Number(object.execution_timeout_ms)
+        : undefined,
+      scalerType: isSet(object.scalerType)
+        ? globalThis.String(object.scalerType)
+        : isSet(object.scaler_type)
+        ? globalThis.String(object.scaler_type)
+        : undefined,
+      scalerValue: isSet(object.scalerValue)
+        ? globalThis.Number(object.scalerValue)
+        : isSet(object.scaler_value)
+        ? globalThis.Number(object.scaler_value)
+        : undefined,
+      maxConcurrency: isSet(object.maxConcurrency)
+        ? globalThis.Number(object.maxConcurrency)
+        : isSet(object.max_concurrency)
+        ? globalThis.Number(object.max_concurrency)
+        : undefined,
+      maxAttempts: isSet(object.maxAttempts)
+        ? globalThis.Number(object.maxAttempts)
+        : isSet(object.max_attempts)
+        ? globalThis.Number(object.max_attempts)
+        : undefined,
+      requestsPerWorker: isSet(object.requestsPerWorker)
+        ? globalThis.Number(object.requestsPerWorker)
+        : isSet(object.requests_per_worker)
+        ? globalThis.Number(object.requests_per_worker)
+        : undefined,
+      rateLimits: isObject(object.rateLimits)
+        ? (globalThis.Object.entries(object.rateLimits) as [string, any][]).reduce(
+          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: RateLimit.fromJSON(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : isObject(object.rate_limits)
+        ? (globalThis.Object.entries(object.rate_limits) as [string, any][]).reduce(
+          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: RateLimit.fromJSON(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : {},
+      env: isObject(object.env)
+        ? (globalThis.Object.entries(object.env) as [string, any][]).reduce(
+          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: globalThis.String(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : {},
+      unsetEnv: globalThis.Array.isArray(object?.unsetEnv)
+        ? object.unsetEnv.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.unset_env)
+        ? object.unset_env.map((e: any) => globalThis.String(e))
+        : [],
+    };
+  },
+
+  toJSON(message: EndpointPatch): unknown {
+    const obj: any = {};
+    if (message.workersMin !== undefined) {
+      obj.workersMin = Math.round(message.workersMin);
+    }
+    if (message.workersMax !== undefined) {
+      obj.workersMax = Math.round(message.workersMax);
+    }
+    if (message.idleTimeoutS !== undefined) {
+      obj.idleTimeoutS = Math.round(message.idleTimeoutS);
+    }
+    if (message.executionTimeoutMs !== undefined) {
+      obj.executionTimeoutMs = Math.round(message.executionTimeoutMs);
+    }
+    if (message.scalerType !== undefined) {
+      obj.scalerType = message.scalerType;
+    }
+    if (message.scalerValue !== undefined) {
+      obj.scalerValue = Math.round(message.scalerValue);
+    }
+    if (message.maxConcurrency !== undefined) {
+      obj.maxConcurrency = Math.round(message.maxConcurrency);
+    }
+    if (message.maxAttempts !== undefined) {
+      obj.maxAttempts = Math.round(message.maxAttempts);
+    }
+    if (message.requestsPerWorker !== undefined) {
+      obj.requestsPerWorker = Math.round(message.requestsPerWorker);
+    }
+    if (message.rateLimits) {
+      const entries = globalThis.Object.entries(message.rateLimits) as [string, RateLimit][];
+      if (entries.length > 0) {
+        obj.rateLimits = {};
+        entries.forEach(([k, v]) => {
+          obj.rateLimits[k] = RateLimit.toJSON(v);
+        });
+      }
+    }
+    if (message.env) {
+      const entries = globalThis.Object.entries(message.env) as [string, string][];
+      if (entries.length > 0) {
+        obj.env = {};
+        entries.forEach(([k, v]) => {
+          obj.env[k] = v;
+        });
+      }
+    }
+    if (message.unsetEnv?.length) {
+      obj.unsetEnv = message.unsetEnv;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndpointPatch>, I>>(base?: I): EndpointPatch {
+    return EndpointPatch.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndpointPatch>, I>>(object: I): EndpointPatch {
+    const message = createBaseEndpointPatch();
+    message.workersMin = object.workersMin ?? undefined;
+    message.workersMax = object.workersMax ?? undefined;
+    message.idleTimeoutS = object.idleTimeoutS ?? undefined;
+    message.executionTimeoutMs = object.executionTimeoutMs ?? undefined;
+    message.scalerType = object.scalerType ?? undefined;
+    message.scalerValue = object.scalerValue ?? undefined;
+    message.maxConcurrency = object.maxConcurrency ?? undefined;
+    message.maxAttempts = object.maxAttempts ?? undefined;
+    message.requestsPerWorker = object.requestsPerWorker ?? undefined;
+    message.rateLimits = (globalThis.Object.entries(object.rateLimits ?? {}) as [string, RateLimit][]).reduce(
+      (acc: { [key: string]: RateLimit }, [key, value]: [string, RateLimit]) => {
+        if (value !== undefined) {
+          acc[key] = RateLimit.fromPartial(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.env = (globalThis.Object.entries(object.env ?? {}) as [string, string][]).reduce(
+      (acc: { [key: string]: string }, [key, value]: [string, string]) => {
+        if (value !== undefined) {
+          acc[key] = globalThis.String(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.unsetEnv = object.unsetEnv?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseEndpointPatch_RateLimitsEntry(): EndpointPatch_RateLimitsEntry {
+  return { key: "", value: undefined };
+}
+
+export const EndpointPatch_RateLimitsEntry: MessageFns<EndpointPatch_RateLimitsEntry> = {
+  encode(message: EndpointPatch_RateLimitsEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== undefined) {
+      RateLimit.encode(message.value, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndpointPatch_RateLimitsEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndpointPatch_RateLimitsEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = RateLimit.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EndpointPatch_RateLimitsEntry {
+    return {
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      value: isSet(object.value) ? RateLimit.fromJSON(object.value) : undefined,
+    };
+  },
+
+  toJSON(message: EndpointPatch_RateLimitsEntry): unknown {
+    const obj: any = {};
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.value !== undefined) {
+      obj.value = RateLimit.toJSON(message.value);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndpointPatch_RateLimitsEntry>, I>>(base?: I): EndpointPatch_RateLimitsEntry {
+    return EndpointPatch_RateLimitsEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndpointPatch_RateLimitsEntry>, I>>(
+    object: I,
+  ): EndpointPatch_RateLimitsEntry {
+    const message = createBaseEndpointPatch_RateLimitsEntry();
+    message.key = object.key ?? "";
+    message.value = (object.value !== undefined && object.value !== null)
+      ? RateLimit.fromPartial(object.value)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseEndpointPatch_EnvEntry(): EndpointPatch_EnvEntry {
+  return { key: "", value: "" };
+}
+
+export const EndpointPatch_EnvEntry: MessageFns<EndpointPatch_EnvEntry> = {
+  encode(message: EndpointPatch_EnvEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== "") {
+      writer.uint32(18).string(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndpointPatch_EnvEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndpointPatch_EnvEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EndpointPatch_EnvEntry {
+    return {
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      value: isSet(object.value) ? globalThis.String(object.value) : "",
+    };
+  },
+
+  toJSON(message: EndpointPatch_EnvEntry): unknown {
+    const obj: any = {};
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.value !== "") {
+      obj.value = message.value;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndpointPatch_EnvEntry>, I>>(base?: I): EndpointPatch_EnvEntry {
+    return EndpointPatch_EnvEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndpointPatch_EnvEntry>, I>>(object: I): EndpointPatch_EnvEntry {
+    const message = createBaseEndpointPatch_EnvEntry();
+    message.key = object.key ?? "";
+    message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseUndeployRequest(): UndeployRequest {
+  return { environment: "", endpoints: [], stopJobs: false };
+}
+
+export const UndeployRequest: MessageFns<UndeployRequest> = {
+  encode(message: UndeployRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.environment !== "") {
+      writer.uint32(10).string(message.environment);
+    }
+    for (const v of message.endpoints) {
+      writer.uint32(18).string(v!);
+    }
+    if (message.stopJobs !== false) {
+      writer.uint32(24).bool(message.stopJobs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UndeployRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUndeployRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.endpoints.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stopJobs = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UndeployRequest {
+    return {
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      endpoints: globalThis.Array.isArray(object?.endpoints)
+        ? object.endpoints.map((e: any) => globalThis.String(e))
+        : [],
+      stopJobs: isSet(object.stopJobs)
+        ? globalThis.Boolean(object.stopJobs)
+        : isSet(object.stop_jobs)
+        ? globalThis.Boolean(object.stop_jobs)
+        : false,
+    };
+  },
+
+  toJSON(message: UndeployRequest): unknown {
+    const obj: any = {};
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.endpoints?.length) {
+      obj.endpoints = message.endpoints;
+    }
+    if (message.stopJobs !== false) {
+      obj.stopJobs = message.stopJobs;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<UndeployRequest>, I>>(base?: I): UndeployRequest {
+    return UndeployRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<UndeployRequest>, I>>(object: I): UndeployRequest {
+    const message = createBaseUndeployRequest();
+    message.environment = object.environment ?? "";
+    message.endpoints = object.endpoints?.map((e) => e) || [];
+    message.stopJobs = object.stopJobs ?? false;
+    return message;
+  },
+};
+
+function createBaseUndeployResponse(): UndeployResponse {
+  return { endpoints: [] };
+}
+
+export const UndeployResponse: MessageFns<UndeployResponse> = {
+  encode(message: UndeployResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.endpoints) {
+      EndpointInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UndeployResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUndeployResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpoints.push(EndpointInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UndeployResponse {
+    return {
+      endpoints: globalThis.Array.isArray(object?.endpoints)
+        ? object.endpoints.map((e: any) => EndpointInfo.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: UndeployResponse): unknown {
+    const obj: any = {};
+    if (message.endpoints?.length) {
+      obj.endpoints = message.endpoints.map((e) => EndpointInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<UndeployResponse>, I>>(base?: I): UndeployResponse {
+    return UndeployResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<UndeployResponse>, I>>(object: I): UndeployResponse {
+    const message = createBaseUndeployResponse();
+    message.endpoints = object.endpoints?.map((e) => EndpointInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseRollbackRequest(): RollbackRequest {
+  return { environment: "", endpoint: "", build: "" };
+}
+
+export const RollbackRequest: MessageFns<RollbackRequest> = {
+  encode(message: RollbackRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.environment !== "") {
+      writer.uint32(10).string(message.environment);
+    }
+    if (message.endpoint !== "") {
+      writer.uint32(18).string(message.endpoint);
+    }
+    if (message.build !== "") {
+      writer.uint32(26).string(message.build);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RollbackRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRollbackRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.endpoint = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.build = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RollbackRequest {
+    return {
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      endpoint: isSet(object.endpoint) ? globalThis.String(object.endpoint) : "",
+      build: isSet(object.build) ? globalThis.String(object.build) : "",
+    };
+  },
+
+  toJSON(message: RollbackRequest): unknown {
+    const obj: any = {};
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.endpoint !== "") {
+      obj.endpoint = message.endpoint;
+    }
+    if (message.build !== "") {
+      obj.build = message.build;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RollbackRequest>, I>>(base?: I): RollbackRequest {
+    return RollbackRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RollbackRequest>, I>>(object: I): RollbackRequest {
+    const message = createBaseRollbackRequest();
+    message.environment = object.environment ?? "";
+    message.endpoint = object.endpoint ?? "";
+    message.build = object.build ?? "";
+    return message;
+  },
+};
+
+function createBaseListEnvironmentsRequest(): ListEnvironmentsRequest {
+  return {};
+}
+
+export const ListEnvironmentsRequest: MessageFns<ListEnvironmentsRequest> = {
+  encode(_: ListEnvironmentsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListEnvironmentsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListEnvironmentsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListEnvironmentsRequest {
+    return {};
+  },
+
+  toJSON(_: ListEnvironmentsRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListEnvironmentsRequest>, I>>(base?: I): ListEnvironmentsRequest {
+    return ListEnvironmentsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListEnvironmentsRequest>, I>>(_: I): ListEnvironmentsRequest {
+    const message = createBaseListEnvironmentsRequest();
+    return message;
+  },
+};
+
+function createBaseListEnvironmentsResponse(): ListEnvironmentsResponse {
+  return { environments: [] };
+}
+
+export const ListEnvironmentsResponse: MessageFns<ListEnvironmentsResponse> = {
+  encode(message: ListEnvironmentsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.environments) {
+      EnvironmentInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListEnvironmentsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListEnvironmentsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.environments.push(EnvironmentInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListEnvironmentsResponse {
+    return {
+      environments: globalThis.Array.isArray(object?.environments)
+        ? object.environments.map((e: any) => EnvironmentInfo.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ListEnvironmentsResponse): unknown {
+    const obj: any = {};
+    if (message.environments?.length) {
+      obj.environments = message.environments.map((e) => EnvironmentInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListEnvironmentsResponse>, I>>(base?: I): ListEnvironmentsResponse {
+    return ListEnvironmentsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListEnvironmentsResponse>, I>>(object: I): ListEnvironmentsResponse {
+    const message = createBaseListEnvironmentsResponse();
+    message.environments = object.environments?.map((e) => EnvironmentInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseEnvironmentInfo(): EnvironmentInfo {
+  return { name: "", createdAtMs: 0n, endpoints: 0, workersMax: 0, deployment: 0 };
+}
+
+export const EnvironmentInfo: MessageFns<EnvironmentInfo> = {
+  encode(message: EnvironmentInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.createdAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.createdAtMs) !== message.createdAtMs) {
+        throw new globalThis.Error("value provided for field message.createdAtMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.createdAtMs);
+    }
+    if (message.endpoints !== 0) {
+      writer.uint32(24).uint32(message.endpoints);
+    }
+    if (message.workersMax !== 0) {
+      writer.uint32(32).uint32(message.workersMax);
+    }
+    if (message.deployment !== 0) {
+      writer.uint32(40).uint32(message.deployment);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EnvironmentInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEnvironmentInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.createdAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.endpoints = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.workersMax = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.deployment = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EnvironmentInfo {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      createdAtMs: isSet(object.createdAtMs)
+        ? BigInt(object.createdAtMs)
+        : isSet(object.created_at_ms)
+        ? BigInt(object.created_at_ms)
+        : 0n,
+      endpoints: isSet(object.endpoints) ? globalThis.Number(object.endpoints) : 0,
+      workersMax: isSet(object.workersMax)
+        ? globalThis.Number(object.workersMax)
+        : isSet(object.workers_max)
+        ? globalThis.Number(object.workers_max)
+        : 0,
+      deployment: isSet(object.deployment) ? globalThis.Number(object.deployment) : 0,
+    };
+  },
+
+  toJSON(message: EnvironmentInfo): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.createdAtMs !== 0n) {
+      obj.createdAtMs = message.createdAtMs.toString();
+    }
+    if (message.endpoints !== 0) {
+      obj.endpoints = Math.round(message.endpoints);
+    }
+    if (message.workersMax !== 0) {
+      obj.workersMax = Math.round(message.workersMax);
+    }
+    if (message.deployment !== 0) {
+      obj.deployment = Math.round(message.deployment);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EnvironmentInfo>, I>>(base?: I): EnvironmentInfo {
+    return EnvironmentInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EnvironmentInfo>, I>>(object: I): EnvironmentInfo {
+    const message = createBaseEnvironmentInfo();
+    message.name = object.name ?? "";
+    message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
+      ? BigInt(object.createdAtMs)
+      : 0n;
+    message.endpoints = object.endpoints ?? 0;
+    message.workersMax = object.workersMax ?? 0;
+    message.deployment = object.deployment ?? 0;
+    return message;
+  },
+};
+
+function createBaseCreateEnvironmentRequest(): CreateEnvironmentRequest {
+  return { name: "" };
+}
+
+export const CreateEnvironmentRequest: MessageFns<CreateEnvironmentRequest> = {
+  encode(message: CreateEnvironmentRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateEnvironmentRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateEnvironmentRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateEnvironmentRequest {
+    return { name: isSet(object.name) ? globalThis.String(object.name) : "" };
+  },
+
+  toJSON(message: CreateEnvironmentRequest): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateEnvironmentRequest>, I>>(base?: I): CreateEnvironmentRequest {
+    return CreateEnvironmentRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateEnvironmentRequest>, I>>(object: I): CreateEnvironmentRequest {
+    const message = createBaseCreateEnvironmentRequest();
+    message.name = object.name ?? "";
+    return message;
+  },
+};
+
+function createBaseDeleteEnvironmentRequest(): DeleteEnvironmentRequest {
+  return { name: "", force: false, stopJobs: false };
+}
+
+export const DeleteEnvironmentRequest: MessageFns<DeleteEnvironmentRequest> = {
+  encode(message: DeleteEnvironmentRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.force !== false) {
+      writer.uint32(16).bool(message.force);
+    }
+    if (message.stopJobs !== false) {
+      writer.uint32(24).bool(message.stopJobs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeleteEnvironmentRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeleteEnvironmentRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stopJobs = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DeleteEnvironmentRequest {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+      stopJobs: isSet(object.stopJobs)
+        ? globalThis.Boolean(object.stopJobs)
+        : isSet(object.stop_jobs)
+        ? globalThis.Boolean(object.stop_jobs)
+        : false,
+    };
+  },
+
+  toJSON(message: DeleteEnvironmentRequest): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.force !== false) {
+      obj.force = message.force;
+    }
+    if (message.stopJobs !== false) {
+      obj.stopJobs = message.stopJobs;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DeleteEnvironmentRequest>, I>>(base?: I): DeleteEnvironmentRequest {
+    return DeleteEnvironmentRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DeleteEnvironmentRequest>, I>>(object: I): DeleteEnvironmentRequest {
+    const message = createBaseDeleteEnvironmentRequest();
+    message.name = object.name ?? "";
+    message.force = object.force ?? false;
+    message.stopJobs = object.stopJobs ?? false;
+    return message;
+  },
+};
+
+function createBaseListBuildsRequest(): ListBuildsRequest {
+  return { environment: "", endpoint: "" };
+}
+
+export const ListBuildsRequest: MessageFns<ListBuildsRequest> = {
+  encode(message: ListBuildsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.environment !== "") {
+      writer.uint32(10).string(message.environment);
+    }
+    if (message.endpoint !== "") {
+      writer.uint32(18).string(message.endpoint);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListBuildsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListBuildsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.endpoint = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListBuildsRequest {
+    return {
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      endpoint: isSet(object.endpoint) ? globalThis.String(object.endpoint) : "",
+    };
+  },
+
+  toJSON(message: ListBuildsRequest): unknown {
+    const obj: any = {};
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.endpoint !== "") {
+      obj.endpoint = message.endpoint;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListBuildsRequest>, I>>(base?: I): ListBuildsRequest {
+    return ListBuildsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListBuildsRequest>, I>>(object: I): ListBuildsRequest {
+    const message = createBaseListBuildsRequest();
+    message.environment = object.environment ?? "";
+    message.endpoint = object.endpoint ?? "";
+    return message;
+  },
+};
+
+function createBaseListBuildsResponse(): ListBuildsResponse {
+  return { builds: [] };
+}
+
+export const ListBuildsResponse: MessageFns<ListBuildsResponse> = {
+  encode(message: ListBuildsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.builds) {
+      BuildInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListBuildsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListBuildsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.builds.push(BuildInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListBuildsResponse {
+    return {
+      builds: globalThis.Array.isArray(object?.builds) ? object.builds.map((e: any) => BuildInfo.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: ListBuildsResponse): unknown {
+    const obj: any = {};
+    if (message.builds?.length) {
+      obj.builds = message.builds.map((e) => BuildInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListBuildsResponse>, I>>(base?: I): ListBuildsResponse {
+    return ListBuildsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListBuildsResponse>, I>>(object: I): ListBuildsResponse {
+    const message = createBaseListBuildsResponse();
+    message.builds = object.builds?.map((e) => BuildInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseBuildInfo(): BuildInfo {
+  return { digest: "", size: 0, environment: "", deployedAtMs: 0n, endpoints: [], current: [], functions: [] };
+}
+
+export const BuildInfo: MessageFns<BuildInfo> = {
+  encode(message: BuildInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.digest !== "") {
+      writer.uint32(10).string(message.digest);
+    }
+    if (message.size !== 0) {
+      writer.uint32(16).uint32(message.size);
+    }
+    if (message.environment !== "") {
+      writer.uint32(26).string(message.environment);
+    }
+    if (message.deployedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.deployedAtMs) !== message.deployedAtMs) {
+        throw new globalThis.Error("value provided for field message.deployedAtMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.deployedAtMs);
+    }
+    for (const v of message.endpoints) {
+      writer.uint32(42).string(v!);
+    }
+    for (const v of message.current) {
+      writer.uint32(50).string(v!);
+    }
+    for (const v of message.functions) {
+      writer.uint32(58).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BuildInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBuildInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.digest = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.size = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.deployedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.endpoints.push(reader.string());
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.current.push(reader.string());
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.functions.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BuildInfo {
+    return {
+      digest: isSet(object.digest) ? globalThis.String(object.digest) : "",
+      size: isSet(object.size) ? globalThis.Number(object.size) : 0,
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      deployedAtMs: isSet(object.deployedAtMs)
+        ? BigInt(object.deployedAtMs)
+        : isSet(object.deployed_at_ms)
+        ? BigInt(object.deployed_at_ms)
+        : 0n,
+      endpoints: globalThis.Array.isArray(object?.endpoints)
+        ? object.endpoints.map((e: any) => globalThis.String(e))
+        : [],
+      current: globalThis.Array.isArray(object?.current) ? object.current.map((e: any) => globalThis.String(e)) : [],
+      functions: globalThis.Array.isArray(object?.functions)
+        ? object.functions.map((e: any) => globalThis.String(e))
+        : [],
+    };
+  },
+
+  toJSON(message: BuildInfo): unknown {
+    const obj: any = {};
+    if (message.digest !== "") {
+      obj.digest = message.digest;
+    }
+    if (message.size !== 0) {
+      obj.size = Math.round(message.size);
+    }
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.deployedAtMs !== 0n) {
+      obj.deployedAtMs = message.deployedAtMs.toString();
+    }
+    if (message.endpoints?.length) {
+      obj.endpoints = message.endpoints;
+    }
+    if (message.current?.length) {
+      obj.current = message.current;
+    }
+    if (message.functions?.length) {
+      obj.functions = message.functions;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<BuildInfo>, I>>(base?: I): BuildInfo {
+    return BuildInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<BuildInfo>, I>>(object: I): BuildInfo {
+    const message = createBaseBuildInfo();
+    message.digest = object.digest ?? "";
+    message.size = object.size ?? 0;
+    message.environment = object.environment ?? "";
+    message.deployedAtMs = (object.deployedAtMs !== undefined && object.deployedAtMs !== null)
+      ? BigInt(object.deployedAtMs)
+      : 0n;
+    message.endpoints = object.endpoints?.map((e) => e) || [];
+    message.current = object.current?.map((e) => e) || [];
+    message.functions = object.functions?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseListDeploymentsRequest(): ListDeploymentsRequest {
+  return { environment: "", limit: 0 };
+}
+
+export const ListDeploymentsRequest: MessageFns<ListDeploymentsRequest> = {
+  encode(message: ListDeploymentsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.environment !== "") {
+      writer.uint32(10).string(message.environment);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(16).uint32(message.limit);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListDeploymentsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListDeploymentsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListDeploymentsRequest {
+    return {
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
+  },
+
+  toJSON(message: ListDeploymentsRequest): unknown {
+    const obj: any = {};
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListDeploymentsRequest>, I>>(base?: I): ListDeploymentsRequest {
+    return ListDeploymentsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListDeploymentsRequest>, I>>(object: I): ListDeploymentsRequest {
+    const message = createBaseListDeploymentsRequest();
+    message.environment = object.environment ?? "";
+    message.limit = object.limit ?? 0;
+    return message;
+  },
+};
+
+function createBaseListDeploymentsResponse(): ListDeploymentsResponse {
+  return { deployments: [] };
+}
+
+export const ListDeploymentsResponse: MessageFns<ListDeploymentsResponse> = {
+  encode(message: ListDeploymentsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.deployments) {
+      DeploymentInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListDeploymentsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListDeploymentsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.deployments.push(DeploymentInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListDeploymentsResponse {
+    return {
+      deployments: globalThis.Array.isArray(object?.deployments)
+        ? object.deployments.map((e: any) => DeploymentInfo.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ListDeploymentsResponse): unknown {
+    const obj: any = {};
+    if (message.deployments?.length) {
+      obj.deployments = message.deployments.map((e) => DeploymentInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListDeploymentsResponse>, I>>(base?: I): ListDeploymentsResponse {
+    return ListDeploymentsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListDeploymentsResponse>, I>>(object: I): ListDeploymentsResponse {
+    const message = createBaseListDeploymentsResponse();
+    message.deployments = object.deployments?.map((e) => DeploymentInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseDeploymentInfo(): DeploymentInfo {
+  return { number: 0, environment: "", atMs: 0n, cause: DeploymentCause.UNSPECIFIED, endpoints: [] };
+}
+
+export const DeploymentInfo: MessageFns<DeploymentInfo> = {
+  encode(message: DeploymentInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.number !== 0) {
+      writer.uint32(8).uint32(message.number);
+    }
+    if (message.environment !== "") {
+      writer.uint32(18).string(message.environment);
+    }
+    if (message.atMs !== 0n) {
+      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
+        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.atMs);
+    }
+    if (message.cause !== DeploymentCause.UNSPECIFIED) {
+      writer.uint32(32).int32(deploymentCauseToNumber(message.cause));
+    }
+    for (const v of message.endpoints) {
+      DeployedEndpoint.encode(v!, writer.uint32(42).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeploymentInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeploymentInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.number = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.atMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.cause = deploymentCauseFromJSON(reader.int32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.endpoints.push(DeployedEndpoint.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DeploymentInfo {
+    return {
+      number: isSet(object.number) ? globalThis.Number(object.number) : 0,
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
+      cause: isSet(object.cause) ? deploymentCauseFromJSON(object.cause) : DeploymentCause.UNSPECIFIED,
+      endpoints: globalThis.Array.isArray(object?.endpoints)
+        ? object.endpoints.map((e: any) => DeployedEndpoint.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: DeploymentInfo): unknown {
+    const obj: any = {};
+    if (message.number !== 0) {
+      obj.number = Math.round(message.number);
+    }
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.atMs !== 0n) {
+      obj.atMs = message.atMs.toString();
+    }
+    if (message.cause !== DeploymentCause.UNSPECIFIED) {
+      obj.cause = deploymentCauseToJSON(message.cause);
+    }
+    if (message.endpoints?.length) {
+      obj.endpoints = message.endpoints.map((e) => DeployedEndpoint.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DeploymentInfo>, I>>(base?: I): DeploymentInfo {
+    return DeploymentInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DeploymentInfo>, I>>(object: I): DeploymentInfo {
+    const message = createBaseDeploymentInfo();
+    message.number = object.number ?? 0;
+    message.environment = object.environment ?? "";
+    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.cause = object.cause ?? DeploymentCause.UNSPECIFIED;
+    message.endpoints = object.endpoints?.map((e) => DeployedEndpoint.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseDeployedEndpoint(): DeployedEndpoint {
+  return { endpointId: "", name: "", buildDigest: "" };
+}
+
+export const DeployedEndpoint: MessageFns<DeployedEndpoint> = {
+  encode(message: DeployedEndpoint, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.name !== "") {
+      writer.uint32(18).string(message.name);
+    }
+    if (message.buildDigest !== "") {
+      writer.uint32(26).string(message.buildDigest);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeployedEndpoint {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeployedEndpoint();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.buildDigest = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DeployedEndpoint {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      buildDigest: isSet(object.buildDigest)
+        ? globalThis.String(object.buildDigest)
+        : isSet(object.build_digest)
+        ? globalThis.String(object.build_digest)
+        : "",
+    };
+  },
+
+  toJSON(message: DeployedEndpoint): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.buildDigest !== "") {
+      obj.buildDigest = message.buildDigest;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DeployedEndpoint>, I>>(base?: I): DeployedEndpoint {
+    return DeployedEndpoint.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DeployedEndpoint>, I>>(object: I): DeployedEndpoint {
+    const message = createBaseDeployedEndpoint();
+    message.endpointId = object.endpointId ?? "";
+    message.name = object.name ?? "";
+    message.buildDigest = object.buildDigest ?? "";
+    return message;
+  },
+};
+
+function createBaseCreateKeyRequest(): CreateKeyRequest {
+  return { name: "", scope: KeyScope.UNSPECIFIED, endpoints: [], environment: "", expiresInS: 0, account: "" };
+}
+
+export const CreateKeyRequest: MessageFns<CreateKeyRequest> = {
+  encode(message: CreateKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.scope !== KeyScope.UNSPECIFIED) {
+      writer.uint32(16).int32(keyScopeToNumber(message.scope));
+    }
+    for (const v of message.endpoints) {
+      writer.uint32(26).string(v!);
+    }
+    if (message.environment !== "") {
+      writer.uint32(34).string(message.environment);
+    }
+    if (message.expiresInS !== 0) {
+      writer.uint32(40).uint32(message.expiresInS);
+    }
+    if (message.account !== "") {
+      writer.uint32(50).string(message.account);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.scope = keyScopeFromJSON(reader.int32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.endpoints.push(reader.string());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.expiresInS = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateKeyRequest {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      scope: isSet(object.scope) ? keyScopeFromJSON(object.scope) : KeyScope.UNSPECIFIED,
+      endpoints: globalThis.Array.isArray(object?.endpoints)
+        ? object.endpoints.map((e: any) => globalThis.String(e))
+        : [],
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      expiresInS: isSet(object.expiresInS)
+        ? globalThis.Number(object.expiresInS)
+        : isSet(object.expires_in_s)
+        ? globalThis.Number(object.expires_in_s)
+        : 0,
+      account: isSet(object.account) ? globalThis.String(object.account) : "",
+    };
+  },
+
+  toJSON(message: CreateKeyRequest): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.scope !== KeyScope.UNSPECIFIED) {
+      obj.scope = keyScopeToJSON(message.scope);
+    }
+    if (message.endpoints?.length) {
+      obj.endpoints = message.endpoints;
+    }
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.expiresInS !== 0) {
+      obj.expiresInS = Math.round(message.expiresInS);
+    }
+    if (message.account !== "") {
+      obj.account = message.account;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateKeyRequest>, I>>(base?: I): CreateKeyRequest {
+    return CreateKeyRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateKeyRequest>, I>>(object: I): CreateKeyRequest {
+    const message = createBaseCreateKeyRequest();
+    message.name = object.name ?? "";
+    message.scope = object.scope ?? KeyScope.UNSPECIFIED;
+    message.endpoints = object.endpoints?.map((e) => e) || [];
+    message.environment = object.environment ?? "";
+    message.expiresInS = object.expiresInS ?? 0;
+    message.account = object.account ?? "";
+    return message;
+  },
+};
+
+function createBaseCreateKeyResponse(): CreateKeyResponse {
+  return { text: "", key: undefined };
+}
+
+export const CreateKeyResponse: MessageFns<CreateKeyResponse> = {
+  encode(message: CreateKeyResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    if (message.key !== undefined) {
+      KeyInfo.encode(message.key, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateKeyResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateKeyResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.key = KeyInfo.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateKeyResponse {
+    return {
+      text: isSet(object.text) ? globalThis.String(object.text) : "",
+      key: isSet(object.key) ? KeyInfo.fromJSON(object.key) : undefined,
+    };
+  },
+
+  toJSON(message: CreateKeyResponse): unknown {
+    const obj: any = {};
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    if (message.key !== undefined) {
+      obj.key = KeyInfo.toJSON(message.key);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateKeyResponse>, I>>(base?: I): CreateKeyResponse {
+    return CreateKeyResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateKeyResponse>, I>>(object: I): CreateKeyResponse {
+    const message = createBaseCreateKeyResponse();
+    message.text = object.text ?? "";
+    message.key = (object.key !== undefined && object.key !== null) ? KeyInfo.fromPartial(object.key) : undefined;
+    return message;
+  },
+};
+
+function createBaseListKeysRequest(): ListKeysRequest {
+  return {};
+}
+
+export const ListKeysRequest: MessageFns<ListKeysRequest> = {
+  encode(_: ListKeysRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListKeysRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListKeysRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListKeysRequest {
+    return {};
+  },
+
+  toJSON(_: ListKeysRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListKeysRequest>, I>>(base?: I): ListKeysRequest {
+    return ListKeysRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListKeysRequest>, I>>(_: I): ListKeysRequest {
+    const message = createBaseListKeysRequest();
+    return message;
+  },
+};
+
+function createBaseListKeysResponse(): ListKeysResponse {
+  return { keys: [] };
+}
+
+export const ListKeysResponse: MessageFns<ListKeysResponse> = {
+  encode(message: ListKeysResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.keys) {
+      KeyInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListKeysResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListKeysResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.keys.push(KeyInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListKeysResponse {
+    return { keys: globalThis.Array.isArray(object?.keys) ? object.keys.map((e: any) => KeyInfo.fromJSON(e)) : [] };
+  },
+
+  toJSON(message: ListKeysResponse): unknown {
+    const obj: any = {};
+    if (message.keys?.length) {
+      obj.keys = message.keys.map((e) => KeyInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListKeysResponse>, I>>(base?: I): ListKeysResponse {
+    return ListKeysResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListKeysResponse>, I>>(object: I): ListKeysResponse {
+    const message = createBaseListKeysResponse();
+    message.keys = object.keys?.map((e) => KeyInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseKeyInfo(): KeyInfo {
+  return {
+    id: "",
+    name: "",
+    prefix: "",
+    scope: KeyScope.UNSPECIFIED,
+    endpointIds: [],
+    environment: "",
+    createdAtMs: 0n,
+    expiresAtMs: 0n,
+    lastUsedAtMs: 0n,
+  };
+}
+
+export const KeyInfo: MessageFns<KeyInfo> = {
+  encode(message: KeyInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.name !== "") {
+      writer.uint32(18).string(message.name);
+    }
+    if (message.prefix !== "") {
+      writer.uint32(26).string(message.prefix);
+    }
+    if (message.scope !== KeyScope.UNSPECIFIED) {
+      writer.uint32(32).int32(keyScopeToNumber(message.scope));
+    }
+    for (const v of message.endpointIds) {
+      writer.uint32(42).string(v!);
+    }
+    if (message.environment !== "") {
+      writer.uint32(50).string(message.environment);
+    }
+    if (message.createdAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.createdAtMs) !== message.createdAtMs) {
+        throw new globalThis.Error("value provided for field message.createdAtMs of type int64 too large");
+      }
+      writer.uint32(56).int64(message.createdAtMs);
+    }
+    if (message.expiresAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.expiresAtMs) !== message.expiresAtMs) {
+        throw new globalThis.Error("value provided for field message.expiresAtMs of type int64 too large");
+      }
+      writer.uint32(64).int64(message.expiresAtMs);
+    }
+    if (message.lastUsedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.lastUsedAtMs) !== message.lastUsedAtMs) {
+        throw new globalThis.Error("value provided for field message.lastUsedAtMs of type int64 too large");
+      }
+      writer.uint32(72).int64(message.lastUsedAtMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KeyInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKeyInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.prefix = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.scope = keyScopeFromJSON(reader.int32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.endpointIds.push(reader.string());
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.createdAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.expiresAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.lastUsedAtMs = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): KeyInfo {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      prefix: isSet(object.prefix) ? globalThis.String(object.prefix) : "",
+      scope: isSet(object.scope) ? keyScopeFromJSON(object.scope) : KeyScope.UNSPECIFIED,
+      endpointIds: globalThis.Array.isArray(object?.endpointIds)
+        ? object.endpointIds.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.endpoint_ids)
+        ? object.endpoint_ids.map((e: any) => globalThis.String(e))
+        : [],
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      createdAtMs: isSet(object.createdAtMs)
+        ? BigInt(object.createdAtMs)
+        : isSet(object.created_at_ms)
+        ? BigInt(object.created_at_ms)
+        : 0n,
+      expiresAtMs: isSet(object.expiresAtMs)
+        ? BigInt(object.expiresAtMs)
+        : isSet(object.expires_at_ms)
+        ? BigInt(object.expires_at_ms)
+        : 0n,
+      lastUsedAtMs: isSet(object.lastUsedAtMs)
+        ? BigInt(object.lastUsedAtMs)
+        : isSet(object.last_used_at_ms)
+        ? BigInt(object.last_used_at_ms)
+        : 0n,
+    };
+  },
+
+  toJSON(message: KeyInfo): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.prefix !== "") {
+      obj.prefix = message.prefix;
+    }
+    if (message.scope !== KeyScope.UNSPECIFIED) {
+      obj.scope = keyScopeToJSON(message.scope);
+    }
+    if (message.endpointIds?.length) {
+      obj.endpointIds = message.endpointIds;
+    }
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
+    if (message.createdAtMs !== 0n) {
+      obj.createdAtMs = message.createdAtMs.toString();
+    }
+    if (message.expiresAtMs !== 0n) {
+      obj.expiresAtMs = message.expiresAtMs.toString();
+    }
+    if (message.lastUsedAtMs !== 0n) {
+      obj.lastUsedAtMs = message.lastUsedAtMs.toString();
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<KeyInfo>, I>>(base?: I): KeyInfo {
+    return KeyInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<KeyInfo>, I>>(object: I): KeyInfo {
+    const message = createBaseKeyInfo();
+    message.id = object.id ?? "";
+    message.name = object.name ?? "";
+    message.prefix = object.prefix ?? "";
+    message.scope = object.scope ?? KeyScope.UNSPECIFIED;
+    message.endpointIds = object.endpointIds?.map((e) => e) || [];
+    message.environment = object.environment ?? "";
+    message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
+      ? BigInt(object.createdAtMs)
+      : 0n;
+    message.expiresAtMs = (object.expiresAtMs !== undefined && object.expiresAtMs !== null)
+      ? BigInt(object.expiresAtMs)
+      : 0n;
+    message.lastUsedAtMs = (object.lastUsedAtMs !== undefined && object.lastUsedAtMs !== null)
+      ? BigInt(object.lastUsedAtMs)
+      : 0n;
+    return message;
+  },
+};
+
+function createBaseRevokeKeyRequest(): RevokeKeyRequest {
+  return { id: "" };
+}
+
+export const RevokeKeyRequest: MessageFns<RevokeKeyRequest> = {
+  encode(message: RevokeKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RevokeKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRevokeKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RevokeKeyRequest {
+    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  },
+
+  toJSON(message: RevokeKeyRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RevokeKeyRequest>, I>>(base?: I): RevokeKeyRequest {
+    return RevokeKeyRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RevokeKeyRequest>, I>>(object: I): RevokeKeyRequest {
+    const message = createBaseRevokeKeyRequest();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseRevokeKeyResponse(): RevokeKeyResponse {
+  return { key: undefined };
+}
+
+export const RevokeKeyResponse: MessageFns<RevokeKeyResponse> = {
+  encode(message: RevokeKeyResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== undefined) {
+      KeyInfo.encode(message.key, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RevokeKeyResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRevokeKeyResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = KeyInfo.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RevokeKeyResponse {
+    return { key: isSet(object.key) ? KeyInfo.fromJSON(object.key) : undefined };
+  },
+
+  toJSON(message: RevokeKeyResponse): unknown {
+    const obj: any = {};
+    if (message.key !== undefined) {
+      obj.key = KeyInfo.toJSON(message.key);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RevokeKeyResponse>, I>>(base?: I): RevokeKeyResponse {
+    return RevokeKeyResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RevokeKeyResponse>, I>>(object: I): RevokeKeyResponse {
+    const message = createBaseRevokeKeyResponse();
+    message.key = (object.key !== undefined && object.key !== null) ? KeyInfo.fromPartial(object.key) : undefined;
+    return message;
+  },
+};
+
+function createBaseGetAccountRequest(): GetAccountRequest {
+  return {};
+}
+
+export const GetAccountRequest: MessageFns<GetAccountRequest> = {
+  encode(_: GetAccountRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetAccountRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetAccountRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): GetAccountRequest {
+    return {};
+  },
+
+  toJSON(_: GetAccountRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetAccountRequest>, I>>(base?: I): GetAccountRequest {
+    return GetAccountRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetAccountRequest>, I>>(_: I): GetAccountRequest {
+    const message = createBaseGetAccountRequest();
+    return message;
+  },
+};
+
+function createBaseAccountInfo(): AccountInfo {
+  return { id: "", createdAtMs: 0n, workerQuota: 0, workersMax: 0, endpoints: 0 };
+}
+
+export const AccountInfo: MessageFns<AccountInfo> = {
+  encode(message: AccountInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.createdAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.createdAtMs) !== message.createdAtMs) {
+        throw new globalThis.Error("value provided for field message.createdAtMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.createdAtMs);
+    }
+    if (message.workerQuota !== 0) {
+      writer.uint32(24).uint32(message.workerQuota);
+    }
+    if (message.workersMax !== 0) {
+      writer.uint32(32).uint32(message.workersMax);
+    }
+    if (message.endpoints !== 0) {
+      writer.uint32(40).uint32(message.endpoints);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AccountInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAccountInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.createdAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.workerQuota = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.workersMax = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.endpoints = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AccountInfo {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      createdAtMs: isSet(object.createdAtMs)
+        ? BigInt(object.createdAtMs)
+        : isSet(object.created_at_ms)
+        ? BigInt(object.created_at_ms)
+        : 0n,
+      workerQuota: isSet(object.workerQuota)
+        ? globalThis.Number(object.workerQuota)
+        : isSet(object.worker_quota)
+        ? globalThis.Number(object.worker_quota)
+        : 0,
+      workersMax: isSet(object.workersMax)
+        ? globalThis.Number(object.workersMax)
+        : isSet(object.workers_max)
+        ? globalThis.Number(object.workers_max)
+        : 0,
+      endpoints: isSet(object.endpoints) ? globalThis.Number(object.endpoints) : 0,
+    };
+  },
+
+  toJSON(message: AccountInfo): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.createdAtMs !== 0n) {
+      obj.createdAtMs = message.createdAtMs.toString();
+    }
+    if (message.workerQuota !== 0) {
+      obj.workerQuota = Math.round(message.workerQuota);
+    }
+    if (message.workersMax !== 0) {
+      obj.workersMax = Math.round(message.workersMax);
+    }
+    if (message.endpoints !== 0) {
+      obj.endpoints = Math.round(message.endpoints);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AccountInfo>, I>>(base?: I): AccountInfo {
+    return AccountInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AccountInfo>, I>>(object: I): AccountInfo {
+    const message = createBaseAccountInfo();
+    message.id = object.id ?? "";
+    message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
+      ? BigInt(object.createdAtMs)
+      : 0n;
+    message.workerQuota = object.workerQuota ?? 0;
+    message.workersMax = object.workersMax ?? 0;
+    message.endpoints = object.endpoints ?? 0;
+    return message;
+  },
+};
+
+function createBaseCreateAccountRequest(): CreateAccountRequest {
+  return { id: "", workerQuota: 0 };
+}
+
+export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
+  encode(message: CreateAccountRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.workerQuota !== 0) {
+      writer.uint32(16).uint32(message.workerQuota);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateAccountRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateAccountRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.workerQuota = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateAccountRequest {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      workerQuota: isSet(object.workerQuota)
+        ? globalThis.Number(object.workerQuota)
+        : isSet(object.worker_quota)
+        ? globalThis.Number(object.worker_quota)
+        : 0,
+    };
+  },
+
+  toJSON(message: CreateAccountRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.workerQuota !== 0) {
+      obj.workerQuota = Math.round(message.workerQuota);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateAccountRequest>, I>>(base?: I): CreateAccountRequest {
+    return CreateAccountRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateAccountRequest>, I>>(object: I): CreateAccountRequest {
+    const message = createBaseCreateAccountRequest();
+    message.id = object.id ?? "";
+    message.workerQuota = object.workerQuota ?? 0;
+    return message;
+  },
+};
+
+function createBaseCreateAccountResponse(): CreateAccountResponse {
+  return { account: undefined, keyText: "" };
+}
+
+export const CreateAccountResponse: MessageFns<CreateAccountResponse> = {
+  encode(message: CreateAccountResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.account !== undefined) {
+      AccountInfo.encode(message.account, writer.uint32(10).fork()).join();
+    }
+    if (message.keyText !== "") {
+      writer.uint32(18).string(message.keyText);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateAccountResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateAccountResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.account = AccountInfo.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.keyText = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateAccountResponse {
+    return {
+      account: isSet(object.account) ? AccountInfo.fromJSON(object.account) : undefined,
+      keyText: isSet(object.keyText)
+        ? globalThis.String(object.keyText)
+        : isSet(object.key_text)
+        ? globalThis.String(object.key_text)
+        : "",
+    };
+  },
+
+  toJSON(message: CreateAccountResponse): unknown {
+    const obj: any = {};
+    if (message.account !== undefined) {
+      obj.account = AccountInfo.toJSON(message.account);
+    }
+    if (message.keyText !== "") {
+      obj.keyText = message.keyText;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateAccountResponse>, I>>(base?: I): CreateAccountResponse {
+    return CreateAccountResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateAccountResponse>, I>>(object: I): CreateAccountResponse {
+    const message = createBaseCreateAccountResponse();
+    message.account = (object.account !== undefined && object.account !== null)
+      ? AccountInfo.fromPartial(object.account)
+      : undefined;
+    message.keyText = object.keyText ?? "";
+    return message;
+  },
+};
+
+function createBaseListAccountsRequest(): ListAccountsRequest {
+  return {};
+}
+
+export const ListAccountsRequest: MessageFns<ListAccountsRequest> = {
+  encode(_: ListAccountsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAccountsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAccountsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListAccountsRequest {
+    return {};
+  },
+
+  toJSON(_: ListAccountsRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListAccountsRequest>, I>>(base?: I): ListAccountsRequest {
+    return ListAccountsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListAccountsRequest>, I>>(_: I): ListAccountsRequest {
+    const message = createBaseListAccountsRequest();
+    return message;
+  },
+};
+
+function createBaseListAccountsResponse(): ListAccountsResponse {
+  return { accounts: [] };
+}
+
+export const ListAccountsResponse: MessageFns<ListAccountsResponse> = {
+  encode(message: ListAccountsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.accounts) {
+      AccountInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAccountsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAccountsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.accounts.push(AccountInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListAccountsResponse {
+    return {
+      accounts: globalThis.Array.isArray(object?.accounts)
+        ? object.accounts.map((e: any) => AccountInfo.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ListAccountsResponse): unknown {
+    const obj: any = {};
+    if (message.accounts?.length) {
+      obj.accounts = message.accounts.map((e) => AccountInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListAccountsResponse>, I>>(base?: I): ListAccountsResponse {
+    return ListAccountsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListAccountsResponse>, I>>(object: I): ListAccountsResponse {
+    const message = createBaseListAccountsResponse();
+    message.accounts = object.accounts?.map((e) => AccountInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseUpdateAccountRequest(): UpdateAccountRequest {
+  return { id: "", workerQuota: undefined };
+}
+
+export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
+  encode(message: UpdateAccountRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.workerQuota !== undefined) {
+      writer.uint32(16).uint32(message.workerQuota);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UpdateAccountRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUpdateAccountRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.workerQuota = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UpdateAccountRequest {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      workerQuota: isSet(object.workerQuota)
+        ? globalThis.Number(object.workerQuota)
+        : isSet(object.worker_quota)
+        ? globalThis.Number(object.worker_quota)
+        : undefined,
+    };
+  },
+
+  toJSON(message: UpdateAccountRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.workerQuota !== undefined) {
+      obj.workerQuota = Math.round(message.workerQuota);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<UpdateAccountRequest>, I>>(base?: I): UpdateAccountRequest {
+    return UpdateAccountRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<UpdateAccountRequest>, I>>(object: I): UpdateAccountRequest {
+    const message = createBaseUpdateAccountRequest();
+    message.id = object.id ?? "";
+    message.workerQuota = object.workerQuota ?? undefined;
+    return message;
+  },
+};
+
+function createBaseNoteKeyUseRequest(): NoteKeyUseRequest {
+  return { hashes: [] };
+}
+
+export const NoteKeyUseRequest: MessageFns<NoteKeyUseRequest> = {
+  encode(message: NoteKeyUseRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.hashes) {
+      writer.uint32(10).bytes(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): NoteKeyUseRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseNoteKeyUseRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.hashes.push(Buffer.from(reader.bytes()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): NoteKeyUseRequest {
+    return {
+      hashes: globalThis.Array.isArray(object?.hashes)
+        ? object.hashes.map((e: any) => Buffer.from(bytesFromBase64(e)))
+        : [],
+    };
+  },
+
+  toJSON(message: NoteKeyUseRequest): unknown {
+    const obj: any = {};
+    if (message.hashes?.length) {
+      obj.hashes = message.hashes.map((e) => base64FromBytes(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<NoteKeyUseRequest>, I>>(base?: I): NoteKeyUseRequest {
+    return NoteKeyUseRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<NoteKeyUseRequest>, I>>(object: I): NoteKeyUseRequest {
+    const message = createBaseNoteKeyUseRequest();
+    message.hashes = object.hashes?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseNoteKeyUseResponse(): NoteKeyUseResponse {
+  return {};
+}
+
+export const NoteKeyUseResponse: MessageFns<NoteKeyUseResponse> = {
+  encode(_: NoteKeyUseResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): NoteKeyUseResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseNoteKeyUseResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): NoteKeyUseResponse {
+    return {};
+  },
+
+  toJSON(_: NoteKeyUseResponse): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<NoteKeyUseResponse>, I>>(base?: I): NoteKeyUseResponse {
+    return NoteKeyUseResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<NoteKeyUseResponse>, I>>(_: I): NoteKeyUseResponse {
+    const message = createBaseNoteKeyUseResponse();
+    return message;
+  },
+};
+
 /**
  * The control plane: what gateways, the deployment tool and operators read and change.
  * `authorization: Bearer <API key>` (or the gateway token, which may do everything).
@@ -4172,6 +10376,171 @@ export const ControlServiceService = {
       Buffer.from(ListEndpointsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListEndpointsResponse => ListEndpointsResponse.decode(value),
   },
+  /** Changes settings of an endpoint without a build. Workers are replaced only when what they depend on changed. */
+  updateEndpoint: {
+    path: "/capstan.v1.ControlService/UpdateEndpoint" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: UpdateEndpointRequest): Buffer =>
+      Buffer.from(UpdateEndpointRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): UpdateEndpointRequest => UpdateEndpointRequest.decode(value),
+    responseSerialize: (value: EndpointInfo): Buffer => Buffer.from(EndpointInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): EndpointInfo => EndpointInfo.decode(value),
+  },
+  /** Deletes endpoints, all or none: calls are refused at once, queued jobs end CANCELLED, running ones go on to their end. */
+  undeploy: {
+    path: "/capstan.v1.ControlService/Undeploy" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: UndeployRequest): Buffer => Buffer.from(UndeployRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): UndeployRequest => UndeployRequest.decode(value),
+    responseSerialize: (value: UndeployResponse): Buffer => Buffer.from(UndeployResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): UndeployResponse => UndeployResponse.decode(value),
+  },
+  /** Deploys what an earlier deployment had once more: code, environment values and settings. */
+  rollback: {
+    path: "/capstan.v1.ControlService/Rollback" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RollbackRequest): Buffer => Buffer.from(RollbackRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RollbackRequest => RollbackRequest.decode(value),
+    responseSerialize: (value: DeployResponse): Buffer => Buffer.from(DeployResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): DeployResponse => DeployResponse.decode(value),
+  },
+  listEnvironments: {
+    path: "/capstan.v1.ControlService/ListEnvironments" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListEnvironmentsRequest): Buffer =>
+      Buffer.from(ListEnvironmentsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListEnvironmentsRequest => ListEnvironmentsRequest.decode(value),
+    responseSerialize: (value: ListEnvironmentsResponse): Buffer =>
+      Buffer.from(ListEnvironmentsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListEnvironmentsResponse => ListEnvironmentsResponse.decode(value),
+  },
+  /** ALREADY_EXISTS when it is there. */
+  createEnvironment: {
+    path: "/capstan.v1.ControlService/CreateEnvironment" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CreateEnvironmentRequest): Buffer =>
+      Buffer.from(CreateEnvironmentRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CreateEnvironmentRequest => CreateEnvironmentRequest.decode(value),
+    responseSerialize: (value: EnvironmentInfo): Buffer => Buffer.from(EnvironmentInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): EnvironmentInfo => EnvironmentInfo.decode(value),
+  },
+  /** CONFLICT while it has endpoints, unless forced. */
+  deleteEnvironment: {
+    path: "/capstan.v1.ControlService/DeleteEnvironment" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: DeleteEnvironmentRequest): Buffer =>
+      Buffer.from(DeleteEnvironmentRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): DeleteEnvironmentRequest => DeleteEnvironmentRequest.decode(value),
+    responseSerialize: (value: UndeployResponse): Buffer => Buffer.from(UndeployResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): UndeployResponse => UndeployResponse.decode(value),
+  },
+  /** The builds that are kept, newest first. */
+  listBuilds: {
+    path: "/capstan.v1.ControlService/ListBuilds" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListBuildsRequest): Buffer => Buffer.from(ListBuildsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListBuildsRequest => ListBuildsRequest.decode(value),
+    responseSerialize: (value: ListBuildsResponse): Buffer => Buffer.from(ListBuildsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListBuildsResponse => ListBuildsResponse.decode(value),
+  },
+  /** The deployments that are kept, newest first. */
+  listDeployments: {
+    path: "/capstan.v1.ControlService/ListDeployments" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListDeploymentsRequest): Buffer =>
+      Buffer.from(ListDeploymentsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListDeploymentsRequest => ListDeploymentsRequest.decode(value),
+    responseSerialize: (value: ListDeploymentsResponse): Buffer =>
+      Buffer.from(ListDeploymentsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListDeploymentsResponse => ListDeploymentsResponse.decode(value),
+  },
+  /** A new API key; its text is in the answer and nowhere else. */
+  createKey: {
+    path: "/capstan.v1.ControlService/CreateKey" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CreateKeyRequest): Buffer => Buffer.from(CreateKeyRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CreateKeyRequest => CreateKeyRequest.decode(value),
+    responseSerialize: (value: CreateKeyResponse): Buffer => Buffer.from(CreateKeyResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): CreateKeyResponse => CreateKeyResponse.decode(value),
+  },
+  listKeys: {
+    path: "/capstan.v1.ControlService/ListKeys" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListKeysRequest): Buffer => Buffer.from(ListKeysRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListKeysRequest => ListKeysRequest.decode(value),
+    responseSerialize: (value: ListKeysResponse): Buffer => Buffer.from(ListKeysResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListKeysResponse => ListKeysResponse.decode(value),
+  },
+  /** From the commit on nobody takes the key any more. */
+  revokeKey: {
+    path: "/capstan.v1.ControlService/RevokeKey" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RevokeKeyRequest): Buffer => Buffer.from(RevokeKeyRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RevokeKeyRequest => RevokeKeyRequest.decode(value),
+    responseSerialize: (value: RevokeKeyResponse): Buffer => Buffer.from(RevokeKeyResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): RevokeKeyResponse => RevokeKeyResponse.decode(value),
+  },
+  /** From gateways, about once a minute: the keys that were used. */
+  noteKeyUse: {
+    path: "/capstan.v1.ControlService/NoteKeyUse" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: NoteKeyUseRequest): Buffer => Buffer.from(NoteKeyUseRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): NoteKeyUseRequest => NoteKeyUseRequest.decode(value),
+    responseSerialize: (value: NoteKeyUseResponse): Buffer => Buffer.from(NoteKeyUseResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): NoteKeyUseResponse => NoteKeyUseResponse.decode(value),
+  },
+  /** The caller's own account. */
+  getAccount: {
+    path: "/capstan.v1.ControlService/GetAccount" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetAccountRequest): Buffer => Buffer.from(GetAccountRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetAccountRequest => GetAccountRequest.decode(value),
+    responseSerialize: (value: AccountInfo): Buffer => Buffer.from(AccountInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): AccountInfo => AccountInfo.decode(value),
+  },
+  /** For operators: a key of the scope ALL of the account `default`. */
+  createAccount: {
+    path: "/capstan.v1.ControlService/CreateAccount" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CreateAccountRequest): Buffer => Buffer.from(CreateAccountRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CreateAccountRequest => CreateAccountRequest.decode(value),
+    responseSerialize: (value: CreateAccountResponse): Buffer =>
+      Buffer.from(CreateAccountResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): CreateAccountResponse => CreateAccountResponse.decode(value),
+  },
+  listAccounts: {
+    path: "/capstan.v1.ControlService/ListAccounts" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListAccountsRequest): Buffer => Buffer.from(ListAccountsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListAccountsRequest => ListAccountsRequest.decode(value),
+    responseSerialize: (value: ListAccountsResponse): Buffer =>
+      Buffer.from(ListAccountsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListAccountsResponse => ListAccountsResponse.decode(value),
+  },
+  updateAccount: {
+    path: "/capstan.v1.ControlService/UpdateAccount" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: UpdateAccountRequest): Buffer => Buffer.from(UpdateAccountRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): UpdateAccountRequest => UpdateAccountRequest.decode(value),
+    responseSerialize: (value: AccountInfo): Buffer => Buffer.from(AccountInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): AccountInfo => AccountInfo.decode(value),
+  },
   listNodes: {
     path: "/capstan.v1.ControlService/ListNodes" as const,
     requestStream: false as const,
@@ -4190,6 +10559,16 @@ export const ControlServiceService = {
     responseSerialize: (value: ListWorkersResponse): Buffer => Buffer.from(ListWorkersResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListWorkersResponse => ListWorkersResponse.decode(value),
   },
+  /** One endpoint with its workers, and what the scaler decided about it and why. */
+  getEndpoint: {
+    path: "/capstan.v1.ControlService/GetEndpoint" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetEndpointRequest): Buffer => Buffer.from(GetEndpointRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetEndpointRequest => GetEndpointRequest.decode(value),
+    responseSerialize: (value: GetEndpointResponse): Buffer => Buffer.from(GetEndpointResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): GetEndpointResponse => GetEndpointResponse.decode(value),
+  },
   /** A token with which new nodes can join. */
   createJoinToken: {
     path: "/capstan.v1.ControlService/CreateJoinToken" as const,
@@ -4201,6 +10580,64 @@ export const ControlServiceService = {
     responseSerialize: (value: CreateJoinTokenResponse): Buffer =>
       Buffer.from(CreateJoinTokenResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): CreateJoinTokenResponse => CreateJoinTokenResponse.decode(value),
+  },
+  listJoinTokens: {
+    path: "/capstan.v1.ControlService/ListJoinTokens" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListJoinTokensRequest): Buffer =>
+      Buffer.from(ListJoinTokensRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListJoinTokensRequest => ListJoinTokensRequest.decode(value),
+    responseSerialize: (value: ListJoinTokensResponse): Buffer =>
+      Buffer.from(ListJoinTokensResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListJoinTokensResponse => ListJoinTokensResponse.decode(value),
+  },
+  /** No node joins with it any more; nodes that joined with it stay. */
+  revokeJoinToken: {
+    path: "/capstan.v1.ControlService/RevokeJoinToken" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RevokeJoinTokenRequest): Buffer =>
+      Buffer.from(RevokeJoinTokenRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RevokeJoinTokenRequest => RevokeJoinTokenRequest.decode(value),
+    responseSerialize: (value: RevokeJoinTokenResponse): Buffer =>
+      Buffer.from(RevokeJoinTokenResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): RevokeJoinTokenResponse => RevokeJoinTokenResponse.decode(value),
+  },
+  /**
+   * Takes a node out of use: it gets no new worker, those it has take no new job, finish what they
+   * hold and are replaced on other nodes. Kept until ResumeNode.
+   */
+  drainNode: {
+    path: "/capstan.v1.ControlService/DrainNode" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: DrainNodeRequest): Buffer => Buffer.from(DrainNodeRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): DrainNodeRequest => DrainNodeRequest.decode(value),
+    responseSerialize: (value: DrainNodeResponse): Buffer => Buffer.from(DrainNodeResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): DrainNodeResponse => DrainNodeResponse.decode(value),
+  },
+  resumeNode: {
+    path: "/capstan.v1.ControlService/ResumeNode" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ResumeNodeRequest): Buffer => Buffer.from(ResumeNodeRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ResumeNodeRequest => ResumeNodeRequest.decode(value),
+    responseSerialize: (value: ResumeNodeResponse): Buffer => Buffer.from(ResumeNodeResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ResumeNodeResponse => ResumeNodeResponse.decode(value),
+  },
+  /**
+   * Revokes a node's identity and forgets the node. CONFLICT while it has workers, unless forced:
+   * then what they run is given to other nodes.
+   */
+  removeNode: {
+    path: "/capstan.v1.ControlService/RemoveNode" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RemoveNodeRequest): Buffer => Buffer.from(RemoveNodeRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RemoveNodeRequest => RemoveNodeRequest.decode(value),
+    responseSerialize: (value: RemoveNodeResponse): Buffer => Buffer.from(RemoveNodeResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): RemoveNodeResponse => RemoveNodeResponse.decode(value),
   },
   getLogs: {
     path: "/capstan.v1.ControlService/GetLogs" as const,
@@ -4256,6 +10693,18 @@ export const ControlServiceService = {
       Buffer.from(GetWebhookSecretResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetWebhookSecretResponse => GetWebhookSecretResponse.decode(value),
   },
+  /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
+  rotateWebhookSecret: {
+    path: "/capstan.v1.ControlService/RotateWebhookSecret" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RotateWebhookSecretRequest): Buffer =>
+      Buffer.from(RotateWebhookSecretRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RotateWebhookSecretRequest => RotateWebhookSecretRequest.decode(value),
+    responseSerialize: (value: RotateWebhookSecretResponse): Buffer =>
+      Buffer.from(RotateWebhookSecretResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): RotateWebhookSecretResponse => RotateWebhookSecretResponse.decode(value),
+  },
 } as const;
 
 export interface ControlServiceServer extends UntypedServiceImplementation {
@@ -4271,10 +10720,54 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
    */
   deploy: handleUnaryCall<DeployRequest, DeployResponse>;
   listEndpoints: handleUnaryCall<ListEndpointsRequest, ListEndpointsResponse>;
+  /** Changes settings of an endpoint without a build. Workers are replaced only when what they depend on changed. */
+  updateEndpoint: handleUnaryCall<UpdateEndpointRequest, EndpointInfo>;
+  /** Deletes endpoints, all or none: calls are refused at once, queued jobs end CANCELLED, running ones go on to their end. */
+  undeploy: handleUnaryCall<UndeployRequest, UndeployResponse>;
+  /** Deploys what an earlier deployment had once more: code, environment values and settings. */
+  rollback: handleUnaryCall<RollbackRequest, DeployResponse>;
+  listEnvironments: handleUnaryCall<ListEnvironmentsRequest, ListEnvironmentsResponse>;
+  /** ALREADY_EXISTS when it is there. */
+  createEnvironment: handleUnaryCall<CreateEnvironmentRequest, EnvironmentInfo>;
+  /** CONFLICT while it has endpoints, unless forced. */
+  deleteEnvironment: handleUnaryCall<DeleteEnvironmentRequest, UndeployResponse>;
+  /** The builds that are kept, newest first. */
+  listBuilds: handleUnaryCall<ListBuildsRequest, ListBuildsResponse>;
+  /** The deployments that are kept, newest first. */
+  listDeployments: handleUnaryCall<ListDeploymentsRequest, ListDeploymentsResponse>;
+  /** A new API key; its text is in the answer and nowhere else. */
+  createKey: handleUnaryCall<CreateKeyRequest, CreateKeyResponse>;
+  listKeys: handleUnaryCall<ListKeysRequest, ListKeysResponse>;
+  /** From the commit on nobody takes the key any more. */
+  revokeKey: handleUnaryCall<RevokeKeyRequest, RevokeKeyResponse>;
+  /** From gateways, about once a minute: the keys that were used. */
+  noteKeyUse: handleUnaryCall<NoteKeyUseRequest, NoteKeyUseResponse>;
+  /** The caller's own account. */
+  getAccount: handleUnaryCall<GetAccountRequest, AccountInfo>;
+  /** For operators: a key of the scope ALL of the account `default`. */
+  createAccount: handleUnaryCall<CreateAccountRequest, CreateAccountResponse>;
+  listAccounts: handleUnaryCall<ListAccountsRequest, ListAccountsResponse>;
+  updateAccount: handleUnaryCall<UpdateAccountRequest, AccountInfo>;
   listNodes: handleUnaryCall<ListNodesRequest, ListNodesResponse>;
   listWorkers: handleUnaryCall<ListWorkersRequest, ListWorkersResponse>;
+  /** One endpoint with its workers, and what the scaler decided about it and why. */
+  getEndpoint: handleUnaryCall<GetEndpointRequest, GetEndpointResponse>;
   /** A token with which new nodes can join. */
   createJoinToken: handleUnaryCall<CreateJoinTokenRequest, CreateJoinTokenResponse>;
+  listJoinTokens: handleUnaryCall<ListJoinTokensRequest, ListJoinTokensResponse>;
+  /** No node joins with it any more; nodes that joined with it stay. */
+  revokeJoinToken: handleUnaryCall<RevokeJoinTokenRequest, RevokeJoinTokenResponse>;
+  /**
+   * Takes a node out of use: it gets no new worker, those it has take no new job, finish what they
+   * hold and are replaced on other nodes. Kept until ResumeNode.
+   */
+  drainNode: handleUnaryCall<DrainNodeRequest, DrainNodeResponse>;
+  resumeNode: handleUnaryCall<ResumeNodeRequest, ResumeNodeResponse>;
+  /**
+   * Revokes a node's identity and forgets the node. CONFLICT while it has workers, unless forced:
+   * then what they run is given to other nodes.
+   */
+  removeNode: handleUnaryCall<RemoveNodeRequest, RemoveNodeResponse>;
   getLogs: handleUnaryCall<GetLogsRequest, GetLogsResponse>;
   /** The scheduler's metrics, for a gateway to show at its own /metrics. */
   getMetrics: handleUnaryCall<GetMetricsRequest, GetMetricsResponse>;
@@ -4284,6 +10777,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   redeliverWebhook: handleUnaryCall<RedeliverWebhookRequest, RedeliverWebhookResponse>;
   /** With what the account's webhooks are signed (Standard Webhooks). */
   getWebhookSecret: handleUnaryCall<GetWebhookSecretRequest, GetWebhookSecretResponse>;
+  /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
+  rotateWebhookSecret: handleUnaryCall<RotateWebhookSecretRequest, RotateWebhookSecretResponse>;
 }
 
 export interface ControlServiceClient extends Client {
@@ -4360,6 +10855,258 @@ export interface ControlServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListEndpointsResponse) => void,
   ): ClientUnaryCall;
+  /** Changes settings of an endpoint without a build. Workers are replaced only when what they depend on changed. */
+  updateEndpoint(
+    request: UpdateEndpointRequest,
+    callback: (error: ServiceError | null, response: EndpointInfo) => void,
+  ): ClientUnaryCall;
+  updateEndpoint(
+    request: UpdateEndpointRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: EndpointInfo) => void,
+  ): ClientUnaryCall;
+  updateEndpoint(
+    request: UpdateEndpointRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: EndpointInfo) => void,
+  ): ClientUnaryCall;
+  /** Deletes endpoints, all or none: calls are refused at once, queued jobs end CANCELLED, running ones go on to their end. */
+  undeploy(
+    request: UndeployRequest,
+    callback: (error: ServiceError | null, response: UndeployResponse) => void,
+  ): ClientUnaryCall;
+  undeploy(
+    request: UndeployRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: UndeployResponse) => void,
+  ): ClientUnaryCall;
+  undeploy(
+    request: UndeployRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: UndeployResponse) => void,
+  ): ClientUnaryCall;
+  /** Deploys what an earlier deployment had once more: code, environment values and settings. */
+  rollback(
+    request: RollbackRequest,
+    callback: (error: ServiceError | null, response: DeployResponse) => void,
+  ): ClientUnaryCall;
+  rollback(
+    request: RollbackRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: DeployResponse) => void,
+  ): ClientUnaryCall;
+  rollback(
+    request: RollbackRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: DeployResponse) => void,
+  ): ClientUnaryCall;
+  listEnvironments(
+    request: ListEnvironmentsRequest,
+    callback: (error: ServiceError | null, response: ListEnvironmentsResponse) => void,
+  ): ClientUnaryCall;
+  listEnvironments(
+    request: ListEnvironmentsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListEnvironmentsResponse) => void,
+  ): ClientUnaryCall;
+  listEnvironments(
+    request: ListEnvironmentsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListEnvironmentsResponse) => void,
+  ): ClientUnaryCall;
+  /** ALREADY_EXISTS when it is there. */
+  createEnvironment(
+    request: CreateEnvironmentRequest,
+    callback: (error: ServiceError | null, response: EnvironmentInfo) => void,
+  ): ClientUnaryCall;
+  createEnvironment(
+    request: CreateEnvironmentRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: EnvironmentInfo) => void,
+  ): ClientUnaryCall;
+  createEnvironment(
+    request: CreateEnvironmentRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: EnvironmentInfo) => void,
+  ): ClientUnaryCall;
+  /** CONFLICT while it has endpoints, unless forced. */
+  deleteEnvironment(
+    request: DeleteEnvironmentRequest,
+    callback: (error: ServiceError | null, response: UndeployResponse) => void,
+  ): ClientUnaryCall;
+  deleteEnvironment(
+    request: DeleteEnvironmentRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: UndeployResponse) => void,
+  ): ClientUnaryCall;
+  deleteEnvironment(
+    request: DeleteEnvironmentRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: UndeployResponse) => void,
+  ): ClientUnaryCall;
+  /** The builds that are kept, newest first. */
+  listBuilds(
+    request: ListBuildsRequest,
+    callback: (error: ServiceError | null, response: ListBuildsResponse) => void,
+  ): ClientUnaryCall;
+  listBuilds(
+    request: ListBuildsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListBuildsResponse) => void,
+  ): ClientUnaryCall;
+  listBuilds(
+    request: ListBuildsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListBuildsResponse) => void,
+  ): ClientUnaryCall;
+  /** The deployments that are kept, newest first. */
+  listDeployments(
+    request: ListDeploymentsRequest,
+    callback: (error: ServiceError | null, response: ListDeploymentsResponse) => void,
+  ): ClientUnaryCall;
+  listDeployments(
+    request: ListDeploymentsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListDeploymentsResponse) => void,
+  ): ClientUnaryCall;
+  listDeployments(
+    request: ListDeploymentsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListDeploymentsResponse) => void,
+  ): ClientUnaryCall;
+  /** A new API key; its text is in the answer and nowhere else. */
+  createKey(
+    request: CreateKeyRequest,
+    callback: (error: ServiceError | null, response: CreateKeyResponse) => void,
+  ): ClientUnaryCall;
+  createKey(
+    request: CreateKeyRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: CreateKeyResponse) => void,
+  ): ClientUnaryCall;
+  createKey(
+    request: CreateKeyRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: CreateKeyResponse) => void,
+  ): ClientUnaryCall;
+  listKeys(
+    request: ListKeysRequest,
+    callback: (error: ServiceError | null, response: ListKeysResponse) => void,
+  ): ClientUnaryCall;
+  listKeys(
+    request: ListKeysRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListKeysResponse) => void,
+  ): ClientUnaryCall;
+  listKeys(
+    request: ListKeysRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListKeysResponse) => void,
+  ): ClientUnaryCall;
+  /** From the commit on nobody takes the key any more. */
+  revokeKey(
+    request: RevokeKeyRequest,
+    callback: (error: ServiceError | null, response: RevokeKeyResponse) => void,
+  ): ClientUnaryCall;
+  revokeKey(
+    request: RevokeKeyRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: RevokeKeyResponse) => void,
+  ): ClientUnaryCall;
+  revokeKey(
+    request: RevokeKeyRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: RevokeKeyResponse) => void,
+  ): ClientUnaryCall;
+  /** From gateways, about once a minute: the keys that were used. */
+  noteKeyUse(
+    request: NoteKeyUseRequest,
+    callback: (error: ServiceError | null, response: NoteKeyUseResponse) => void,
+  ): ClientUnaryCall;
+  noteKeyUse(
+    request: NoteKeyUseRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: NoteKeyUseResponse) => void,
+  ): ClientUnaryCall;
+  noteKeyUse(
+    request: NoteKeyUseRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: NoteKeyUseResponse) => void,
+  ): ClientUnaryCall;
+  /** The caller's own account. */
+  getAccount(
+    request: GetAccountRequest,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  getAccount(
+    request: GetAccountRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  getAccount(
+    request: GetAccountRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  /** For operators: a key of the scope ALL of the account `default`. */
+  createAccount(
+    request: CreateAccountRequest,
+    callback: (error: ServiceError | null, response: CreateAccountResponse) => void,
+  ): ClientUnaryCall;
+  createAccount(
+    request: CreateAccountRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: CreateAccountResponse) => void,
+  ): ClientUnaryCall;
+  createAccount(
+    request: CreateAccountRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: CreateAccountResponse) => void,
+  ): ClientUnaryCall;
+  listAccounts(
+    request: ListAccountsRequest,
+    callback: (error: ServiceError | null, response: ListAccountsResponse) => void,
+  ): ClientUnaryCall;
+  listAccounts(
+    request: ListAccountsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListAccountsResponse) => void,
+  ): ClientUnaryCall;
+  listAccounts(
+    request: ListAccountsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListAccountsResponse) => void,
+  ): ClientUnaryCall;
+  updateAccount(
+    request: UpdateAccountRequest,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  updateAccount(
+    request: UpdateAccountRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  updateAccount(
+    request: UpdateAccountRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
   listNodes(
     request: ListNodesRequest,
     callback: (error: ServiceError | null, response: ListNodesResponse) => void,
@@ -4389,6 +11136,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListWorkersResponse) => void,
+  ): ClientUnaryCall;
+  /** One endpoint with its workers, and what the scaler decided about it and why. */
+  getEndpoint(
+    request: GetEndpointRequest,
+    callback: (error: ServiceError | null, response: GetEndpointResponse) => void,
+  ): ClientUnaryCall;
+  getEndpoint(
+    request: GetEndpointRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: GetEndpointResponse) => void,
+  ): ClientUnaryCall;
+  getEndpoint(
+    request: GetEndpointRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: GetEndpointResponse) => void,
   ): ClientUnaryCall;
   /** A token with which new nodes can join. */
   createJoinToken(
@@ -4405,6 +11168,90 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: CreateJoinTokenResponse) => void,
+  ): ClientUnaryCall;
+  listJoinTokens(
+    request: ListJoinTokensRequest,
+    callback: (error: ServiceError | null, response: ListJoinTokensResponse) => void,
+  ): ClientUnaryCall;
+  listJoinTokens(
+    request: ListJoinTokensRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListJoinTokensResponse) => void,
+  ): ClientUnaryCall;
+  listJoinTokens(
+    request: ListJoinTokensRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListJoinTokensResponse) => void,
+  ): ClientUnaryCall;
+  /** No node joins with it any more; nodes that joined with it stay. */
+  revokeJoinToken(
+    request: RevokeJoinTokenRequest,
+    callback: (error: ServiceError | null, response: RevokeJoinTokenResponse) => void,
+  ): ClientUnaryCall;
+  revokeJoinToken(
+    request: RevokeJoinTokenRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: RevokeJoinTokenResponse) => void,
+  ): ClientUnaryCall;
+  revokeJoinToken(
+    request: RevokeJoinTokenRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: RevokeJoinTokenResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * Takes a node out of use: it gets no new worker, those it has take no new job, finish what they
+   * hold and are replaced on other nodes. Kept until ResumeNode.
+   */
+  drainNode(
+    request: DrainNodeRequest,
+    callback: (error: ServiceError | null, response: DrainNodeResponse) => void,
+  ): ClientUnaryCall;
+  drainNode(
+    request: DrainNodeRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: DrainNodeResponse) => void,
+  ): ClientUnaryCall;
+  drainNode(
+    request: DrainNodeRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: DrainNodeResponse) => void,
+  ): ClientUnaryCall;
+  resumeNode(
+    request: ResumeNodeRequest,
+    callback: (error: ServiceError | null, response: ResumeNodeResponse) => void,
+  ): ClientUnaryCall;
+  resumeNode(
+    request: ResumeNodeRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ResumeNodeResponse) => void,
+  ): ClientUnaryCall;
+  resumeNode(
+    request: ResumeNodeRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ResumeNodeResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * Revokes a node's identity and forgets the node. CONFLICT while it has workers, unless forced:
+   * then what they run is given to other nodes.
+   */
+  removeNode(
+    request: RemoveNodeRequest,
+    callback: (error: ServiceError | null, response: RemoveNodeResponse) => void,
+  ): ClientUnaryCall;
+  removeNode(
+    request: RemoveNodeRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: RemoveNodeResponse) => void,
+  ): ClientUnaryCall;
+  removeNode(
+    request: RemoveNodeRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: RemoveNodeResponse) => void,
   ): ClientUnaryCall;
   getLogs(
     request: GetLogsRequest,
@@ -4484,6 +11331,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
+  rotateWebhookSecret(
+    request: RotateWebhookSecretRequest,
+    callback: (error: ServiceError | null, response: RotateWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  rotateWebhookSecret(
+    request: RotateWebhookSecretRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: RotateWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  rotateWebhookSecret(
+    request: RotateWebhookSecretRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: RotateWebhookSecretResponse) => void,
   ): ClientUnaryCall;
 }
 

@@ -22,46 +22,91 @@ export const protobufPackage = "capstan.v1";
 
 export const protobufFileName = "capstan/v1/invoke.proto";
 
-export interface InvokeFromWorker {
-  part?:
-    | { $case: "park"; value: Park }
+/** Everything gathered in one turn of the event loop, in order. */
+export interface InvokeFromAgent {
+  frames: AgentFrame[];
+}
+
+export interface AgentFrame {
+  /** Number of the request on this stream, as its Begin gave it; 0 for Serving. */
+  request: number;
+  frame?:
+    | { $case: "serving"; value: Serving }
     | { $case: "head"; value: ResponseHead }
-    | { $case: "body"; value: Buffer }
-    | { $case: "end"; value: BodyEnd }
+    | { $case: "body"; value: BodyPart }
     | { $case: "abort"; value: Abort }
+    | //
+    /** The function has read this many bytes of the request's body: as many more may be sent. */
+    { $case: "credit"; value: number }
     | undefined;
 }
 
 export interface InvokeFromGateway {
-  part?:
-    | { $case: "begin"; value: RequestHead }
-    | { $case: "body"; value: Buffer }
-    | { $case: "end"; value: BodyEnd }
-    | { $case: "abort"; value: Abort }
-    | undefined;
+  frames: GatewayFrame[];
 }
 
-/** This stream can serve one request of the endpoint. */
-export interface Park {
+export interface GatewayFrame {
+  request: number;
+  frame?: { $case: "begin"; value: Begin } | { $case: "body"; value: BodyPart } | //
+  /** The caller is gone, or out of time. */
+  { $case: "abort"; value: Abort } | //
+  /** The caller has read this many bytes of the answer's body. */
+  { $case: "credit"; value: number } | undefined;
+}
+
+/** The whole set of workers that take requests now; sent again whenever it changes. */
+export interface Serving {
   nodeId: string;
+  workers: ServingWorker[];
+}
+
+export interface ServingWorker {
   workerId: string;
   endpointId: string;
   releaseId: string;
+  /** Requests it serves at once, those of other gateways included. */
+  slots: number;
+  /** What routes may name; empty for a worker that listens itself. */
+  functions: string[];
 }
 
-export interface RequestHead {
-  requestId: string;
+export interface Begin {
+  workerId: string;
+  /** Function of the route; empty where the worker listens itself and knows its own routes. */
+  function: string;
   method: string;
   /** Path and query as received. */
   target: string;
   headers: Header[];
+  /** `http` or `https`, and the host the caller asked for. */
+  scheme: string;
+  authority: string;
+  /** Values of the path's parameters, decoded. */
+  pathValues: { [key: string]: string };
+  /** The first bytes of the body, and whether there are no more. */
+  body: Buffer;
+  ended: boolean;
   /** Time left for the answer, ms. */
   timeoutMs: number;
+  /** The caller wants the connection itself (WebSocket); after a 101 both bodies are its raw bytes. */
+  upgrade: boolean;
+}
+
+export interface Begin_PathValuesEntry {
+  key: string;
+  value: string;
 }
 
 export interface ResponseHead {
   status: number;
   headers: Header[];
+  body: Buffer;
+  ended: boolean;
+}
+
+export interface BodyPart {
+  bytes: Buffer;
+  ended: boolean;
 }
 
 export interface Header {
@@ -69,44 +114,48 @@ export interface Header {
   value: string;
 }
 
-export interface BodyEnd {
-}
-
 export interface Abort {
   /** A code of proto/errors.ts. */
   code: string;
   message: string;
-  /** The function had not been entered: another worker may take the request. */
+  /** Nothing of the request reached a worker: another one may take it. */
   untouched: boolean;
 }
 
-function createBaseInvokeFromWorker(): InvokeFromWorker {
-  return { part: undefined };
+export interface GatewayReport {
+  /** In the first report: `host:port` at which agents reach its InvokeService; empty when it has none. */
+  invokeAddress: string;
+  /** Endpoints whose levels changed. */
+  levels: EndpointLevel[];
 }
 
-export const InvokeFromWorker: MessageFns<InvokeFromWorker> = {
-  encode(message: InvokeFromWorker, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    switch (message.part?.$case) {
-      case "park":
-        Park.encode(message.part.value, writer.uint32(10).fork()).join();
-        break;
-      case "head":
-        ResponseHead.encode(message.part.value, writer.uint32(18).fork()).join();
-        break;
-      case "body":
-        writer.uint32(26).bytes(message.part.value);
-        break;
-      case "end":
-        BodyEnd.encode(message.part.value, writer.uint32(34).fork()).join();
-        break;
-      case "abort":
-        Abort.encode(message.part.value, writer.uint32(42).fork()).join();
-        break;
+/** Requests of one endpoint at one gateway. */
+export interface EndpointLevel {
+  endpointId: string;
+  /** Waiting for a worker. */
+  held: number;
+  /** With a worker. */
+  inFlight: number;
+  /** How long the first of those held has waited, ms. */
+  oldestHeldMs: number;
+}
+
+export interface GatewayNotice {
+}
+
+function createBaseInvokeFromAgent(): InvokeFromAgent {
+  return { frames: [] };
+}
+
+export const InvokeFromAgent: MessageFns<InvokeFromAgent> = {
+  encode(message: InvokeFromAgent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.frames) {
+      AgentFrame.encode(v!, writer.uint32(10).fork()).join();
     }
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): InvokeFromWorker {
+  decode(input: BinaryReader | Uint8Array, length?: number): InvokeFromAgent {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -115,7 +164,7 @@ export const InvokeFromWorker: MessageFns<InvokeFromWorker> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseInvokeFromWorker();
+      const message = createBaseInvokeFromAgent();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -124,39 +173,7 @@ export const InvokeFromWorker: MessageFns<InvokeFromWorker> = {
               break;
             }
 
-            message.part = { $case: "park", value: Park.decode(reader, reader.uint32()) };
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.part = { $case: "head", value: ResponseHead.decode(reader, reader.uint32()) };
-            continue;
-          }
-          case 3: {
-            if (tag !== 26) {
-              break;
-            }
-
-            message.part = { $case: "body", value: Buffer.from(reader.bytes()) };
-            continue;
-          }
-          case 4: {
-            if (tag !== 34) {
-              break;
-            }
-
-            message.part = { $case: "end", value: BodyEnd.decode(reader, reader.uint32()) };
-            continue;
-          }
-          case 5: {
-            if (tag !== 42) {
-              break;
-            }
-
-            message.part = { $case: "abort", value: Abort.decode(reader, reader.uint32()) };
+            message.frames.push(AgentFrame.decode(reader, reader.uint32()));
             continue;
           }
         }
@@ -171,71 +188,202 @@ export const InvokeFromWorker: MessageFns<InvokeFromWorker> = {
     }
   },
 
-  fromJSON(object: any): InvokeFromWorker {
+  fromJSON(object: any): InvokeFromAgent {
     return {
-      part: isSet(object.park)
-        ? { $case: "park", value: Park.fromJSON(object.park) }
-        : isSet(object.head)
-        ? { $case: "head", value: ResponseHead.fromJSON(object.head) }
-        : isSet(object.body)
-        ? { $case: "body", value: Buffer.from(bytesFromBase64(object.body)) }
-        : isSet(object.end)
-        ? { $case: "end", value: BodyEnd.fromJSON(object.end) }
-        : isSet(object.abort)
-        ? { $case: "abort", value: Abort.fromJSON(object.abort) }
-        : undefined,
+      frames: globalThis.Array.isArray(object?.frames) ? object.frames.map((e: any) => AgentFrame.fromJSON(e)) : [],
     };
   },
 
-  toJSON(message: InvokeFromWorker): unknown {
+  toJSON(message: InvokeFromAgent): unknown {
     const obj: any = {};
-    if (message.part?.$case === "park") {
-      obj.park = Park.toJSON(message.part.value);
-    } else if (message.part?.$case === "head") {
-      obj.head = ResponseHead.toJSON(message.part.value);
-    } else if (message.part?.$case === "body") {
-      obj.body = base64FromBytes(message.part.value);
-    } else if (message.part?.$case === "end") {
-      obj.end = BodyEnd.toJSON(message.part.value);
-    } else if (message.part?.$case === "abort") {
-      obj.abort = Abort.toJSON(message.part.value);
+    if (message.frames?.length) {
+      obj.frames = message.frames.map((e) => AgentFrame.toJSON(e));
     }
     return obj;
   },
 
-  create<I extends Exact<DeepPartial<InvokeFromWorker>, I>>(base?: I): InvokeFromWorker {
-    return InvokeFromWorker.fromPartial(base ?? ({} as any));
+  create<I extends Exact<DeepPartial<InvokeFromAgent>, I>>(base?: I): InvokeFromAgent {
+    return InvokeFromAgent.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<InvokeFromWorker>, I>>(object: I): InvokeFromWorker {
-    const message = createBaseInvokeFromWorker();
-    switch (object.part?.$case) {
-      case "park": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "park", value: Park.fromPartial(object.part.value) };
+  fromPartial<I extends Exact<DeepPartial<InvokeFromAgent>, I>>(object: I): InvokeFromAgent {
+    const message = createBaseInvokeFromAgent();
+    message.frames = object.frames?.map((e) => AgentFrame.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseAgentFrame(): AgentFrame {
+  return { request: 0, frame: undefined };
+}
+
+export const AgentFrame: MessageFns<AgentFrame> = {
+  encode(message: AgentFrame, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.request !== 0) {
+      writer.uint32(8).uint32(message.request);
+    }
+    switch (message.frame?.$case) {
+      case "serving":
+        Serving.encode(message.frame.value, writer.uint32(18).fork()).join();
+        break;
+      case "head":
+        ResponseHead.encode(message.frame.value, writer.uint32(26).fork()).join();
+        break;
+      case "body":
+        BodyPart.encode(message.frame.value, writer.uint32(34).fork()).join();
+        break;
+      case "abort":
+        Abort.encode(message.frame.value, writer.uint32(42).fork()).join();
+        break;
+      case "credit":
+        writer.uint32(48).uint32(message.frame.value);
+        break;
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AgentFrame {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAgentFrame();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.request = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.frame = { $case: "serving", value: Serving.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.frame = { $case: "head", value: ResponseHead.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.frame = { $case: "body", value: BodyPart.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.frame = { $case: "abort", value: Abort.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.frame = { $case: "credit", value: reader.uint32() };
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AgentFrame {
+    return {
+      request: isSet(object.request) ? globalThis.Number(object.request) : 0,
+      frame: isSet(object.serving)
+        ? { $case: "serving", value: Serving.fromJSON(object.serving) }
+        : isSet(object.head)
+        ? { $case: "head", value: ResponseHead.fromJSON(object.head) }
+        : isSet(object.body)
+        ? { $case: "body", value: BodyPart.fromJSON(object.body) }
+        : isSet(object.abort)
+        ? { $case: "abort", value: Abort.fromJSON(object.abort) }
+        : isSet(object.credit)
+        ? { $case: "credit", value: globalThis.Number(object.credit) }
+        : undefined,
+    };
+  },
+
+  toJSON(message: AgentFrame): unknown {
+    const obj: any = {};
+    if (message.request !== 0) {
+      obj.request = Math.round(message.request);
+    }
+    if (message.frame?.$case === "serving") {
+      obj.serving = Serving.toJSON(message.frame.value);
+    } else if (message.frame?.$case === "head") {
+      obj.head = ResponseHead.toJSON(message.frame.value);
+    } else if (message.frame?.$case === "body") {
+      obj.body = BodyPart.toJSON(message.frame.value);
+    } else if (message.frame?.$case === "abort") {
+      obj.abort = Abort.toJSON(message.frame.value);
+    } else if (message.frame?.$case === "credit") {
+      obj.credit = Math.round(message.frame.value);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AgentFrame>, I>>(base?: I): AgentFrame {
+    return AgentFrame.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AgentFrame>, I>>(object: I): AgentFrame {
+    const message = createBaseAgentFrame();
+    message.request = object.request ?? 0;
+    switch (object.frame?.$case) {
+      case "serving": {
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "serving", value: Serving.fromPartial(object.frame.value) };
         }
         break;
       }
       case "head": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "head", value: ResponseHead.fromPartial(object.part.value) };
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "head", value: ResponseHead.fromPartial(object.frame.value) };
         }
         break;
       }
       case "body": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "body", value: object.part.value };
-        }
-        break;
-      }
-      case "end": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "end", value: BodyEnd.fromPartial(object.part.value) };
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "body", value: BodyPart.fromPartial(object.frame.value) };
         }
         break;
       }
       case "abort": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "abort", value: Abort.fromPartial(object.part.value) };
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "abort", value: Abort.fromPartial(object.frame.value) };
+        }
+        break;
+      }
+      case "credit": {
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "credit", value: object.frame.value };
         }
         break;
       }
@@ -245,24 +393,13 @@ export const InvokeFromWorker: MessageFns<InvokeFromWorker> = {
 };
 
 function createBaseInvokeFromGateway(): InvokeFromGateway {
-  return { part: undefined };
+  return { frames: [] };
 }
 
 export const InvokeFromGateway: MessageFns<InvokeFromGateway> = {
   encode(message: InvokeFromGateway, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    switch (message.part?.$case) {
-      case "begin":
-        RequestHead.encode(message.part.value, writer.uint32(10).fork()).join();
-        break;
-      case "body":
-        writer.uint32(18).bytes(message.part.value);
-        break;
-      case "end":
-        BodyEnd.encode(message.part.value, writer.uint32(26).fork()).join();
-        break;
-      case "abort":
-        Abort.encode(message.part.value, writer.uint32(34).fork()).join();
-        break;
+    for (const v of message.frames) {
+      GatewayFrame.encode(v!, writer.uint32(10).fork()).join();
     }
     return writer;
   },
@@ -285,31 +422,7 @@ export const InvokeFromGateway: MessageFns<InvokeFromGateway> = {
               break;
             }
 
-            message.part = { $case: "begin", value: RequestHead.decode(reader, reader.uint32()) };
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.part = { $case: "body", value: Buffer.from(reader.bytes()) };
-            continue;
-          }
-          case 3: {
-            if (tag !== 26) {
-              break;
-            }
-
-            message.part = { $case: "end", value: BodyEnd.decode(reader, reader.uint32()) };
-            continue;
-          }
-          case 4: {
-            if (tag !== 34) {
-              break;
-            }
-
-            message.part = { $case: "abort", value: Abort.decode(reader, reader.uint32()) };
+            message.frames.push(GatewayFrame.decode(reader, reader.uint32()));
             continue;
           }
         }
@@ -326,28 +439,14 @@ export const InvokeFromGateway: MessageFns<InvokeFromGateway> = {
 
   fromJSON(object: any): InvokeFromGateway {
     return {
-      part: isSet(object.begin)
-        ? { $case: "begin", value: RequestHead.fromJSON(object.begin) }
-        : isSet(object.body)
-        ? { $case: "body", value: Buffer.from(bytesFromBase64(object.body)) }
-        : isSet(object.end)
-        ? { $case: "end", value: BodyEnd.fromJSON(object.end) }
-        : isSet(object.abort)
-        ? { $case: "abort", value: Abort.fromJSON(object.abort) }
-        : undefined,
+      frames: globalThis.Array.isArray(object?.frames) ? object.frames.map((e: any) => GatewayFrame.fromJSON(e)) : [],
     };
   },
 
   toJSON(message: InvokeFromGateway): unknown {
     const obj: any = {};
-    if (message.part?.$case === "begin") {
-      obj.begin = RequestHead.toJSON(message.part.value);
-    } else if (message.part?.$case === "body") {
-      obj.body = base64FromBytes(message.part.value);
-    } else if (message.part?.$case === "end") {
-      obj.end = BodyEnd.toJSON(message.part.value);
-    } else if (message.part?.$case === "abort") {
-      obj.abort = Abort.toJSON(message.part.value);
+    if (message.frames?.length) {
+      obj.frames = message.frames.map((e) => GatewayFrame.toJSON(e));
     }
     return obj;
   },
@@ -357,58 +456,38 @@ export const InvokeFromGateway: MessageFns<InvokeFromGateway> = {
   },
   fromPartial<I extends Exact<DeepPartial<InvokeFromGateway>, I>>(object: I): InvokeFromGateway {
     const message = createBaseInvokeFromGateway();
-    switch (object.part?.$case) {
-      case "begin": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "begin", value: RequestHead.fromPartial(object.part.value) };
-        }
-        break;
-      }
-      case "body": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "body", value: object.part.value };
-        }
-        break;
-      }
-      case "end": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "end", value: BodyEnd.fromPartial(object.part.value) };
-        }
-        break;
-      }
-      case "abort": {
-        if (object.part?.value !== undefined && object.part?.value !== null) {
-          message.part = { $case: "abort", value: Abort.fromPartial(object.part.value) };
-        }
-        break;
-      }
-    }
+    message.frames = object.frames?.map((e) => GatewayFrame.fromPartial(e)) || [];
     return message;
   },
 };
 
-function createBasePark(): Park {
-  return { nodeId: "", workerId: "", endpointId: "", releaseId: "" };
+function createBaseGatewayFrame(): GatewayFrame {
+  return { request: 0, frame: undefined };
 }
 
-export const Park: MessageFns<Park> = {
-  encode(message: Park, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.nodeId !== "") {
-      writer.uint32(10).string(message.nodeId);
+export const GatewayFrame: MessageFns<GatewayFrame> = {
+  encode(message: GatewayFrame, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.request !== 0) {
+      writer.uint32(8).uint32(message.request);
     }
-    if (message.workerId !== "") {
-      writer.uint32(18).string(message.workerId);
-    }
-    if (message.endpointId !== "") {
-      writer.uint32(26).string(message.endpointId);
-    }
-    if (message.releaseId !== "") {
-      writer.uint32(34).string(message.releaseId);
+    switch (message.frame?.$case) {
+      case "begin":
+        Begin.encode(message.frame.value, writer.uint32(18).fork()).join();
+        break;
+      case "body":
+        BodyPart.encode(message.frame.value, writer.uint32(26).fork()).join();
+        break;
+      case "abort":
+        Abort.encode(message.frame.value, writer.uint32(34).fork()).join();
+        break;
+      case "credit":
+        writer.uint32(40).uint32(message.frame.value);
+        break;
     }
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): Park {
+  decode(input: BinaryReader | Uint8Array, length?: number): GatewayFrame {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -417,7 +496,155 @@ export const Park: MessageFns<Park> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBasePark();
+      const message = createBaseGatewayFrame();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.request = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.frame = { $case: "begin", value: Begin.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.frame = { $case: "body", value: BodyPart.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.frame = { $case: "abort", value: Abort.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.frame = { $case: "credit", value: reader.uint32() };
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GatewayFrame {
+    return {
+      request: isSet(object.request) ? globalThis.Number(object.request) : 0,
+      frame: isSet(object.begin)
+        ? { $case: "begin", value: Begin.fromJSON(object.begin) }
+        : isSet(object.body)
+        ? { $case: "body", value: BodyPart.fromJSON(object.body) }
+        : isSet(object.abort)
+        ? { $case: "abort", value: Abort.fromJSON(object.abort) }
+        : isSet(object.credit)
+        ? { $case: "credit", value: globalThis.Number(object.credit) }
+        : undefined,
+    };
+  },
+
+  toJSON(message: GatewayFrame): unknown {
+    const obj: any = {};
+    if (message.request !== 0) {
+      obj.request = Math.round(message.request);
+    }
+    if (message.frame?.$case === "begin") {
+      obj.begin = Begin.toJSON(message.frame.value);
+    } else if (message.frame?.$case === "body") {
+      obj.body = BodyPart.toJSON(message.frame.value);
+    } else if (message.frame?.$case === "abort") {
+      obj.abort = Abort.toJSON(message.frame.value);
+    } else if (message.frame?.$case === "credit") {
+      obj.credit = Math.round(message.frame.value);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GatewayFrame>, I>>(base?: I): GatewayFrame {
+    return GatewayFrame.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GatewayFrame>, I>>(object: I): GatewayFrame {
+    const message = createBaseGatewayFrame();
+    message.request = object.request ?? 0;
+    switch (object.frame?.$case) {
+      case "begin": {
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "begin", value: Begin.fromPartial(object.frame.value) };
+        }
+        break;
+      }
+      case "body": {
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "body", value: BodyPart.fromPartial(object.frame.value) };
+        }
+        break;
+      }
+      case "abort": {
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "abort", value: Abort.fromPartial(object.frame.value) };
+        }
+        break;
+      }
+      case "credit": {
+        if (object.frame?.value !== undefined && object.frame?.value !== null) {
+          message.frame = { $case: "credit", value: object.frame.value };
+        }
+        break;
+      }
+    }
+    return message;
+  },
+};
+
+function createBaseServing(): Serving {
+  return { nodeId: "", workers: [] };
+}
+
+export const Serving: MessageFns<Serving> = {
+  encode(message: Serving, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    for (const v of message.workers) {
+      ServingWorker.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Serving {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseServing();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -434,23 +661,7 @@ export const Park: MessageFns<Park> = {
               break;
             }
 
-            message.workerId = reader.string();
-            continue;
-          }
-          case 3: {
-            if (tag !== 26) {
-              break;
-            }
-
-            message.endpointId = reader.string();
-            continue;
-          }
-          case 4: {
-            if (tag !== 34) {
-              break;
-            }
-
-            message.releaseId = reader.string();
+            message.workers.push(ServingWorker.decode(reader, reader.uint32()));
             continue;
           }
         }
@@ -465,13 +676,132 @@ export const Park: MessageFns<Park> = {
     }
   },
 
-  fromJSON(object: any): Park {
+  fromJSON(object: any): Serving {
     return {
       nodeId: isSet(object.nodeId)
         ? globalThis.String(object.nodeId)
         : isSet(object.node_id)
         ? globalThis.String(object.node_id)
         : "",
+      workers: globalThis.Array.isArray(object?.workers)
+        ? object.workers.map((e: any) => ServingWorker.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: Serving): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.workers?.length) {
+      obj.workers = message.workers.map((e) => ServingWorker.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<Serving>, I>>(base?: I): Serving {
+    return Serving.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<Serving>, I>>(object: I): Serving {
+    const message = createBaseServing();
+    message.nodeId = object.nodeId ?? "";
+    message.workers = object.workers?.map((e) => ServingWorker.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseServingWorker(): ServingWorker {
+  return { workerId: "", endpointId: "", releaseId: "", slots: 0, functions: [] };
+}
+
+export const ServingWorker: MessageFns<ServingWorker> = {
+  encode(message: ServingWorker, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workerId !== "") {
+      writer.uint32(10).string(message.workerId);
+    }
+    if (message.endpointId !== "") {
+      writer.uint32(18).string(message.endpointId);
+    }
+    if (message.releaseId !== "") {
+      writer.uint32(26).string(message.releaseId);
+    }
+    if (message.slots !== 0) {
+      writer.uint32(32).uint32(message.slots);
+    }
+    for (const v of message.functions) {
+      writer.uint32(42).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ServingWorker {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseServingWorker();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workerId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.releaseId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.slots = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.functions.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ServingWorker {
+    return {
       workerId: isSet(object.workerId)
         ? globalThis.String(object.workerId)
         : isSet(object.worker_id)
@@ -487,14 +817,15 @@ export const Park: MessageFns<Park> = {
         : isSet(object.release_id)
         ? globalThis.String(object.release_id)
         : "",
+      slots: isSet(object.slots) ? globalThis.Number(object.slots) : 0,
+      functions: globalThis.Array.isArray(object?.functions)
+        ? object.functions.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
-  toJSON(message: Park): unknown {
+  toJSON(message: ServingWorker): unknown {
     const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
     if (message.workerId !== "") {
       obj.workerId = message.workerId;
     }
@@ -504,47 +835,88 @@ export const Park: MessageFns<Park> = {
     if (message.releaseId !== "") {
       obj.releaseId = message.releaseId;
     }
+    if (message.slots !== 0) {
+      obj.slots = Math.round(message.slots);
+    }
+    if (message.functions?.length) {
+      obj.functions = message.functions;
+    }
     return obj;
   },
 
-  create<I extends Exact<DeepPartial<Park>, I>>(base?: I): Park {
-    return Park.fromPartial(base ?? ({} as any));
+  create<I extends Exact<DeepPartial<ServingWorker>, I>>(base?: I): ServingWorker {
+    return ServingWorker.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<Park>, I>>(object: I): Park {
-    const message = createBasePark();
-    message.nodeId = object.nodeId ?? "";
+  fromPartial<I extends Exact<DeepPartial<ServingWorker>, I>>(object: I): ServingWorker {
+    const message = createBaseServingWorker();
     message.workerId = object.workerId ?? "";
     message.endpointId = object.endpointId ?? "";
     message.releaseId = object.releaseId ?? "";
+    message.slots = object.slots ?? 0;
+    message.functions = object.functions?.map((e) => e) || [];
     return message;
   },
 };
 
-function createBaseRequestHead(): RequestHead {
-  return { requestId: "", method: "", target: "", headers: [], timeoutMs: 0 };
+function createBaseBegin(): Begin {
+  return {
+    workerId: "",
+    function: "",
+    method: "",
+    target: "",
+    headers: [],
+    scheme: "",
+    authority: "",
+    pathValues: {},
+    body: Buffer.alloc(0),
+    ended: false,
+    timeoutMs: 0,
+    upgrade: false,
+  };
 }
 
-export const RequestHead: MessageFns<RequestHead> = {
-  encode(message: RequestHead, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.requestId !== "") {
-      writer.uint32(10).string(message.requestId);
+export const Begin: MessageFns<Begin> = {
+  encode(message: Begin, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workerId !== "") {
+      writer.uint32(10).string(message.workerId);
+    }
+    if (message.function !== "") {
+      writer.uint32(18).string(message.function);
     }
     if (message.method !== "") {
-      writer.uint32(18).string(message.method);
+      writer.uint32(26).string(message.method);
     }
     if (message.target !== "") {
-      writer.uint32(26).string(message.target);
+      writer.uint32(34).string(message.target);
     }
     for (const v of message.headers) {
-      Header.encode(v!, writer.uint32(34).fork()).join();
+      Header.encode(v!, writer.uint32(42).fork()).join();
+    }
+    if (message.scheme !== "") {
+      writer.uint32(50).string(message.scheme);
+    }
+    if (message.authority !== "") {
+      writer.uint32(58).string(message.authority);
+    }
+    globalThis.Object.entries(message.pathValues).forEach(([key, value]: [string, string]) => {
+      Begin_PathValuesEntry.encode({ key: key as any, value }, writer.uint32(66).fork()).join();
+    });
+    if (message.body.length !== 0) {
+      writer.uint32(74).bytes(message.body);
+    }
+    if (message.ended !== false) {
+      writer.uint32(80).bool(message.ended);
     }
     if (message.timeoutMs !== 0) {
-      writer.uint32(40).uint32(message.timeoutMs);
+      writer.uint32(88).uint32(message.timeoutMs);
+    }
+    if (message.upgrade !== false) {
+      writer.uint32(96).bool(message.upgrade);
     }
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): RequestHead {
+  decode(input: BinaryReader | Uint8Array, length?: number): Begin {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -553,7 +925,7 @@ export const RequestHead: MessageFns<RequestHead> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseRequestHead();
+      const message = createBaseBegin();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -562,7 +934,7 @@ export const RequestHead: MessageFns<RequestHead> = {
               break;
             }
 
-            message.requestId = reader.string();
+            message.workerId = reader.string();
             continue;
           }
           case 2: {
@@ -570,7 +942,7 @@ export const RequestHead: MessageFns<RequestHead> = {
               break;
             }
 
-            message.method = reader.string();
+            message.function = reader.string();
             continue;
           }
           case 3: {
@@ -578,7 +950,7 @@ export const RequestHead: MessageFns<RequestHead> = {
               break;
             }
 
-            message.target = reader.string();
+            message.method = reader.string();
             continue;
           }
           case 4: {
@@ -586,15 +958,74 @@ export const RequestHead: MessageFns<RequestHead> = {
               break;
             }
 
-            message.headers.push(Header.decode(reader, reader.uint32()));
+            message.target = reader.string();
             continue;
           }
           case 5: {
-            if (tag !== 40) {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.headers.push(Header.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.scheme = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.authority = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            const entry8 = Begin_PathValuesEntry.decode(reader, reader.uint32());
+            if (entry8.value !== undefined) {
+              message.pathValues[entry8.key] = entry8.value;
+            }
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.body = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.ended = reader.bool();
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
               break;
             }
 
             message.timeoutMs = reader.uint32();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.upgrade = reader.bool();
             continue;
           }
         }
@@ -609,28 +1040,64 @@ export const RequestHead: MessageFns<RequestHead> = {
     }
   },
 
-  fromJSON(object: any): RequestHead {
+  fromJSON(object: any): Begin {
     return {
-      requestId: isSet(object.requestId)
-        ? globalThis.String(object.requestId)
-        : isSet(object.request_id)
-        ? globalThis.String(object.request_id)
+      workerId: isSet(object.workerId)
+        ? globalThis.String(object.workerId)
+        : isSet(object.worker_id)
+        ? globalThis.String(object.worker_id)
         : "",
+      function: isSet(object.function) ? globalThis.String(object.function) : "",
       method: isSet(object.method) ? globalThis.String(object.method) : "",
       target: isSet(object.target) ? globalThis.String(object.target) : "",
       headers: globalThis.Array.isArray(object?.headers) ? object.headers.map((e: any) => Header.fromJSON(e)) : [],
+      scheme: isSet(object.scheme) ? globalThis.String(object.scheme) : "",
+      authority: isSet(object.authority) ? globalThis.String(object.authority) : "",
+      pathValues: isObject(object.pathValues)
+        ? (globalThis.Object.entries(object.pathValues) as [string, any][]).reduce(
+          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: globalThis.String(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : isObject(object.path_values)
+        ? (globalThis.Object.entries(object.path_values) as [string, any][]).reduce(
+          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: globalThis.String(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : {},
+      body: isSet(object.body) ? Buffer.from(bytesFromBase64(object.body)) : Buffer.alloc(0),
+      ended: isSet(object.ended) ? globalThis.Boolean(object.ended) : false,
       timeoutMs: isSet(object.timeoutMs)
         ? globalThis.Number(object.timeoutMs)
         : isSet(object.timeout_ms)
         ? globalThis.Number(object.timeout_ms)
         : 0,
+      upgrade: isSet(object.upgrade) ? globalThis.Boolean(object.upgrade) : false,
     };
   },
 
-  toJSON(message: RequestHead): unknown {
+  toJSON(message: Begin): unknown {
     const obj: any = {};
-    if (message.requestId !== "") {
-      obj.requestId = message.requestId;
+    if (message.workerId !== "") {
+      obj.workerId = message.workerId;
+    }
+    if (message.function !== "") {
+      obj.function = message.function;
     }
     if (message.method !== "") {
       obj.method = message.method;
@@ -641,28 +1108,152 @@ export const RequestHead: MessageFns<RequestHead> = {
     if (message.headers?.length) {
       obj.headers = message.headers.map((e) => Header.toJSON(e));
     }
+    if (message.scheme !== "") {
+      obj.scheme = message.scheme;
+    }
+    if (message.authority !== "") {
+      obj.authority = message.authority;
+    }
+    if (message.pathValues) {
+      const entries = globalThis.Object.entries(message.pathValues) as [string, string][];
+      if (entries.length > 0) {
+        obj.pathValues = {};
+        entries.forEach(([k, v]) => {
+          obj.pathValues[k] = v;
+        });
+      }
+    }
+    if (message.body.length !== 0) {
+      obj.body = base64FromBytes(message.body);
+    }
+    if (message.ended !== false) {
+      obj.ended = message.ended;
+    }
     if (message.timeoutMs !== 0) {
       obj.timeoutMs = Math.round(message.timeoutMs);
+    }
+    if (message.upgrade !== false) {
+      obj.upgrade = message.upgrade;
     }
     return obj;
   },
 
-  create<I extends Exact<DeepPartial<RequestHead>, I>>(base?: I): RequestHead {
-    return RequestHead.fromPartial(base ?? ({} as any));
+  create<I extends Exact<DeepPartial<Begin>, I>>(base?: I): Begin {
+    return Begin.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<RequestHead>, I>>(object: I): RequestHead {
-    const message = createBaseRequestHead();
-    message.requestId = object.requestId ?? "";
+  fromPartial<I extends Exact<DeepPartial<Begin>, I>>(object: I): Begin {
+    const message = createBaseBegin();
+    message.workerId = object.workerId ?? "";
+    message.function = object.function ?? "";
     message.method = object.method ?? "";
     message.target = object.target ?? "";
     message.headers = object.headers?.map((e) => Header.fromPartial(e)) || [];
+    message.scheme = object.scheme ?? "";
+    message.authority = object.authority ?? "";
+    message.pathValues = (globalThis.Object.entries(object.pathValues ?? {}) as [string, string][]).reduce(
+      (acc: { [key: string]: string }, [key, value]: [string, string]) => {
+        if (value !== undefined) {
+          acc[key] = globalThis.String(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.body = object.body ?? Buffer.alloc(0);
+    message.ended = object.ended ?? false;
     message.timeoutMs = object.timeoutMs ?? 0;
+    message.upgrade = object.upgrade ?? false;
+    return message;
+  },
+};
+
+function createBaseBegin_PathValuesEntry(): Begin_PathValuesEntry {
+  return { key: "", value: "" };
+}
+
+export const Begin_PathValuesEntry: MessageFns<Begin_PathValuesEntry> = {
+  encode(message: Begin_PathValuesEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== "") {
+      writer.uint32(18).string(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Begin_PathValuesEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBegin_PathValuesEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): Begin_PathValuesEntry {
+    return {
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      value: isSet(object.value) ? globalThis.String(object.value) : "",
+    };
+  },
+
+  toJSON(message: Begin_PathValuesEntry): unknown {
+    const obj: any = {};
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.value !== "") {
+      obj.value = message.value;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<Begin_PathValuesEntry>, I>>(base?: I): Begin_PathValuesEntry {
+    return Begin_PathValuesEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<Begin_PathValuesEntry>, I>>(object: I): Begin_PathValuesEntry {
+    const message = createBaseBegin_PathValuesEntry();
+    message.key = object.key ?? "";
+    message.value = object.value ?? "";
     return message;
   },
 };
 
 function createBaseResponseHead(): ResponseHead {
-  return { status: 0, headers: [] };
+  return { status: 0, headers: [], body: Buffer.alloc(0), ended: false };
 }
 
 export const ResponseHead: MessageFns<ResponseHead> = {
@@ -672,6 +1263,12 @@ export const ResponseHead: MessageFns<ResponseHead> = {
     }
     for (const v of message.headers) {
       Header.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.body.length !== 0) {
+      writer.uint32(26).bytes(message.body);
+    }
+    if (message.ended !== false) {
+      writer.uint32(32).bool(message.ended);
     }
     return writer;
   },
@@ -705,6 +1302,22 @@ export const ResponseHead: MessageFns<ResponseHead> = {
             message.headers.push(Header.decode(reader, reader.uint32()));
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.body = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.ended = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -721,6 +1334,8 @@ export const ResponseHead: MessageFns<ResponseHead> = {
     return {
       status: isSet(object.status) ? globalThis.Number(object.status) : 0,
       headers: globalThis.Array.isArray(object?.headers) ? object.headers.map((e: any) => Header.fromJSON(e)) : [],
+      body: isSet(object.body) ? Buffer.from(bytesFromBase64(object.body)) : Buffer.alloc(0),
+      ended: isSet(object.ended) ? globalThis.Boolean(object.ended) : false,
     };
   },
 
@@ -732,6 +1347,12 @@ export const ResponseHead: MessageFns<ResponseHead> = {
     if (message.headers?.length) {
       obj.headers = message.headers.map((e) => Header.toJSON(e));
     }
+    if (message.body.length !== 0) {
+      obj.body = base64FromBytes(message.body);
+    }
+    if (message.ended !== false) {
+      obj.ended = message.ended;
+    }
     return obj;
   },
 
@@ -742,6 +1363,93 @@ export const ResponseHead: MessageFns<ResponseHead> = {
     const message = createBaseResponseHead();
     message.status = object.status ?? 0;
     message.headers = object.headers?.map((e) => Header.fromPartial(e)) || [];
+    message.body = object.body ?? Buffer.alloc(0);
+    message.ended = object.ended ?? false;
+    return message;
+  },
+};
+
+function createBaseBodyPart(): BodyPart {
+  return { bytes: Buffer.alloc(0), ended: false };
+}
+
+export const BodyPart: MessageFns<BodyPart> = {
+  encode(message: BodyPart, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.bytes.length !== 0) {
+      writer.uint32(10).bytes(message.bytes);
+    }
+    if (message.ended !== false) {
+      writer.uint32(16).bool(message.ended);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BodyPart {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBodyPart();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.bytes = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.ended = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BodyPart {
+    return {
+      bytes: isSet(object.bytes) ? Buffer.from(bytesFromBase64(object.bytes)) : Buffer.alloc(0),
+      ended: isSet(object.ended) ? globalThis.Boolean(object.ended) : false,
+    };
+  },
+
+  toJSON(message: BodyPart): unknown {
+    const obj: any = {};
+    if (message.bytes.length !== 0) {
+      obj.bytes = base64FromBytes(message.bytes);
+    }
+    if (message.ended !== false) {
+      obj.ended = message.ended;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<BodyPart>, I>>(base?: I): BodyPart {
+    return BodyPart.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<BodyPart>, I>>(object: I): BodyPart {
+    const message = createBaseBodyPart();
+    message.bytes = object.bytes ?? Buffer.alloc(0);
+    message.ended = object.ended ?? false;
     return message;
   },
 };
@@ -827,58 +1535,6 @@ export const Header: MessageFns<Header> = {
     const message = createBaseHeader();
     message.name = object.name ?? "";
     message.value = object.value ?? "";
-    return message;
-  },
-};
-
-function createBaseBodyEnd(): BodyEnd {
-  return {};
-}
-
-export const BodyEnd: MessageFns<BodyEnd> = {
-  encode(_: BodyEnd, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): BodyEnd {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseBodyEnd();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-
-  fromJSON(_: any): BodyEnd {
-    return {};
-  },
-
-  toJSON(_: BodyEnd): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<BodyEnd>, I>>(base?: I): BodyEnd {
-    return BodyEnd.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<BodyEnd>, I>>(_: I): BodyEnd {
-    const message = createBaseBodyEnd();
     return message;
   },
 };
@@ -984,24 +1640,295 @@ export const Abort: MessageFns<Abort> = {
   },
 };
 
+function createBaseGatewayReport(): GatewayReport {
+  return { invokeAddress: "", levels: [] };
+}
+
+export const GatewayReport: MessageFns<GatewayReport> = {
+  encode(message: GatewayReport, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.invokeAddress !== "") {
+      writer.uint32(10).string(message.invokeAddress);
+    }
+    for (const v of message.levels) {
+      EndpointLevel.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GatewayReport {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGatewayReport();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.invokeAddress = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.levels.push(EndpointLevel.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GatewayReport {
+    return {
+      invokeAddress: isSet(object.invokeAddress)
+        ? globalThis.String(object.invokeAddress)
+        : isSet(object.invoke_address)
+        ? globalThis.String(object.invoke_address)
+        : "",
+      levels: globalThis.Array.isArray(object?.levels) ? object.levels.map((e: any) => EndpointLevel.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: GatewayReport): unknown {
+    const obj: any = {};
+    if (message.invokeAddress !== "") {
+      obj.invokeAddress = message.invokeAddress;
+    }
+    if (message.levels?.length) {
+      obj.levels = message.levels.map((e) => EndpointLevel.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GatewayReport>, I>>(base?: I): GatewayReport {
+    return GatewayReport.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GatewayReport>, I>>(object: I): GatewayReport {
+    const message = createBaseGatewayReport();
+    message.invokeAddress = object.invokeAddress ?? "";
+    message.levels = object.levels?.map((e) => EndpointLevel.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseEndpointLevel(): EndpointLevel {
+  return { endpointId: "", held: 0, inFlight: 0, oldestHeldMs: 0 };
+}
+
+export const EndpointLevel: MessageFns<EndpointLevel> = {
+  encode(message: EndpointLevel, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.held !== 0) {
+      writer.uint32(16).uint32(message.held);
+    }
+    if (message.inFlight !== 0) {
+      writer.uint32(24).uint32(message.inFlight);
+    }
+    if (message.oldestHeldMs !== 0) {
+      writer.uint32(32).uint32(message.oldestHeldMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndpointLevel {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndpointLevel();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.held = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.inFlight = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.oldestHeldMs = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EndpointLevel {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      held: isSet(object.held) ? globalThis.Number(object.held) : 0,
+      inFlight: isSet(object.inFlight)
+        ? globalThis.Number(object.inFlight)
+        : isSet(object.in_flight)
+        ? globalThis.Number(object.in_flight)
+        : 0,
+      oldestHeldMs: isSet(object.oldestHeldMs)
+        ? globalThis.Number(object.oldestHeldMs)
+        : isSet(object.oldest_held_ms)
+        ? globalThis.Number(object.oldest_held_ms)
+        : 0,
+    };
+  },
+
+  toJSON(message: EndpointLevel): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.held !== 0) {
+      obj.held = Math.round(message.held);
+    }
+    if (message.inFlight !== 0) {
+      obj.inFlight = Math.round(message.inFlight);
+    }
+    if (message.oldestHeldMs !== 0) {
+      obj.oldestHeldMs = Math.round(message.oldestHeldMs);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndpointLevel>, I>>(base?: I): EndpointLevel {
+    return EndpointLevel.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndpointLevel>, I>>(object: I): EndpointLevel {
+    const message = createBaseEndpointLevel();
+    message.endpointId = object.endpointId ?? "";
+    message.held = object.held ?? 0;
+    message.inFlight = object.inFlight ?? 0;
+    message.oldestHeldMs = object.oldestHeldMs ?? 0;
+    return message;
+  },
+};
+
+function createBaseGatewayNotice(): GatewayNotice {
+  return {};
+}
+
+export const GatewayNotice: MessageFns<GatewayNotice> = {
+  encode(_: GatewayNotice, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GatewayNotice {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGatewayNotice();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): GatewayNotice {
+    return {};
+  },
+
+  toJSON(_: GatewayNotice): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GatewayNotice>, I>>(base?: I): GatewayNotice {
+    return GatewayNotice.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GatewayNotice>, I>>(_: I): GatewayNotice {
+    const message = createBaseGatewayNotice();
+    return message;
+  },
+};
+
 /**
- * Load-balanced requests. Served by gateways, dialled by agents: an agent parks streams for its
- * ready workers, the gateway puts one HTTP request on each and the agent parks a new one in its
- * place, so that requests reach hosts that accept no connection.
+ * Load-balanced requests. Served by gateways, dialled by agents, so that requests reach hosts that
+ * accept no connection. One stream for each pair of agent and gateway carries all requests between
+ * them, by number: a stream of its own would cost a request more than everything else it needs.
  */
 export type InvokeServiceService = typeof InvokeServiceService;
 export const InvokeServiceService = {
   /**
-   * The agent's first message is Park. The gateway answers with Begin when a request is there,
-   * then body; the agent answers with Head, then body; either side ends with its End or Abort.
-   * Flow control is the stream's own.
+   * The agent's first frame is Serving. A request is begun by the gateway (Begin, then body), and
+   * answered by the agent (ResponseHead, then body); either side may end it with Abort. Bodies are
+   * sent within credit, per request and direction: 256 KiB at first, then what the reader grants.
+   * Metadata: `authorization: Bearer <token of Gateways>`.
    */
   invoke: {
     path: "/capstan.v1.InvokeService/Invoke" as const,
     requestStream: true as const,
     responseStream: true as const,
-    requestSerialize: (value: InvokeFromWorker): Buffer => Buffer.from(InvokeFromWorker.encode(value).finish()),
-    requestDeserialize: (value: Buffer): InvokeFromWorker => InvokeFromWorker.decode(value),
+    requestSerialize: (value: InvokeFromAgent): Buffer => Buffer.from(InvokeFromAgent.encode(value).finish()),
+    requestDeserialize: (value: Buffer): InvokeFromAgent => InvokeFromAgent.decode(value),
     responseSerialize: (value: InvokeFromGateway): Buffer => Buffer.from(InvokeFromGateway.encode(value).finish()),
     responseDeserialize: (value: Buffer): InvokeFromGateway => InvokeFromGateway.decode(value),
   },
@@ -1009,22 +1936,24 @@ export const InvokeServiceService = {
 
 export interface InvokeServiceServer extends UntypedServiceImplementation {
   /**
-   * The agent's first message is Park. The gateway answers with Begin when a request is there,
-   * then body; the agent answers with Head, then body; either side ends with its End or Abort.
-   * Flow control is the stream's own.
+   * The agent's first frame is Serving. A request is begun by the gateway (Begin, then body), and
+   * answered by the agent (ResponseHead, then body); either side may end it with Abort. Bodies are
+   * sent within credit, per request and direction: 256 KiB at first, then what the reader grants.
+   * Metadata: `authorization: Bearer <token of Gateways>`.
    */
-  invoke: handleBidiStreamingCall<InvokeFromWorker, InvokeFromGateway>;
+  invoke: handleBidiStreamingCall<InvokeFromAgent, InvokeFromGateway>;
 }
 
 export interface InvokeServiceClient extends Client {
   /**
-   * The agent's first message is Park. The gateway answers with Begin when a request is there,
-   * then body; the agent answers with Head, then body; either side ends with its End or Abort.
-   * Flow control is the stream's own.
+   * The agent's first frame is Serving. A request is begun by the gateway (Begin, then body), and
+   * answered by the agent (ResponseHead, then body); either side may end it with Abort. Bodies are
+   * sent within credit, per request and direction: 256 KiB at first, then what the reader grants.
+   * Metadata: `authorization: Bearer <token of Gateways>`.
    */
-  invoke(): ClientDuplexStream<InvokeFromWorker, InvokeFromGateway>;
-  invoke(options: Partial<CallOptions>): ClientDuplexStream<InvokeFromWorker, InvokeFromGateway>;
-  invoke(metadata: Metadata, options?: Partial<CallOptions>): ClientDuplexStream<InvokeFromWorker, InvokeFromGateway>;
+  invoke(): ClientDuplexStream<InvokeFromAgent, InvokeFromGateway>;
+  invoke(options: Partial<CallOptions>): ClientDuplexStream<InvokeFromAgent, InvokeFromGateway>;
+  invoke(metadata: Metadata, options?: Partial<CallOptions>): ClientDuplexStream<InvokeFromAgent, InvokeFromGateway>;
 }
 
 export const InvokeServiceClient = makeGenericClientConstructor(
@@ -1033,6 +1962,51 @@ export const InvokeServiceClient = makeGenericClientConstructor(
 ) as unknown as {
   new (address: string, credentials: ChannelCredentials, options?: Partial<ClientOptions>): InvokeServiceClient;
   service: typeof InvokeServiceService;
+  serviceName: string;
+};
+
+/** A gateway's session with the scheduler: where agents find it, and how busy its endpoints are. */
+export type GatewayServiceService = typeof GatewayServiceService;
+export const GatewayServiceService = {
+  /**
+   * Metadata: `authorization: Bearer <gateway token>`. What a gateway reported counts while its
+   * stream lives.
+   */
+  session: {
+    path: "/capstan.v1.GatewayService/Session" as const,
+    requestStream: true as const,
+    responseStream: true as const,
+    requestSerialize: (value: GatewayReport): Buffer => Buffer.from(GatewayReport.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GatewayReport => GatewayReport.decode(value),
+    responseSerialize: (value: GatewayNotice): Buffer => Buffer.from(GatewayNotice.encode(value).finish()),
+    responseDeserialize: (value: Buffer): GatewayNotice => GatewayNotice.decode(value),
+  },
+} as const;
+
+export interface GatewayServiceServer extends UntypedServiceImplementation {
+  /**
+   * Metadata: `authorization: Bearer <gateway token>`. What a gateway reported counts while its
+   * stream lives.
+   */
+  session: handleBidiStreamingCall<GatewayReport, GatewayNotice>;
+}
+
+export interface GatewayServiceClient extends Client {
+  /**
+   * Metadata: `authorization: Bearer <gateway token>`. What a gateway reported counts while its
+   * stream lives.
+   */
+  session(): ClientDuplexStream<GatewayReport, GatewayNotice>;
+  session(options: Partial<CallOptions>): ClientDuplexStream<GatewayReport, GatewayNotice>;
+  session(metadata: Metadata, options?: Partial<CallOptions>): ClientDuplexStream<GatewayReport, GatewayNotice>;
+}
+
+export const GatewayServiceClient = makeGenericClientConstructor(
+  GatewayServiceService,
+  "capstan.v1.GatewayService",
+) as unknown as {
+  new (address: string, credentials: ChannelCredentials, options?: Partial<ClientOptions>): GatewayServiceClient;
+  service: typeof GatewayServiceService;
   serviceName: string;
 };
 
@@ -1056,6 +2030,10 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
 type KeysOfUnion<T> = T extends T ? keyof T : never;
 export type Exact<P, I extends P> = P extends Builtin ? P
   : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
+
+function isObject(value: any): boolean {
+  return typeof value === "object" && value !== null;
+}
 
 function isSet(value: any): boolean {
   return value !== null && value !== undefined;

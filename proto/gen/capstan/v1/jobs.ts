@@ -109,10 +109,28 @@ export interface GetJob {
   waitMs: number;
 }
 
-/** Takes the chunks not read yet, waiting up to wait_ms for the first. */
+/**
+ * Takes the chunks not read yet, waiting up to wait_ms for the first. Chunks are kept until a read
+ * says that they arrived: a read that is sent again after a broken channel gets the same ones.
+ */
 export interface ReadStream {
   jobId: string;
   waitMs: number;
+  /** What the reader has; absent when that is not known. */
+  after?:
+    | StreamCursor
+    | undefined;
+  /**
+   * `after` is all that the reader has, whatever was answered meanwhile. Else chunks that were
+   * answered on a channel that is still open count as read, too.
+   */
+  exact: boolean;
+}
+
+/** A place in a job's stream: the chunks of this attempt below this index. */
+export interface StreamCursor {
+  token: number;
+  nextIndex: number;
 }
 
 export interface JobReplies {
@@ -957,7 +975,7 @@ export const GetJob: MessageFns<GetJob> = {
 };
 
 function createBaseReadStream(): ReadStream {
-  return { jobId: "", waitMs: 0 };
+  return { jobId: "", waitMs: 0, after: undefined, exact: false };
 }
 
 export const ReadStream: MessageFns<ReadStream> = {
@@ -967,6 +985,12 @@ export const ReadStream: MessageFns<ReadStream> = {
     }
     if (message.waitMs !== 0) {
       writer.uint32(16).uint32(message.waitMs);
+    }
+    if (message.after !== undefined) {
+      StreamCursor.encode(message.after, writer.uint32(26).fork()).join();
+    }
+    if (message.exact !== false) {
+      writer.uint32(32).bool(message.exact);
     }
     return writer;
   },
@@ -1000,6 +1024,22 @@ export const ReadStream: MessageFns<ReadStream> = {
             message.waitMs = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.after = StreamCursor.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.exact = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1024,6 +1064,8 @@ export const ReadStream: MessageFns<ReadStream> = {
         : isSet(object.wait_ms)
         ? globalThis.Number(object.wait_ms)
         : 0,
+      after: isSet(object.after) ? StreamCursor.fromJSON(object.after) : undefined,
+      exact: isSet(object.exact) ? globalThis.Boolean(object.exact) : false,
     };
   },
 
@@ -1035,6 +1077,12 @@ export const ReadStream: MessageFns<ReadStream> = {
     if (message.waitMs !== 0) {
       obj.waitMs = Math.round(message.waitMs);
     }
+    if (message.after !== undefined) {
+      obj.after = StreamCursor.toJSON(message.after);
+    }
+    if (message.exact !== false) {
+      obj.exact = message.exact;
+    }
     return obj;
   },
 
@@ -1045,6 +1093,99 @@ export const ReadStream: MessageFns<ReadStream> = {
     const message = createBaseReadStream();
     message.jobId = object.jobId ?? "";
     message.waitMs = object.waitMs ?? 0;
+    message.after = (object.after !== undefined && object.after !== null)
+      ? StreamCursor.fromPartial(object.after)
+      : undefined;
+    message.exact = object.exact ?? false;
+    return message;
+  },
+};
+
+function createBaseStreamCursor(): StreamCursor {
+  return { token: 0, nextIndex: 0 };
+}
+
+export const StreamCursor: MessageFns<StreamCursor> = {
+  encode(message: StreamCursor, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.token !== 0) {
+      writer.uint32(8).uint32(message.token);
+    }
+    if (message.nextIndex !== 0) {
+      writer.uint32(16).uint32(message.nextIndex);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): StreamCursor {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseStreamCursor();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.token = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.nextIndex = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): StreamCursor {
+    return {
+      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
+      nextIndex: isSet(object.nextIndex)
+        ? globalThis.Number(object.nextIndex)
+        : isSet(object.next_index)
+        ? globalThis.Number(object.next_index)
+        : 0,
+    };
+  },
+
+  toJSON(message: StreamCursor): unknown {
+    const obj: any = {};
+    if (message.token !== 0) {
+      obj.token = Math.round(message.token);
+    }
+    if (message.nextIndex !== 0) {
+      obj.nextIndex = Math.round(message.nextIndex);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<StreamCursor>, I>>(base?: I): StreamCursor {
+    return StreamCursor.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<StreamCursor>, I>>(object: I): StreamCursor {
+    const message = createBaseStreamCursor();
+    message.token = object.token ?? 0;
+    message.nextIndex = object.nextIndex ?? 0;
     return message;
   },
 };

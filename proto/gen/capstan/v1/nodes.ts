@@ -555,11 +555,30 @@ export interface Inventory {
   devices: Device[];
   /** Why devices are missing or cannot be read; empty when nvidia-smi answered, or no driver is there. */
   deviceProblem: string;
-  /** Runtimes this node offers: `thread`, `process` (Node; Python, too, where python_version says 3.8 or newer). */
+  /**
+   * Runtimes this node offers: `thread`, `process` (Node; Python, too, where python_version says 3.8 or newer),
+   * `container` (where an engine answers).
+   */
   runtimes: string[];
   nodeVersion: string;
   /** Empty where there is no Python. */
   pythonVersion: string;
+  /**
+   * Of the packages that base images carry, those that the host's Python has, with their versions:
+   * torch, torchvision, torchaudio, numpy, triton.
+   */
+  packages: { [key: string]: string };
+  /** Name and version of the container engine; empty where there is none. */
+  containerEngine: string;
+  /** References of images that the engine has, with their tags; base images first, at most 256. */
+  images: string[];
+  /** Digests of the builds in the agent's cache, most recently used first, at most 64. */
+  builds: string[];
+}
+
+export interface Inventory_PackagesEntry {
+  key: string;
+  value: string;
 }
 
 /** A GPU, or a MIG slice of one. */
@@ -582,6 +601,27 @@ export interface Device {
   healthy: boolean;
   /** Why the device is not healthy; empty when it is. */
   problem: string;
+  /** `0000:3b:00`: domain, bus and device, as the kernel's messages name it; empty when the driver does not say. */
+  pciBusId: string;
+  /** Memory errors since the driver was loaded; absent without ECC. */
+  eccCorrected?: bigint | undefined;
+  eccUncorrected?:
+    | bigint
+    | undefined;
+  /** What the driver says the GPU needs, for example `GPU Reset`; empty when it needs nothing or does not say. */
+  recoveryAction: string;
+  /** The driver's last errors on this GPU in the kernel's log, oldest first, at most 8; none where the log cannot be read. */
+  xids: XidEvent[];
+}
+
+/** An error that the NVIDIA driver wrote into the kernel's log. */
+export interface XidEvent {
+  /** NVIDIA's number of the kind of error. */
+  code: number;
+  /** What the driver wrote behind the number. */
+  text: string;
+  /** Wall clock of the node, ms since 1970. */
+  atMs: bigint;
 }
 
 export interface Heartbeat {
@@ -622,7 +662,23 @@ export interface SchedulerEvent {
     | { $case: "drained"; value: ChunksDrained }
     | { $case: "logs"; value: LogsRequest }
     | { $case: "heartbeat"; value: Heartbeat }
+    | { $case: "gateways"; value: Gateways }
     | undefined;
+}
+
+/**
+ * The gateways that want to reach workers of load-balanced endpoints, all of them; sent again when
+ * they change, and before the tokens end.
+ */
+export interface Gateways {
+  gateways: GatewayAddress[];
+}
+
+export interface GatewayAddress {
+  /** `host:port` of its InvokeService. */
+  address: string;
+  /** What this node shows there; good for an hour. */
+  token: string;
 }
 
 /** Answer to Hello. */
@@ -631,6 +687,8 @@ export interface Welcome {
   heartbeatMs: number;
   /** A session silent for this long is dead, to both sides, ms. */
   silenceMs: number;
+  /** Base URL of the HTTP API as workers reach it; empty when it is not configured. */
+  publicUrl: string;
 }
 
 /**
@@ -652,6 +710,10 @@ export interface WorkerSpec {
   deviceUuids: string[];
   /** Finish what it holds, take nothing new, then stop. */
   drain: boolean;
+  /** `thread`, `process` or `container`: what the placement chose for this node. */
+  runtime: string;
+  /** Secret: good for calls to the endpoints of the worker's environment while the worker is there. */
+  token: string;
 }
 
 /** An endpoint at a build: all an agent needs to start a worker. */
@@ -663,7 +725,7 @@ export interface ReleaseSpec {
   /** SHA-256 of the artifact, hex. Its bytes come from BlobService.Get with the id `build/<digest>`. */
   buildDigest: string;
   buildSize: number;
-  /** `thread`, or `process` in the language of the functions' modules (`.py`: Python, else Node). */
+  /** The runtime the endpoint forces; empty where each node's best one serves (WorkerSpec.runtime tells it). */
   runtime: string;
   functions: FunctionSpec[];
   /** Secret values: never logged. */
@@ -674,6 +736,17 @@ export interface ReleaseSpec {
   startTimeoutMs: number;
   /** Limit of the worker's resident memory, bytes; 0 for none. */
   memoryBytes: bigint;
+  /** Container image of the `container` runtime. */
+  image: string;
+  /**
+   * Command of a foreign worker (WIRE.md section 2): a process or an image that speaks the worker HTTP
+   * protocol itself. Empty with functions: our own bootstrap. Empty without: the image's own entry point.
+   */
+  command: string[];
+  /** Limit of the processor time of a worker, thousandths of a core; 0 for none. */
+  cpuMillis: number;
+  /** The endpoint's environment. */
+  environment: string;
 }
 
 export interface ReleaseSpec_EnvEntry {
@@ -696,6 +769,11 @@ export interface ParameterSpec {
   name: string;
   /** The function cannot be called without it. */
   required: boolean;
+  /**
+   * `string`, `number`, `integer`, `boolean`, `array` or `object`; `request` for one that gets the
+   * HTTP request itself; empty when the source does not tell.
+   */
+  type: string;
 }
 
 /** Run this job on that worker now. */
@@ -2619,6 +2697,10 @@ function createBaseInventory(): Inventory {
     runtimes: [],
     nodeVersion: "",
     pythonVersion: "",
+    packages: {},
+    containerEngine: "",
+    images: [],
+    builds: [],
   };
 }
 
@@ -2680,6 +2762,18 @@ export const Inventory: MessageFns<Inventory> = {
     }
     if (message.pythonVersion !== "") {
       writer.uint32(122).string(message.pythonVersion);
+    }
+    globalThis.Object.entries(message.packages).forEach(([key, value]: [string, string]) => {
+      Inventory_PackagesEntry.encode({ key: key as any, value }, writer.uint32(130).fork()).join();
+    });
+    if (message.containerEngine !== "") {
+      writer.uint32(138).string(message.containerEngine);
+    }
+    for (const v of message.images) {
+      writer.uint32(146).string(v!);
+    }
+    for (const v of message.builds) {
+      writer.uint32(154).string(v!);
     }
     return writer;
   },
@@ -2817,6 +2911,41 @@ export const Inventory: MessageFns<Inventory> = {
             message.pythonVersion = reader.string();
             continue;
           }
+          case 16: {
+            if (tag !== 130) {
+              break;
+            }
+
+            const entry16 = Inventory_PackagesEntry.decode(reader, reader.uint32());
+            if (entry16.value !== undefined) {
+              message.packages[entry16.key] = entry16.value;
+            }
+            continue;
+          }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.containerEngine = reader.string();
+            continue;
+          }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            message.images.push(reader.string());
+            continue;
+          }
+          case 19: {
+            if (tag !== 154) {
+              break;
+            }
+
+            message.builds.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2890,6 +3019,31 @@ export const Inventory: MessageFns<Inventory> = {
         : isSet(object.python_version)
         ? globalThis.String(object.python_version)
         : "",
+      packages: isObject(object.packages)
+        ? (globalThis.Object.entries(object.packages) as [string, any][]).reduce(
+          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: globalThis.String(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : {},
+      containerEngine: isSet(object.containerEngine)
+        ? globalThis.String(object.containerEngine)
+        : isSet(object.container_engine)
+        ? globalThis.String(object.container_engine)
+        : "",
+      images: globalThis.Array.isArray(object?.images)
+        ? object.images.map((e: any) => globalThis.String(e))
+        : [],
+      builds: globalThis.Array.isArray(object?.builds)
+        ? object.builds.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -2940,6 +3094,24 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.pythonVersion !== "") {
       obj.pythonVersion = message.pythonVersion;
     }
+    if (message.packages) {
+      const entries = globalThis.Object.entries(message.packages) as [string, string][];
+      if (entries.length > 0) {
+        obj.packages = {};
+        entries.forEach(([k, v]) => {
+          obj.packages[k] = v;
+        });
+      }
+    }
+    if (message.containerEngine !== "") {
+      obj.containerEngine = message.containerEngine;
+    }
+    if (message.images?.length) {
+      obj.images = message.images;
+    }
+    if (message.builds?.length) {
+      obj.builds = message.builds;
+    }
     return obj;
   },
 
@@ -2969,6 +3141,103 @@ export const Inventory: MessageFns<Inventory> = {
     message.runtimes = object.runtimes?.map((e) => e) || [];
     message.nodeVersion = object.nodeVersion ?? "";
     message.pythonVersion = object.pythonVersion ?? "";
+    message.packages = (globalThis.Object.entries(object.packages ?? {}) as [string, string][]).reduce(
+      (acc: { [key: string]: string }, [key, value]: [string, string]) => {
+        if (value !== undefined) {
+          acc[key] = globalThis.String(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.containerEngine = object.containerEngine ?? "";
+    message.images = object.images?.map((e) => e) || [];
+    message.builds = object.builds?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseInventory_PackagesEntry(): Inventory_PackagesEntry {
+  return { key: "", value: "" };
+}
+
+export const Inventory_PackagesEntry: MessageFns<Inventory_PackagesEntry> = {
+  encode(message: Inventory_PackagesEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== "") {
+      writer.uint32(18).string(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Inventory_PackagesEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseInventory_PackagesEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): Inventory_PackagesEntry {
+    return {
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      value: isSet(object.value) ? globalThis.String(object.value) : "",
+    };
+  },
+
+  toJSON(message: Inventory_PackagesEntry): unknown {
+    const obj: any = {};
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.value !== "") {
+      obj.value = message.value;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<Inventory_PackagesEntry>, I>>(base?: I): Inventory_PackagesEntry {
+    return Inventory_PackagesEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<Inventory_PackagesEntry>, I>>(object: I): Inventory_PackagesEntry {
+    const message = createBaseInventory_PackagesEntry();
+    message.key = object.key ?? "";
+    message.value = object.value ?? "";
     return message;
   },
 };
@@ -2987,6 +3256,11 @@ function createBaseDevice(): Device {
     parentUuid: "",
     healthy: false,
     problem: "",
+    pciBusId: "",
+    eccCorrected: undefined,
+    eccUncorrected: undefined,
+    recoveryAction: "",
+    xids: [],
   };
 }
 
@@ -3033,6 +3307,27 @@ export const Device: MessageFns<Device> = {
     }
     if (message.problem !== "") {
       writer.uint32(98).string(message.problem);
+    }
+    if (message.pciBusId !== "") {
+      writer.uint32(106).string(message.pciBusId);
+    }
+    if (message.eccCorrected !== undefined) {
+      if (BigInt.asUintN(64, message.eccCorrected) !== message.eccCorrected) {
+        throw new globalThis.Error("value provided for field message.eccCorrected of type uint64 too large");
+      }
+      writer.uint32(112).uint64(message.eccCorrected);
+    }
+    if (message.eccUncorrected !== undefined) {
+      if (BigInt.asUintN(64, message.eccUncorrected) !== message.eccUncorrected) {
+        throw new globalThis.Error("value provided for field message.eccUncorrected of type uint64 too large");
+      }
+      writer.uint32(120).uint64(message.eccUncorrected);
+    }
+    if (message.recoveryAction !== "") {
+      writer.uint32(130).string(message.recoveryAction);
+    }
+    for (const v of message.xids) {
+      XidEvent.encode(v!, writer.uint32(138).fork()).join();
     }
     return writer;
   },
@@ -3146,6 +3441,46 @@ export const Device: MessageFns<Device> = {
             message.problem = reader.string();
             continue;
           }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.pciBusId = reader.string();
+            continue;
+          }
+          case 14: {
+            if (tag !== 112) {
+              break;
+            }
+
+            message.eccCorrected = reader.uint64() as bigint;
+            continue;
+          }
+          case 15: {
+            if (tag !== 120) {
+              break;
+            }
+
+            message.eccUncorrected = reader.uint64() as bigint;
+            continue;
+          }
+          case 16: {
+            if (tag !== 130) {
+              break;
+            }
+
+            message.recoveryAction = reader.string();
+            continue;
+          }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.xids.push(XidEvent.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3204,6 +3539,29 @@ export const Device: MessageFns<Device> = {
         : "",
       healthy: isSet(object.healthy) ? globalThis.Boolean(object.healthy) : false,
       problem: isSet(object.problem) ? globalThis.String(object.problem) : "",
+      pciBusId: isSet(object.pciBusId)
+        ? globalThis.String(object.pciBusId)
+        : isSet(object.pci_bus_id)
+        ? globalThis.String(object.pci_bus_id)
+        : "",
+      eccCorrected: isSet(object.eccCorrected)
+        ? BigInt(object.eccCorrected)
+        : isSet(object.ecc_corrected)
+        ? BigInt(object.ecc_corrected)
+        : undefined,
+      eccUncorrected: isSet(object.eccUncorrected)
+        ? BigInt(object.eccUncorrected)
+        : isSet(object.ecc_uncorrected)
+        ? BigInt(object.ecc_uncorrected)
+        : undefined,
+      recoveryAction: isSet(object.recoveryAction)
+        ? globalThis.String(object.recoveryAction)
+        : isSet(object.recovery_action)
+        ? globalThis.String(object.recovery_action)
+        : "",
+      xids: globalThis.Array.isArray(object?.xids)
+        ? object.xids.map((e: any) => XidEvent.fromJSON(e))
+        : [],
     };
   },
 
@@ -3245,6 +3603,21 @@ export const Device: MessageFns<Device> = {
     if (message.problem !== "") {
       obj.problem = message.problem;
     }
+    if (message.pciBusId !== "") {
+      obj.pciBusId = message.pciBusId;
+    }
+    if (message.eccCorrected !== undefined) {
+      obj.eccCorrected = message.eccCorrected.toString();
+    }
+    if (message.eccUncorrected !== undefined) {
+      obj.eccUncorrected = message.eccUncorrected.toString();
+    }
+    if (message.recoveryAction !== "") {
+      obj.recoveryAction = message.recoveryAction;
+    }
+    if (message.xids?.length) {
+      obj.xids = message.xids.map((e) => XidEvent.toJSON(e));
+    }
     return obj;
   },
 
@@ -3269,6 +3642,119 @@ export const Device: MessageFns<Device> = {
     message.parentUuid = object.parentUuid ?? "";
     message.healthy = object.healthy ?? false;
     message.problem = object.problem ?? "";
+    message.pciBusId = object.pciBusId ?? "";
+    message.eccCorrected = (object.eccCorrected !== undefined && object.eccCorrected !== null)
+      ? BigInt(object.eccCorrected)
+      : undefined;
+    message.eccUncorrected = (object.eccUncorrected !== undefined && object.eccUncorrected !== null)
+      ? BigInt(object.eccUncorrected)
+      : undefined;
+    message.recoveryAction = object.recoveryAction ?? "";
+    message.xids = object.xids?.map((e) => XidEvent.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseXidEvent(): XidEvent {
+  return { code: 0, text: "", atMs: 0n };
+}
+
+export const XidEvent: MessageFns<XidEvent> = {
+  encode(message: XidEvent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.code !== 0) {
+      writer.uint32(8).uint32(message.code);
+    }
+    if (message.text !== "") {
+      writer.uint32(18).string(message.text);
+    }
+    if (message.atMs !== 0n) {
+      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
+        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.atMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): XidEvent {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseXidEvent();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.code = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.atMs = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): XidEvent {
+    return {
+      code: isSet(object.code) ? globalThis.Number(object.code) : 0,
+      text: isSet(object.text) ? globalThis.String(object.text) : "",
+      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
+    };
+  },
+
+  toJSON(message: XidEvent): unknown {
+    const obj: any = {};
+    if (message.code !== 0) {
+      obj.code = Math.round(message.code);
+    }
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    if (message.atMs !== 0n) {
+      obj.atMs = message.atMs.toString();
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<XidEvent>, I>>(base?: I): XidEvent {
+    return XidEvent.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<XidEvent>, I>>(object: I): XidEvent {
+    const message = createBaseXidEvent();
+    message.code = object.code ?? 0;
+    message.text = object.text ?? "";
+    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
     return message;
   },
 };
@@ -3678,6 +4164,9 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
       case "heartbeat":
         Heartbeat.encode(message.event.value, writer.uint32(66).fork()).join();
         break;
+      case "gateways":
+        Gateways.encode(message.event.value, writer.uint32(74).fork()).join();
+        break;
     }
     return writer;
   },
@@ -3759,6 +4248,14 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
             message.event = { $case: "heartbeat", value: Heartbeat.decode(reader, reader.uint32()) };
             continue;
           }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.event = { $case: "gateways", value: Gateways.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3789,6 +4286,8 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
         ? { $case: "logs", value: LogsRequest.fromJSON(object.logs) }
         : isSet(object.heartbeat)
         ? { $case: "heartbeat", value: Heartbeat.fromJSON(object.heartbeat) }
+        : isSet(object.gateways)
+        ? { $case: "gateways", value: Gateways.fromJSON(object.gateways) }
         : undefined,
     };
   },
@@ -3811,6 +4310,8 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
       obj.logs = LogsRequest.toJSON(message.event.value);
     } else if (message.event?.$case === "heartbeat") {
       obj.heartbeat = Heartbeat.toJSON(message.event.value);
+    } else if (message.event?.$case === "gateways") {
+      obj.gateways = Gateways.toJSON(message.event.value);
     }
     return obj;
   },
@@ -3869,13 +4370,175 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
         }
         break;
       }
+      case "gateways": {
+        if (object.event?.value !== undefined && object.event?.value !== null) {
+          message.event = { $case: "gateways", value: Gateways.fromPartial(object.event.value) };
+        }
+        break;
+      }
     }
     return message;
   },
 };
 
+function createBaseGateways(): Gateways {
+  return { gateways: [] };
+}
+
+export const Gateways: MessageFns<Gateways> = {
+  encode(message: Gateways, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.gateways) {
+      GatewayAddress.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Gateways {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGateways();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.gateways.push(GatewayAddress.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): Gateways {
+    return {
+      gateways: globalThis.Array.isArray(object?.gateways)
+        ? object.gateways.map((e: any) => GatewayAddress.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: Gateways): unknown {
+    const obj: any = {};
+    if (message.gateways?.length) {
+      obj.gateways = message.gateways.map((e) => GatewayAddress.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<Gateways>, I>>(base?: I): Gateways {
+    return Gateways.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<Gateways>, I>>(object: I): Gateways {
+    const message = createBaseGateways();
+    message.gateways = object.gateways?.map((e) => GatewayAddress.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseGatewayAddress(): GatewayAddress {
+  return { address: "", token: "" };
+}
+
+export const GatewayAddress: MessageFns<GatewayAddress> = {
+  encode(message: GatewayAddress, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.address !== "") {
+      writer.uint32(10).string(message.address);
+    }
+    if (message.token !== "") {
+      writer.uint32(18).string(message.token);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GatewayAddress {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGatewayAddress();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.token = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GatewayAddress {
+    return {
+      address: isSet(object.address) ? globalThis.String(object.address) : "",
+      token: isSet(object.token) ? globalThis.String(object.token) : "",
+    };
+  },
+
+  toJSON(message: GatewayAddress): unknown {
+    const obj: any = {};
+    if (message.address !== "") {
+      obj.address = message.address;
+    }
+    if (message.token !== "") {
+      obj.token = message.token;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GatewayAddress>, I>>(base?: I): GatewayAddress {
+    return GatewayAddress.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GatewayAddress>, I>>(object: I): GatewayAddress {
+    const message = createBaseGatewayAddress();
+    message.address = object.address ?? "";
+    message.token = object.token ?? "";
+    return message;
+  },
+};
+
 function createBaseWelcome(): Welcome {
-  return { heartbeatMs: 0, silenceMs: 0 };
+  return { heartbeatMs: 0, silenceMs: 0, publicUrl: "" };
 }
 
 export const Welcome: MessageFns<Welcome> = {
@@ -3885,6 +4548,9 @@ export const Welcome: MessageFns<Welcome> = {
     }
     if (message.silenceMs !== 0) {
       writer.uint32(16).uint32(message.silenceMs);
+    }
+    if (message.publicUrl !== "") {
+      writer.uint32(26).string(message.publicUrl);
     }
     return writer;
   },
@@ -3918,6 +4584,14 @@ export const Welcome: MessageFns<Welcome> = {
             message.silenceMs = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.publicUrl = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3942,6 +4616,11 @@ export const Welcome: MessageFns<Welcome> = {
         : isSet(object.silence_ms)
         ? globalThis.Number(object.silence_ms)
         : 0,
+      publicUrl: isSet(object.publicUrl)
+        ? globalThis.String(object.publicUrl)
+        : isSet(object.public_url)
+        ? globalThis.String(object.public_url)
+        : "",
     };
   },
 
@@ -3953,6 +4632,9 @@ export const Welcome: MessageFns<Welcome> = {
     if (message.silenceMs !== 0) {
       obj.silenceMs = Math.round(message.silenceMs);
     }
+    if (message.publicUrl !== "") {
+      obj.publicUrl = message.publicUrl;
+    }
     return obj;
   },
 
@@ -3963,6 +4645,7 @@ export const Welcome: MessageFns<Welcome> = {
     const message = createBaseWelcome();
     message.heartbeatMs = object.heartbeatMs ?? 0;
     message.silenceMs = object.silenceMs ?? 0;
+    message.publicUrl = object.publicUrl ?? "";
     return message;
   },
 };
@@ -4071,7 +4754,7 @@ export const DesiredWorkers: MessageFns<DesiredWorkers> = {
 };
 
 function createBaseWorkerSpec(): WorkerSpec {
-  return { workerId: "", releaseId: "", deviceUuids: [], drain: false };
+  return { workerId: "", releaseId: "", deviceUuids: [], drain: false, runtime: "", token: "" };
 }
 
 export const WorkerSpec: MessageFns<WorkerSpec> = {
@@ -4087,6 +4770,12 @@ export const WorkerSpec: MessageFns<WorkerSpec> = {
     }
     if (message.drain !== false) {
       writer.uint32(32).bool(message.drain);
+    }
+    if (message.runtime !== "") {
+      writer.uint32(42).string(message.runtime);
+    }
+    if (message.token !== "") {
+      writer.uint32(50).string(message.token);
     }
     return writer;
   },
@@ -4136,6 +4825,22 @@ export const WorkerSpec: MessageFns<WorkerSpec> = {
             message.drain = reader.bool();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.runtime = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.token = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4166,6 +4871,8 @@ export const WorkerSpec: MessageFns<WorkerSpec> = {
         ? object.device_uuids.map((e: any) => globalThis.String(e))
         : [],
       drain: isSet(object.drain) ? globalThis.Boolean(object.drain) : false,
+      runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
+      token: isSet(object.token) ? globalThis.String(object.token) : "",
     };
   },
 
@@ -4183,6 +4890,12 @@ export const WorkerSpec: MessageFns<WorkerSpec> = {
     if (message.drain !== false) {
       obj.drain = message.drain;
     }
+    if (message.runtime !== "") {
+      obj.runtime = message.runtime;
+    }
+    if (message.token !== "") {
+      obj.token = message.token;
+    }
     return obj;
   },
 
@@ -4195,6 +4908,8 @@ export const WorkerSpec: MessageFns<WorkerSpec> = {
     message.releaseId = object.releaseId ?? "";
     message.deviceUuids = object.deviceUuids?.map((e) => e) || [];
     message.drain = object.drain ?? false;
+    message.runtime = object.runtime ?? "";
+    message.token = object.token ?? "";
     return message;
   },
 };
@@ -4213,6 +4928,10 @@ function createBaseReleaseSpec(): ReleaseSpec {
     maxConcurrency: 0,
     startTimeoutMs: 0,
     memoryBytes: 0n,
+    image: "",
+    command: [],
+    cpuMillis: 0,
+    environment: "",
   };
 }
 
@@ -4256,6 +4975,18 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
         throw new globalThis.Error("value provided for field message.memoryBytes of type uint64 too large");
       }
       writer.uint32(96).uint64(message.memoryBytes);
+    }
+    if (message.image !== "") {
+      writer.uint32(106).string(message.image);
+    }
+    for (const v of message.command) {
+      writer.uint32(114).string(v!);
+    }
+    if (message.cpuMillis !== 0) {
+      writer.uint32(120).uint32(message.cpuMillis);
+    }
+    if (message.environment !== "") {
+      writer.uint32(130).string(message.environment);
     }
     return writer;
   },
@@ -4372,6 +5103,38 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
             message.memoryBytes = reader.uint64() as bigint;
             continue;
           }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.image = reader.string();
+            continue;
+          }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.command.push(reader.string());
+            continue;
+          }
+          case 15: {
+            if (tag !== 120) {
+              break;
+            }
+
+            message.cpuMillis = reader.uint32();
+            continue;
+          }
+          case 16: {
+            if (tag !== 130) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4445,6 +5208,16 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
         : isSet(object.memory_bytes)
         ? BigInt(object.memory_bytes)
         : 0n,
+      image: isSet(object.image) ? globalThis.String(object.image) : "",
+      command: globalThis.Array.isArray(object?.command)
+        ? object.command.map((e: any) => globalThis.String(e))
+        : [],
+      cpuMillis: isSet(object.cpuMillis)
+        ? globalThis.Number(object.cpuMillis)
+        : isSet(object.cpu_millis)
+        ? globalThis.Number(object.cpu_millis)
+        : 0,
+      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
     };
   },
 
@@ -4492,6 +5265,18 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     if (message.memoryBytes !== 0n) {
       obj.memoryBytes = message.memoryBytes.toString();
     }
+    if (message.image !== "") {
+      obj.image = message.image;
+    }
+    if (message.command?.length) {
+      obj.command = message.command;
+    }
+    if (message.cpuMillis !== 0) {
+      obj.cpuMillis = Math.round(message.cpuMillis);
+    }
+    if (message.environment !== "") {
+      obj.environment = message.environment;
+    }
     return obj;
   },
 
@@ -4522,6 +5307,10 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     message.memoryBytes = (object.memoryBytes !== undefined && object.memoryBytes !== null)
       ? BigInt(object.memoryBytes)
       : 0n;
+    message.image = object.image ?? "";
+    message.command = object.command?.map((e) => e) || [];
+    message.cpuMillis = object.cpuMillis ?? 0;
+    message.environment = object.environment ?? "";
     return message;
   },
 };
@@ -4735,7 +5524,7 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
 };
 
 function createBaseParameterSpec(): ParameterSpec {
-  return { name: "", required: false };
+  return { name: "", required: false, type: "" };
 }
 
 export const ParameterSpec: MessageFns<ParameterSpec> = {
@@ -4745,6 +5534,9 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     }
     if (message.required !== false) {
       writer.uint32(16).bool(message.required);
+    }
+    if (message.type !== "") {
+      writer.uint32(26).string(message.type);
     }
     return writer;
   },
@@ -4778,6 +5570,14 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
             message.required = reader.bool();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.type = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4794,6 +5594,7 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     return {
       name: isSet(object.name) ? globalThis.String(object.name) : "",
       required: isSet(object.required) ? globalThis.Boolean(object.required) : false,
+      type: isSet(object.type) ? globalThis.String(object.type) : "",
     };
   },
 
@@ -4805,6 +5606,9 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     if (message.required !== false) {
       obj.required = message.required;
     }
+    if (message.type !== "") {
+      obj.type = message.type;
+    }
     return obj;
   },
 
@@ -4815,6 +5619,7 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     const message = createBaseParameterSpec();
     message.name = object.name ?? "";
     message.required = object.required ?? false;
+    message.type = object.type ?? "";
     return message;
   },
 };
@@ -5498,7 +6303,8 @@ export const NodeServiceService = {
    * holds exactly one event, its Hello. Metadata: `capstan-node: <node id>`,
    * `authorization: Bearer <node secret>`.
    * Ends with ALREADY_EXISTS while another live agent holds the node's session,
-   * UNAUTHENTICATED when the identity is unknown or revoked.
+   * UNAUTHENTICATED when the identity is unknown; with the error NODE_REMOVED when the node was
+   * removed: the agent ends then.
    */
   session: {
     path: "/capstan.v1.NodeService/Session" as const,
@@ -5519,7 +6325,8 @@ export interface NodeServiceServer extends UntypedServiceImplementation {
    * holds exactly one event, its Hello. Metadata: `capstan-node: <node id>`,
    * `authorization: Bearer <node secret>`.
    * Ends with ALREADY_EXISTS while another live agent holds the node's session,
-   * UNAUTHENTICATED when the identity is unknown or revoked.
+   * UNAUTHENTICATED when the identity is unknown; with the error NODE_REMOVED when the node was
+   * removed: the agent ends then.
    */
   session: handleBidiStreamingCall<AgentMessage, SchedulerMessage>;
 }
@@ -5543,7 +6350,8 @@ export interface NodeServiceClient extends Client {
    * holds exactly one event, its Hello. Metadata: `capstan-node: <node id>`,
    * `authorization: Bearer <node secret>`.
    * Ends with ALREADY_EXISTS while another live agent holds the node's session,
-   * UNAUTHENTICATED when the identity is unknown or revoked.
+   * UNAUTHENTICATED when the identity is unknown; with the error NODE_REMOVED when the node was
+   * removed: the agent ends then.
    */
   session(): ClientDuplexStream<AgentMessage, SchedulerMessage>;
   session(options: Partial<CallOptions>): ClientDuplexStream<AgentMessage, SchedulerMessage>;

@@ -85,6 +85,7 @@ function packOp(out: Packer, op: Op): void {
       out.text(op.error);
       packBody(out, op.output);
       packBodies(out, op.chunks);
+      out.number(op.firstChunk);
       out.byte(op.hook === null ? 0 : 1);
       if (op.hook !== null) packNewHook(out, op.hook);
       return;
@@ -109,7 +110,7 @@ function packOp(out: Packer, op: Op): void {
     case 'drain':
       out.byte(DRAIN);
       out.number(op.no);
-      out.number(op.count);
+      out.number(op.below);
       return;
     case 'hook':
       out.byte(HOOK);
@@ -175,6 +176,7 @@ function unpackOp(from: Unpacker): Op {
         error: from.textOrNull(),
         output: unpackBody(from),
         chunks: unpackBodies(from),
+        firstChunk: from.number(),
         hook: from.byte() === 0 ? null : unpackNewHook(from),
       };
     case REQUEUE:
@@ -184,7 +186,7 @@ function unpackOp(from: Unpacker): Op {
     case DELETE:
       return { op: 'delete', no: from.number(), dueBy: from.numberOrNull() };
     case DRAIN:
-      return { op: 'drain', no: from.number(), count: from.number() };
+      return { op: 'drain', no: from.number(), below: from.number() };
     case HOOK:
       return { op: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
     case PUT:

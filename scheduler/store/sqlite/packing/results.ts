@@ -17,9 +17,15 @@ const packWhole = (out: Packer, whole: WholeJob): void => {
   packJob(out, whole.job);
   packBody(out, whole.output);
   packBodies(out, whole.chunks);
+  out.number(whole.firstChunk);
 };
 
-const unpackWhole = (from: Unpacker): WholeJob => ({ job: unpackJob(from), output: unpackBody(from), chunks: unpackBodies(from) });
+const unpackWhole = (from: Unpacker): WholeJob => ({
+  job: unpackJob(from),
+  output: unpackBody(from),
+  chunks: unpackBodies(from),
+  firstChunk: from.number(),
+});
 
 const job: Form<WholeJob | null> = {
   pack(out, result) {

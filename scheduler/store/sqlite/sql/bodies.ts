@@ -5,13 +5,12 @@ import { blobOf, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.t
 
 const payload = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
 const insertChunk = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
-const readChunks = 'SELECT inline, blob, size FROM chunks WHERE no = ? ORDER BY idx';
+const readChunks = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
 const dropChunks = 'DELETE FROM chunks WHERE no = ?';
 const dropInput = 'DELETE FROM inputs WHERE no = ?';
 
-/** Chunks are dropped from the front only, so the first kept index is what was drained so far. */
-const drainChunks = `
-DELETE FROM chunks WHERE no = @no AND idx < (SELECT min(idx) FROM chunks WHERE no = @no) + @count`;
+/** Chunks are dropped from the front only. */
+const drainChunks = 'DELETE FROM chunks WHERE no = ? AND idx < ?';
 const ended = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
 const countDrained = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
 
@@ -32,10 +31,10 @@ SELECT value FROM json_each(?) WHERE
 export function bodyStatements(db: Database) {
   const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(payload).raw();
   const chunkIn = db.prepare(insertChunk);
-  const chunkRows = db.prepare<[number], BodyTuple>(readChunks).raw();
+  const chunkRows = db.prepare<[number], [...BodyTuple, idx: number]>(readChunks).raw();
   const chunksOut = db.prepare<[number]>(dropChunks);
   const inputOut = db.prepare<[number]>(dropInput);
-  const drainRows = db.prepare<[{ no: number; count: number }]>(drainChunks);
+  const drainRows = db.prepare<[number, number]>(drainChunks);
   const endedRow = db.prepare<[number], 0 | 1>(ended).pluck();
   const drained = db.prepare<[number, number]>(countDrained);
   const ofJob = db.prepare<[{ no: number }], string>(blobsOf).pluck();
@@ -45,11 +44,12 @@ export function bodyStatements(db: Database) {
       const row = payloadRow.get(no);
       return row === undefined ? null : { input: toWholeBody([row[0], row[1], row[2]]), s3: row[3] };
     },
-    addChunks(no: number, bodies: readonly Body[]): void {
-      bodies.forEach((body, idx) => chunkIn.run(no, idx, inlineOf(body), blobOf(body), sizeOf(body)));
+    addChunks(no: number, first: number, bodies: readonly Body[]): void {
+      bodies.forEach((body, i) => chunkIn.run(no, first + i, inlineOf(body), blobOf(body), sizeOf(body)));
     },
-    chunks(no: number): Body[] {
-      return chunkRows.all(no).map(toWholeBody);
+    chunks(no: number): { chunks: Body[]; firstChunk: number } {
+      const rows = chunkRows.all(no);
+      return { chunks: rows.map(([inline, blob, size]) => toWholeBody([inline, blob, size])), firstChunk: rows[0]?.[3] ?? 0 };
     },
     dropInput(no: number): void {
       inputOut.run(no);
@@ -57,12 +57,12 @@ export function bodyStatements(db: Database) {
     dropChunks(no: number): void {
       chunksOut.run(no);
     },
-    /** Drops the first `count` chunks of an ended job. */
-    drain(no: number, count: number): 'ok' | 'stale' | 'gone' {
+    /** Drops the chunks of an ended job that lie below an index. */
+    drain(no: number, below: number): 'ok' | 'stale' | 'gone' {
       const isEnded = endedRow.get(no);
       if (isEnded === undefined) return 'gone';
       if (isEnded === 0) return 'stale';
-      const { changes } = drainRows.run({ no, count });
+      const { changes } = drainRows.run(no, below);
       if (changes > 0) drained.run(changes, no);
       return 'ok';
     },

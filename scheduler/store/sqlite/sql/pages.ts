@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import type { Body, StoredState, WholeJob } from '../../store.ts';
+import type { StoredState, WholeJob } from '../../store.ts';
 import { bound, jobColumns, toBody, toJob, type BodyTuple, type JobTuple } from '../rows.ts';
 
 type WholeTuple = [...JobTuple, chunks: number, ...BodyTuple];
@@ -37,7 +37,7 @@ function totalSql(from: readonly string[]): string {
 }
 
 /** Jobs with their bodies: one by id, and pages of an endpoint's. */
-export function pageStatements(db: Database, chunksOf: (no: number) => Body[]) {
+export function pageStatements(db: Database, chunksOf: (no: number) => Pick<WholeJob, 'chunks' | 'firstChunk'>) {
   const oneRow = db.prepare<[string, string], WholeTuple>(one).raw();
   const numberRow = db.prepare<[number], WholeTuple>(byNumber).raw();
   const takenRow = db.prepare<[string], 1>(taken).pluck();
@@ -57,7 +57,7 @@ export function pageStatements(db: Database, chunksOf: (no: number) => Body[]) {
   const whole = (row: WholeTuple): WholeJob => ({
     job: toJob(row),
     output: toBody(row[25], row[26], row[27]),
-    chunks: row[24] > 0 ? chunksOf(row[0]) : [],
+    ...(row[24] > 0 ? chunksOf(row[0]) : { chunks: [], firstChunk: 0 }),
   });
   return {
     job(endpoint: string, id: string): WholeJob | null {

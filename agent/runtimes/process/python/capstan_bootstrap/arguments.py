@@ -47,6 +47,10 @@ class Signature:
                 by_name[self.context.name] = context
         return positional, by_name
 
+    def takes(self, name):
+        """True when a parameter has this name."""
+        return any(each.name == name for each in self._parameters)
+
     def _spread(self, value):
         by_name = dict(value)
         positional = []

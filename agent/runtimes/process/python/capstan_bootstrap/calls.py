@@ -17,9 +17,8 @@ from .task import Context
 class Calls:
     """Runs tasks to their ends, whatever these are, and tells the agent; never raises."""
 
-    def __init__(self, fn, signature, endpoint_id, channel, end_lines):
-        self._fn = fn
-        self._signature = signature
+    def __init__(self, choice, endpoint_id, channel, end_lines):
+        self._choice = choice
         self._endpoint_id = endpoint_id
         self._channel = channel
         self._end_lines = end_lines
@@ -65,19 +64,19 @@ class Calls:
         self._channel.enter(task.key)
         began = time.perf_counter()
         try:
-            positional, by_name = self._bind(task)
-            end = ({"t": "returned"}, await self._await_value(task, self._fn(*positional, **by_name)))
+            fn, positional, by_name = self._bind(task)
+            end = ({"t": "returned"}, await self._await_value(task, fn(*positional, **by_name)))
         except BaseException as error:
             end = self._failed(task, error)
         self._finish(task, end, began)
 
     def _bind(self, task):
         value = json.loads(task.input)
-        return self._signature.bind(value, Context(task, self._endpoint_id, self._channel))
+        return self._choice.bind(value, Context(task, self._endpoint_id, self._channel))
 
     def _produce(self, task):
-        positional, by_name = self._bind(task)
-        value = self._fn(*positional, **by_name)
+        fn, positional, by_name = self._bind(task)
+        value = fn(*positional, **by_name)
         if inspect.isawaitable(value) or hasattr(value, "__aiter__"):
             return self._on_own_loop(task, value)
         if hasattr(value, "__next__"):

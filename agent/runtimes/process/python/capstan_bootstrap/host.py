@@ -10,12 +10,13 @@ import sys
 import threading
 import traceback
 
-from .arguments import Signature
 from .calls import Calls
 from .channel import Channel, kill_group, tie_to_agent
+from .http_functions import HttpFunctions
 from .interrupts import MainInterrupts
-from .loading import is_async, load_function, prepare_path
+from .loading import load_function, prepare_path
 from .logs import capture_output
+from .methods import choice_of
 from .output import error_message, error_stack
 from .runners import runner_for
 from .task import Task
@@ -28,6 +29,8 @@ class Host:
         self._orders = queue.SimpleQueue()
         self._calls = None
         self._runner = None
+        # Of a load-balanced endpoint.
+        self._http = None
 
     def serve(self):
         tie_to_agent()
@@ -45,14 +48,18 @@ class Host:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         try:
-            fn = load_function(order["folder"], order["function"]["module"], order["function"]["name"])
+            if order["httpFunctions"]:
+                self._http = HttpFunctions(order, self._channel)
+                self._channel.send({"t": "loaded"})
+                self._http.serve()
+            choice = choice_of(load_function(order["folder"], order["function"]["module"], order["function"]["name"]))
         except BaseException as error:
             sys.stderr.write(error_stack(error))
             self._channel.send({"t": "load-failed", "detail": error_message(error)})
             # The agent ends this process.
             threading.Event().wait()
-        self._calls = Calls(fn, Signature(fn), order["endpointId"], self._channel, end_lines)
-        self._runner = runner_for(self._calls, self._interrupts, loop if is_async(fn) else None, order["maxConcurrency"])
+        self._calls = Calls(choice, order["endpointId"], self._channel, end_lines)
+        self._runner = runner_for(self._calls, self._interrupts, loop if choice.is_async else None, order["maxConcurrency"])
         self._channel.send({"t": "loaded"})
         self._runner.serve()
 
@@ -77,6 +84,9 @@ class Host:
             task = Task(header, body)
             self._calls.running[task.key] = task
             self._runner.add(task)
+            return
+        if kind.startswith("http"):
+            self._http.hear(header, body)
             return
         task = self._calls.running.get(header["key"])
         if task is None:

@@ -1,5 +1,4 @@
-"""From a function of the manifest to the function itself: finds the module in the build, imports it, picks the function."""
-import functools
+"""From a function of the manifest to the function or class itself: finds the module in the build, imports it, picks it."""
 import importlib
 import importlib.util
 import inspect
@@ -65,8 +64,6 @@ def import_file(root, path):
 
 def pick_function(module, module_name, name):
     found = getattr(module, name, None)
-    if inspect.isclass(found):
-        raise LoadError("%s of module %s is a class, and only functions run so far" % (name, module_name))
     if callable(found):
         return found
     own = [
@@ -76,12 +73,3 @@ def pick_function(module, module_name, name):
     ]
     has = "its functions: " + ", ".join(own) if own else "it exports no function"
     raise LoadError("module %s has no function %s (%s)" % (module_name, name, has))
-
-
-def is_async(fn):
-    """True for a function whose call gives a coroutine or an asynchronous generator."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    if not inspect.isroutine(fn):
-        fn = getattr(fn, "__call__", fn)
-    return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)

@@ -1,0 +1,58 @@
+/** HTTP requests to the workers of this agent: which workers take them, and how many each has. */
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { Image, Worker } from '../core/image.ts';
+import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtimes/runtime.ts';
+
+/** Every worker that takes requests now. */
+export function servingWorkers(image: Image): ServingWorker[] {
+  const serving: ServingWorker[] = [];
+  for (const worker of image.workers.values()) {
+    if (!takesRequests(worker)) continue;
+    const { releaseId, release } = worker;
+    const functions = release.functions.map(({ name }) => name);
+    serving.push({ workerId: worker.id, endpointId: release.endpointId, releaseId, slots: slotsOf(worker), functions });
+  }
+  return serving;
+}
+
+/** Hands a request to a worker; `counted` hears how many it has, at once and with each end. */
+export function serveOn(
+  worker: Worker | undefined,
+  running: RunningWorker | undefined,
+  request: HttpRequest,
+  events: HttpEvents,
+  counted: (worker: Worker, count: number) => void,
+): HttpCall | null {
+  if (worker === undefined || running?.serve === undefined || !takesRequests(worker)) return null;
+  if (worker.requests >= slotsOf(worker)) return null;
+  counted(worker, worker.requests + 1);
+  let open = true;
+  const end = (): void => {
+    if (open) counted(worker, worker.requests - 1);
+    open = false;
+  };
+  return running.serve(request, {
+    head(status, headers, body, ended) {
+      if (ended) end();
+      events.head(status, headers, body, ended);
+    },
+    body(bytes, ended) {
+      if (ended) end();
+      events.body(bytes, ended);
+    },
+    credit: (bytes) => events.credit(bytes),
+    failed(code, message, untouched) {
+      end();
+      events.failed(code, message, untouched);
+    },
+  });
+}
+
+function takesRequests(worker: Worker): boolean {
+  return worker.phase === 'ready' && !worker.draining && worker.release.kind === EndpointKind.LOAD_BALANCED;
+}
+
+function slotsOf(worker: Worker): number {
+  return Math.max(1, worker.release.maxConcurrency);
+}

@@ -1,0 +1,83 @@
+/** New messages of the kernel, read from /dev/kmsg without waiting. */
+import { constants } from 'node:fs';
+import { open, readFile, type FileHandle } from 'node:fs/promises';
+
+/** Longer than any record of the kernel. */
+const RECORD_BYTES = 8_192;
+/** Records read in one go: more come with the next look. */
+const MAX_RECORDS = 100_000;
+
+export interface KernelMessage {
+  readonly text: string;
+  /** Monotonic ms of this process' clock; what happened before its start is negative. */
+  readonly at: number;
+}
+
+export class KernelLog {
+  readonly #path: string;
+  #file: FileHandle | undefined;
+  #rest = '';
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** What came since the last look, the whole log the first time; empty where it cannot be read. */
+  async read(): Promise<KernelMessage[]> {
+    let text = this.#rest;
+    try {
+      this.#file ??= await open(this.#path, constants.O_RDONLY | constants.O_NONBLOCK);
+      text += await this.#readAll(this.#file);
+    } catch (error) {
+      // Not for this user, or not on this host: no reason for a GPU to be anything.
+      if (isExpected(error)) return [];
+      throw error;
+    }
+    const lines = text.split('\n');
+    this.#rest = lines.pop() ?? '';
+    const sinceBoot = (await uptimeMs()) - performance.now();
+    return lines.flatMap((line) => parseRecord(line, sinceBoot));
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close();
+    this.#file = undefined;
+  }
+
+  /** /dev/kmsg gives one record with each read, and EAGAIN after the last. */
+  async #readAll(file: FileHandle): Promise<string> {
+    let text = '';
+    for (let records = 0; records < MAX_RECORDS; records += 1) {
+      try {
+        const { bytesRead, buffer } = await file.read(Buffer.alloc(RECORD_BYTES), 0, RECORD_BYTES, null);
+        if (bytesRead === 0) break;
+        text += buffer.toString('utf8', 0, bytesRead);
+      } catch (error) {
+        const code = codeOf(error);
+        if (code === 'EAGAIN') break;
+        // Records were overwritten before they were read: the next read goes on behind them.
+        if (code !== 'EPIPE') throw error;
+      }
+    }
+    return text;
+  }
+}
+
+/** `6,1234,5678901,-;text`: priority, number, microseconds since the boot, flags. Lines of other forms go on with their record. */
+function parseRecord(line: string, sinceBoot: number): KernelMessage[] {
+  const [, micros, text] = /^\d+,\d+,(\d+),[^;]*;(.*)$/.exec(line) ?? [];
+  return micros === undefined || text === undefined ? [] : [{ text, at: Number(micros) / 1_000 - sinceBoot }];
+}
+
+async function uptimeMs(): Promise<number> {
+  const [seconds] = (await readFile('/proc/uptime', 'utf8')).split(' ');
+  return Number(seconds) * 1_000;
+}
+
+function isExpected(error: unknown): boolean {
+  return ['ENOENT', 'EACCES', 'EPERM', 'ENODEV', 'ENXIO'].includes(codeOf(error) ?? '');
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

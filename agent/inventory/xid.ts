@@ -1,0 +1,48 @@
+/**
+ * Errors that the NVIDIA driver writes into the kernel's log, and what they say of the GPU. Codes
+ * and their meaning are those of NVIDIA's "Xid errors" guide.
+ */
+import { busIdOf } from './nvidia-text.ts';
+
+export interface Xid {
+  /** `0000:3b:00`. */
+  readonly pciBusId: string;
+  readonly code: number;
+  readonly text: string;
+  /** Monotonic ms of this process' clock. */
+  readonly at: number;
+}
+
+/** After these a GPU is not to be trusted before it was reset, or has proved itself for a while. All others are the program's. */
+const FATAL: ReadonlyMap<number, string> = new Map([
+  [46, 'the GPU stopped processing'],
+  [48, 'a memory error that ECC could not correct'],
+  [62, 'the power management halted'],
+  [64, 'a memory row could not be remapped'],
+  [74, 'an NVLink error'],
+  [79, 'the GPU has fallen off the bus'],
+  [95, 'a memory error that was not contained'],
+  [109, 'a context switch timed out'],
+  [110, 'a security fault'],
+  [119, 'the GPU system processor does not answer'],
+  [120, 'the GPU system processor failed'],
+  [136, 'an NVLink could not be trained'],
+  [140, 'a memory error that was not recovered'],
+  [143, 'the GPU could not be initialised'],
+]);
+/** The driver's word that what the GPU needs has changed: it counts when that is anything but nothing. */
+const RECOVERY_CHANGED = 154;
+
+/** One line of the kernel's log without its prefix: `NVRM: Xid (PCI:0000:3b:00): 79, pid=…, GPU has fallen off the bus.` */
+export function parseXid(message: string, at: number): Xid | undefined {
+  const [, bus, code, text] = /NVRM: Xid \(PCI:([0-9a-f:.]+)\): (\d+)(?:, *(.*))?$/i.exec(message.trim()) ?? [];
+  const pciBusId = busIdOf(bus);
+  return pciBusId === undefined || code === undefined ? undefined : { pciBusId, code: Number(code), text: (text ?? '').slice(0, 300), at };
+}
+
+/** Why the GPU is not to be used after this error; absent when it may be. */
+export function faultOf({ code, text }: Pick<Xid, 'code' | 'text'>): string | undefined {
+  if (code === RECOVERY_CHANGED) return /to \S+ \(None\)/i.test(text) ? undefined : `Xid ${code}: ${text}`;
+  const meaning = FATAL.get(code);
+  return meaning === undefined ? undefined : `Xid ${code}: ${meaning}`;
+}

@@ -1,0 +1,215 @@
+/** The stream to one gateway: requests come on it by number, their answers go back. Dialled again when it breaks. */
+import { Metadata, type ChannelCredentials, type ClientDuplexStream } from '@grpc/grpc-js';
+import type { Logger } from 'pino';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import {
+  InvokeServiceClient,
+  type AgentFrame,
+  type GatewayFrame,
+  type InvokeFromAgent,
+  type InvokeFromGateway,
+  type Serving,
+} from '../../proto/gen/capstan/v1/invoke.ts';
+import type { HttpCall, HttpEvents, HttpRequest } from '../runtimes/runtime.ts';
+import { Backoff } from '../session/backoff.ts';
+
+export interface GatewayLinkOptions {
+  readonly address: string;
+  readonly credentials: ChannelCredentials;
+  readonly log: Logger;
+  readonly serving: () => Serving;
+  /** Null when the worker does not take the request: nothing of it has reached a function. */
+  readonly serve: (workerId: string, request: HttpRequest, events: HttpEvents) => HttpCall | null;
+}
+
+type Saying = NonNullable<AgentFrame['frame']>;
+
+const MESSAGE_BYTES = 32 * 1024 * 1024;
+/** A message is written when it has this many bytes of bodies, else at the end of the turn. */
+const BATCH_BYTES = 512 * 1024;
+
+export class GatewayLink {
+  readonly #options: GatewayLinkOptions;
+  readonly #client: InvokeServiceClient;
+  readonly #backoff = new Backoff(50, 2_000);
+  readonly #calls = new Map<number, HttpCall>();
+  #token: string;
+  #stream: ClientDuplexStream<InvokeFromAgent, InvokeFromGateway> | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #frames: AgentFrame[] = [];
+  #bytes = 0;
+  #armed = false;
+  #complained = '';
+  #closed = false;
+  /** The last set of workers that was told, to tell only what is news. */
+  #told = '';
+
+  constructor(options: GatewayLinkOptions, token: string) {
+    this.#options = options;
+    this.#token = token;
+    this.#client = new InvokeServiceClient(options.address, options.credentials, {
+      'grpc.max_receive_message_length': MESSAGE_BYTES,
+      'grpc.max_send_message_length': MESSAGE_BYTES,
+      'grpc.initial_reconnect_backoff_ms': 50,
+      'grpc.max_reconnect_backoff_ms': 1_000,
+      'grpc.keepalive_time_ms': 10_000,
+      'grpc.keepalive_timeout_ms': 5_000,
+      'grpc.use_local_subchannel_pool': 1,
+      'grpc.enable_retries': 0,
+      'grpc-node.flow_control_window': 8 * 1024 * 1024,
+    });
+    this.#dial();
+  }
+
+  /** Shown the next time it dials. */
+  set token(token: string) {
+    this.#token = token;
+  }
+
+  /** Tells which workers take requests, if that is news. */
+  tellServing(): void {
+    if (this.#stream === undefined) return;
+    const serving = this.#options.serving();
+    const text = JSON.stringify(serving);
+    if (text === this.#told) return;
+    this.#told = text;
+    this.#send(0, { $case: 'serving', value: serving }, 0);
+  }
+
+  /** Ends the stream; the answers of requests under way go nowhere. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    this.#flush();
+    const stream = this.#stream;
+    this.#stream = undefined;
+    stream?.end();
+    this.#abortAll();
+    setTimeout(() => {
+      stream?.cancel();
+      this.#client.close();
+    }, 100).unref();
+  }
+
+  #dial(): void {
+    if (this.#closed) return;
+    const metadata = new Metadata();
+    metadata.set('authorization', `Bearer ${this.#token}`);
+    const stream = this.#client.invoke(metadata);
+    this.#stream = stream;
+    this.#told = '';
+    this.#frames = [];
+    let failure: unknown;
+    stream.on('data', ({ frames }: InvokeFromGateway) => {
+      this.#backoff.reset();
+      this.#complained = '';
+      for (const frame of frames) this.#heard(frame);
+    });
+    stream.on('error', (error: unknown) => {
+      failure = error;
+    });
+    stream.once('status', () => this.#broken(stream, failure));
+    this.tellServing();
+  }
+
+  #broken(stream: ClientDuplexStream<InvokeFromAgent, InvokeFromGateway>, failure: unknown): void {
+    if (this.#stream !== stream) return;
+    this.#stream = undefined;
+    this.#abortAll();
+    if (this.#closed) return;
+    const error = failure === undefined ? new CapstanError('UNAVAILABLE', 'ended by the gateway') : fromServiceError(failure);
+    if (this.#complained !== error.code) {
+      this.#options.log.warn({ gateway: this.#options.address, code: error.code, error: error.message }, 'no stream to the gateway');
+      this.#complained = error.code;
+    }
+    this.#retry = setTimeout(() => this.#dial(), this.#backoff.next());
+  }
+
+  /** Nobody is there to take the answers. */
+  #abortAll(): void {
+    for (const call of this.#calls.values()) call.abort(false);
+    this.#calls.clear();
+  }
+
+  #heard({ request, frame }: GatewayFrame): void {
+    switch (frame?.$case) {
+      case 'begin':
+        this.#begin(request, frame.value);
+        break;
+      case 'body':
+        this.#calls.get(request)?.body(frame.value.bytes, frame.value.ended);
+        break;
+      case 'credit':
+        this.#calls.get(request)?.credit(frame.value);
+        break;
+      case 'abort':
+        this.#calls.get(request)?.abort(frame.value.code === 'DEADLINE_EXCEEDED');
+        break;
+      case undefined:
+        break;
+    }
+  }
+
+  #begin(number: number, begin: Extract<NonNullable<GatewayFrame['frame']>, { $case: 'begin' }>['value']): void {
+    const stream = this.#stream;
+    const send = (frame: Saying, bytes: number): void => {
+      if (this.#stream === stream) this.#send(number, frame, bytes);
+    };
+    const done = (): void => void this.#calls.delete(number);
+    const call = this.#options.serve(
+      begin.workerId,
+      {
+        function: begin.function,
+        method: begin.method,
+        url: `${begin.scheme}://${begin.authority === '' ? 'localhost' : begin.authority}${begin.target}`,
+        headers: begin.headers.map(({ name, value }): [string, string] => [name, value]),
+        pathValues: begin.pathValues,
+        body: begin.body,
+        ended: begin.ended,
+        upgrade: begin.upgrade,
+      },
+      {
+        head(status, headers, body, ended) {
+          if (ended) done();
+          const named = headers.map(([name, value]) => ({ name, value }));
+          send({ $case: 'head', value: { status, headers: named, body, ended } }, body.length + 128);
+        },
+        body(bytes, ended) {
+          if (ended) done();
+          send({ $case: 'body', value: { bytes, ended } }, bytes.length);
+        },
+        credit: (bytes) => send({ $case: 'credit', value: bytes }, 0),
+        failed(code, message, untouched) {
+          done();
+          send({ $case: 'abort', value: { code, message, untouched } }, 0);
+        },
+      },
+    );
+    if (call === null)
+      send({ $case: 'abort', value: { code: 'UNAVAILABLE', message: 'the worker takes no request now', untouched: true } }, 0);
+    else this.#calls.set(number, call);
+  }
+
+  #send(request: number, frame: Saying, bytes: number): void {
+    this.#frames.push({ request, frame });
+    this.#bytes += bytes;
+    if (this.#bytes >= BATCH_BYTES) this.#flush();
+    else if (!this.#armed) {
+      this.#armed = true;
+      setImmediate(() => {
+        this.#armed = false;
+        this.#flush();
+      });
+    }
+  }
+
+  #flush(): void {
+    if (this.#frames.length === 0) return;
+    const frames = this.#frames;
+    this.#frames = [];
+    this.#bytes = 0;
+    this.#stream?.write({ frames });
+  }
+}

@@ -1,0 +1,60 @@
+/** The gateways that the scheduler names: a stream to each, for as long as it is named. */
+import type { Logger } from 'pino';
+
+import { clientCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
+import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { Gateways as GatewayList } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { HttpCall, HttpEvents, HttpRequest } from '../runtimes/runtime.ts';
+import { GatewayLink } from './gateway-link.ts';
+
+export interface GatewaysOptions {
+  readonly tls: TlsConfig;
+  readonly log: Logger;
+  readonly nodeId: () => string;
+  readonly workers: () => ServingWorker[];
+  readonly serve: (workerId: string, request: HttpRequest, events: HttpEvents) => HttpCall | null;
+}
+
+export class Gateways {
+  readonly #options: GatewaysOptions;
+  readonly #links = new Map<string, GatewayLink>();
+
+  constructor(options: GatewaysOptions) {
+    this.#options = options;
+  }
+
+  /** What the scheduler says: all of them. */
+  set({ gateways }: GatewayList): void {
+    const { tls, log, nodeId, workers, serve } = this.#options;
+    const named = new Set(gateways.map(({ address }) => address));
+    for (const [address, link] of this.#links) {
+      if (named.has(address)) continue;
+      link.close();
+      this.#links.delete(address);
+    }
+    for (const { address, token } of gateways) {
+      const known = this.#links.get(address);
+      if (known !== undefined) {
+        known.token = token;
+        continue;
+      }
+      const serving = () => ({ nodeId: nodeId(), workers: workers() });
+      try {
+        const credentials = clientCredentials(address, tls);
+        this.#links.set(address, new GatewayLink({ address, credentials, log, serving, serve }, token));
+      } catch (error) {
+        log.error({ gateway: address, error: error instanceof Error ? error.message : String(error) }, 'the gateway cannot be dialled');
+      }
+    }
+  }
+
+  /** The set of workers that take requests may have changed. */
+  workersChanged(): void {
+    for (const link of this.#links.values()) link.tellServing();
+  }
+
+  close(): void {
+    for (const link of this.#links.values()) link.close();
+    this.#links.clear();
+  }
+}

@@ -1,0 +1,173 @@
+/** A worker's host in a container: frames over its private channel, its output, its death. */
+import { FrameReader, FrameWriter } from '../frames.ts';
+import type { HostListener } from '../hosted/host-process.ts';
+import type { Host } from '../hosted/host.ts';
+import type { FromHost, ToHost } from '../hosted/protocol.ts';
+import { LineSplitter } from '../lines.ts';
+import type { WorkerEvents } from '../runtime.ts';
+import { WorkerChannel, type Connections } from './channel.ts';
+import type { ContainerOrder } from './create-request.ts';
+import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
+
+/** Time the channel has to be read to its end after the container's, ms. */
+const CHANNEL_GRACE_MS = 1_000;
+
+export interface ContainerHostStart {
+  readonly deps: ContainerDeps;
+  /** Folder of the channel, on this machine. */
+  readonly folder: string;
+  /** See WorkerContainer. May reject: the network's address must be asked for. */
+  readonly orders: () => Promise<readonly ContainerOrder[]>;
+  readonly memoryBytes: number;
+  /** Said when what the image runs ends before it reported. */
+  readonly needs: string;
+}
+
+export class ContainerHost implements Host {
+  readonly pid = undefined;
+  readonly #start: ContainerHostStart;
+  readonly #events: Pick<WorkerEvents, 'preparing' | 'startFailed'>;
+  #listener: HostListener | undefined;
+  #container: WorkerContainer | undefined;
+  #connections: Connections | undefined;
+  #writer: FrameWriter | undefined;
+  #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
+  #killedFor: string | undefined;
+  #killed = false;
+  #isUp = false;
+  /** How the container's first process said that the host ended. */
+  #report = '';
+  /** Resolves when the container is gone, or was given up. */
+  readonly exited: Promise<void>;
+
+  constructor(start: ContainerHostStart, events: Pick<WorkerEvents, 'preparing' | 'startFailed'>) {
+    this.#start = start;
+    this.#events = events;
+    this.exited = this.#live();
+  }
+
+  listen(listener: HostListener): void {
+    this.#listener = listener;
+  }
+
+  send(frame: ToHost, body?: Uint8Array): void {
+    if (this.#writer === undefined) this.#unsent.push([frame, body]);
+    else this.#writer.send(frame, body);
+  }
+
+  kill(why?: string): void {
+    this.#killedFor ??= why;
+    this.#killed = true;
+    // Its first process ends the container when this is gone, the engine when it is asked: whichever is faster.
+    this.#connections?.lifeline.destroy();
+    this.#container?.kill(this.#killedFor);
+  }
+
+  terminate(why: string): void {
+    this.#killedFor ??= why;
+    this.#container?.terminate(why);
+  }
+
+  limitMemory(): void {
+    // The engine holds the limit from the container's creation on.
+  }
+
+  async #live(): Promise<void> {
+    let channel: WorkerChannel | undefined;
+    let detail = 'the worker was killed';
+    try {
+      channel = await WorkerChannel.open(this.#start.folder);
+      void channel.connected.then((connections) => this.#connect(connections));
+      const orders = await this.#start.orders();
+      const ending = await this.#contain(orders);
+      await this.#channelsRead();
+      detail = this.#describe(ending);
+    } catch (error) {
+      detail = `the worker could not be started: ${error instanceof Error ? error.message : String(error)}`;
+    } finally {
+      await channel?.close();
+    }
+    this.#listener?.exited(this.#killedFor ?? detail);
+    await this.#container?.gone;
+  }
+
+  #contain(orders: readonly ContainerOrder[]): Promise<Ending> {
+    const { promise, resolve } = Promise.withResolvers<Ending>();
+    this.#container = new WorkerContainer(this.#start.deps, orders, {
+      preparing: (reason, text) => this.#events.preparing(reason, text),
+      startFailed: (reason, text) => this.#events.startFailed(reason, text),
+      line: (stream, text) => this.#listener?.line(stream, text),
+      running: () => undefined,
+      isAlive: () => this.#connections?.lifeline.readable === true,
+      ended: resolve,
+    });
+    if (this.#killed) this.#container.kill(this.#killedFor);
+    return promise;
+  }
+
+  #connect(connections: Connections): void {
+    const { channel, entry, lifeline } = connections;
+    this.#connections = connections;
+    if (this.#killed) lifeline.destroy();
+    const reader = new FrameReader<FromHost>((frame, body) => {
+      if (frame.t === 'up') this.#up();
+      this.#listener?.frame(frame, body);
+    });
+    channel.on('data', (data) => {
+      try {
+        reader.push(data);
+      } catch (error) {
+        this.kill(error instanceof Error ? error.message : String(error));
+      }
+    });
+    const entered = new LineSplitter((key) => this.#listener?.entered(key));
+    entry.on('data', (data) => entered.push(data));
+    const report = new LineSplitter((line) => (this.#report = line));
+    lifeline.on('data', (data) => report.push(data));
+    this.#writer = new FrameWriter(channel, process.nextTick);
+    for (const [frame, body] of this.#unsent) this.#writer.send(frame, body);
+    this.#unsent = [];
+  }
+
+  #up(): void {
+    this.#isUp = true;
+    this.#container?.heard();
+  }
+
+  /** What it said before its end may still be in the sockets. */
+  async #channelsRead(): Promise<void> {
+    if (this.#connections === undefined) return;
+    const { channel, entry, lifeline } = this.#connections;
+    const sockets = [channel, entry, lifeline];
+    const ends = sockets.filter(({ closed }) => !closed).map((socket) => new Promise((resolve) => socket.once('close', resolve)));
+    await Promise.race([Promise.all(ends), new Promise((resolve) => setTimeout(resolve, CHANNEL_GRACE_MS).unref())]);
+    for (const socket of sockets) socket.destroy();
+  }
+
+  #describe({ cause, startError, exitCode, outOfMemory, engineError, lastWords }: Ending): string {
+    if (cause !== undefined) return cause;
+    const { memoryBytes, needs } = this.#start;
+    if (startError !== undefined) return NO_PROGRAM.test(startError) ? `${startError} (${needs})` : startError;
+    if (outOfMemory) return outOfMemoryText(exitCode, memoryBytes);
+    const [, how, number = ''] = /^(exit|signal) (\d+)$/.exec(this.#report) ?? [];
+    if (how === 'exit') return `the worker's process exited with code ${number}`;
+    if (how === 'signal') return `the worker's process was killed by ${signalOf(128 + Number(number)) ?? `signal ${number}`}`;
+    const end = containerEnd(exitCode, engineError);
+    if (this.#isUp) return end;
+    return `${end}${lastWords === '' ? '' : `: ${lastWords}`} (${needs})`;
+  }
+}
+
+/** As the process runtimes begin it; the engine says no more than that it was so. */
+export function outOfMemoryText(exitCode: number | undefined, memoryBytes: number): string {
+  const code = exitCode === undefined ? '' : ` (exit code ${exitCode}, OOMKilled)`;
+  const limit = memoryBytes > 0 ? `, the limit is ${Math.round(memoryBytes / 1024 / 1024)} MiB` : ', this host has no more memory';
+  return `memory limit exceeded: the container ran out of memory${code}${limit}`;
+}
+
+export function containerEnd(exitCode: number | undefined, engineError: string): string {
+  if (exitCode === undefined) return `the container is gone${engineError === '' ? '' : `: ${engineError}`}`;
+  const signal = signalOf(exitCode);
+  const how = signal === undefined ? `exited with code ${exitCode}` : `was killed by ${signal} (exit code ${exitCode})`;
+  return `the container ${how}${engineError === '' ? '' : `: ${engineError}`}`;
+}

@@ -1,0 +1,91 @@
+/** The request that creates a worker's container: what it may, and what it may not. */
+import type Docker from 'dockerode';
+
+import { HOST_NAME, LABELS } from './layout.ts';
+
+/** How a container gets its GPUs (CAPSTAN_CONTAINER_GPUS). */
+export type GpuAccess = 'nvidia' | 'cdi' | 'environment';
+
+/** What holds for all containers of a node. */
+export interface ContainerRules {
+  readonly gpus: GpuAccess;
+  /** Processes and threads in one container. */
+  readonly pids: number;
+  /** Size of /tmp where the root is read-only, bytes; what is in it counts as the container's memory. */
+  readonly tmpBytes: number;
+  /** Size of /dev/shm, bytes. */
+  readonly shmBytes: number;
+}
+
+export interface ContainerOrder {
+  readonly image: string;
+  /** Absent: the image's own. */
+  readonly entrypoint: readonly string[] | undefined;
+  /** Beside the entry point; absent: the image's own. */
+  readonly command: readonly string[] | undefined;
+  /** Whoever may ask the engine can read these. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly deviceUuids: readonly string[];
+  /** Bytes; 0 for no limit. */
+  readonly memoryBytes: number;
+  /** Thousandths of a core; 0 for no limit. */
+  readonly cpuMillis: number;
+  /** Read-only; host path to path in the container. */
+  readonly mounts: readonly (readonly [from: string, to: string])[];
+  readonly readOnlyRoot: boolean;
+  readonly network: string;
+  /** What `host.docker.internal` is in the container; absent without a way to this host. */
+  readonly hostAddress: string | undefined;
+  /** The engine's own first process. */
+  readonly init: boolean;
+  readonly labels: Readonly<Record<keyof typeof LABELS, string>>;
+}
+
+/** CUDA images say `all` themselves, and an engine whose default runtime is NVIDIA's obeys. */
+const NO_DEVICES = 'void';
+
+/** A request of the Docker Engine API (ContainerCreate, version 1.40 and newer). */
+export function createRequest(order: ContainerOrder, rules: ContainerRules): Docker.ContainerCreateOptions {
+  const { deviceUuids, memoryBytes, cpuMillis, readOnlyRoot, network } = order;
+  const env = { ...order.env, NVIDIA_VISIBLE_DEVICES: deviceUuids.join(',') || NO_DEVICES };
+  return {
+    Image: order.image,
+    ...(order.entrypoint === undefined ? {} : { Entrypoint: [...order.entrypoint] }),
+    ...(order.command === undefined ? {} : { Cmd: [...order.command] }),
+    Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
+    Labels: Object.fromEntries(Object.entries(order.labels).map(([key, value]) => [LABELS[key as keyof typeof LABELS], value])),
+    // The image's check would run commands beside the worker; ours is the worker's channel.
+    Healthcheck: { Test: ['NONE'] },
+    AttachStdin: false,
+    AttachStdout: true,
+    AttachStderr: true,
+    OpenStdin: false,
+    Tty: false,
+    HostConfig: {
+      Mounts: order.mounts.map(([Source, Target]) => ({ Type: 'bind', Source, Target, ReadOnly: true })),
+      ReadonlyRootfs: readOnlyRoot,
+      ...(readOnlyRoot ? { Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${rules.tmpBytes}` } } : {}),
+      CapDrop: ['ALL'],
+      SecurityOpt: ['no-new-privileges'],
+      PidsLimit: rules.pids,
+      // Swap would hide that a worker needs more than it was given.
+      ...(memoryBytes > 0 ? { Memory: memoryBytes, MemorySwap: memoryBytes } : {}),
+      ...(cpuMillis > 0 ? { NanoCpus: cpuMillis * 1_000_000 } : {}),
+      ShmSize: rules.shmBytes,
+      Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
+      NetworkMode: network,
+      ...(order.hostAddress === undefined ? {} : { ExtraHosts: [`${HOST_NAME}:${order.hostAddress}`] }),
+      DeviceRequests: deviceRequests(deviceUuids, rules.gpus),
+      Init: order.init,
+      // The agent keeps the lines; the engine's own copies would grow without bound.
+      LogConfig: { Type: 'none', Config: {} },
+      RestartPolicy: { Name: 'no' },
+    },
+  };
+}
+
+function deviceRequests(uuids: readonly string[], access: GpuAccess): Docker.DeviceRequest[] {
+  if (uuids.length === 0 || access === 'environment') return [];
+  if (access === 'cdi') return [{ Driver: 'cdi', DeviceIDs: uuids.map((uuid) => `nvidia.com/gpu=${uuid}`) }];
+  return [{ Driver: 'nvidia', DeviceIDs: [...uuids], Capabilities: [['gpu']] }];
+}

@@ -1,0 +1,63 @@
+/** What carries a foreign worker's image: it gets its environment and is watched, no more. */
+import type { Carried, CarrierEvents } from '../foreign/carrier.ts';
+import { containerEnd, outOfMemoryText } from './container-host.ts';
+import type { ContainerOrder } from './create-request.ts';
+import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
+
+export class ForeignContainer implements Carried {
+  /** Its processes have their numbers in the container. */
+  readonly pid = undefined;
+  readonly #events: CarrierEvents;
+  #container: WorkerContainer | undefined;
+  #killedFor: string | undefined;
+  #terminated = false;
+  /** Resolves when the container is gone, or was given up. */
+  readonly exited: Promise<void>;
+
+  /** `order` may reject; the worker then ends with its words. */
+  constructor(deps: ContainerDeps, order: () => Promise<ContainerOrder>, events: CarrierEvents) {
+    this.#events = events;
+    this.exited = this.#live(deps, order);
+  }
+
+  /** SIGTERM to its first process. */
+  terminate(): void {
+    this.#terminated = true;
+    // Nothing runs yet that could end in order.
+    if (this.#container?.terminate() !== true) this.kill('the worker was ended');
+  }
+
+  kill(why: string): void {
+    this.#killedFor ??= why;
+    this.#container?.kill(why);
+  }
+
+  async #live(deps: ContainerDeps, order: () => Promise<ContainerOrder>): Promise<void> {
+    let detail: string;
+    try {
+      const ordered = await order();
+      const { promise, resolve } = Promise.withResolvers<Ending>();
+      this.#container = new WorkerContainer(deps, [ordered], {
+        preparing: (reason, text) => this.#events.preparing(reason, text),
+        startFailed: (reason, text) => this.#events.startFailed(reason, text),
+        line: (stream, text) => this.#events.line(stream, text),
+        running: () => this.#events.started(),
+        isAlive: () => false,
+        ended: resolve,
+      });
+      if (this.#killedFor !== undefined) this.#container.kill(this.#killedFor);
+      detail = this.#describe(await promise, ordered.memoryBytes);
+    } catch (error) {
+      detail = `the worker could not be started: ${error instanceof Error ? error.message : String(error)}`;
+    }
+    this.#events.exited(this.#killedFor ?? detail);
+    await this.#container?.gone;
+  }
+
+  #describe({ cause, startError, exitCode, outOfMemory, engineError }: Ending, memoryBytes: number): string {
+    if (cause !== undefined || startError !== undefined) return cause ?? startError ?? '';
+    if (outOfMemory) return outOfMemoryText(exitCode, memoryBytes);
+    const end = containerEnd(exitCode, engineError);
+    return this.#terminated ? `the worker was ended: ${end}` : end;
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * First process of a Node worker's container. It connects to the agent, starts the worker's host in a
+ * session of its own, and tells how the host ended. When the agent is gone it ends, and the kernel then
+ * ends everything in the container.
+ */
+import { spawn } from 'node:child_process';
+import { connect, type Socket } from 'node:net';
+import { constants } from 'node:os';
+import { fileURLToPath } from 'node:url';
+
+/** As agent/runtimes/container/layout.ts has them. */
+const SOCKET = '/capstan/channel/s';
+const HOST = fileURLToPath(new URL('../../process/node/main.ts', import.meta.url));
+const KILLED = 128 + constants.signals.SIGKILL;
+
+const [channel, entry, lifeline] = await Promise.all([open('c'), open('e'), open('l')]);
+const host = spawn(process.execPath, [...process.execArgv, HOST], {
+  stdio: ['ignore', 'inherit', 'inherit', channel, entry, lifeline],
+  detached: true,
+});
+// Copies of this process would keep the agent from seeing the host's end of them.
+channel.destroy();
+entry.destroy();
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => passOn(signal));
+host.once('error', (error) => {
+  process.stderr.write(`${error.message}\n`);
+  process.exit(1);
+});
+host.once('exit', (code, signal) => {
+  const number = signal === null ? 0 : constants.signals[signal];
+  const report = signal === null ? `exit ${code ?? 1}\n` : `signal ${number}\n`;
+  lifeline.end(report, () => process.exit(signal === null ? (code ?? 1) : 128 + number));
+});
+lifeline.once('close', () => process.exit(KILLED));
+lifeline.on('error', () => process.exit(KILLED));
+lifeline.resume();
+
+/** A connection that this process does not read: what comes is the host's. */
+function open(role: string): Promise<Socket> {
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  const socket = connect(SOCKET);
+  socket.pause();
+  socket.once('error', reject);
+  socket.once('connect', () => {
+    socket.off('error', reject);
+    socket.write(role, () => resolve(socket));
+  });
+  return promise;
+}
+
+function passOn(signal: NodeJS.Signals): void {
+  if (host.pid === undefined || host.exitCode !== null || host.signalCode !== null) return;
+  process.kill(-host.pid, signal);
+}

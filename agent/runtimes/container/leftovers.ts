@@ -1,0 +1,70 @@
+/** Containers that nobody looks after any more: found by their labels, and removed. */
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+import { LABELS } from './layout.ts';
+import { engineStatus, type ContainerEngine } from './engine.ts';
+
+const LIST_MS = 30_000;
+/** Field of /proc/<pid>/stat after the name, counted from 0: when the process started, in ticks since the boot. */
+const STARTED_FIELD = 19;
+
+/** The random name under which an agent's containers are found again after its end, kept in its data folder. */
+export async function containerOwner(file: string): Promise<string> {
+  const known = await readFile(file, 'utf8').catch(() => '');
+  if (/^[0-9a-f-]{36}$/.test(known.trim())) return known.trim();
+  const made = randomUUID();
+  await mkdir(dirname(file), { recursive: true });
+  await writeFile(file, `${made}\n`, { mode: 0o600 });
+  return made;
+}
+
+/** Names this run of the agent's process as no other process is ever named on this boot. */
+export function incarnationName(): string {
+  return `${process.pid}:${startOf(process.pid)}`;
+}
+
+/**
+ * Removes the owner's containers whose agent is gone, and this agent's own that `isLive` does not know
+ * by their start. Answers how many; rejects when the engine does not.
+ */
+export async function removeLeftovers(engine: ContainerEngine, owner: string, isLive: (start: string) => boolean): Promise<number> {
+  const client = await engine.client();
+  const filters = { label: [`${LABELS.agent}=${owner}`] };
+  const found = await client.listContainers({ all: true, filters, abortSignal: AbortSignal.timeout(LIST_MS) });
+  const mine = incarnationName();
+  const doomed = found.filter(({ Labels }) => {
+    const of = Labels[LABELS.incarnation] ?? '';
+    return of === mine ? !isLive(Labels[LABELS.start] ?? '') : !isRunning(of);
+  });
+  await Promise.all(
+    doomed.map(async ({ Id }) => {
+      try {
+        await client.getContainer(Id).remove({ force: true, v: true, abortSignal: AbortSignal.timeout(LIST_MS) });
+      } catch (error) {
+        // 404: gone; 409: someone removes it already.
+        if (![404, 409].includes(engineStatus(error) ?? 0)) throw error;
+      }
+    }),
+  );
+  return doomed.length;
+}
+
+/** Another agent on the same data folder must not lose its containers to this one. */
+function isRunning(incarnation: string): boolean {
+  const [pid, started] = incarnation.split(':');
+  return started !== undefined && started !== '' && startOf(Number(pid)) === started;
+}
+
+/** Empty for a process that is not there. */
+function startOf(pid: number): string {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // The name stands in parentheses and may hold anything.
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[STARTED_FIELD] ?? '';
+  } catch {
+    return '';
+  }
+}

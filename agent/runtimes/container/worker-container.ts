@@ -1,0 +1,252 @@
+/** One container from the pull of its image to its removal: what its own bootstrap, or a foreign worker's image, runs in. */
+import { constants } from 'node:os';
+
+import type Docker from 'dockerode';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { imageReference } from '../../../proto/base-images.ts';
+import { LineSplitter } from '../lines.ts';
+import { createRequest, type ContainerOrder, type ContainerRules } from './create-request.ts';
+import { engineMessage, engineStatus, type ContainerEngine } from './engine.ts';
+import type { ImagePulls } from './image-pull.ts';
+import { OutputFrames } from './output-frames.ts';
+
+/** Time one call has that changes something, ms: a disk may be cold, an image large. */
+const CALL_MS = 120_000;
+/** Between two looks at a container whose engine did not answer, ms. */
+const LOOK_AGAIN_MS = 1_000;
+/** So often while nothing else says that it lives; then nobody can tell, and it is left to the next sweep. */
+const LOOKS = 60;
+/** Time the last lines have after the container's end, ms. */
+const OUTPUT_GRACE_MS = 1_000;
+
+/** The image's own program is not there, or is for another kind of machine. */
+export const NO_PROGRAM = /no such file or directory|executable file.*not found|exec format error|not found in \$PATH/i;
+
+export interface ContainerDeps {
+  readonly engine: ContainerEngine;
+  readonly pulls: ImagePulls;
+  readonly rules: ContainerRules;
+  /** A container could not be removed: the next sweep has to. */
+  readonly onLeftBehind: () => void;
+}
+
+export interface ContainerListener {
+  /** As WorkerEvents. */
+  preparing(reason: string, detail: string): void;
+  startFailed(reason: string, detail: string): void;
+  line(stream: 'stdout' | 'stderr', text: string): void;
+  /** Its first process runs. */
+  running(): void;
+  /** What it runs is known to live, whatever the engine says. */
+  isAlive(): boolean;
+  /** It is gone with all its processes. Called once, last. */
+  ended(ending: Ending): void;
+}
+
+export interface Ending {
+  /** Why we killed it; absent when it ended by itself. */
+  readonly cause: string | undefined;
+  /** Why it could not be started; absent when it was. */
+  readonly startError: string | undefined;
+  /** Absent when the engine cannot tell. */
+  readonly exitCode: number | undefined;
+  readonly outOfMemory: boolean;
+  /** The engine's own words about the end, if any. */
+  readonly engineError: string;
+  /** The last line on stderr. */
+  readonly lastWords: string;
+}
+
+type Exit = Pick<Ending, 'exitCode' | 'outOfMemory' | 'engineError'>;
+const UNKNOWN_EXIT: Exit = { exitCode: undefined, outOfMemory: false, engineError: '' };
+
+export class WorkerContainer {
+  readonly #deps: ContainerDeps;
+  readonly #listener: ContainerListener;
+  readonly #stop = new AbortController();
+  #cause: string | undefined;
+  #startError: string | undefined;
+  #container: Docker.Container | undefined;
+  #isRunning = false;
+  #isHeard = false;
+  #lastWords = '';
+  /** Resolves when the container is gone, or was given up. */
+  readonly gone: Promise<void>;
+
+  /** `orders`: the same container with other programs; each is tried when the one before it is not in the image. */
+  constructor(deps: ContainerDeps, orders: readonly ContainerOrder[], listener: ContainerListener) {
+    this.#deps = deps;
+    this.#listener = listener;
+    this.gone = this.#live(orders);
+  }
+
+  /** What it runs has reported: an end is its own from now on, and no other program is tried. */
+  heard(): void {
+    this.#isHeard = true;
+  }
+
+  /** Kills everything in it; `why` becomes the cause of its end. */
+  kill(why?: string): void {
+    this.#cause ??= why;
+    this.#stop.abort();
+    this.#signal('SIGKILL');
+  }
+
+  /** Sends SIGTERM to its first process; `why` becomes the cause of its end. False when nothing runs. */
+  terminate(why?: string): boolean {
+    if (!this.#isRunning) return false;
+    this.#cause ??= why;
+    this.#signal('SIGTERM');
+    return true;
+  }
+
+  async #live(orders: readonly ContainerOrder[]): Promise<void> {
+    let exit = UNKNOWN_EXIT;
+    try {
+      for (const [index, order] of orders.entries()) {
+        exit = await this.#run(order, index === orders.length - 1);
+        if (this.#stop.signal.aborted || !this.#triesNext(exit, index, orders.length)) break;
+      }
+    } catch (error) {
+      this.#fail(error);
+    }
+    const { exitCode, outOfMemory, engineError } = exit;
+    const [cause, startError, lastWords] = [this.#cause, this.#startError, this.#lastWords];
+    this.#listener.ended({ cause, startError, exitCode, outOfMemory, engineError, lastWords });
+    await this.#remove();
+  }
+
+  #triesNext({ exitCode, engineError }: Exit, index: number, count: number): boolean {
+    if (this.#isHeard || index === count - 1) return false;
+    return exitCode === 126 || exitCode === 127 || NO_PROGRAM.test(engineError) || NO_PROGRAM.test(this.#lastWords);
+  }
+
+  #fail(error: unknown): void {
+    if (this.#stop.signal.aborted) {
+      this.#cause ??= 'the worker was killed';
+      return;
+    }
+    const detail = error instanceof CapstanError ? error.message : engineMessage(error);
+    this.#startError = `the container could not be started: ${detail}`;
+  }
+
+  /** One try; answers how it ended. Rejects when there was nothing to end. */
+  async #run(order: ContainerOrder, isLast: boolean): Promise<Exit> {
+    await this.#remove();
+    this.#lastWords = '';
+    const container = await this.#create(order);
+    this.#container = container;
+    this.#stop.signal.throwIfAborted();
+    const { over } = await this.#attach(container);
+    try {
+      await container.start({ abortSignal: AbortSignal.timeout(CALL_MS) });
+    } catch (error) {
+      const engineError = engineMessage(error);
+      if (isLast || !NO_PROGRAM.test(engineError)) throw error;
+      return { ...UNKNOWN_EXIT, engineError };
+    }
+    this.#isRunning = true;
+    if (this.#stop.signal.aborted) this.#signal('SIGKILL');
+    this.#listener.running();
+    const exit = await this.#exitOf(container, over);
+    this.#isRunning = false;
+    await Promise.race([over, new Promise((resolve) => setTimeout(resolve, OUTPUT_GRACE_MS).unref())]);
+    return exit;
+  }
+
+  /** Creates the container, after a pull where the engine lacks the image. */
+  async #create(order: ContainerOrder): Promise<Docker.Container> {
+    const client = await this.#deps.engine.client();
+    const request = createRequest({ ...order, image: imageReference(order.image) }, this.#deps.rules);
+    // Never cut off: what the engine makes after we hung up would be nobody's.
+    const create = (): Promise<Docker.Container> => client.createContainer(structuredClone(request));
+    try {
+      return await create();
+    } catch (error) {
+      if (engineStatus(error) !== 404 || !/image/i.test(engineMessage(error))) throw error;
+    }
+    await this.#pull(order.image);
+    return create();
+  }
+
+  async #pull(image: string): Promise<void> {
+    const told = (text: string): void => this.#listener.preparing('IMAGE_PULL', text === '' ? image : `${image}: ${text}`);
+    try {
+      await this.#deps.pulls.pull(image, told, this.#stop.signal);
+    } catch (error) {
+      if (!this.#stop.signal.aborted) {
+        this.#cause = error instanceof Error ? error.message : String(error);
+        this.#listener.startFailed('IMAGE_PULL_FAILED', this.#cause);
+      }
+      throw error;
+    }
+    this.#listener.preparing('STARTING', '');
+  }
+
+  /** Reads what it prints from before its first byte; `over` resolves with its last one. */
+  async #attach(container: Docker.Container): Promise<{ readonly over: Promise<void> }> {
+    const stream = await container.attach({ stream: true, stdout: true, stderr: true });
+    const splitters = {
+      stdout: new LineSplitter((line) => this.#listener.line('stdout', line)),
+      stderr: new LineSplitter((line) => {
+        if (line.trim() !== '') this.#lastWords = line.trim();
+        this.#listener.line('stderr', line);
+      }),
+    };
+    const frames = new OutputFrames((name, piece) => splitters[name].push(piece));
+    stream.on('data', (data: Buffer) => frames.push(data));
+    // An engine that restarts takes this stream with it; the worker goes on without its raw output.
+    stream.on('error', () => undefined);
+    const over = new Promise((resolve) => stream.once('close', resolve)).then(() => {
+      splitters.stdout.end();
+      splitters.stderr.end();
+    });
+    return { over };
+  }
+
+  /** How it ended, however often the engine goes away meanwhile; `over` is the end of the container's output. */
+  async #exitOf(container: Docker.Container, over: Promise<void>): Promise<Exit> {
+    // An engine that goes away in the middle of its answer leaves this call without an end; the output ends then, too.
+    const waited = container.wait().catch(() => undefined);
+    await Promise.race([waited, over]);
+    for (let looks = 0; looks < LOOKS; looks = this.#listener.isAlive() ? 0 : looks + 1) {
+      try {
+        const { State } = await container.inspect({ abortSignal: AbortSignal.timeout(CALL_MS) });
+        if (!State.Running) return { exitCode: State.ExitCode, outOfMemory: State.OOMKilled, engineError: State.Error };
+        looks = 0;
+      } catch (error) {
+        // Someone else removed it.
+        if (engineStatus(error) === 404) return UNKNOWN_EXIT;
+      }
+      if (this.#stop.signal.aborted) this.#signal('SIGKILL');
+      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+    }
+    return { ...UNKNOWN_EXIT, engineError: 'the container engine does not answer' };
+  }
+
+  #signal(signal: 'SIGKILL' | 'SIGTERM'): void {
+    const container = this.#container;
+    if (container === undefined || !this.#isRunning) return;
+    container.kill({ signal }).catch((error: unknown) => {
+      // Not running any more: its end is on the way. Anything else is looked at again by #exitOf.
+      if (engineStatus(error) === undefined) this.#deps.onLeftBehind();
+    });
+  }
+
+  async #remove(): Promise<void> {
+    const container = this.#container;
+    if (container === undefined) return;
+    this.#container = undefined;
+    try {
+      await container.remove({ force: true, v: true, abortSignal: AbortSignal.timeout(CALL_MS) });
+    } catch (error) {
+      if (engineStatus(error) !== 404) this.#deps.onLeftBehind();
+    }
+  }
+}
+
+/** Name of the signal in an exit code above 128; absent for others. */
+export function signalOf(exitCode: number): string | undefined {
+  return Object.entries(constants.signals).find(([, number]) => number === exitCode - 128)?.[0];
+}

@@ -1,0 +1,81 @@
+/** A foreign worker as a process of this host: any program, in a group of its own, that ends with the agent. */
+import { spawn } from 'node:child_process';
+import type { Stream } from 'node:stream';
+
+import { AGENT_MARK, killEscaped } from '../escaped.ts';
+import { LEASH_FD, leashed } from '../leash.ts';
+import { LineSplitter } from '../lines.ts';
+import { limitMemory } from '../memory-limit.ts';
+import { deathOf, endGroup, killGroup } from '../process-group.ts';
+import type { WorkerStart } from '../runtime.ts';
+import type { Carried, CarrierEvents } from './carrier.ts';
+
+const OUTPUT_GRACE_MS = 1_000;
+
+/** Runs the release's command; its folder is the build, where there is one. */
+export function carryInProcess(
+  { workerId, folder, command, memoryBytes }: WorkerStart,
+  env: Readonly<Record<string, string>>,
+  events: CarrierEvents,
+): Carried {
+  const [program, ...args] = command;
+  if (program === undefined) return cannotStart(events, 'the release names no command');
+  const [shell, line] = leashed(program, args);
+  let child: ReturnType<typeof spawn>;
+  try {
+    child = spawn(shell, line, { detached: true, env, cwd: folder || '/', stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
+  } catch (error) {
+    return cannotStart(events, error instanceof Error ? error.message : String(error));
+  }
+  const { pid } = child;
+  if (pid === undefined) {
+    child.once('error', (error) => events.exited(`the worker's process could not be started: ${error.message}`));
+    return { pid: undefined, terminate() {}, kill() {} };
+  }
+  let gone = false;
+  let killedFor: string | undefined;
+  const kill = (why: string): void => {
+    if (gone) return;
+    killedFor ??= why;
+    killGroup(pid);
+  };
+  for (const stream of ['stdout', 'stderr'] as const) {
+    const lines = new LineSplitter((text) => events.line(stream, text));
+    child[stream]?.on('data', (data: Buffer) => lines.push(data)).on('end', () => lines.end());
+  }
+  const leash = (child.stdio as readonly (Stream | null | undefined)[])[LEASH_FD];
+  // Nothing ever passes here.
+  leash?.on('error', () => undefined);
+  child.once('error', () => undefined);
+  child.once('spawn', () => events.started());
+  const endWatch = limitMemory(pid, memoryBytes, kill);
+  child.once('exit', (code, signal) => {
+    endWatch();
+    const closed = new Promise((resolve) => child.once('close', resolve));
+    const timer = setTimeout(() => {
+      // What escaped the group may hold the pipes for ever.
+      child.stdout?.destroy();
+      child.stderr?.destroy();
+    }, OUTPUT_GRACE_MS);
+    void endGroup(pid)
+      .then(() => (env[AGENT_MARK] === undefined ? 0 : killEscaped(env[AGENT_MARK], workerId)))
+      .then(() => closed)
+      .then(() => {
+        clearTimeout(timer);
+        gone = true;
+        events.exited(killedFor ?? deathOf(code, signal));
+      });
+  });
+  return {
+    pid,
+    terminate: () => {
+      if (!gone) child.kill('SIGTERM');
+    },
+    kill,
+  };
+}
+
+function cannotStart(events: CarrierEvents, why: string): Carried {
+  process.nextTick(() => events.exited(`the worker's process could not be started: ${why}`));
+  return { pid: undefined, terminate() {}, kill() {} };
+}

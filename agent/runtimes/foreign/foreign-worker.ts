@@ -1,0 +1,390 @@
+/**
+ * A worker that speaks the worker protocol itself (WIRE.md section 2): behind the interface that
+ * every runtime offers, and behind the HTTP calls with which it fetches its jobs.
+ *
+ * What tells that a job is over is its post. Three things besides do so, since a worker posts
+ * nothing about a job that it stopped, or whose result it could not write as JSON: a call for work
+ * that says it holds none, a ping that does not name a job it was told to stop, its end.
+ */
+import { afterGrace } from '../grace.ts';
+import { STOP_GRACE_MS, type RunningWorker, type Task, type TaskResult, type WorkerEvents, type WorkerStart } from '../runtime.ts';
+import type { Ask, Desk, Handout, JobPost, Ping } from '../../worker-api/desk.ts';
+import type { Carried, Carry } from './carrier.ts';
+import { ForeignTask } from './foreign-task.ts';
+import { LongPolls } from './long-poll.ts';
+
+/** A call without an answer ends after this time, ms: clients hang up after 90 s. */
+const HOLD_MS = 60_000;
+/** The same where the worker is on its way out: long enough that it does not spin. */
+const HOLD_LAST_MS = 200;
+/** Without a job to hold it up, a worker that is given one fetches it within this time, or hangs, ms. */
+const FETCH_MS = 60_000;
+/** A stop that found no job, because it overtook it, is told again after this time, ms. */
+const TELL_AGAIN_MS = 500;
+/** Pings run beside the jobs: one sent this long after a stop was told knows of it, ms. */
+const PING_LAG_MS = 1_000;
+/** A worker that has read a stop has this time to show that the job is over, ms: without other jobs by asking for work … */
+const PROOF_MS = 5_000;
+/** … else by its pings, two of which pass in the time beyond that. */
+const PINGS = 2;
+/** Time a worker without jobs has to end in order, ms. */
+const DRAIN_MS = 10_000;
+/** Longest text of a line that is looked into for a job's id, characters. */
+const MAX_LOG_DOCUMENT = 65_536;
+
+const NOTHING: Handout = { jobs: [], written() {}, lost() {} };
+const HARD_STOP = 'the worker was killed: a stopped job did not end';
+
+export class ForeignWorker implements RunningWorker, Desk {
+  readonly #events: WorkerEvents;
+  #carried: Carried = { pid: undefined, terminate() {}, kill() {} };
+  /** In the order they came. */
+  readonly #tasks = new Map<string, ForeignTask>();
+  readonly #takes = new LongPolls<Ask, Handout>(NOTHING);
+  readonly #stopPolls = new LongPolls<undefined, readonly string[]>([]);
+  /** Jobs that are over for us, but perhaps not for the worker. */
+  readonly #abandoned = new Set<string>();
+  readonly #pingMs: number;
+  readonly #onGone: () => void;
+  #callOffFetch: (() => void) | undefined;
+  #callOffEnd: (() => void) | undefined;
+  #tellAgain: NodeJS.Timeout | undefined;
+  #loaded = false;
+  /** The worker asked to be replaced: it gets nothing more. */
+  #recycling = false;
+  #ending = false;
+  #gone = false;
+  #hardStop = false;
+  /** Pings of this worker have named its jobs. */
+  #pingsNameJobs = false;
+
+  /** `pingMs`: time between its pings. `onGone`: nothing calls this desk any more. */
+  constructor(events: WorkerEvents, pingMs: number, onGone: () => void) {
+    this.#events = events;
+    this.#pingMs = pingMs;
+    this.#onGone = onGone;
+  }
+
+  /** Starts its program. Once. */
+  launch(spec: WorkerStart, env: Readonly<Record<string, string>>, carry: Carry): void {
+    const events = this.#events;
+    this.#carried = carry(spec, env, {
+      preparing: (reason, detail) => events.preparing(reason, detail),
+      startFailed: (reason, detail) => events.startFailed(reason, detail),
+      started: () => events.started(),
+      line: (stream, text) => events.log({ stream, jobId: this.#jobOf(text), text }),
+      exited: (detail) => this.#exited(detail),
+    });
+  }
+
+  run(task: Task): void {
+    this.#tasks.set(task.key, new ForeignTask(task));
+    this.#serveTakes();
+  }
+
+  cancel(key: string): void {
+    const held = this.#tasks.get(key);
+    if (held === undefined || held.stop !== undefined) return;
+    if (held.state === 'waiting') {
+      this.#end(held, { kind: 'stopped', ms: 0 });
+      return;
+    }
+    const { pid } = this.#carried;
+    const terminate = afterGrace(STOP_GRACE_MS, () => this.#force(held, () => this.#carried.terminate()), pid);
+    const kill = afterGrace(2 * STOP_GRACE_MS, () => this.#force(held, () => this.#carried.kill(HARD_STOP)), pid);
+    const alone = afterGrace(PROOF_MS, () => {
+      if (this.#running === 1) this.#kill(HARD_STOP, true);
+    });
+    const last = afterGrace(PROOF_MS + PINGS * this.#pingMs, () => this.#kill(HARD_STOP, true));
+    held.stop = {
+      firstToldAt: undefined,
+      toldAt: -Infinity,
+      heard: false,
+      callOff: () => {
+        terminate();
+        kill();
+        alone();
+        last();
+      },
+    };
+    this.#serveStops();
+  }
+
+  credit(key: string, count: number): void {
+    this.#tasks.get(key)?.grant(count);
+  }
+
+  end(force: boolean): void {
+    this.#ending = true;
+    if (force) {
+      this.#kill('the worker was killed', false);
+      return;
+    }
+    this.#endInOrder();
+  }
+
+  async take(ask: Ask, gone: AbortSignal): Promise<Handout> {
+    if (ask.busy === false) this.#holdsNothing();
+    this.#callOffFetch?.();
+    this.#callOffFetch = undefined;
+    if (!this.#loaded && !this.#ending) {
+      this.#loaded = true;
+      this.#events.loaded();
+    }
+    const handout = this.#handoutFor(ask) ?? (await this.#takes.hold(ask, this.#leaving ? HOLD_LAST_MS : HOLD_MS, gone));
+    this.#watchFetch();
+    return handout;
+  }
+
+  async stops(gone: AbortSignal): Promise<readonly string[]> {
+    for (const { stop } of this.#tasks.values()) if (stop?.firstToldAt !== undefined) stop.heard = true;
+    return this.#stopsToTell() ?? (await this.#stopPolls.hold(undefined, this.#leaving ? HOLD_LAST_MS : HOLD_MS, gone));
+  }
+
+  post(jobId: string, post: JobPost): void {
+    const held = this.#heldOf(jobId);
+    if (post.kind === 'progress') {
+      if (held !== undefined) this.#progress(held, post.output);
+      return;
+    }
+    if (post.stopPod) this.#recycling = true;
+    this.#abandoned.delete(jobId);
+    // Late, of a job that was stopped, or somebody else's: the server has decided without it.
+    if (held !== undefined) {
+      this.#enter(held);
+      const ms = performance.now() - held.enteredAt;
+      const { kind, output } = post;
+      if (kind === 'returned') this.#end(held, { kind, output, ms });
+      else this.#end(held, { kind, error: post.error, ms, ...(output === undefined ? {} : { output }) });
+    }
+    this.#recycle();
+  }
+
+  refuse(jobId: string, fault: string): void {
+    const held = this.#heldOf(jobId);
+    if (held === undefined) return;
+    this.#enter(held);
+    this.#abandoned.add(jobId);
+    this.#end(held, { kind: 'failed', error: fault, ms: performance.now() - held.enteredAt });
+    this.#serveStops();
+  }
+
+  async chunk(jobId: string, data: Buffer, gone: AbortSignal): Promise<void> {
+    const held = this.#heldOf(jobId);
+    if (held === undefined) return;
+    this.#enter(held);
+    await held.credit();
+    // A caller that hung up sends the chunk again.
+    if (gone.aborted) held.grant(1);
+    else if (this.#tasks.get(held.task.key) === held) this.#events.chunk(held.task.key, data);
+  }
+
+  ping({ jobIds, unhealthy }: Ping): void {
+    if (unhealthy !== undefined) {
+      if (this.#loaded) this.#kill(`the worker says that it is unhealthy: ${unhealthy}`, false);
+      else this.#events.loadFailed(unhealthy);
+      return;
+    }
+    if (jobIds !== undefined) this.#pingsNameJobs = true;
+    if (!this.#pingsNameJobs) return;
+    const now = performance.now();
+    for (const held of this.#tasks.values()) {
+      const { stop, task } = held;
+      if (stop?.heard !== true || stop.firstToldAt === undefined || now - stop.firstToldAt < PING_LAG_MS) continue;
+      if (jobIds?.includes(task.jobId) !== true) this.#end(held, { kind: 'stopped', ms: now - held.enteredAt });
+    }
+  }
+
+  get #leaving(): boolean {
+    return this.#ending || this.#gone;
+  }
+
+  /** The worker says that it holds no job: what it was given is over, whether it could say how or not. */
+  #holdsNothing(): void {
+    this.#abandoned.clear();
+    for (const held of this.#tasks.values()) {
+      if (held.state !== 'running') continue;
+      const ms = performance.now() - held.enteredAt;
+      const error = 'the worker ended the job without a result; is what the handler returns JSON?';
+      this.#end(held, held.stop === undefined ? { kind: 'failed', error, ms } : { kind: 'stopped', ms });
+    }
+    this.#recycle();
+  }
+
+  #serveTakes(): void {
+    this.#takes.serve((ask) => this.#handoutFor(ask));
+    this.#watchFetch();
+  }
+
+  #handoutFor({ count }: Ask): Handout | undefined {
+    if (this.#leaving || this.#recycling) return undefined;
+    const given: ForeignTask[] = [];
+    for (const held of this.#tasks.values()) {
+      // Two attempts at one job share their id, and are told apart by their order alone.
+      if (held.state !== 'waiting' || this.#heldOf(held.task.jobId) !== undefined) continue;
+      held.state = 'offered';
+      given.push(held);
+      if (given.length === count) break;
+    }
+    if (given.length === 0) return undefined;
+    return {
+      jobs: given.map((held) => held.document()),
+      written: () => {
+        for (const held of given) this.#enter(held);
+        this.#serveStops();
+      },
+      lost: () => this.#takeBack(given),
+    };
+  }
+
+  #takeBack(given: readonly ForeignTask[]): void {
+    for (const held of given) {
+      if (held.state !== 'offered') continue;
+      held.state = 'waiting';
+      if (held.stop !== undefined) this.#end(held, { kind: 'stopped', ms: 0 });
+    }
+    this.#serveTakes();
+  }
+
+  #enter(held: ForeignTask): void {
+    if (held.state === 'running' || this.#tasks.get(held.task.key) !== held) return;
+    held.state = 'running';
+    held.enteredAt = performance.now();
+    this.#events.entered(held.task.key);
+  }
+
+  #progress(held: ForeignTask, output: Buffer): void {
+    this.#enter(held);
+    if (held.stop === undefined) this.#events.progress(held.task.key, output);
+  }
+
+  #end(held: ForeignTask, result: TaskResult): void {
+    const { key } = held.task;
+    if (this.#tasks.get(key) !== held) return;
+    this.#tasks.delete(key);
+    held.over();
+    this.#events.ended(key, result);
+    this.#serveTakes();
+  }
+
+  /** The task of a job that the worker was given. */
+  #heldOf(jobId: string): ForeignTask | undefined {
+    for (const held of this.#tasks.values()) if (held.state !== 'waiting' && held.task.jobId === jobId) return held;
+    return undefined;
+  }
+
+  #serveStops(): void {
+    this.#stopPolls.serve(() => this.#stopsToTell());
+  }
+
+  /** The jobs to be stopped that the worker has not been told of, or not lately. */
+  #stopsToTell(): readonly string[] | undefined {
+    const now = performance.now();
+    const ids: string[] = [];
+    let later = false;
+    for (const { state, stop, task } of this.#tasks.values()) {
+      if (stop === undefined || state !== 'running') continue;
+      if (now - stop.toldAt < TELL_AGAIN_MS) {
+        later = true;
+        continue;
+      }
+      stop.firstToldAt ??= now;
+      stop.toldAt = now;
+      ids.push(task.jobId);
+    }
+    ids.push(...this.#abandoned);
+    this.#abandoned.clear();
+    if (later || ids.length > 0) {
+      this.#tellAgain ??= setTimeout(() => {
+        this.#tellAgain = undefined;
+        this.#serveStops();
+      }, TELL_AGAIN_MS);
+    }
+    return ids.length === 0 ? undefined : ids;
+  }
+
+  /** Force, unless the worker has read the stop: then it is given time to show that it obeyed. */
+  #force(held: ForeignTask, act: () => void): void {
+    if (held.stop?.heard === true) return;
+    this.#hardStop = true;
+    act();
+  }
+
+  /** A worker that neither works nor asks for work hangs. Its pings do not tell: another process sends them. */
+  #watchFetch(): void {
+    const states = [...this.#tasks.values()].map(({ state }) => state);
+    const mayCome = states.includes('waiting') && !states.some((state) => state !== 'waiting') && this.#takes.size === 0;
+    if (!mayCome || this.#recycling || this.#leaving) {
+      this.#callOffFetch?.();
+      this.#callOffFetch = undefined;
+      return;
+    }
+    this.#callOffFetch ??= afterGrace(FETCH_MS, () => {
+      this.#kill(`the worker hangs: it has no job, and has not asked for one for ${FETCH_MS / 1000} s`, false);
+    });
+  }
+
+  /** Replaces a worker that asked for it, once it holds nothing. */
+  #recycle(): void {
+    if (!this.#recycling || this.#leaving) return;
+    for (const { state } of this.#tasks.values()) if (state !== 'waiting') return;
+    this.#ending = true;
+    this.#hardStop = true;
+    this.#endInOrder();
+  }
+
+  #endInOrder(): void {
+    this.#carried.terminate();
+    // Calls that are held would hold the worker up.
+    this.#takes.release();
+    this.#stopPolls.release();
+    this.#callOffEnd ??= afterGrace(DRAIN_MS, () => this.#carried.kill('the worker did not end in time'));
+  }
+
+  #kill(why: string, hardStop: boolean): void {
+    this.#hardStop ||= hardStop;
+    this.#carried.kill(why);
+  }
+
+  #exited(detail: string): void {
+    this.#gone = true;
+    this.#callOffFetch?.();
+    this.#callOffEnd?.();
+    clearTimeout(this.#tellAgain);
+    this.#takes.release();
+    this.#stopPolls.release();
+    for (const held of this.#tasks.values()) held.over();
+    this.#tasks.clear();
+    const why = this.#recycling ? 'the worker asked to be replaced' : detail;
+    if (!this.#ending || this.#recycling) this.#events.log({ stream: 'system', jobId: '', text: why });
+    this.#onGone();
+    this.#events.exited(why, this.#hardStop || this.#recycling);
+  }
+
+  /** Workers of the protocol's own client write lines as JSON that name their job. */
+  #jobOf(text: string): string {
+    if (text.startsWith('{') && text.length <= MAX_LOG_DOCUMENT && text.includes('"requestId"')) {
+      try {
+        const { requestId } = JSON.parse(text) as { requestId?: unknown };
+        if (typeof requestId === 'string' && this.#heldOf(requestId) !== undefined) return requestId;
+      } catch {
+        // A line like any other.
+        return this.#soleJob();
+      }
+    }
+    return this.#soleJob();
+  }
+
+  #soleJob(): string {
+    if (this.#running !== 1) return '';
+    for (const { state, task } of this.#tasks.values()) if (state === 'running') return task.jobId;
+    return '';
+  }
+
+  /** Jobs that the worker has. */
+  get #running(): number {
+    let count = 0;
+    for (const { state } of this.#tasks.values()) if (state === 'running') count += 1;
+    return count;
+  }
+}

@@ -1,0 +1,61 @@
+/** Starts foreign workers: lets each in at the worker API, with the environment that leads it there. */
+import { workerVariables } from '../../worker-api/environment.ts';
+import type { WorkerApi } from '../../worker-api/server.ts';
+import { markOf } from '../escaped.ts';
+import { workerEnv } from '../hosted/worker-env.ts';
+import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import type { Carry } from './carrier.ts';
+import { ForeignWorker } from './foreign-worker.ts';
+
+/** A release that brings its own program: an image or a command, and no functions for ours to call. */
+export function isForeign({ functions, command }: Pick<WorkerStart, 'functions' | 'command'>): boolean {
+  return functions.length === 0 || command.length > 0;
+}
+
+export interface ForeignWorkersOptions {
+  readonly api: WorkerApi;
+  /** What the program inherits: nothing of the agent's own. */
+  readonly baseEnv: Readonly<Record<string, string>>;
+  /** Time between the pings that workers are asked for, ms. */
+  readonly pingMs: number;
+}
+
+export class ForeignWorkers {
+  readonly #options: ForeignWorkersOptions;
+  /** Those that live, with the moment they are gone. */
+  readonly #running = new Map<ForeignWorker, Promise<void>>();
+
+  constructor(options: ForeignWorkersOptions) {
+    this.#options = options;
+  }
+
+  /** Starts one. `base`: where it reaches the API, as it sees the network, `http://host:port`; that of this host when none is given. */
+  start(spec: WorkerStart, events: WorkerEvents, carry: Carry, base = `http://127.0.0.1:${this.#options.api.port}`): RunningWorker {
+    const { api, baseEnv, pingMs } = this.#options;
+    const { workerId, endpointId, deviceUuids } = spec;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const worker = new ForeignWorker(events, pingMs, () => {
+      admission.revoke();
+      this.#running.delete(worker);
+      resolve();
+    });
+    this.#running.set(worker, promise);
+    const admission = api.admit(workerId, endpointId, worker);
+    const env = {
+      PYTHONUNBUFFERED: '1',
+      ...baseEnv,
+      ...workerEnv(spec),
+      ...markOf(baseEnv),
+      ...workerVariables(base, { workerId, endpointId, deviceUuids, token: admission.token, pingMs }),
+    };
+    worker.launch(spec, env, carry);
+    return worker;
+  }
+
+  /** Kills those that are left; resolves when they are gone. */
+  async close(): Promise<void> {
+    const gone = [...this.#running.values()];
+    for (const worker of this.#running.keys()) worker.end(true);
+    await Promise.all(gone);
+  }
+}

@@ -1,0 +1,84 @@
+/** The HTTP requests that a host has: their parts go out as frames, their answers come back as frames. */
+import type { HttpCall, HttpEvents, HttpRequest } from '../runtime.ts';
+import type { HttpFromHost, ToHost } from './protocol.ts';
+
+export interface HostRequestsDeps {
+  readonly send: (frame: ToHost, body?: Uint8Array) => void;
+  /** When a request that was aborted by force and has not ended costs the host its life, ms. */
+  readonly killMs: number;
+  readonly kill: () => void;
+}
+
+interface Open {
+  readonly events: HttpEvents;
+  killTimer: NodeJS.Timeout | undefined;
+}
+
+export class HostRequests {
+  readonly #deps: HostRequestsDeps;
+  readonly #open = new Map<string, Open>();
+  #next = 1;
+
+  constructor(deps: HostRequestsDeps) {
+    this.#deps = deps;
+  }
+
+  add(request: HttpRequest, events: HttpEvents, life: number): HttpCall {
+    const key = `h${this.#next++}`;
+    const { send, kill, killMs } = this.#deps;
+    const open: Open = { events, killTimer: undefined };
+    this.#open.set(key, open);
+    const { body, upgrade: _upgrade, ...head } = request;
+    send({ t: 'http', life, key, ...head }, body);
+    const isOpen = (): boolean => this.#open.has(key);
+    return {
+      body: (bytes, ended) => {
+        if (isOpen()) send({ t: 'http-body', key, ended }, bytes);
+      },
+      credit: (count) => {
+        if (isOpen()) send({ t: 'http-credit', key, count });
+      },
+      abort: (force) => {
+        if (!isOpen()) return;
+        send({ t: 'http-abort', key });
+        if (force) open.killTimer ??= setTimeout(kill, killMs);
+      },
+    };
+  }
+
+  heard(frame: HttpFromHost, body: Buffer): void {
+    const open = this.#open.get(frame.key);
+    if (open === undefined) return;
+    const { events } = open;
+    switch (frame.t) {
+      case 'http-head':
+        if (frame.ended) this.#forget(frame.key, open);
+        events.head(frame.status, frame.headers, body, frame.ended);
+        break;
+      case 'http-body':
+        if (frame.ended) this.#forget(frame.key, open);
+        events.body(body, frame.ended);
+        break;
+      case 'http-credit':
+        events.credit(frame.count);
+        break;
+      case 'http-failed':
+        this.#forget(frame.key, open);
+        events.failed('INTERNAL', frame.message, false);
+        break;
+    }
+  }
+
+  /** The host is gone, or its functions are. */
+  loseAll(why: string): void {
+    for (const [key, open] of this.#open) {
+      this.#forget(key, open);
+      open.events.failed('WORKER_LOST', why, false);
+    }
+  }
+
+  #forget(key: string, open: Open): void {
+    this.#open.delete(key);
+    clearTimeout(open.killTimer);
+  }
+}

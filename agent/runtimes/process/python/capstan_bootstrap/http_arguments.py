@@ -1,0 +1,176 @@
+"""
+From an HTTP request to the arguments of its function: values of the path, of the query and keys of
+a JSON body, by the names of the parameters. What does not fit is told with the parameter's name.
+"""
+import inspect
+import json
+
+from .arguments import CONTEXT_PARAMETERS
+from .http_request import Request
+
+# The types that are checked, by the names of the marks.
+TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "List": "array",
+    "tuple": "array",
+    "Tuple": "array",
+    "Sequence": "array",
+    "dict": "object",
+    "Dict": "object",
+    "Mapping": "object",
+}
+ABSENT = object()
+
+
+class BadRequest(Exception):
+    """The request does not fit the function: 400."""
+
+
+class HttpSignature:
+    """How a function of a route is called."""
+
+    def __init__(self, fn):
+        self.takes_any = False
+        self.takes_request = False
+        self._whole = False
+        self._context = None
+        self._parameters = []
+        try:
+            found = list(inspect.signature(fn).parameters.values())
+        except (TypeError, ValueError):
+            self.takes_any = True
+            return
+        self.takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
+        named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
+        if named and named[-1].name in CONTEXT_PARAMETERS and _type_of(named[-1]) is None:
+            self._context = named.pop().name
+        self._parameters = named
+        self.takes_request = any(_wants_request(each) for each in named)
+        self._whole = len(named) == 1 and named[0].name == "input" and _type_of(named[0]) in (None, "object") and not self.takes_any
+
+    def bind(self, request, context):
+        """(positional, by name) for one call. Raises BadRequest."""
+        body = ABSENT if self.takes_request else _body_of(request)
+        if self._whole:
+            positional, by_name = [_whole(request, body)], {}
+        else:
+            positional, by_name = self._spread(request, {} if body is ABSENT else body)
+        if self._context is not None:
+            by_name[self._context] = context
+        return positional, by_name
+
+    def _spread(self, request, body):
+        if not isinstance(body, dict):
+            raise BadRequest("body: must be a JSON object whose keys are the parameters")
+        names = [each.name for each in self._parameters]
+        for key in body:
+            if key not in names and not self.takes_any:
+                takes = ", ".join(names) if names else "no parameters"
+                raise BadRequest("%s: is not a parameter of this route, which takes %s" % (key, takes))
+        positional, by_name = [], {key: value for key, value in body.items() if key not in names}
+        for each in self._parameters:
+            value = _value_of(each, request, body)
+            if each.kind is each.POSITIONAL_ONLY:
+                positional.append(each.default if value is ABSENT else value)
+            elif value is not ABSENT:
+                by_name[each.name] = value
+        return positional, by_name
+
+
+def _body_of(request):
+    data = request.body()
+    if not data.strip():
+        return ABSENT
+    try:
+        return json.loads(data.decode())
+    except UnicodeDecodeError:
+        raise BadRequest("body: must be UTF-8 text") from None
+    except ValueError:
+        raise BadRequest("body: must be JSON") from None
+
+
+def _whole(request, body):
+    """All there is under one roof; a body that is no object stays as it is."""
+    if body is not ABSENT and not isinstance(body, dict):
+        return body
+    return {**request.query, **({} if body is ABSENT else body), **request.path_values}
+
+
+def _value_of(parameter, request, body):
+    name = parameter.name
+    if _wants_request(parameter):
+        return request
+    kind = _type_of(parameter)
+    if name in request.path_values:
+        return _from_text(name, kind, [request.path_values[name]])
+    if name in body:
+        return _from_json(name, kind, body[name], parameter.default is parameter.empty)
+    if name in request.query_lists:
+        return _from_text(name, kind, request.query_lists[name])
+    if parameter.default is parameter.empty:
+        raise BadRequest("%s: is required" % name)
+    return ABSENT
+
+
+def _from_text(name, kind, texts):
+    """Text of the path or the query as a value of the type; without a type it stays text."""
+    text = texts[-1]
+    try:
+        if kind == "integer":
+            return int(text)
+        if kind == "number":
+            return float(text)
+    except ValueError:
+        raise _mismatch(name, kind) from None
+    if kind == "boolean":
+        if text in ("true", "1"):
+            return True
+        if text in ("false", "0"):
+            return False
+        raise _mismatch(name, kind)
+    if kind == "object":
+        raise _mismatch(name, kind)
+    return texts if kind == "array" else text
+
+
+def _from_json(name, kind, value, required):
+    """A JSON value must be of the type already. Null stands for a value that need not be given."""
+    if kind is None or (value is None and not required):
+        return value
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    fits = {
+        "string": isinstance(value, str),
+        "integer": is_number and value == int(value) if is_number and value == value and abs(value) != float("inf") else False,
+        "number": is_number,
+        "boolean": isinstance(value, bool),
+        "array": isinstance(value, list),
+        "object": isinstance(value, dict),
+    }[kind]
+    if not fits:
+        raise _mismatch(name, kind)
+    return int(value) if kind == "integer" else value
+
+
+def _mismatch(name, kind):
+    return BadRequest("%s: must be %s %s" % (name, "an" if kind[0] in "aio" else "a", kind))
+
+
+def _wants_request(parameter):
+    return parameter.annotation is Request or _mark(parameter) == "Request" or (parameter.name == "request" and _type_of(parameter) is None)
+
+
+def _type_of(parameter):
+    return TYPES.get(_mark(parameter))
+
+
+def _mark(parameter):
+    mark = parameter.annotation
+    if mark is parameter.empty:
+        return ""
+    # Marks are text where the module defers them; typing's have a name of their own.
+    name = mark if isinstance(mark, str) else getattr(mark, "__name__", None) or getattr(mark, "_name", None)
+    return (name or "").split("[")[0].split(".")[-1].strip()

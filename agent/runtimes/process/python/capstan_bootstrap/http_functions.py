@@ -1,0 +1,277 @@
+"""The functions of a load-balanced endpoint in their worker: each request calls the one of its route."""
+import asyncio
+import concurrent.futures
+import inspect
+import json
+import sys
+import threading
+
+from .http_arguments import BadRequest, HttpSignature
+from .http_request import Body, CallerGone, Request, Response
+from .loading import load_function
+from .output import error_message, error_stack, to_json
+
+# Bytes of an answer that may be on their way unread (agent/runtimes/runtime.ts), and of one part of it.
+WINDOW_BYTES = 256 * 1024
+PART_BYTES = 64 * 1024
+JSON_TYPE = "application/json; charset=utf-8"
+
+
+class RequestContext:
+    """The argument for a last parameter called `ctx` or `context`."""
+
+    def __init__(self, endpoint_id, call):
+        self.endpoint_id = endpoint_id
+        self._call = call
+
+    @property
+    def stopped(self):
+        """True once the caller is gone or out of time."""
+        return self._call.gone
+
+
+class Call:
+    """One request. `changed` guards what the reader thread changes while the function runs."""
+
+    def __init__(self, header, body, channel):
+        self.header = header
+        self.key = header["key"]
+        self.body = Body(body, header["ended"], lambda count: channel.send({"t": "http-credit", "key": self.key, "count": count}))
+        self.gone = False
+        self.window = WINDOW_BYTES
+        self.changed = threading.Condition()
+        # The coroutine's task, when the function is asynchronous.
+        self.task = None
+
+    def grant(self, count):
+        with self.changed:
+            self.window += count
+            self.changed.notify_all()
+
+    def abort(self):
+        with self.changed:
+            self.gone = True
+            self.changed.notify_all()
+        self.body.fail()
+        if self.task is not None:
+            self.task.cancel()
+
+    def take(self, count):
+        """Waits for credit."""
+        with self.changed:
+            while self.window <= 0 and not self.gone:
+                self.changed.wait()
+            if self.gone:
+                raise CallerGone("the caller is gone")
+            self.window -= count
+
+
+class HttpFunctions:
+    def __init__(self, order, channel):
+        self._channel = channel
+        self._endpoint_id = order["endpointId"]
+        self._functions = {}
+        for spec in order["httpFunctions"]:
+            fn = load_function(order["folder"], spec["module"], spec["name"])
+            self._functions[spec["name"]] = (fn, HttpSignature(fn))
+        self._pool = concurrent.futures.ThreadPoolExecutor(max(1, order["maxConcurrency"]), "handler")
+        self._calls = {}
+        self._loop = asyncio.get_event_loop()
+
+    def serve(self):
+        while True:
+            # User code may stop it.
+            self._loop.run_forever()
+
+    def hear(self, header, body):
+        key = header["key"]
+        if header["t"] == "http":
+            call = Call(header, body, self._channel)
+            self._calls[key] = call
+            self._pool.submit(self._run, call)
+            return
+        call = self._calls.get(key)
+        if call is None:
+            return
+        if header["t"] == "http-body":
+            call.body.push(body, header["ended"])
+        elif header["t"] == "http-credit":
+            call.grant(header["count"])
+        elif header["t"] == "http-abort":
+            call.abort()
+
+    def _run(self, call):
+        """Serves one request to its end, whatever it is; never raises."""
+        answer = Answer(call, self._channel)
+        try:
+            self._answer(call, answer)
+        except BadRequest as error:
+            answer.error(400, "Bad Request", str(error))
+        except BaseException as error:
+            if not call.gone:
+                sys.stderr.write(error_stack(error))
+            answer.fail(error)
+        finally:
+            self._calls.pop(call.key, None)
+
+    def _answer(self, call, answer):
+        name = call.header["function"]
+        if name not in self._functions:
+            answer.error(404, "Not Found", "the worker has no function " + name)
+            return
+        fn, signature = self._functions[name]
+        request = Request(call.header, call.body)
+        positional, by_name = signature.bind(request, RequestContext(self._endpoint_id, call))
+        value = fn(*positional, **by_name)
+        if inspect.isawaitable(value):
+            value = self._await(call, value)
+        if hasattr(value, "__aiter__"):
+            value = self._iterate(call, value)
+        answer.send(value, "text/event-stream" in request.headers.get("accept", ""))
+
+    def _await(self, call, value):
+        async def waited():
+            return await value
+
+        future = asyncio.run_coroutine_threadsafe(waited(), self._loop)
+        call.task = future
+        if call.gone:
+            future.cancel()
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise CallerGone("the caller is gone") from None
+        finally:
+            call.task = None
+
+    def _iterate(self, call, value):
+        source = value.__aiter__()
+        try:
+            while True:
+                try:
+                    yield self._await(call, source.__anext__())
+                except StopAsyncIteration:
+                    return
+        finally:
+            close = getattr(source, "aclose", None)
+            if close is not None:
+                asyncio.run_coroutine_threadsafe(close(), self._loop)
+
+
+class Answer:
+    """What a function returned, as an HTTP answer."""
+
+    def __init__(self, call, channel):
+        self._call = call
+        self._channel = channel
+        self._begun = False
+
+    def error(self, status, title, detail):
+        """SPEC.md, Error bodies."""
+        self._whole(status, {"content-type": JSON_TYPE}, json.dumps({"error": title, "detail": detail}, ensure_ascii=False).encode("utf-8", "replace"))
+
+    def fail(self, error):
+        if self._begun:
+            self._channel.send({"t": "http-failed", "key": self._call.key, "message": error_message(error)})
+        else:
+            self.error(500, "Internal Server Error", error_message(error))
+
+    def send(self, value, events):
+        if isinstance(value, (bytes, bytearray)):
+            self._whole(200, {"content-type": "application/octet-stream"}, bytes(value))
+        elif _is_response(value):
+            self._response(value)
+        elif hasattr(value, "__next__"):
+            self._stream(value, events)
+        else:
+            self._whole(200, {"content-type": JSON_TYPE}, to_json(value, "result"))
+
+    def _response(self, value):
+        status = getattr(value, "status", None) or getattr(value, "status_code", 200)
+        headers = {str(name).lower(): str(each) for name, each in dict(value.headers).items()}
+        body = value.body if hasattr(value, "body") else value.content
+        if isinstance(body, str):
+            headers.setdefault("content-type", "text/plain; charset=utf-8")
+            body = body.encode()
+        if body is None or isinstance(body, (bytes, bytearray)):
+            self._whole(int(status), headers, bytes(body or b""))
+            return
+        if not hasattr(body, "__next__"):
+            headers.setdefault("content-type", JSON_TYPE)
+            self._whole(int(status), headers, to_json(body, "body"))
+            return
+        self._head(int(status), headers)
+        self._rest(body, lambda part: part.encode() if isinstance(part, str) else bytes(part))
+
+    def _stream(self, chunks, events):
+        """The first chunk tells what kind of stream it is: text, bytes, or a JSON document a line."""
+        first = next(chunks, None)
+        if events:
+            kind = "text/event-stream; charset=utf-8"
+        elif first is None or isinstance(first, str):
+            kind = "text/plain; charset=utf-8"
+        elif isinstance(first, (bytes, bytearray)):
+            kind = "application/octet-stream"
+        else:
+            kind = "application/x-ndjson; charset=utf-8"
+
+        def write(chunk):
+            if events:
+                text = chunk if isinstance(chunk, str) else to_json(chunk, "chunk").decode()
+                return ("".join("data: %s\n" % line for line in text.split("\n")) + "\n").encode()
+            if isinstance(chunk, (bytes, bytearray)):
+                return bytes(chunk)
+            if isinstance(chunk, str) and "ndjson" not in kind:
+                return chunk.encode()
+            return to_json(chunk, "chunk") + b"\n"
+
+        def whole():
+            if first is not None:
+                yield first
+            yield from chunks
+
+        self._head(200, {"content-type": kind, **({"cache-control": "no-cache"} if events else {})})
+        try:
+            self._rest(whole(), write)
+        finally:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+
+    def _rest(self, parts, write):
+        for part in parts:
+            self._body(write(part))
+        self._channel.send({"t": "http-body", "key": self._call.key, "ended": True})
+
+    def _whole(self, status, headers, body):
+        if status not in (204, 304):
+            headers = {"content-length": str(len(body)), **headers}
+        if len(body) <= PART_BYTES:
+            self._begun = True
+            self._channel.send(self._head_frame(status, headers, True), body)
+            return
+        self._head(status, headers)
+        self._body(body)
+        self._channel.send({"t": "http-body", "key": self._call.key, "ended": True})
+
+    def _head(self, status, headers):
+        self._begun = True
+        self._channel.send(self._head_frame(status, headers, False))
+
+    def _head_frame(self, status, headers, ended):
+        return {"t": "http-head", "key": self._call.key, "status": status, "headers": list(headers.items()), "ended": ended}
+
+    def _body(self, data):
+        """In parts, never further ahead than the caller's credit."""
+        for at in range(0, len(data), PART_BYTES):
+            part = data[at : at + PART_BYTES]
+            self._call.take(len(part))
+            self._channel.send({"t": "http-body", "key": self._call.key, "ended": False}, part)
+
+
+def _is_response(value):
+    """Our own, or of any framework: a status, headers and a body that are no keys of a dict."""
+    if isinstance(value, Response):
+        return True
+    has_status = hasattr(value, "status") or hasattr(value, "status_code")
+    return not isinstance(value, dict) and has_status and hasattr(value, "headers") and (hasattr(value, "body") or hasattr(value, "content"))

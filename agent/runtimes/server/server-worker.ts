@@ -1,0 +1,136 @@
+/**
+ * A worker that listens itself (WIRE.md section 4): it gets PORT and PORT_HEALTH, is asked GET /ping
+ * (200 ready, 204 still initialising), and requests are passed on to it as they come.
+ */
+import { Agent, get } from 'node:http';
+import { createServer, type AddressInfo } from 'node:net';
+
+import type { Carried, Carry } from '../foreign/carrier.ts';
+import { workerEnv } from '../hosted/worker-env.ts';
+import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import { ProxiedRequest } from './proxied-request.ts';
+
+/** Between the questions whether it is ready, ms; and whether it still is. */
+const ASK_MS = 200;
+const ASK_AGAIN_MS = 5_000;
+/** Time for an answer, ms. */
+const ANSWER_MS = 5_000;
+/** Answers that failed in a row until it is taken for dead. */
+const MAX_FAILED = 3;
+/** Time a worker without requests has to end in order, ms. */
+const DRAIN_MS = 10_000;
+
+export class ServerWorker implements RunningWorker {
+  readonly #events: WorkerEvents;
+  /** Connections are not used again: the worker may close an idle one just as a request is put on it. */
+  readonly #agent = new Agent({ keepAlive: false });
+  readonly #open = new Set<ProxiedRequest>();
+  #carried: Carried = { pid: undefined, terminate() {}, kill() {} };
+  #port = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #ready = false;
+  #failed = 0;
+  #ending = false;
+  #gone = false;
+
+  constructor(events: WorkerEvents) {
+    this.#events = events;
+  }
+
+  /** Starts the program; what happens is told through the events. */
+  launch(spec: WorkerStart, base: Readonly<Record<string, string>>, carry: Carry): void {
+    freePort().then(
+      (port) => {
+        if (this.#ending) {
+          this.#exited('the worker was ended');
+          return;
+        }
+        this.#port = port;
+        const env = { ...base, ...workerEnv(spec), PORT: String(port), PORT_HEALTH: String(port) };
+        this.#carried = carry(spec, env, {
+          preparing: (reason, detail) => this.#events.preparing(reason, detail),
+          startFailed: (reason, detail) => this.#events.startFailed(reason, detail),
+          started: () => {
+            this.#events.started();
+            this.#askLater(ASK_MS);
+          },
+          line: (stream, text) => this.#events.log({ stream, jobId: '', text }),
+          exited: (detail) => this.#exited(detail),
+        });
+      },
+      (error: unknown) => this.#exited(`no port is free: ${error instanceof Error ? error.message : String(error)}`),
+    );
+  }
+
+  serve(request: HttpRequest, events: HttpEvents): HttpCall {
+    const proxied: ProxiedRequest = new ProxiedRequest(this.#port, this.#agent, request, events, () => this.#open.delete(proxied));
+    this.#open.add(proxied);
+    return proxied;
+  }
+
+  // It runs no jobs: its endpoint has no queue.
+  run(): void {}
+  cancel(): void {}
+  credit(): void {}
+
+  end(force: boolean): void {
+    this.#ending = true;
+    clearTimeout(this.#timer);
+    if (force) {
+      this.#carried.kill('the worker was killed');
+      return;
+    }
+    this.#carried.terminate();
+    this.#timer = setTimeout(() => this.#carried.kill('the worker did not end in order'), DRAIN_MS);
+  }
+
+  #askLater(ms: number): void {
+    if (this.#ending || this.#gone) return;
+    this.#timer = setTimeout(() => this.#ask(), ms);
+  }
+
+  #ask(): void {
+    const asked = get({ host: '127.0.0.1', port: this.#port, path: '/ping', agent: false, timeout: ANSWER_MS }, (response) => {
+      response.resume();
+      this.#answered(response.statusCode ?? 0);
+    });
+    asked.on('timeout', () => asked.destroy(new Error('no answer in time')));
+    asked.on('error', () => this.#answered(0));
+  }
+
+  #answered(status: number): void {
+    if (this.#ending || this.#gone) return;
+    if (!this.#ready) {
+      if (status === 200) {
+        this.#ready = true;
+        this.#events.loaded();
+      }
+      this.#askLater(this.#ready ? ASK_AGAIN_MS : ASK_MS);
+      return;
+    }
+    this.#failed = status === 200 || status === 204 ? 0 : this.#failed + 1;
+    if (this.#failed >= MAX_FAILED) this.#carried.kill(`the worker does not answer GET /ping (asked ${MAX_FAILED} times)`);
+    else this.#askLater(ASK_AGAIN_MS);
+  }
+
+  #exited(detail: string): void {
+    this.#gone = true;
+    clearTimeout(this.#timer);
+    this.#agent.destroy();
+    for (const request of this.#open) request.fail(detail);
+    if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: detail });
+    this.#events.exited(detail, false);
+  }
+}
+
+/** A port that is free now; the worker takes it a moment later. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

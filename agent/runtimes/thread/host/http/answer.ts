@@ -1,0 +1,102 @@
+/**
+ * What a function returned, as an HTTP answer: a Response as it is, bytes as bytes, an iterator as a
+ * stream (server-sent events where the caller asks for them), anything else as JSON.
+ */
+import { toJson } from '../output.ts';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: readonly (readonly [string, string])[];
+  /** Bytes known now. */
+  readonly bytes: Uint8Array;
+  /** What comes after them. */
+  readonly rest: AsyncIterator<Uint8Array> | undefined;
+}
+
+const NOTHING = new Uint8Array();
+const encoder = new TextEncoder();
+const JSON_HEADERS = [['content-type', 'application/json; charset=utf-8']] as const;
+
+/** An error's answer (SPEC.md, Error bodies). */
+export function errorAnswer(status: number, title: string, detail: string): Answer {
+  return { status, headers: JSON_HEADERS, bytes: encoder.encode(JSON.stringify({ error: title, detail })), rest: undefined };
+}
+
+/** `accept`: the caller's Accept header. Throws OutputError for what has no JSON. */
+export async function answerOf(value: unknown, accept: string): Promise<Answer> {
+  if (value instanceof Response) return fromResponse(value);
+  if (value instanceof Uint8Array) return bytesAnswer(value);
+  if (value instanceof ArrayBuffer) return bytesAnswer(new Uint8Array(value));
+  const chunks = chunksOf(value);
+  if (chunks !== undefined) return streamed(chunks, accept.includes('text/event-stream'));
+  const bytes = encoder.encode(toJson(value, 'result'));
+  return { status: 200, headers: JSON_HEADERS, bytes, rest: undefined };
+}
+
+function bytesAnswer(bytes: Uint8Array): Answer {
+  return { status: 200, headers: [['content-type', 'application/octet-stream']], bytes, rest: undefined };
+}
+
+function fromResponse(response: Response): Answer {
+  const headers = [...response.headers];
+  if (response.body === null) return { status: response.status, headers, bytes: NOTHING, rest: undefined };
+  return { status: response.status, headers, bytes: NOTHING, rest: response.body[Symbol.asyncIterator]() };
+}
+
+type Chunks = AsyncIterator<unknown> | Iterator<unknown>;
+
+/** A generator, or what iterates like one; arrays, maps and strings are values. */
+export function chunksOf(value: unknown): Chunks | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (Symbol.asyncIterator in value) return (value as AsyncIterable<unknown>)[Symbol.asyncIterator]();
+  if (Symbol.iterator in value && 'next' in value && typeof value.next === 'function')
+    return (value as Iterable<unknown>)[Symbol.iterator]();
+  return undefined;
+}
+
+/** The first chunk tells what kind of stream it is: text, bytes, or a JSON document a line. */
+async function streamed(chunks: Chunks, events: boolean): Promise<Answer> {
+  const first = await chunks.next();
+  const kind = events
+    ? 'events'
+    : first.done === true || typeof first.value === 'string'
+      ? 'text'
+      : first.value instanceof Uint8Array
+        ? 'bytes'
+        : 'lines';
+  const type = {
+    events: 'text/event-stream; charset=utf-8',
+    text: 'text/plain; charset=utf-8',
+    bytes: 'application/octet-stream',
+    lines: 'application/x-ndjson; charset=utf-8',
+  }[kind];
+  const headers: [string, string][] = [['content-type', type]];
+  if (events) headers.push(['cache-control', 'no-cache']);
+  const write = (value: unknown): Uint8Array => {
+    if (events) return encoder.encode(eventText(value));
+    if (value instanceof Uint8Array) return value;
+    return encoder.encode(typeof value === 'string' && kind !== 'lines' ? value : `${toJson(value, 'chunk')}\n`);
+  };
+  const rest: AsyncIterator<Uint8Array> = {
+    async next() {
+      const step = await chunks.next();
+      return step.done === true ? { done: true, value: undefined } : { done: false, value: write(step.value) };
+    },
+    async return() {
+      await chunks.return?.();
+      return { done: true, value: undefined };
+    },
+  };
+  return first.done === true
+    ? { status: 200, headers, bytes: NOTHING, rest: undefined }
+    : { status: 200, headers, bytes: write(first.value), rest };
+}
+
+/** One server-sent event: text as its lines, anything else as JSON. */
+function eventText(value: unknown): string {
+  const text = typeof value === 'string' ? value : toJson(value, 'chunk');
+  return `${text
+    .split('\n')
+    .map((line) => `data: ${line}`)
+    .join('\n')}\n\n`;
+}

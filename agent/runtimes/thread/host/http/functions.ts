@@ -1,0 +1,210 @@
+/** The functions of a load-balanced endpoint in their worker: each request calls the one of its route. */
+import type { HttpFromHost, HttpToHost, LoadOrder } from '../../../hosted/protocol.ts';
+import { HTTP_WINDOW_BYTES } from '../../../runtime.ts';
+import { loadHandler, type Handler } from '../module.ts';
+import { errorMessage, errorStack } from '../output.ts';
+import { signatureOf } from '../signature.ts';
+import type { OutputCapture } from '../thread-output.ts';
+import { answerOf, errorAnswer, type Answer } from './answer.ts';
+import { RequestBody } from './body.ts';
+import { BadRequest, httpArguments, httpSignature, type HttpSignature, type RequestValues } from './parameters.ts';
+
+export type Post = (
+  message:
+    | Extract<HttpFromHost, { t: 'http-credit' | 'http-failed' }>
+    | (Extract<HttpFromHost, { t: 'http-head' | 'http-body' }> & { readonly bytes: Uint8Array }),
+) => void;
+
+interface Loaded {
+  readonly handler: Handler;
+  readonly signature: HttpSignature;
+}
+
+/** The last argument of every call. */
+export interface RequestContext {
+  readonly endpointId: string;
+  /** Aborted when the caller is gone or out of time. */
+  readonly signal: AbortSignal;
+}
+
+/** The most a part of an answer has, bytes. */
+const PART_BYTES = 64 * 1024;
+/** A new one each time: posting takes the bytes away from this thread. */
+const nothing = (): Uint8Array => new Uint8Array();
+
+interface Call {
+  readonly body: RequestBody;
+  readonly abort: AbortController;
+  /** Bytes of the answer that may be sent. */
+  window: number;
+  wake: (() => void) | undefined;
+}
+
+type Begin = Extract<HttpToHost, { t: 'http' }>;
+
+export class HttpFunctions {
+  readonly #endpointId: string;
+  readonly #functions: ReadonlyMap<string, Loaded>;
+  readonly #output: OutputCapture;
+  readonly #post: Post;
+  readonly #calls = new Map<string, Call>();
+
+  private constructor(endpointId: string, functions: ReadonlyMap<string, Loaded>, output: OutputCapture, post: Post) {
+    this.#endpointId = endpointId;
+    this.#functions = functions;
+    this.#output = output;
+    this.#post = post;
+  }
+
+  /** Loads every function. Throws an Error with a message for people. */
+  static async load({ folder, httpFunctions, endpointId }: LoadOrder, output: OutputCapture, post: Post): Promise<HttpFunctions> {
+    const functions = new Map<string, Loaded>();
+    for (const spec of httpFunctions) {
+      const handler = await loadHandler(folder, spec.module, spec.name);
+      functions.set(spec.name, { handler, signature: httpSignature(spec, signatureOf(handler, spec)) });
+    }
+    return new HttpFunctions(endpointId, functions, output, post);
+  }
+
+  heard(frame: HttpToHost, bytes: Uint8Array): void {
+    if (frame.t === 'http') {
+      this.#begin(frame, bytes);
+      return;
+    }
+    const call = this.#calls.get(frame.key);
+    if (call === undefined) return;
+    switch (frame.t) {
+      case 'http-body':
+        call.body.push(bytes, frame.ended);
+        break;
+      case 'http-credit':
+        call.window += frame.count;
+        call.wake?.();
+        break;
+      case 'http-abort': {
+        const gone = new DOMException('the caller is gone', 'AbortError');
+        call.abort.abort(gone);
+        call.body.fail(gone);
+        call.wake?.();
+        break;
+      }
+    }
+  }
+
+  #begin(frame: Begin, bytes: Uint8Array): void {
+    const { key } = frame;
+    const grant = (count: number): void => this.#post({ t: 'http-credit', key, count });
+    const call: Call = {
+      body: new RequestBody(bytes, frame.ended, grant),
+      abort: new AbortController(),
+      window: HTTP_WINDOW_BYTES,
+      wake: undefined,
+    };
+    this.#calls.set(key, call);
+    void this.#run(frame, call).then(() => this.#calls.delete(key));
+  }
+
+  /** Serves one request to its end, whatever it is; never throws. */
+  async #run(frame: Begin, call: Call): Promise<void> {
+    const { key } = frame;
+    let headSent = false;
+    try {
+      const answer = await this.#answer(frame, call);
+      headSent = true;
+      await this.#send(key, answer, call);
+    } catch (error) {
+      if (!call.abort.signal.aborted) this.#output.text('stderr', errorStack(error));
+      this.#output.flush();
+      if (headSent) this.#post({ t: 'http-failed', key, message: errorMessage(error) });
+      else await this.#send(key, errorAnswer(500, 'Internal Server Error', errorMessage(error)), call).catch(() => undefined);
+    }
+  }
+
+  async #answer(frame: Begin, call: Call): Promise<Answer> {
+    const fn = this.#functions.get(frame.function);
+    if (fn === undefined) return errorAnswer(404, 'Not Found', `the worker has no function ${frame.function}`);
+    try {
+      const context: RequestContext = { endpointId: this.#endpointId, signal: call.abort.signal };
+      const { handler, signature } = fn;
+      const values = await valuesOf(frame, call, signature);
+      const given = httpArguments(signature, values, () => requestOf(frame, call), context);
+      const result = await handler(...given);
+      return await answerOf(result, headerOf(frame, 'accept'));
+    } catch (error) {
+      if (error instanceof BadRequest) return errorAnswer(400, 'Bad Request', error.message);
+      if (error instanceof Response) return answerOf(error, '');
+      throw error;
+    }
+  }
+
+  async #send(key: string, { status, headers, bytes, rest }: Answer, call: Call): Promise<void> {
+    const fits = rest === undefined && bytes.length <= PART_BYTES;
+    if (fits) {
+      const sized = headers.some(([name]) => name === 'content-length') || status === 204 || status === 304;
+      const all = sized ? headers : [...headers, ['content-length', String(bytes.length)] as const];
+      this.#post({ t: 'http-head', key, status, headers: all, ended: true, bytes: new Uint8Array(bytes) });
+      return;
+    }
+    const all = rest === undefined ? [...headers, ['content-length', String(bytes.length)] as const] : headers;
+    this.#post({ t: 'http-head', key, status, headers: all, ended: false, bytes: nothing() });
+    try {
+      await this.#write(key, bytes, call);
+      for (let step = await rest?.next(); step !== undefined && step.done !== true; step = await rest?.next()) {
+        await this.#write(key, step.value, call);
+      }
+    } catch (error) {
+      // Lets a generator run its `finally` blocks; what those throw is not what ended the answer.
+      await Promise.resolve(rest?.return?.()).catch(() => undefined);
+      throw error;
+    }
+    this.#post({ t: 'http-body', key, ended: true, bytes: nothing() });
+  }
+
+  /** In parts, never further ahead than the caller's credit. */
+  async #write(key: string, bytes: Uint8Array, call: Call): Promise<void> {
+    for (let at = 0; at < bytes.length; at += PART_BYTES) {
+      while (call.window <= 0 && !call.abort.signal.aborted) {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        call.wake = resolve;
+        await promise;
+        call.wake = undefined;
+      }
+      call.abort.signal.throwIfAborted();
+      // A copy: posting takes the bytes away from this thread.
+      const part = new Uint8Array(bytes.subarray(at, at + PART_BYTES));
+      call.window -= part.length;
+      this.#post({ t: 'http-body', key, ended: false, bytes: part });
+    }
+  }
+}
+
+async function valuesOf(frame: Begin, { body }: Call, { takesRequest }: HttpSignature): Promise<RequestValues> {
+  const at = frame.url.indexOf('?');
+  const query = new URLSearchParams(at === -1 ? '' : frame.url.slice(at + 1));
+  const values = { path: frame.pathValues, query, body: undefined };
+  if (takesRequest || body.isEmpty) return values;
+  let text: string;
+  try {
+    text = await body.text();
+  } catch (error) {
+    if (error instanceof TypeError) throw new BadRequest('body: must be UTF-8 text');
+    throw error;
+  }
+  if (text.trim() === '') return values;
+  try {
+    return { ...values, body: JSON.parse(text) as unknown };
+  } catch {
+    throw new BadRequest('body: must be JSON');
+  }
+}
+
+function requestOf(frame: Begin, { body, abort }: Call): Request {
+  const { method, url, headers } = frame;
+  const hasBody = method !== 'GET' && method !== 'HEAD' && !body.isEmpty;
+  const init = { method, headers: headers.map(([name, value]): [string, string] => [name, value]), signal: abort.signal };
+  return new Request(url, hasBody ? { ...init, body: body.stream(), duplex: 'half' } : init);
+}
+
+function headerOf(frame: Begin, wanted: string): string {
+  return frame.headers.find(([name]) => name === wanted)?.[1] ?? '';
+}

@@ -1,0 +1,126 @@
+/**
+ * From an HTTP request to the arguments of its function: values of the path, of the query and keys
+ * of a JSON body, by the names of the parameters. What does not fit is told with the parameter's name.
+ */
+import type { FunctionSpec, ParameterSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
+
+/** The request does not fit the function: 400. */
+export class BadRequest extends Error {}
+
+/** How a function of a route is called. */
+export interface HttpSignature {
+  readonly style: 'positional' | 'object' | 'whole';
+  readonly parameters: readonly ParameterSpec[];
+  /** It wants the request itself, and reads its body as it likes. */
+  readonly takesRequest: boolean;
+}
+
+export interface RequestValues {
+  readonly path: Readonly<Record<string, string>>;
+  readonly query: URLSearchParams;
+  /** Undefined when there is none. */
+  readonly body: unknown;
+}
+
+/** What the build read of the function, or else its own text. */
+export function httpSignature(
+  spec: FunctionSpec,
+  read: { style: HttpSignature['style']; parameters: readonly { name: string; required: boolean }[] },
+): HttpSignature {
+  const types = new Map(spec.parameters.map(({ name, type }) => [name, type]));
+  const parameters = read.parameters.map(({ name, required }) => {
+    const type = types.get(name) ?? '';
+    return { name, required, type: type === '' && name === 'request' ? 'request' : type };
+  });
+  return { style: read.style, parameters, takesRequest: parameters.some(({ type }) => type === 'request') };
+}
+
+/** The arguments; `request` makes the request for a parameter that wants it, and the context comes last. */
+export function httpArguments(signature: HttpSignature, values: RequestValues, request: () => Request, context: unknown): unknown[] {
+  const { style, parameters } = signature;
+  if (style === 'whole') return [whole(values), context];
+  const body = bodyKeys(values.body);
+  for (const key of Object.keys(body)) {
+    if (parameters.some(({ name }) => name === key)) continue;
+    const takes = parameters.length === 0 ? 'no parameters' : parameters.map(({ name }) => name).join(', ');
+    throw new BadRequest(`${key}: is not a parameter of this route, which takes ${takes}`);
+  }
+  const bound = parameters.map((parameter) => valueOf(parameter, values, body, request));
+  if (style === 'positional') return [...bound, context];
+  const named: Record<string, unknown> = {};
+  for (const [index, { name }] of parameters.entries()) if (bound[index] !== undefined) named[name] = bound[index];
+  return [named, context];
+}
+
+/** All there is under one roof; a body that is no object stays as it is where nothing else came. */
+function whole({ path, query, body }: RequestValues): unknown {
+  const beside = { ...Object.fromEntries(query), ...path };
+  if (body === undefined) return beside;
+  if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { ...Object.fromEntries(query), ...body, ...path };
+  return body;
+}
+
+function bodyKeys(body: unknown): Readonly<Record<string, unknown>> {
+  if (body === undefined) return {};
+  if (typeof body === 'object' && body !== null && !Array.isArray(body)) return body as Record<string, unknown>;
+  throw new BadRequest('body: must be a JSON object whose keys are the parameters');
+}
+
+function valueOf(
+  { name, required, type }: ParameterSpec,
+  { path, query }: RequestValues,
+  body: Readonly<Record<string, unknown>>,
+  request: () => Request,
+): unknown {
+  if (type === 'request') return request();
+  if (Object.hasOwn(path, name)) return fromText(name, type, [path[name] ?? '']);
+  if (Object.hasOwn(body, name)) return fromJson(name, type, body[name], required);
+  const texts = query.getAll(name);
+  if (texts.length > 0) return fromText(name, type, texts);
+  if (required) throw new BadRequest(`${name}: is required`);
+  return undefined;
+}
+
+const articles: Readonly<Record<string, string>> = { integer: 'an', array: 'an', object: 'an' };
+
+function mismatch(name: string, type: string): BadRequest {
+  return new BadRequest(`${name}: must be ${articles[type] ?? 'a'} ${type}`);
+}
+
+/** Text of the path or the query as a value of the type; without a type it stays text. */
+function fromText(name: string, type: string, texts: readonly string[]): unknown {
+  const text = texts.at(-1) ?? '';
+  switch (type) {
+    case 'number':
+    case 'integer': {
+      const value = Number(text);
+      if (text.trim() === '' || !Number.isFinite(value) || (type === 'integer' && !Number.isInteger(value))) throw mismatch(name, type);
+      return value;
+    }
+    case 'boolean':
+      if (text === 'true' || text === '1') return true;
+      if (text === 'false' || text === '0') return false;
+      throw mismatch(name, type);
+    case 'array':
+      return texts;
+    case 'object':
+      throw mismatch(name, type);
+    default:
+      return text;
+  }
+}
+
+/** A JSON value must be of the type already. Null stands for a value that need not be given. */
+function fromJson(name: string, type: string, value: unknown, required: boolean): unknown {
+  if (type === '' || (value === null && !required)) return value;
+  const fits =
+    type === 'array'
+      ? Array.isArray(value)
+      : type === 'integer'
+        ? Number.isInteger(value)
+        : type === 'object'
+          ? typeof value === 'object' && value !== null && !Array.isArray(value)
+          : typeof value === type;
+  if (!fits) throw mismatch(name, type);
+  return value;
+}

@@ -1,0 +1,77 @@
+/**
+ * From what a module exports to what runs for an input. A function is called as it is. A class makes
+ * one instance for the worker's life; of several public methods the input's key `method` chooses one
+ * (WIRE.md section 6).
+ */
+import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
+import { InputError } from './arguments.ts';
+import type { Handler } from './module.ts';
+import { readSignature, signatureOf, type Signature } from './signature.ts';
+
+export interface LoadedFunction {
+  readonly handler: Handler;
+  readonly signature: Signature;
+}
+
+/** What one input is for. */
+export interface Choice extends LoadedFunction {
+  /** The input without what chose the method. */
+  readonly input: unknown;
+}
+
+/** Throws InputError for an input that chooses no method. */
+export type Choose = (input: unknown) => Choice;
+
+/** Throws an Error with a message for people when a class has no public method or cannot be made. */
+export function choiceOf(exported: Handler, spec: FunctionSpec): Choose {
+  if (isClass(exported)) return choiceOfMethods(exported as unknown as new () => object, spec.name);
+  const fn = { handler: exported, signature: signatureOf(exported, spec) };
+  return (input) => ({ ...fn, input });
+}
+
+function choiceOfMethods(made: new () => object, name: string): Choose {
+  const instance = new made();
+  const methods = new Map<string, LoadedFunction>();
+  for (const [key, method] of publicMethods(instance)) {
+    methods.set(key, { handler: method.bind(instance), signature: readSignature(method) });
+  }
+  if (methods.size === 0) throw new Error(`the class ${name} has no public method`);
+  const names = [...methods.keys()].join(', ');
+  const [first] = methods.values();
+  const sole = methods.size === 1 ? first : undefined;
+  return (input) => {
+    if (typeof input !== 'object' || input === null || Array.isArray(input)) throw new InputError('input must be an object');
+    const { method: key, ...rest } = input as Readonly<Record<string, unknown>>;
+    if (sole !== undefined && (takesMethod(sole.signature) || typeof key !== 'string' || !methods.has(key))) return { ...sole, input };
+    if (key === undefined) throw new InputError(`missing argument: method (one of: ${names})`);
+    const chosen = typeof key === 'string' ? methods.get(key) : undefined;
+    if (chosen === undefined)
+      throw new InputError(`unknown method: ${typeof key === 'string' ? key : JSON.stringify(key)} (the class ${name} has: ${names})`);
+    return { ...chosen, input: rest };
+  };
+}
+
+/** A class of one method may have an argument of this name. */
+function takesMethod({ parameters }: Signature): boolean {
+  return parameters.some(({ name }) => name === 'method');
+}
+
+/** Own methods and inherited ones, but for those of Object and those whose names start with an underscore. */
+function publicMethods(instance: object): Map<string, Handler> {
+  const found = new Map<string, Handler>();
+  for (let at: unknown = Object.getPrototypeOf(instance); isObject(at) && at !== Object.prototype; at = Object.getPrototypeOf(at)) {
+    for (const [key, { value }] of Object.entries(Object.getOwnPropertyDescriptors(at))) {
+      if (key === 'constructor' || key.startsWith('_') || found.has(key) || typeof value !== 'function') continue;
+      found.set(key, value as Handler);
+    }
+  }
+  return found;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
+function isClass(exported: Handler): boolean {
+  return /^class\b/.test(Function.prototype.toString.call(exported));
+}

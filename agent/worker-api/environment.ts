@@ -1,0 +1,26 @@
+/** The variables by which a foreign worker finds the agent (WIRE.md section 2). */
+
+export interface Caller {
+  readonly workerId: string;
+  readonly endpointId: string;
+  readonly token: string;
+  readonly deviceUuids: readonly string[];
+  /** Time between its pings, ms; clients take whole seconds. */
+  readonly pingMs: number;
+}
+
+/** `base`: where the worker reaches the API, `http://host:port`. Clients append `&…`: each address has its `?` already. */
+export function workerVariables(base: string, { workerId, endpointId, token, deviceUuids, pingMs }: Caller): Record<string, string> {
+  const root = `${base}/v2/${encodeURIComponent(endpointId)}`;
+  const query = `?gpu=${encodeURIComponent(deviceUuids.length === 0 ? 'none' : deviceUuids.join(','))}`;
+  return {
+    RUNPOD_WEBHOOK_GET_JOB: `${root}/job-take/$ID${query}`,
+    RUNPOD_WEBHOOK_POST_OUTPUT: `${root}/job-done/$RUNPOD_POD_ID/$ID${query}`,
+    RUNPOD_WEBHOOK_POST_STREAM: `${root}/job-stream/$RUNPOD_POD_ID/$ID${query}`,
+    RUNPOD_WEBHOOK_PING: `${root}/ping/$RUNPOD_POD_ID${query}`,
+    RUNPOD_PING_INTERVAL: String(pingMs),
+    RUNPOD_POD_ID: workerId,
+    RUNPOD_ENDPOINT_ID: endpointId,
+    RUNPOD_AI_API_KEY: token,
+  };
+}

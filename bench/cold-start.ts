@@ -1,0 +1,70 @@
+/**
+ * From zero to the handler: a job is sent to an endpoint without a worker, through the whole stack,
+ * and its handler tells when it was entered: `node bench/cold-start.ts [rounds]`. Between two jobs
+ * the worker goes by its idle time-out and the spare that it used is replaced, as in a real pause.
+ * Containers run in a Docker daemon of the bench's own, whose image is there already.
+ */
+import { once } from 'node:events';
+import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { noEngine, startEngine } from '../test/support/container/private-engine.ts';
+import { startStack, waitForHealth, type Stack } from './stack.ts';
+
+/** Goals of the p50, ms. */
+const goals = { thread: 60, 'node-process': 80, 'python-process': 60, 'node-container': 500, 'python-container': 500 } as const;
+type Runtime = keyof typeof goals;
+
+/** After a worker is gone, its spare is started anew; a real pause is longer. */
+const REFILL_MS = 1_500;
+const WARM_UP = 1;
+
+const rounds = Number(process.argv[2] ?? 15);
+const engine = noEngine === undefined ? await startEngine(['capstan/base-node', 'capstan/base-python']) : undefined;
+const agent = new Agent({ keepAlive: true });
+let stack: Stack | undefined;
+try {
+  stack = await startStack(undefined, join(import.meta.dirname, 'cold-start-app'), { CAPSTAN_CONTAINER_SOCKET: engine?.socket ?? 'none' });
+  for (const runtime of Object.keys(goals) as Runtime[]) {
+    if (engine === undefined && runtime.endsWith('-container')) {
+      process.stdout.write(`${runtime}: left out, a container engine of its own ${noEngine ?? ''}\n`);
+      continue;
+    }
+    const times: number[] = [];
+    for (let round = 0; round < rounds + WARM_UP; round++) {
+      const ms = await coldStart(stack, stack.endpoints.get(runtime) ?? '', round);
+      // The first one fetches and unpacks the build, too.
+      if (round < WARM_UP) process.stdout.write(`${runtime}: first of all, with the build fetched: ${ms.toFixed(1)} ms\n`);
+      else times.push(ms);
+    }
+    times.sort((a, b) => a - b);
+    const at = (share: number): string => (times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? 0).toFixed(1);
+    process.stdout.write(
+      `${runtime}: p50 ${at(0.5)} ms (goal ${goals[runtime]} ms), p90 ${at(0.9)} ms, min ${at(0)} ms, max ${at(1)} ms, ${times.length} starts\n`,
+    );
+  }
+} finally {
+  agent.destroy();
+  await stack?.close();
+  await engine?.stop();
+}
+
+/** Sends one job to an endpoint that has no worker; gives the time until its handler was entered, ms. */
+async function coldStart(stack: Stack, endpoint: string, n: number): Promise<number> {
+  const { url, apiKey } = stack;
+  await waitForHealth(stack, endpoint, 'no worker is left', ({ workers }) => Object.values(workers).every((count) => count === 0));
+  await pause(REFILL_MS);
+  const headers = { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' };
+  const call: ClientRequest = request(`${url}/v2/${endpoint}/runsync`, { method: 'POST', headers, agent });
+  const answered = once(call, 'response') as Promise<[IncomingMessage]>;
+  const sent = performance.timeOrigin + performance.now();
+  call.end(JSON.stringify({ input: { n } }));
+  const [response] = await answered;
+  const parts: Buffer[] = [];
+  for await (const part of response) parts.push(part as Buffer);
+  const text = Buffer.concat(parts).toString();
+  const document = JSON.parse(text) as { status?: string; output?: { at: number } };
+  if (document.status !== 'COMPLETED' || document.output === undefined) throw new Error(`the job did not complete: ${text}`);
+  return document.output.at - sent;
+}

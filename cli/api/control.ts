@@ -1,0 +1,258 @@
+/** The control plane as the tool uses it: queries with their rows. */
+import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import type { EndpointRow } from './endpoint-row.ts';
+import type { GatewayClient } from './gateway-client.ts';
+
+const ENDPOINT = `id name kind url environment created build { digest release } routes { method path function } functions
+  settings { workersMin workersMax } workers { total } queue { inQueue inProgress reason detail }`;
+
+interface EndpointData {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
+  readonly url: string;
+  readonly environment: string;
+  readonly created: boolean;
+  readonly build: { readonly digest: string; readonly release: string } | null;
+  readonly routes: readonly { readonly method: string; readonly path: string; readonly function: string }[];
+  readonly functions: readonly string[];
+  readonly settings: { readonly workersMin: number; readonly workersMax: number };
+  readonly workers: { readonly total: number };
+  readonly queue: {
+    readonly inQueue: number;
+    readonly inProgress: number;
+    readonly reason: string | null;
+    readonly detail: string | null;
+  };
+}
+
+export interface Deployed {
+  readonly environment: string;
+  readonly endpoints: readonly (EndpointRow & { readonly created: boolean })[];
+}
+
+export interface EnvironmentRow {
+  readonly name: string;
+  readonly createdAt: string | null;
+  readonly workersMax: number;
+  readonly deployment: number;
+}
+
+export interface BuildRow {
+  readonly digest: string;
+  /** Bytes. */
+  readonly size: number;
+  readonly environment: string;
+  readonly deployedAt: string;
+  readonly endpoints: readonly string[];
+  readonly current: readonly string[];
+  readonly functions: readonly string[];
+}
+
+export interface KeyRow {
+  readonly id: string;
+  readonly name: string;
+  readonly prefix: string;
+  readonly scope: string;
+  readonly endpoints: readonly string[];
+  readonly environment: string | null;
+  readonly createdAt: string | null;
+  readonly expiresAt: string | null;
+  readonly lastUsedAt: string | null;
+}
+
+export interface AccountRow {
+  readonly id: string;
+  readonly createdAt: string | null;
+  readonly quota: { readonly workers: number; readonly used: number };
+  readonly endpoints: number;
+}
+
+const KEY = 'id name prefix scope endpoints environment createdAt expiresAt lastUsedAt';
+const ACCOUNT = 'id createdAt quota { workers used } endpoints';
+const BUILD = 'digest size environment deployedAt endpoints current functions';
+
+function row(data: EndpointData): EndpointRow & { readonly created: boolean } {
+  return {
+    id: data.id,
+    name: data.name,
+    kind: data.kind === 'QUEUE' ? 'queue' : 'load-balanced',
+    url: data.url,
+    environment: data.environment,
+    workersMin: data.settings.workersMin,
+    workersMax: data.settings.workersMax,
+    workers: data.workers.total,
+    jobsInQueue: data.queue.inQueue,
+    jobsInProgress: data.queue.inProgress,
+    queueReason: data.queue.reason ?? '',
+    queueDetail: data.queue.detail ?? '',
+    functions: data.functions,
+    routes: Object.fromEntries(data.routes.map(({ method, path, function: name }) => [`${method} ${path}`, name])),
+    buildDigest: data.build?.digest ?? '',
+    releaseId: data.build?.release ?? '',
+    created: data.created,
+  };
+}
+
+/** A null environment means all. */
+export async function listEndpoints(client: GatewayClient, environment: string | null): Promise<EndpointRow[]> {
+  const query = `query ($environment: String) { endpoints(environment: $environment) { ${ENDPOINT} } }`;
+  const { endpoints } = await client.query<{ endpoints: EndpointData[] }>(query, { environment });
+  return endpoints.map(withoutCreated);
+}
+
+export async function deploy(
+  client: GatewayClient,
+  asked: { readonly environment: string; readonly build: string; readonly endpoints: readonly EndpointSpec[] },
+): Promise<Deployed> {
+  const query = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
+    deploy(environment: $environment, build: $build, endpoints: $endpoints) { environment endpoints { ${ENDPOINT} } } }`;
+  const variables = { ...asked, endpoints: asked.endpoints.map((spec) => EndpointSpec.toJSON(spec)) };
+  const { deploy: deployed } = await client.query<{ deploy: { environment: string; endpoints: EndpointData[] } }>(query, variables);
+  return { environment: deployed.environment, endpoints: deployed.endpoints.map(row) };
+}
+
+export async function rollback(
+  client: GatewayClient,
+  asked: { readonly environment: string; readonly endpoint: string | null; readonly build: string | null },
+): Promise<Deployed> {
+  const query = `mutation ($environment: String, $endpoint: ID, $build: String) {
+    rollback(environment: $environment, endpoint: $endpoint, build: $build) { environment endpoints { ${ENDPOINT} } } }`;
+  const { rollback: back } = await client.query<{ rollback: { environment: string; endpoints: EndpointData[] } }>(query, { ...asked });
+  return { environment: back.environment, endpoints: back.endpoints.map(row) };
+}
+
+/** One endpoint, or with null every one of the environment; what was deleted. */
+export async function undeploy(
+  client: GatewayClient,
+  environment: string,
+  endpoint: string | null,
+  stopJobs: boolean,
+): Promise<EndpointRow[]> {
+  if (endpoint === null) {
+    const query = `mutation ($environment: String!, $stopJobs: Boolean) {
+      deleteEndpoints(environment: $environment, stopJobs: $stopJobs) { ${ENDPOINT} } }`;
+    const { deleteEndpoints } = await client.query<{ deleteEndpoints: EndpointData[] }>(query, { environment, stopJobs });
+    return deleteEndpoints.map(withoutCreated);
+  }
+  const query = `mutation ($environment: String, $endpoint: ID!, $stopJobs: Boolean) {
+    deleteEndpoint(environment: $environment, endpoint: $endpoint, stopJobs: $stopJobs) { ${ENDPOINT} } }`;
+  const { deleteEndpoint } = await client.query<{ deleteEndpoint: EndpointData }>(query, { environment, endpoint, stopJobs });
+  return [withoutCreated(deleteEndpoint)];
+}
+
+/** `settings` are those of the schema's EndpointSettings. */
+export async function updateEndpoint(
+  client: GatewayClient,
+  endpoint: string,
+  settings: Readonly<Record<string, unknown>>,
+): Promise<EndpointRow & { readonly settings: Readonly<Record<string, unknown>> }> {
+  const query = `mutation ($endpoint: ID!, $settings: EndpointSettings!) { updateEndpoint(endpoint: $endpoint, settings: $settings) {
+    ${ENDPOINT} all: settings { workersMin workersMax idleTimeout executionTimeoutMs scalerType scalerValue maxConcurrency maxAttempts
+    requestsPerWorker rateLimits } } }`;
+  const { updateEndpoint: updated } = await client.query<{ updateEndpoint: EndpointData & { all: Record<string, unknown> } }>(query, {
+    endpoint,
+    settings,
+  });
+  return { ...withoutCreated(updated), settings: updated.all };
+}
+
+export async function listEnvironments(client: GatewayClient): Promise<(EnvironmentRow & { readonly endpoints: number })[]> {
+  const query = '{ environments { name createdAt workersMax deployment endpoints { id } } }';
+  const { environments } = await client.query<{ environments: (EnvironmentRow & { endpoints: unknown[] })[] }>(query);
+  return environments.map((environment) => ({ ...environment, endpoints: environment.endpoints.length }));
+}
+
+/** Null when there is none of this name. */
+export async function getEnvironment(
+  client: GatewayClient,
+  name: string,
+): Promise<(EnvironmentRow & { readonly endpoints: readonly EndpointRow[] }) | null> {
+  const query = `query ($name: String!) { environment(name: $name) { name createdAt workersMax deployment endpoints { ${ENDPOINT} } } }`;
+  type Data = EnvironmentRow & { endpoints: EndpointData[] };
+  const { environment } = await client.query<{ environment: Data | null }>(query, { name });
+  return environment === null ? null : { ...environment, endpoints: environment.endpoints.map(withoutCreated) };
+}
+
+export async function createEnvironment(client: GatewayClient, name: string): Promise<void> {
+  await client.query('mutation ($name: String!) { createEnvironment(name: $name) { name } }', { name });
+}
+
+export async function deleteEnvironment(
+  client: GatewayClient,
+  asked: { readonly name: string; readonly force: boolean; readonly stopJobs: boolean },
+): Promise<EndpointRow[]> {
+  const query = `mutation ($name: String!, $force: Boolean, $stopJobs: Boolean) {
+    deleteEnvironment(name: $name, force: $force, stopJobs: $stopJobs) { ${ENDPOINT} } }`;
+  const { deleteEnvironment: deleted } = await client.query<{ deleteEnvironment: EndpointData[] }>(query, { ...asked });
+  return deleted.map(withoutCreated);
+}
+
+export async function listBuilds(client: GatewayClient, environment: string | null, endpoint: string | null): Promise<BuildRow[]> {
+  const query = `query ($environment: String, $endpoint: String) { builds(environment: $environment, endpoint: $endpoint) { ${BUILD} } }`;
+  return (await client.query<{ builds: BuildRow[] }>(query, { environment, endpoint })).builds;
+}
+
+export interface LogRow {
+  readonly at: string;
+  readonly worker: string;
+  readonly job: string | null;
+  readonly stream: string;
+  readonly text: string;
+}
+
+/** Oldest first. */
+export async function readLogs(
+  client: GatewayClient,
+  asked: { readonly endpoint: string; readonly worker: string | null; readonly limit: number; readonly afterMs?: number },
+): Promise<LogRow[]> {
+  const query = `query ($endpoint: ID!, $worker: ID, $limit: Int, $afterMs: Float) {
+    logs(endpoint: $endpoint, worker: $worker, limit: $limit, afterMs: $afterMs) { at worker job stream text } }`;
+  return (await client.query<{ logs: LogRow[] }>(query, { ...asked })).logs;
+}
+
+export async function listKeys(client: GatewayClient): Promise<KeyRow[]> {
+  return (await client.query<{ apiKeys: KeyRow[] }>(`{ apiKeys { ${KEY} } }`)).apiKeys;
+}
+
+export async function createKey(
+  client: GatewayClient,
+  asked: Readonly<Record<string, unknown>>,
+): Promise<{ readonly text: string; readonly key: KeyRow }> {
+  const query = `mutation ($name: String!, $scope: KeyScope!, $endpoints: [ID!], $environment: String, $expiresInS: Int, $account: String) {
+    createApiKey(name: $name, scope: $scope, endpoints: $endpoints, environment: $environment, expiresInS: $expiresInS, account: $account) {
+      text key { ${KEY} } } }`;
+  return (await client.query<{ createApiKey: { text: string; key: KeyRow } }>(query, asked)).createApiKey;
+}
+
+export async function revokeKey(client: GatewayClient, id: string): Promise<KeyRow> {
+  const query = `mutation ($id: ID!) { revokeApiKey(id: $id) { ${KEY} } }`;
+  return (await client.query<{ revokeApiKey: KeyRow }>(query, { id })).revokeApiKey;
+}
+
+export async function getAccount(client: GatewayClient): Promise<AccountRow> {
+  return (await client.query<{ account: AccountRow }>(`{ account { ${ACCOUNT} } }`)).account;
+}
+
+export async function listAccounts(client: GatewayClient): Promise<AccountRow[]> {
+  return (await client.query<{ accounts: AccountRow[] }>(`{ accounts { ${ACCOUNT} } }`)).accounts;
+}
+
+export async function createAccount(
+  client: GatewayClient,
+  id: string,
+  workerQuota: number | null,
+): Promise<{ readonly account: AccountRow; readonly keyText: string }> {
+  const query = `mutation ($id: ID!, $workerQuota: Int) { createAccount(id: $id, workerQuota: $workerQuota) { account { ${ACCOUNT} } keyText } }`;
+  return (await client.query<{ createAccount: { account: AccountRow; keyText: string } }>(query, { id, workerQuota })).createAccount;
+}
+
+export async function setQuota(client: GatewayClient, id: string, workerQuota: number | null): Promise<AccountRow> {
+  const query = `mutation ($id: ID!, $workerQuota: Int) { updateAccount(id: $id, workerQuota: $workerQuota) { ${ACCOUNT} } }`;
+  return (await client.query<{ updateAccount: AccountRow }>(query, { id, workerQuota })).updateAccount;
+}
+
+function withoutCreated(data: EndpointData): EndpointRow {
+  const { created: _created, ...rest } = row(data);
+  return rest;
+}

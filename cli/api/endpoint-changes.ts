@@ -1,0 +1,51 @@
+/** `key=value` as changes of an endpoint's settings (the schema's EndpointSettings). */
+import { CapstanError } from '../../proto/errors.ts';
+
+const NUMBERS = [
+  'workersMin',
+  'workersMax',
+  'idleTimeout',
+  'executionTimeoutMs',
+  'scalerValue',
+  'maxConcurrency',
+  'maxAttempts',
+  'requestsPerWorker',
+] as const;
+const TEXTS = ['scalerType'] as const;
+const KNOWN = [...NUMBERS, ...TEXTS, 'env.<NAME>', 'rateLimits.<operation>'].join(', ');
+
+/** @throws CapstanError INVALID_ARGUMENT naming the key and the rule. */
+export function readChanges(given: readonly string[]): Readonly<Record<string, unknown>> {
+  const changes: Record<string, unknown> = {};
+  const env: Record<string, string> = {};
+  const unsetEnv: string[] = [];
+  const rateLimits: { operation: string; requests: number; concurrent: number }[] = [];
+  for (const text of given) {
+    const at = text.indexOf('=');
+    const key = at < 0 ? text : text.slice(0, at);
+    const value = text.slice(at + 1);
+    if (at < 0) throw refuse(key, 'must be key=value');
+    if (key.startsWith('env.')) {
+      const name = key.slice('env.'.length);
+      if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw refuse(key, 'a name has letters, digits and underscores');
+      if (value === '') unsetEnv.push(name);
+      else env[name] = value;
+    } else if (key.startsWith('rateLimits.')) {
+      const [, requests, concurrent] = /^(\d{1,7})\/(\d{1,7})$/.exec(value) ?? [];
+      if (requests === undefined) throw refuse(key, 'must be <requests per 10 s>/<at once>, 0 for no limit');
+      rateLimits.push({ operation: key.slice('rateLimits.'.length), requests: Number(requests), concurrent: Number(concurrent) });
+    } else if (NUMBERS.some((name) => name === key)) {
+      if (!/^\d{1,9}$/.test(value)) throw refuse(key, 'must be a whole number');
+      changes[key] = Number(value);
+    } else if (TEXTS.some((name) => name === key)) changes[key] = value;
+    else throw refuse(key, `is no setting; there are ${KNOWN}`);
+  }
+  if (Object.keys(env).length > 0) changes['env'] = env;
+  if (unsetEnv.length > 0) changes['unsetEnv'] = unsetEnv;
+  if (rateLimits.length > 0) changes['rateLimits'] = rateLimits;
+  return changes;
+}
+
+function refuse(key: string, rule: string): CapstanError {
+  return new CapstanError('INVALID_ARGUMENT', `${key}: ${rule}`, { field: key });
+}

@@ -1,0 +1,20 @@
+/** A node by its id or its name. */
+import { CapstanError } from '../../proto/errors.ts';
+import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+/** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several nodes have this name. */
+export function findNode(nodes: readonly NodeInfo[], wanted: string): NodeInfo {
+  const byId = nodes.find(({ id }) => id === wanted);
+  if (byId !== undefined) return byId;
+  const named = nodes.filter(({ name }) => name === wanted);
+  const [first] = named;
+  if (first === undefined)
+    throw new ToolError('NOT_FOUND', `there is no node ${wanted}`, 'capstan nodes lists those that are there.', { field: 'node' });
+  if (named.length === 1) return first;
+  throw new CapstanError(
+    'INVALID_ARGUMENT',
+    `node: ${wanted} is the name of several; give an id: ${named.map(({ id }) => id).join(', ')}`,
+    { field: 'node' },
+  );
+}

@@ -1,0 +1,38 @@
+/** Log lines as they come: asked for again and again, each given once. */
+import { setTimeout as pause } from 'node:timers/promises';
+
+import type { LogRow } from './control.ts';
+
+const ASK_EVERY_MS = 1000;
+
+/** Lines after those given; ends when the signal does. `read` gives lines from after a time, ms since 1970. */
+export async function* newLines(
+  given: readonly LogRow[],
+  read: (afterMs: number) => Promise<readonly LogRow[]>,
+  signal: AbortSignal,
+  everyMs: number = ASK_EVERY_MS,
+): AsyncGenerator<LogRow> {
+  let last = timeOf(given.at(-1));
+  // Of the last millisecond more may come: these of it are known.
+  let known = given.filter((line) => timeOf(line) === last).map(keyOf);
+  while (!signal.aborted) {
+    for (const line of await read(last - 1)) {
+      const at = known.indexOf(keyOf(line));
+      if (at !== -1 && timeOf(line) === last) continue;
+      if (timeOf(line) > last) known = [];
+      last = Math.max(last, timeOf(line));
+      known.push(keyOf(line));
+      yield line;
+    }
+    // The end of the wait is the end of the command.
+    await pause(everyMs, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+function timeOf(line: LogRow | undefined): number {
+  return line === undefined ? 0 : Date.parse(line.at);
+}
+
+function keyOf({ at, worker, stream, text }: LogRow): string {
+  return `${at} ${worker} ${stream} ${text}`;
+}

@@ -1,0 +1,35 @@
+/** The options of the commands that build: what they are called, and what they mean. */
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+
+import { CapstanError } from '../proto/errors.ts';
+import type { BuildOptions } from './build/build.ts';
+import { flagOption, textOption, type OptionSpec, type OptionValues } from './command.ts';
+import { readDotEnv, type Environment } from './config.ts';
+
+export const buildOptionSpecs: readonly OptionSpec[] = [
+  { flags: '--exclude <packages>', description: 'packages to leave out of the artifact, separated by commas' },
+  { flags: '--bundle-base-packages', description: 'bundle what the base image has (torch, numpy, …), for hosts without it' },
+  { flags: '--python <version>', description: 'Python of the hosts, for example 3.11 (that of this machine)' },
+  { flags: '--refresh', description: 'install the packages anew' },
+  { flags: '--keep-build', description: 'keep .tool/.build' },
+];
+
+/** @throws CapstanError INVALID_ARGUMENT */
+export function buildOptions(options: OptionValues, { variables, cwd }: Environment): BuildOptions {
+  const fromFile = readDotEnv(cwd);
+  const python = textOption(options, 'python');
+  if (python !== undefined && !/^3\.\d{1,2}$/.test(python))
+    throw new CapstanError('INVALID_ARGUMENT', '--python: must be a version such as 3.11', { field: '--python' });
+  const lookUp = (name: string): string | undefined => variables[name] ?? fromFile[name];
+  const cacheDir = lookUp('CAPSTAN_CACHE_DIR') ?? join(lookUp('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'capstan');
+  return {
+    lookUp,
+    exclude: (textOption(options, 'exclude') ?? '').split(',').flatMap((name) => (name.trim() === '' ? [] : [name.trim()])),
+    bundleBasePackages: flagOption(options, 'bundleBasePackages'),
+    keepStaging: flagOption(options, 'keepBuild'),
+    refresh: flagOption(options, 'refresh'),
+    python,
+    cacheDir: resolve(cwd, cacheDir),
+  };
+}

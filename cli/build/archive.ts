@@ -1,0 +1,101 @@
+/**
+ * The artifact (SPEC.md, Build artifact) as a tar in several gzip members: the application's files, then layers of
+ * installed packages, each packed once and kept, then the tar's end. Any reader of gzip joins the members. The same
+ * input gives the same bytes: entries in order of path, no times, no owners, two modes.
+ */
+import { createHash } from 'node:crypto';
+import { createReadStream, createWriteStream, type Stats } from 'node:fs';
+import { join } from 'node:path';
+import { Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip, gzipSync } from 'node:zlib';
+
+import { Pack } from 'tar';
+
+/** Two blocks of zeros end a tar. */
+const END_BYTES = 1024;
+const GZIP = { level: 6 };
+
+export interface ArchiveEntry {
+  /** On disk, relative to the root. */
+  readonly path: string;
+  /** In the archive. */
+  readonly name: string;
+  readonly stat: Stats;
+}
+
+export interface Written {
+  /** SHA-256 of its bytes, hex. */
+  readonly digest: string;
+  /** Bytes. */
+  readonly size: number;
+}
+
+/** More bytes than an artifact may have. */
+export class TooLarge extends Error {}
+
+/** Writes entries of `root` as one member without the tar's end, for `writeArchive` to take. */
+export async function writeMember(root: string, entries: readonly ArchiveEntry[], path: string): Promise<void> {
+  await pipeline(Readable.from(packed(root, entries)), withoutEnd(), createGzip(GZIP), createWriteStream(path));
+}
+
+/** Joins members to an archive. @throws TooLarge as soon as it has more than `limit` bytes. */
+export async function writeArchive(members: readonly string[], path: string, limit: number): Promise<Written> {
+  const hash = createHash('sha256');
+  let size = 0;
+  const measure = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      size += chunk.length;
+      hash.update(chunk);
+      if (size > limit) done(new TooLarge());
+      else done(null, chunk);
+    },
+  });
+  await pipeline(Readable.from(joined(members)), measure, createWriteStream(path));
+  return { digest: hash.digest('hex'), size };
+}
+
+async function* joined(members: readonly string[]): AsyncGenerator<Buffer> {
+  for (const member of members) yield* createReadStream(member) as AsyncIterable<Buffer>;
+  yield gzipSync(Buffer.alloc(END_BYTES), GZIP);
+}
+
+/** `Pack` itself, not `create`: that one takes a name with a leading `@` for an archive to include. */
+function packed(root: string, entries: readonly ArchiveEntry[]): AsyncIterable<Buffer> {
+  const sorted = [...entries].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const names = new Map(sorted.map(({ path, name }) => [path, name]));
+  const archive = new Pack({
+    cwd: root,
+    portable: true,
+    mtime: new Date(0),
+    strict: true,
+    // Known beforehand, so that what depends on the disk (modes, hard links) does not get in.
+    statCache: new Map(sorted.map(({ path, stat }) => [join(root, path), normalise(stat)])),
+    onWriteEntry: (entry) => {
+      entry.path = names.get(entry.path) ?? entry.path;
+    },
+  });
+  for (const { path } of sorted) archive.add(path);
+  archive.end();
+  return archive;
+}
+
+/** Holds back the last bytes, which are the tar's end, until they are known to be the last. */
+function withoutEnd(): Transform {
+  let held = Buffer.alloc(0);
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      const all = Buffer.concat([held, chunk]);
+      const cut = Math.max(0, all.length - END_BYTES);
+      held = all.subarray(cut);
+      done(null, all.subarray(0, cut));
+    },
+  });
+}
+
+function normalise(stat: Stats): Stats {
+  const permissions = stat.isSymbolicLink() ? 0o777 : (stat.mode & 0o100) === 0 ? 0o644 : 0o755;
+  stat.mode = (stat.mode & ~0o7777) | permissions;
+  stat.nlink = 1;
+  return stat;
+}

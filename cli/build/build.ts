@@ -1,0 +1,130 @@
+/**
+ * `capstan build` (SPEC.md, Build steps): discovers what is declared, groups it by endpoint, generates a handler
+ * file for each, writes the manifest, installs the packages, packs all of it.
+ */
+import { createHash } from 'node:crypto';
+import { readFile, readlink } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+
+import { discover } from '../discovery/discover.ts';
+import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
+import type { LookUp } from '../discovery/settings.ts';
+import { mustBeFolder, publishManifest, readApplication, specOf, writtenManifest, type Application } from '../deploy/application.ts';
+import { packArtifact, type Artifact, type Layer } from '../deploy/artifact.ts';
+import { listFiles } from '../deploy/files.ts';
+import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import type { GeneratedFile } from './generated.ts';
+import { nodeHandler } from './handlers-node.ts';
+import { pythonHandler } from './handlers-python.ts';
+import { importedNames } from './imports.ts';
+import { installPackages, type InstallOptions } from './packages.ts';
+import { manifestOf } from './manifest.ts';
+import { nodeSdk, pythonSdk } from './sdk-files.ts';
+
+export interface BuildOptions extends InstallOptions {
+  /** Variables of the shell and of `.env`, for the values of `env` that name one. */
+  readonly lookUp: LookUp;
+  /** Keeps `.tool/.build`. */
+  readonly keepStaging: boolean;
+}
+
+export interface Built {
+  readonly application: Application;
+  readonly artifact: Artifact;
+}
+
+/** @throws CapstanError INVALID_MANIFEST, INVALID_ARCHIVE or CONFIG, with the place and the rule. */
+export async function build(folder: string, options: BuildOptions, terminal: Terminal): Promise<Built> {
+  await mustBeFolder(folder);
+  const declared = await discover(folder, options.lookUp);
+  for (const text of declared.warnings) terminal.warn(text);
+  const built = declared.endpoints.length === 0 ? await buildWritten(folder, options) : await buildDeclared(declared, options, terminal);
+  for (const text of built.artifact.leftOut) terminal.warn(`left out: ${text}`);
+  return built;
+}
+
+/** A folder whose manifest somebody wrote. */
+async function buildWritten(folder: string, { keepStaging }: BuildOptions): Promise<Built> {
+  const application = await readApplication(folder);
+  const artifact = await packArtifact(folder, application.published, { keepStaging });
+  await publishManifest(folder, application.published);
+  return { application, artifact };
+}
+
+async function buildDeclared(declared: DeclaredApplication, options: BuildOptions, terminal: Terminal): Promise<Built> {
+  const { folder, endpoints } = declared;
+  const written = await writtenManifest(folder);
+  const [first] = endpoints;
+  if (written !== null)
+    throw new ToolError(
+      'INVALID_MANIFEST',
+      `endpoints are declared in the sources (${first?.place ?? ''}) and written in ${written.path}`,
+      'Remove one of the two: what is declared needs no manifest.',
+    );
+  const handlers = await handlersOf(declared);
+  const packages = await installPackages(declared, options, terminal);
+  const manifest = manifestOf(endpoints, {
+    projectName: basename(folder),
+    fingerprint: await fingerprintOf(folder),
+    packages: packages.promised,
+    handlers: handlers.paths,
+  });
+  const { published, endpoints: read } = readManifest(JSON.stringify(manifest), MANIFEST_NAME);
+  const artifact = await packArtifact(folder, published, {
+    generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints))],
+    layers: packages.layers satisfies readonly Layer[],
+    // What was installed for this machine may not fit the hosts.
+    skip: (_name, path) => path === 'node_modules/@capstan/sdk' || (path === 'node_modules' && packages.replacesNodeModules),
+    keepStaging: options.keepStaging,
+  });
+  const generatedAt = new Date().toISOString();
+  await publishManifest(folder, `${JSON.stringify({ ...(JSON.parse(published) as object), generated_at: generatedAt }, null, 2)}\n`);
+  const application: Application = {
+    folder,
+    published,
+    endpoints: read.map((endpoint) => {
+      const functions = functionsOf(endpoints, endpoint.name, handlers.paths.get(endpoint.name) ?? '');
+      return { spec: specOf(endpoint, functions), functions };
+    }),
+  };
+  return { application, artifact };
+}
+
+async function handlersOf({ folder, endpoints }: DeclaredApplication): Promise<{ files: GeneratedFile[]; paths: Map<string, string> }> {
+  const nodeFiles = new Set(endpoints.filter(({ language }) => language === 'node').map(({ file }) => file));
+  const imported = nodeFiles.size > 1 ? await importedNames(folder, nodeFiles) : new Map<string, Set<string>>();
+  const files: GeneratedFile[] = [];
+  const paths = new Map<string, string>();
+  for (const endpoint of endpoints) {
+    if (endpoint.functions.length === 0) continue;
+    const made = endpoint.language === 'python' ? pythonHandler(endpoint, endpoints) : nodeHandler(endpoint, endpoints, imported);
+    files.push(...made);
+    paths.set(endpoint.name, made[0]?.path ?? '');
+  }
+  return { files, paths };
+}
+
+function functionsOf(endpoints: readonly DeclaredEndpoint[], name: string, module: string): Application['endpoints'][number]['functions'] {
+  const { functions = [] } = endpoints.find((each) => each.name === name) ?? {};
+  return functions
+    .filter((each, index) => functions.findIndex((other) => other.name === each.name) === index)
+    .map(({ name: own, reading }) => ({ name: own, module, ...reading }));
+}
+
+async function sdkFiles(endpoints: readonly DeclaredEndpoint[]): Promise<GeneratedFile[]> {
+  const uses = (language: string): boolean => endpoints.some((each) => each.language === language);
+  return [...(uses('python') ? await pythonSdk() : []), ...(uses('node') ? await nodeSdk() : [])];
+}
+
+/** Over the application's own files: what is installed or generated does not count. */
+async function fingerprintOf(folder: string): Promise<string> {
+  const { entries } = await listFiles(folder, { skip: (name) => name === 'node_modules' });
+  const hash = createHash('sha256');
+  for (const { path, stat } of entries) {
+    const content = stat.isSymbolicLink() ? await readlink(join(folder, path)) : await readFile(join(folder, path));
+    hash.update(`${path}\0${createHash('sha256').update(content).digest('hex')}\n`);
+  }
+  return hash.digest('hex');
+}

@@ -1,0 +1,109 @@
+/** Installed packages, packed once: a layer is known by everything it was made from, so a rebuild after a change of code takes it as it is. */
+import { createHash } from 'node:crypto';
+import { lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { z } from 'zod';
+
+import type { Layer } from '../deploy/artifact.ts';
+import { writeMember, type ArchiveEntry } from './archive.ts';
+
+/** The least recently used go first. */
+const KEPT = 20;
+const FACTS = 'layer.json';
+const MEMBER = 'layer.tar.gz';
+
+const factsSchema = z.object({
+  files: z.number(),
+  packages: z.record(z.string(), z.number()),
+  /** What the installer tells about it. */
+  notes: z.unknown(),
+});
+
+export interface KeptLayer<Notes> {
+  readonly layer: Layer;
+  readonly notes: Notes;
+  /** False when it was there already. */
+  readonly isNew: boolean;
+}
+
+export interface LayerOrder<Notes> {
+  readonly cacheDir: string;
+  /** Everything that decides what gets installed. */
+  readonly key: unknown;
+  readonly refresh: boolean;
+  readonly notes: z.ZodType<Notes>;
+  /** Installs into an empty folder, as it will lie in the artifact. */
+  readonly install: (folder: string) => Promise<Notes>;
+}
+
+export async function layerOf<Notes>({ cacheDir, key, refresh, notes, install }: LayerOrder<Notes>): Promise<KeptLayer<Notes>> {
+  const name = createHash('sha256').update(JSON.stringify(key)).digest('hex').slice(0, 32);
+  const root = join(cacheDir, 'layers');
+  const place = join(root, name);
+  if (refresh) await rm(place, { recursive: true, force: true });
+  const known = await readLayer(place, notes);
+  if (known !== null) return { ...known, isNew: false };
+  await mkdir(root, { recursive: true });
+  const made = await mkdtemp(join(root, '.new-'));
+  try {
+    const folder = join(made, 'files');
+    await mkdir(folder);
+    const told = await install(folder);
+    const entries = await entriesOf(folder);
+    await writeMember(folder, entries, join(made, MEMBER));
+    const facts = { files: entries.length, packages: sizesOf(entries), notes: told };
+    await writeFile(join(made, FACTS), JSON.stringify(facts));
+    await rm(folder, { recursive: true, force: true });
+    // Another build may have made the same meanwhile: then that one is as good.
+    await rm(place, { recursive: true, force: true });
+    await rename(made, place);
+  } finally {
+    await rm(made, { recursive: true, force: true });
+  }
+  await sweep(root);
+  const layer = await readLayer(place, notes);
+  if (layer === null) throw new Error(`the layer ${place} cannot be read`);
+  return { ...layer, isNew: true };
+}
+
+async function readLayer<Notes>(place: string, notes: z.ZodType<Notes>): Promise<{ layer: Layer; notes: Notes } | null> {
+  let text: string;
+  try {
+    text = await readFile(join(place, FACTS), 'utf8');
+  } catch {
+    return null; // not made yet
+  }
+  const facts = factsSchema.parse(JSON.parse(text));
+  const now = new Date();
+  await utimes(place, now, now);
+  const { files, packages } = facts;
+  return { layer: { member: join(place, MEMBER), files, packages }, notes: notes.parse(facts.notes) };
+}
+
+async function sweep(root: string): Promise<void> {
+  const names = (await readdir(root)).filter((name) => !name.startsWith('.'));
+  const ages = await Promise.all(names.map(async (name) => ({ name, used: (await stat(join(root, name))).mtimeMs })));
+  const old = ages.sort((a, b) => b.used - a.used).slice(KEPT);
+  await Promise.all(old.map(({ name }) => rm(join(root, name), { recursive: true, force: true })));
+}
+
+async function entriesOf(folder: string): Promise<ArchiveEntry[]> {
+  const entries: ArchiveEntry[] = [];
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name).slice(folder.length + 1);
+    if (entry.isFile() || entry.isSymbolicLink()) entries.push({ path, name: path, stat: await lstat(join(folder, path)) });
+  }
+  return entries;
+}
+
+/** By the folder right inside `python_packages` or `node_modules`, a scope's with its package. */
+function sizesOf(entries: readonly ArchiveEntry[]): Record<string, number> {
+  const sizes: Record<string, number> = {};
+  for (const { name, stat } of entries) {
+    const [, top = name, inner] = name.split('/');
+    const key = top.startsWith('@') && inner !== undefined ? `${top}/${inner}` : top;
+    sizes[key] = (sizes[key] ?? 0) + stat.size;
+  }
+  return sizes;
+}

@@ -1,0 +1,55 @@
+/** The manifest of a declared application (SPEC.md, Deployment manifest; further keys of WIRE.md section 6). */
+import type { DeclaredEndpoint } from '../discovery/declared.ts';
+import { resourceOf } from '../../sdk/typescript/settings.ts';
+
+export interface ManifestFacts {
+  readonly projectName: string;
+  /** SHA-256 over the application's own files, hex. */
+  readonly fingerprint: string;
+  /** Packages left out because the base image has them, by endpoint. */
+  readonly packages: ReadonlyMap<string, readonly string[]>;
+  /** The handler file of each endpoint. */
+  readonly handlers: ReadonlyMap<string, string>;
+}
+
+export function manifestOf(endpoints: readonly DeclaredEndpoint[], facts: ManifestFacts): Record<string, unknown> {
+  const balanced = endpoints.filter(({ functions }) => functions.some(({ route }) => route !== null));
+  return {
+    version: '1',
+    project_name: facts.projectName,
+    source_fingerprint: facts.fingerprint,
+    resources: Object.fromEntries(endpoints.map((endpoint) => [endpoint.name, resourceFor(endpoint, facts)])),
+    routes: Object.fromEntries(balanced.map(({ name, functions }) => [name, routesOf(functions)])),
+    function_registry: Object.fromEntries(endpoints.flatMap(({ name, functions }) => functions.map((each) => [each.name, name] as const))),
+  };
+}
+
+/** The name of a declared application's manifest key that no hand-written manifest has. */
+export const FINGERPRINT_KEY = 'source_fingerprint';
+
+function resourceFor(endpoint: DeclaredEndpoint, { packages, handlers }: ManifestFacts): Record<string, unknown> {
+  const left = packages.get(endpoint.name) ?? [];
+  const handler = handlers.get(endpoint.name);
+  const rows = endpoint.functions.filter(({ name }, index) => endpoint.functions.findIndex((other) => other.name === name) === index);
+  return {
+    ...resourceOf(endpoint.settings),
+    ...(endpoint.functions.some(({ route }) => route !== null) ? { is_load_balanced: true } : {}),
+    ...(rows.length === 0
+      ? {}
+      : {
+          functions: rows.map(({ name, isAsync, isClass, route }) => ({
+            name,
+            module: endpoint.file,
+            is_async: isAsync,
+            is_class: isClass,
+            ...(route === null ? {} : { http_method: route.method, http_path: route.path }),
+          })),
+        }),
+    ...(handler === undefined ? {} : { handler }),
+    ...(left.length === 0 ? {} : { packages: left }),
+  };
+}
+
+function routesOf(functions: DeclaredEndpoint['functions']): Record<string, string> {
+  return Object.fromEntries(functions.flatMap(({ name, route }) => (route === null ? [] : [[`${route.method} ${route.path}`, name]])));
+}

@@ -1,0 +1,105 @@
+/** The packages of a declared application: installed for the hosts, whatever machine builds, in layers that are kept. */
+import { preinstalledPackages } from '../../proto/base-images.ts';
+import type { Layer } from '../deploy/artifact.ts';
+import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import type { GeneratedFile } from './generated.ts';
+import { installNode } from './node-packages.ts';
+import { installPython, normalised, reachable, readRequirements, requirementName } from './python-packages.ts';
+
+export interface InstallOptions {
+  /** Packages to leave out besides those of the base image. */
+  readonly exclude: readonly string[];
+  /** Bundles the packages that the base image has, for hosts without it. */
+  readonly bundleBasePackages: boolean;
+  /** Python of the hosts, `3.11`; the one that reads the sources when undefined. */
+  readonly python: string | undefined;
+  /** Where layers are kept, absolute. */
+  readonly cacheDir: string;
+  /** Installs anew what is there already. */
+  readonly refresh: boolean;
+}
+
+export interface InstalledPackages {
+  readonly layers: readonly Layer[];
+  /** `requirements.txt`. */
+  readonly files: readonly GeneratedFile[];
+  /** Packages that hosts must have, by endpoint. */
+  readonly promised: ReadonlyMap<string, readonly string[]>;
+  readonly replacesNodeModules: boolean;
+}
+
+/** @throws CapstanError INVALID_MANIFEST with what pip or npm says, CONFIG when one is missing. */
+export async function installPackages(
+  declared: DeclaredApplication,
+  options: InstallOptions,
+  terminal: Terminal,
+): Promise<InstalledPackages> {
+  const python = await installForPython(declared, options, terminal);
+  const ofNode = declared.endpoints.filter(({ language }) => language === 'node');
+  terminal.progress('=> installing packages of npm');
+  const node =
+    ofNode.length === 0
+      ? null
+      : await installNode({
+          folder: declared.folder,
+          declared: unique(ofNode.flatMap(({ settings }) => settings.dependencies)),
+          exclude: options.exclude,
+          cacheDir: options.cacheDir,
+          refresh: options.refresh,
+        });
+  terminal.progress('');
+  return {
+    layers: [...python.layers, ...(node === null ? [] : [node.layer])],
+    files: python.files,
+    promised: python.promised,
+    replacesNodeModules: node !== null,
+  };
+}
+
+async function installForPython(
+  { folder, endpoints, pythonVersion }: DeclaredApplication,
+  options: InstallOptions,
+  terminal: Terminal,
+): Promise<Omit<InstalledPackages, 'replacesNodeModules'>> {
+  const own = endpoints.filter(({ language }) => language === 'python');
+  const version = options.python ?? pythonVersion;
+  if (own.length === 0 || version === null) return { layers: [], files: [], promised: new Map() };
+  const base = options.bundleBasePackages ? [] : preinstalledPackages;
+  const leaveOut = new Set([...base, ...options.exclude].map(normalised));
+  const shared = await readRequirements(folder);
+  const all = unique([...shared, ...own.flatMap(({ settings }) => settings.dependencies)]);
+  const wanted = all.filter((each) => !leaveOut.has(requirementName(each)));
+  if (wanted.length > 0) terminal.progress(`=> installing ${wanted.join(', ')} for Python ${version}`);
+  const installed =
+    wanted.length === 0
+      ? null
+      : await installPython({
+          folder,
+          requirements: wanted,
+          leaveOut,
+          version,
+          ownVersion: pythonVersion,
+          cacheDir: options.cacheDir,
+          refresh: options.refresh,
+        });
+  terminal.progress('');
+  const needs = new Map(Object.entries(installed?.notes.needs ?? {}).map(([name, others]) => [name, new Set(others)] as const));
+  const promisedTo = ({ settings, imports }: DeclaredEndpoint): string[] => {
+    const roots = [...shared, ...settings.dependencies].map(requirementName);
+    const reached = reachable(roots, needs, new Set());
+    return preinstalledPackages.filter((name) => (leaveOut.has(name) && reached.has(name)) || (imports.includes(name) && !isBundled(name)));
+  };
+  const isBundled = (name: string): boolean =>
+    !leaveOut.has(name) && (needs.has(name) || all.some((each) => requirementName(each) === name));
+  const pinned = installed?.notes.pinned ?? [];
+  return {
+    layers: installed === null ? [] : [installed.layer],
+    files: [{ path: 'requirements.txt', content: pinned.map((line) => `${line}\n`).join('') }],
+    promised: new Map(own.map((endpoint) => [endpoint.name, promisedTo(endpoint)] as const)),
+  };
+}
+
+function unique(texts: readonly string[]): string[] {
+  return [...new Set(texts)].sort();
+}

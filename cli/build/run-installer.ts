@@ -1,0 +1,45 @@
+/** Runs pip or npm, and tells what it said when it failed. */
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+
+import { ToolError } from '../terminal/tool-error.ts';
+
+const MOST_OUTPUT = 64 * 1024 * 1024;
+
+export interface Ended {
+  readonly ok: boolean;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** @throws CapstanError CONFIG when the program is not there. */
+export async function runInstaller(program: string, args: readonly string[], cwd: string): Promise<Ended> {
+  return new Promise((resolve, reject) => {
+    execFile(program, args, { cwd, maxBuffer: MOST_OUTPUT }, (error, stdout, stderr) => {
+      if (error?.code === 'ENOENT')
+        reject(new ToolError('CONFIG', `${program} is needed to install packages, and is not there`, `Install ${program}.`));
+      else resolve({ ok: error === null, stdout, stderr });
+    });
+  });
+}
+
+/** The last lines that say what is wrong. */
+export function faultOf({ stderr, stdout }: Ended): string {
+  const lines = `${stderr}\n${stdout}`.split('\n').filter((line) => /error|no matching|could not/i.test(line) && line.trim() !== '');
+  return lines
+    .slice(0, 4)
+    .map((line) => line.replace(/^(ERROR|npm (ERR!|error)):?\s*/i, ''))
+    .join('\n  ');
+}
+
+/** SHA-256 of a file, hex; null when there is none. */
+export async function digestOf(path: string): Promise<string | null> {
+  try {
+    return createHash('sha256')
+      .update(await readFile(path))
+      .digest('hex');
+  } catch {
+    return null; // no file: the requirement is no path
+  }
+}

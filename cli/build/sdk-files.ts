@@ -1,0 +1,61 @@
+/** The SDKs as files of an artifact, so that a worker installs nothing (SPEC.md, rule 4 of What the service does). */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { stripTypeScriptTypes } from 'node:module';
+
+import { parseSync } from 'oxc-parser';
+
+import { installRoot } from '../config.ts';
+import { PYTHON_PACKAGES, type GeneratedFile } from './generated.ts';
+
+/** The package `capstan`. */
+export async function pythonSdk(): Promise<GeneratedFile[]> {
+  const folder = join(installRoot, 'sdk/python/capstan');
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.py'));
+  return Promise.all(
+    names.map(async (name) => ({ path: `${PYTHON_PACKAGES}/capstan/${name}`, content: await readFile(join(folder, name)) })),
+  );
+}
+
+const NODE_SDK = 'node_modules/@capstan/sdk';
+/** They make the package, and are no part of it. */
+const notShipped = new Set(['build.ts']);
+
+/** The package `@capstan/sdk` in JavaScript: Node strips no types inside `node_modules`. */
+export async function nodeSdk(): Promise<GeneratedFile[]> {
+  const folder = join(installRoot, 'sdk/typescript');
+  const names = (await readdir(folder)).filter((name) => /\.(ts|js)$/.test(name) && !name.endsWith('.d.ts') && !notShipped.has(name));
+  const { version } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { version: string };
+  const files = await Promise.all(
+    names.map(async (name) => {
+      const source = await readFile(join(folder, name), 'utf8');
+      return { path: `${NODE_SDK}/${name.replace(/\.ts$/, '.js')}`, content: name.endsWith('.ts') ? withoutTypes(name, source) : source };
+    }),
+  );
+  const manifest = { name: '@capstan/sdk', version, type: 'module', exports: './sdk.js' };
+  return [{ path: `${NODE_SDK}/package.json`, content: `${JSON.stringify(manifest, null, 2)}\n` }, ...files];
+}
+
+/** Its imports name the files as they are called then. */
+function withoutTypes(name: string, source: string): string {
+  const plain = quietly(() => stripTypeScriptTypes(source));
+  const { module } = parseSync(name.replace(/\.ts$/, '.js'), plain);
+  const specifiers = [
+    ...module.staticImports.map(({ moduleRequest }) => moduleRequest),
+    ...module.staticExports.flatMap(({ entries }) => entries.flatMap(({ moduleRequest }) => moduleRequest ?? [])),
+  ];
+  // From the end, so that the other places stay what they are.
+  const ends = new Set(specifiers.filter(({ value }) => value.startsWith('.') && value.endsWith('.ts')).map(({ end }) => end));
+  return [...ends].sort((a, b) => b - a).reduce((text, end) => `${text.slice(0, end - 4)}.js${text.slice(end - 1)}`, plain);
+}
+
+/** Node warns that the function may change; the people who build cannot do anything about it. */
+function quietly<T>(work: () => T): T {
+  const { emitWarning } = process;
+  process.emitWarning = () => undefined;
+  try {
+    return work();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}

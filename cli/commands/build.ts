@@ -1,0 +1,31 @@
+import { resolve } from 'node:path';
+
+import { buildOptions, buildOptionSpecs } from '../build-options.ts';
+import { flagOption, type Command } from '../command.ts';
+
+/** `capstan build [folder]`: the build alone. */
+export const build: Command = {
+  name: 'build',
+  summary: 'Build a folder: find its endpoints, install their packages, pack the artifact.',
+  arguments: [{ name: 'folder', description: 'declares endpoints, or holds tool_manifest.json (the working folder)', optional: true }],
+  options: [...buildOptionSpecs, { flags: '--json', description: 'print the artifact and the endpoints as JSON' }],
+  async run({ args, options, env, terminal }) {
+    const folder = resolve(env.cwd, args[0] ?? '.');
+    const [{ build: buildFolder }, { sizeText }] = await Promise.all([import('../build/build.ts'), import('../deploy/deploy.ts')]);
+    terminal.step(`building ${folder}`);
+    const { application, artifact } = await buildFolder(folder, buildOptions(options, env), terminal);
+    terminal.done(`${artifact.files} files, ${sizeText(artifact.size)}, sha256 ${artifact.digest.slice(0, 12)}`);
+    if (flagOption(options, 'json')) {
+      const { path, digest, size, files } = artifact;
+      const endpoints = application.endpoints.map(({ spec, functions }) => ({
+        name: spec.name,
+        functions: functions.map(({ name }) => name),
+        packages: spec.packages,
+      }));
+      terminal.data(JSON.stringify({ path, digest, size, files, endpoints }, null, 2));
+    }
+    for (const { spec, functions } of application.endpoints)
+      terminal.line(`  ${spec.name}: ${functions.map(({ name }) => name).join(', ') || spec.imageName}`);
+    terminal.next(`capstan deploy${args[0] === undefined ? '' : ` ${args[0]}`}`);
+  },
+};

@@ -1,0 +1,65 @@
+import { resolve } from 'node:path';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { textOption, type Command } from '../command.ts';
+import { readDotEnv } from '../config.ts';
+import { explain } from '../terminal/tool-error.ts';
+
+const DEFAULT_PORT = '8888';
+
+/** `capstan run [folder]`: the development server, until Ctrl+C. */
+export const run: Command = {
+  name: 'run',
+  summary: 'Serve the endpoints of a folder here while you change them.',
+  arguments: [{ name: 'folder', description: 'declares endpoints (the working folder)', optional: true }],
+  options: [{ flags: '--port <port>', description: `port on localhost (${DEFAULT_PORT}); 0 picks a free one` }],
+  async run({ args, options, env, terminal }) {
+    const port = textOption(options, 'port') ?? DEFAULT_PORT;
+    if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
+      throw new CapstanError('INVALID_ARGUMENT', '--port: must be a port number between 0 and 65535', { field: '--port' });
+    const folder = resolve(env.cwd, args[0] ?? '.');
+    const [{ Project }, { serveProject }, { mustBeFolder }] = await Promise.all([
+      import('../dev/project.ts'),
+      import('../dev/server.ts'),
+      import('../deploy/application.ts'),
+    ]);
+    await mustBeFolder(folder);
+    const ended = new Promise<void>((settle) => {
+      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => settle());
+    });
+    const project = new Project(
+      folder,
+      { ...readDotEnv(folder), ...env.variables },
+      {
+        changed(routes, error) {
+          if (error === null) terminal.done(`serves ${routes.map(({ method, path }) => `${method} ${path}`).join(', ')}`);
+          else {
+            const { message, hint } = explain(error);
+            terminal.fail(message);
+            terminal.hint(hint);
+          }
+        },
+      },
+    );
+    try {
+      await project.start();
+      const server = await listening(() => serveProject(project, Number(port)), port);
+      terminal.done(`development server: ${server.url} (docs at ${server.url}/docs)`);
+      terminal.line('Ctrl+C ends it.');
+      await ended;
+      await server.close();
+    } finally {
+      await project.close();
+    }
+  },
+};
+
+async function listening<T>(listen: () => Promise<T>, port: string): Promise<T> {
+  try {
+    return await listen();
+  } catch (cause) {
+    if (cause instanceof Error && 'code' in cause && cause.code === 'EADDRINUSE')
+      throw new CapstanError('ADDRESS_IN_USE', `port ${port} is in use by another program`, { cause });
+    throw cause;
+  }
+}

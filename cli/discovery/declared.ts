@@ -1,0 +1,49 @@
+/** What discovery finds in an application's sources, in either language. */
+import type { Reading } from '../deploy/parameters.ts';
+import type { CheckedSettings } from '../../sdk/typescript/settings.ts';
+
+export type Language = 'python' | 'node';
+
+export interface DeclaredMethod {
+  readonly isGenerator: boolean;
+  readonly isAsync: boolean;
+  readonly reading: Reading;
+}
+
+/** A function or class that an endpoint serves. */
+export interface DeclaredFunction extends DeclaredMethod {
+  readonly name: string;
+  /** False for a function that only its declaration holds: a worker gets it from there. */
+  readonly isExported: boolean;
+  readonly isClass: boolean;
+  /** Public methods of a class; empty for a function. */
+  readonly methods: Readonly<Record<string, DeclaredMethod>>;
+  /** Of a load-balanced endpoint. */
+  readonly route: { readonly method: string; readonly path: string } | null;
+  /** `file:line`. */
+  readonly place: string;
+}
+
+export interface DeclaredEndpoint {
+  readonly name: string;
+  readonly language: Language;
+  /** Relative to the application's folder. */
+  readonly file: string;
+  /** `file:line`. */
+  readonly place: string;
+  readonly settings: CheckedSettings;
+  /** In the order of declaration; empty for an image that serves by itself. A function of several routes stands several times. */
+  readonly functions: readonly DeclaredFunction[];
+  /** First names of the packages that its file imports. */
+  readonly imports: readonly string[];
+}
+
+export interface DeclaredApplication {
+  /** Absolute. */
+  readonly folder: string;
+  readonly endpoints: readonly DeclaredEndpoint[];
+  /** Of the Python that read the sources, `3.11`; null where there is none in Python. */
+  readonly pythonVersion: string | null;
+  /** What is wrong but no reason to stop, for people. */
+  readonly warnings: readonly string[];
+}

@@ -1,0 +1,104 @@
+/** From a folder to the endpoints its sources declare, with the rules over all of them (SPEC.md, What the service does). */
+import { sameRoute } from '../../sdk/typescript/routes.ts';
+import type { CapstanError } from '../../proto/errors.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction } from './declared.ts';
+import { readNodeFile } from './node.ts';
+import { readPythonFiles } from './python.ts';
+import type { LookUp } from './settings.ts';
+import { sourcesOf } from './sources.ts';
+
+/** Shown where nothing is declared. */
+export const EXAMPLE = `Declare one, in Python:
+    from capstan import Endpoint
+
+    @Endpoint(name="hello", workers=(0, 1))
+    def hello(name: str):
+        return f"Hello {name}"
+or in TypeScript:
+    import { endpoint } from '@capstan/sdk';
+
+    export const hello = endpoint({ name: 'hello', workers: [0, 1] }, (name: string) => \`Hello \${name}\`);`;
+
+/** The endpoints may be none. @throws CapstanError INVALID_MANIFEST with file, line and rule. */
+export async function discover(folder: string, lookUp: LookUp): Promise<DeclaredApplication> {
+  const sources = await sourcesOf(folder);
+  const endpoints: DeclaredEndpoint[] = [];
+  const warnings: string[] = [];
+  let pythonVersion: string | null = null;
+  if (sources.python.length > 0) {
+    const read = await readPythonFiles(
+      folder,
+      sources.python.map(({ path }) => path),
+      lookUp,
+    );
+    endpoints.push(...read.endpoints);
+    warnings.push(...read.warnings);
+    pythonVersion = read.version;
+  }
+  for (const file of sources.node) endpoints.push(...(await readNodeFile(file, folder, lookUp)));
+  for (const endpoint of endpoints) checkEndpoint(endpoint);
+  checkNames(endpoints);
+  return { folder, endpoints, pythonVersion: endpoints.some(({ language }) => language === 'python') ? pythonVersion : null, warnings };
+}
+
+function checkEndpoint({ name, place, functions, settings }: DeclaredEndpoint): void {
+  const routed = functions.filter(({ route }) => route !== null);
+  const [first, second] = functions;
+  if (first === undefined) {
+    if (settings.image === undefined)
+      throw invalid(
+        `${place}: endpoint ${name} has no function and no route; decorate a function with it, or give it an image that serves by itself`,
+      );
+    return;
+  }
+  if (settings.systemDependencies.length > 0 && settings.image === undefined)
+    throw invalid(
+      `${place}: endpoint ${name}: ${settings.systemDependencies.join(', ')} are system packages, which need a container image built with them; name it with image=`,
+    );
+  if (routed.length > 0 && routed.length < functions.length)
+    throw invalid(
+      `${place}: endpoint ${name} has routes and a function without one (${functions.find(({ route }) => route === null)?.place ?? ''})`,
+    );
+  if (routed.length === 0 && second !== undefined)
+    throw invalid(
+      `${second.place}: endpoint ${name} serves ${first.name} already (${first.place}); a queue-based endpoint serves exactly one function`,
+    );
+  const bound = new Map<string, DeclaredFunction>();
+  for (const each of routed) {
+    const key = `${each.route?.method ?? ''} ${sameRoute(each.route?.path ?? '')}`;
+    const other = bound.get(key);
+    if (other !== undefined)
+      throw invalid(
+        `${each.place}: endpoint ${name}: ${each.route?.method ?? ''} ${each.route?.path ?? ''} is bound to ${other.name} already (${other.place})`,
+      );
+    bound.set(key, each);
+  }
+}
+
+/** One name is one endpoint, and no two functions have one name. */
+function checkNames(endpoints: readonly DeclaredEndpoint[]): void {
+  const names = new Map<string, DeclaredEndpoint>();
+  const functions = new Map<string, DeclaredFunction>();
+  for (const endpoint of endpoints) {
+    const other = names.get(endpoint.name);
+    if (other !== undefined)
+      throw invalid(
+        `the endpoint ${endpoint.name} is declared twice: at ${other.place} and at ${endpoint.place}; one name is one endpoint`,
+      );
+    names.set(endpoint.name, endpoint);
+    for (const each of endpoint.functions) {
+      const known = functions.get(each.name);
+      // One function may serve several routes.
+      if (known !== undefined && known.place !== each.place)
+        throw invalid(
+          `the function ${each.name} is defined twice: at ${known.place} and at ${each.place}; a name may be used once in an application`,
+        );
+      functions.set(each.name, each);
+    }
+  }
+}
+
+function invalid(message: string): CapstanError {
+  return new ToolError('INVALID_MANIFEST', message, 'Correct the declaration.');
+}

@@ -1,0 +1,130 @@
+/** What an expression of a source says without being run: literals, constants of the same file, members of the SDK's enumerations. */
+import type { Expression, Program, Span } from 'oxc-parser';
+
+import type { VariableReference } from './settings.ts';
+
+/** An expression whose value only running tells. */
+export class NotLiteral extends Error {
+  readonly node: Span;
+
+  constructor(node: Span) {
+    super('not a literal');
+    this.node = node;
+  }
+}
+
+export interface Scope {
+  /** `const` declarations of the top level. */
+  readonly constants: ReadonlyMap<string, Expression>;
+  /** Local names of the SDK's enumerations, and of the SDK itself. */
+  readonly enumerations: ReadonlySet<string>;
+  readonly packages: ReadonlySet<string>;
+}
+
+const ENUMERATIONS = new Set(['GpuGroup']);
+/** Constants may lead to constants. */
+const DEEPEST = 20;
+
+export function constantsOf(program: Program): Map<string, Expression> {
+  const constants = new Map<string, Expression>();
+  for (const statement of program.body) {
+    const node = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
+    if (node?.type !== 'VariableDeclaration' || node.kind !== 'const') continue;
+    for (const { id, init } of node.declarations) if (id.type === 'Identifier' && init !== null) constants.set(id.name, init);
+  }
+  return constants;
+}
+
+/** @throws NotLiteral at the first expression that is none. */
+export function literalOf(node: Expression, scope: Scope, depth = 0): unknown {
+  switch (node.type) {
+    case 'Literal':
+      if (typeof node.value === 'bigint' || node.value instanceof RegExp) throw new NotLiteral(node);
+      return node.value;
+    case 'TemplateLiteral':
+      if (node.expressions.length > 0) throw new NotLiteral(node);
+      return node.quasis[0]?.value.cooked ?? '';
+    case 'ArrayExpression':
+      return node.elements.map((element) => {
+        if (element === null || element.type === 'SpreadElement') throw new NotLiteral(node);
+        return literalOf(element, scope, depth);
+      });
+    case 'ObjectExpression':
+      return Object.fromEntries(
+        node.properties.map((property) => {
+          if (property.type !== 'Property') throw new NotLiteral(property);
+          const name = keyOf(property);
+          if (name === null) throw new NotLiteral(property);
+          return [name, literalOf(property.value, scope, depth)];
+        }),
+      );
+    case 'UnaryExpression': {
+      const value = node.operator === '-' ? literalOf(node.argument, scope, depth) : undefined;
+      if (typeof value !== 'number') throw new NotLiteral(node);
+      return -value;
+    }
+    case 'TSAsExpression':
+    case 'TSSatisfiesExpression':
+    case 'TSNonNullExpression':
+    case 'ParenthesizedExpression':
+      return literalOf(node.expression, scope, depth);
+    case 'Identifier': {
+      if (node.name === 'undefined') return undefined;
+      const constant = scope.constants.get(node.name);
+      if (constant === undefined || depth >= DEEPEST) throw new NotLiteral(node);
+      return literalOf(constant, scope, depth + 1);
+    }
+    case 'LogicalExpression': {
+      const variable = node.operator === '??' ? variableOf(node.left) : null;
+      const otherwise = variable === null ? undefined : literalOf(node.right, scope, depth);
+      if (variable === null || typeof otherwise !== 'string') throw new NotLiteral(node);
+      return { $variable: variable, default: otherwise } satisfies VariableReference;
+    }
+    case 'MemberExpression': {
+      const variable = variableOf(node);
+      if (variable !== null) return { $variable: variable, default: null } satisfies VariableReference;
+      const member = enumerationMember(node, scope);
+      if (member === null) throw new NotLiteral(node);
+      return member;
+    }
+    default:
+      throw new NotLiteral(node);
+  }
+}
+
+/** The name of a property that is not computed; null else. */
+export function keyOf(property: { readonly key: { readonly type: string }; readonly computed: boolean }): string | null {
+  if (property.computed) return null;
+  const key = property.key as { readonly type: string; readonly name?: string; readonly value?: unknown };
+  if (key.type === 'Identifier') return key.name ?? null;
+  return key.type === 'Literal' ? String(key.value) : null;
+}
+
+/** `GpuGroup.ADA_24`, or with the SDK's own name before it. */
+function enumerationMember(node: Expression, { enumerations, packages }: Scope): string | null {
+  if (node.type !== 'MemberExpression' || node.computed || node.property.type !== 'Identifier') return null;
+  const { object } = node;
+  if (object.type === 'Identifier') return enumerations.has(object.name) ? node.property.name : null;
+  const named =
+    object.type === 'MemberExpression' &&
+    !object.computed &&
+    object.property.type === 'Identifier' &&
+    ENUMERATIONS.has(object.property.name) &&
+    object.object.type === 'Identifier' &&
+    packages.has(object.object.name);
+  return named ? node.property.name : null;
+}
+
+/** `process.env.NAME` and `process.env['NAME']`. */
+function variableOf(node: Expression): string | null {
+  if (node.type !== 'MemberExpression' || node.object.type !== 'MemberExpression') return null;
+  const { object } = node;
+  const isEnvironment =
+    object.object.type === 'Identifier' &&
+    object.object.name === 'process' &&
+    object.property.type === 'Identifier' &&
+    object.property.name === 'env';
+  if (!isEnvironment) return null;
+  if (node.property.type === 'Identifier' && !node.computed) return node.property.name;
+  return node.property.type === 'Literal' && typeof node.property.value === 'string' ? node.property.value : null;
+}

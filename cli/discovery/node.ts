@@ -1,0 +1,356 @@
+/** What a TypeScript or JavaScript file declares with `endpoint(…)` and `new Endpoint(…)`, read from its syntax tree. */
+import type { Class, Expression, NewExpression, CallExpression, Statement } from 'oxc-parser';
+
+import { parseModule, topLevel, type Callable, type ParsedModule } from '../deploy/exports.ts';
+import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import { readParameters, UNREAD, type Reading } from '../deploy/parameters.ts';
+import { pathBreach } from '../../sdk/typescript/routes.ts';
+import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
+import { constantsOf, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
+import { broken, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
+
+const SDK = '@capstan/sdk';
+const METHODS = new Set(['get', 'post', 'put', 'delete', 'patch']);
+
+interface Names extends Scope {
+  /** Local names of `endpoint` and of `Endpoint`. */
+  readonly short: ReadonlySet<string>;
+  readonly long: ReadonlySet<string>;
+}
+
+/** An endpoint while its file is being read. */
+interface Open {
+  readonly endpoint: DeclaredEndpoint & { functions: DeclaredFunction[] };
+}
+
+/** @throws CapstanError INVALID_MANIFEST with file and line. */
+export async function readNodeFile(file: { path: string; source: string }, folder: string, lookUp: LookUp): Promise<DeclaredEndpoint[]> {
+  const module = parseModule(file, folder);
+  const names = namesOf(module);
+  if (names.short.size === 0 && names.long.size === 0 && names.packages.size === 0) return [];
+  return new FileReader(module, names, lookUp).read();
+}
+
+class FileReader {
+  readonly #module: ParsedModule;
+  readonly #names: Names;
+  readonly #lookUp: LookUp;
+  readonly #found: Open[] = [];
+  /** Declarations by the variable that holds them. */
+  readonly #held = new Map<string, Open>();
+
+  constructor(module: ParsedModule, names: Names, lookUp: LookUp) {
+    this.#module = module;
+    this.#names = names;
+    this.#lookUp = lookUp;
+  }
+
+  async read(): Promise<DeclaredEndpoint[]> {
+    const exported = exportedNames(this.#module.program.body);
+    for (const statement of this.#module.program.body) {
+      for (const { expression, variable } of expressionsOf(statement)) {
+        await this.#expression(
+          expression,
+          variable,
+          variable !== null && (exported.has(variable) || statement.type === 'ExportNamedDeclaration'),
+        );
+      }
+    }
+    return this.#found.map(({ endpoint }) => endpoint);
+  }
+
+  async #expression(given: Expression, variable: string | null, isExported: boolean): Promise<void> {
+    const node = bare(given);
+    if (node.type === 'NewExpression' && this.#isNamed(node.callee, 'Endpoint', this.#names.long)) {
+      const open = this.#declare(node);
+      if (open !== null && variable !== null) this.#held.set(variable, open);
+      return;
+    }
+    if (node.type !== 'CallExpression') return;
+    if (this.#isNamed(node.callee, 'endpoint', this.#names.short)) {
+      const open = this.#declare(node);
+      if (open !== null) await this.#serve(open, node, variable, isExported);
+      return;
+    }
+    const { callee } = node;
+    if (callee.type !== 'MemberExpression' || callee.computed || callee.property.type !== 'Identifier') return;
+    if (!METHODS.has(callee.property.name)) return;
+    const object = bare(callee.object);
+    const open =
+      object.type === 'Identifier'
+        ? this.#held.get(object.name)
+        : object.type === 'NewExpression' && this.#isNamed(object.callee, 'Endpoint', this.#names.long)
+          ? this.#declare(object)
+          : undefined;
+    if (open !== undefined && open !== null) await this.#route(open, callee.property.name.toUpperCase(), node, variable, isExported);
+  }
+
+  /** Null for a handle of an endpoint that runs: `new Endpoint('<id>')`. */
+  #declare(node: NewExpression | CallExpression): Open | null {
+    const place = this.#placeOf(node);
+    const [given] = node.arguments;
+    if (given === undefined) throw broken(place, 'an endpoint needs settings with a name');
+    const settings = given.type === 'SpreadElement' ? given : constantOf(bare(given), this.#names);
+    if (settings.type !== 'ObjectExpression') {
+      if (node.type === 'NewExpression' && settings.type !== 'SpreadElement') return null;
+      throw notLiteral('the settings', this.#text(settings), place);
+    }
+    const read: Record<string, Argument> = {};
+    for (const property of settings.properties) {
+      const line = this.#lineOf(property.start);
+      const name = property.type === 'Property' ? keyOf(property) : null;
+      if (property.type !== 'Property' || name === null) throw notLiteral('a setting', this.#text(property), { ...place, line });
+      // The schema is an object made at run time; it checks there.
+      if (name !== 'schema') read[name] = this.#argument(property.value);
+    }
+    if (node.type === 'NewExpression' && 'id' in read && !('name' in read)) return null;
+    const checked = settingsOf(read, place, this.#lookUp);
+    const endpoint = {
+      name: checked.name,
+      language: 'node' as const,
+      file: this.#module.path,
+      place: `${place.file}:${place.line}`,
+      settings: checked,
+      functions: [] as DeclaredFunction[],
+      imports: [],
+    };
+    const open: Open = { endpoint };
+    this.#found.push(open);
+    return open;
+  }
+
+  async #serve({ endpoint }: Open, node: CallExpression, variable: string | null, isExported: boolean): Promise<void> {
+    const [settings, fn] = node.arguments;
+    if (fn === undefined || fn.type === 'SpreadElement') throw broken(this.#placeOf(node), `endpoint ${endpoint.name}: needs a function`);
+    const hasSchema =
+      settings?.type === 'ObjectExpression' &&
+      settings.properties.some((property) => property.type === 'Property' && keyOf(property) === 'schema');
+    endpoint.functions.push(await this.#function(fn, { variable, isExported, hasSchema, otherwise: endpoint.name, route: null }));
+  }
+
+  async #route({ endpoint }: Open, method: string, node: CallExpression, variable: string | null, isExported: boolean): Promise<void> {
+    const place = this.#placeOf(node);
+    const [first, second, third] = node.arguments;
+    if (first === undefined || first.type === 'SpreadElement') throw broken(place, `endpoint ${endpoint.name}: a route needs a path`);
+    const path = this.#argument(first);
+    if (path.problem !== undefined) throw notLiteral('the path of a route', path.problem, place);
+    const breach = pathBreach(path.value);
+    if (breach !== null) throw broken(place, `endpoint ${endpoint.name}: the path ${JSON.stringify(path.value)} ${breach}`);
+    const fn = third ?? second;
+    if (fn === undefined || fn.type === 'SpreadElement')
+      throw broken(place, `endpoint ${endpoint.name}: ${method} ${String(path.value)} needs a function`);
+    const hasSchema =
+      third !== undefined &&
+      second?.type === 'ObjectExpression' &&
+      second.properties.some((property) => property.type === 'Property' && keyOf(property) === 'schema');
+    endpoint.functions.push(
+      await this.#function(fn, {
+        variable,
+        isExported,
+        hasSchema,
+        otherwise: `${method.toLowerCase()}_${String(path.value)}`,
+        route: { method, path: String(path.value) },
+      }),
+    );
+  }
+
+  async #function(
+    given: Expression,
+    about: {
+      variable: string | null;
+      isExported: boolean;
+      hasSchema: boolean;
+      otherwise: string;
+      route: DeclaredFunction['route'];
+    },
+  ): Promise<DeclaredFunction> {
+    const { variable, isExported, hasSchema, otherwise, route } = about;
+    const node = bare(given);
+    const place = this.#placeOf(node);
+    const local = node.type === 'Identifier' ? topLevel(this.#module.program).get(node.name) : undefined;
+    const found = isFunctionNode(node) ? node : typeof local === 'object' && 'type' in local ? local : undefined;
+    const ownName = node.type === 'Identifier' ? node.name : found?.id?.name;
+    // What others import is the variable; a name of its own comes next.
+    const name = variable !== null && isExported ? variable : (ownName ?? variable ?? identifierOf(otherwise));
+    const common = { name, isExported, route, place: `${place.file}:${place.line}` };
+    if (found === undefined) return { ...common, isClass: false, methods: {}, isAsync: false, isGenerator: false, reading: UNREAD };
+    if (isClassNode(found)) {
+      if (route !== null) throw broken(place, `the route ${route.method} ${route.path} needs a function, and ${name} is a class`);
+      return {
+        ...common,
+        isClass: true,
+        methods: await this.#methods(found),
+        isAsync: false,
+        isGenerator: false,
+        reading: UNREAD,
+      };
+    }
+    const described = await this.#described(found);
+    return { ...common, isClass: false, methods: {}, ...described, ...(hasSchema ? { reading: WHOLE } : {}) };
+  }
+
+  async #methods(node: Class): Promise<Record<string, DeclaredMethod>> {
+    const methods: Record<string, DeclaredMethod> = {};
+    for (const member of node.body.body) {
+      if (member.type !== 'MethodDefinition' || member.kind !== 'method' || member.static) continue;
+      const name = keyOf(member);
+      if (name !== null && !name.startsWith('_')) methods[name] = await this.#described(member.value);
+    }
+    return methods;
+  }
+
+  async #described(node: Callable): Promise<DeclaredMethod> {
+    return { isAsync: node.async, isGenerator: node.generator, reading: await readParameters(node, this.#module) };
+  }
+
+  #argument(node: Expression): Argument {
+    try {
+      return { line: this.#lineOf(node.start), value: literalOf(node, this.#names) };
+    } catch (error) {
+      if (!(error instanceof NotLiteral)) throw error;
+      return { line: this.#lineOf(error.node.start), problem: this.#text(error.node) };
+    }
+  }
+
+  #isNamed(node: Expression, name: string, locals: ReadonlySet<string>): boolean {
+    if (node.type === 'Identifier') return locals.has(node.name);
+    return (
+      node.type === 'MemberExpression' &&
+      !node.computed &&
+      node.property.type === 'Identifier' &&
+      node.property.name === name &&
+      node.object.type === 'Identifier' &&
+      this.#names.packages.has(node.object.name)
+    );
+  }
+
+  #placeOf(node: { readonly start: number }): Place {
+    return { file: this.#module.path, line: this.#lineOf(node.start), language: 'node' };
+  }
+
+  #lineOf(offset: number): number {
+    return this.#module.source.slice(0, offset).split('\n').length;
+  }
+
+  #text({ start, end }: { readonly start: number; readonly end: number }): string {
+    const text = this.#module.source.slice(start, end).replaceAll(/\s+/g, ' ');
+    return text.length <= 80 ? text : `${text.slice(0, 79)}…`;
+  }
+}
+
+const WHOLE: Reading = { style: CallStyle.WHOLE, parameters: [] };
+
+/** What the file calls the SDK and its parts. */
+function namesOf({ program }: ParsedModule): Names {
+  const short = new Set<string>();
+  const long = new Set<string>();
+  const enumerations = new Set<string>();
+  const packages = new Set<string>();
+  const take = (imported: string, local: string): void => {
+    if (imported === 'endpoint') short.add(local);
+    else if (imported === 'Endpoint') long.add(local);
+    else if (imported === 'GpuGroup') enumerations.add(local);
+  };
+  for (const statement of program.body) {
+    if (statement.type === 'ImportDeclaration' && statement.source.value === SDK) {
+      for (const specifier of statement.specifiers) {
+        if (specifier.type !== 'ImportSpecifier') packages.add(specifier.local.name);
+        else if (specifier.imported.type === 'Identifier') take(specifier.imported.name, specifier.local.name);
+      }
+    } else if (statement.type === 'VariableDeclaration') {
+      for (const { id, init } of statement.declarations) {
+        if (init === null || !isRequire(init)) continue;
+        if (id.type === 'Identifier') packages.add(id.name);
+        else if (id.type === 'ObjectPattern') {
+          for (const property of id.properties) {
+            const name = property.type === 'Property' ? keyOf(property) : null;
+            if (property.type === 'Property' && name !== null && property.value.type === 'Identifier') take(name, property.value.name);
+          }
+        }
+      }
+    }
+  }
+  return { short, long, enumerations, packages, constants: constantsOf(program) };
+}
+
+function isRequire(node: Expression): boolean {
+  if (node.type !== 'CallExpression' || node.callee.type !== 'Identifier' || node.callee.name !== 'require') return false;
+  const [argument] = node.arguments;
+  return argument?.type === 'Literal' && argument.value === SDK;
+}
+
+/** The expressions of a statement, each with the variable that gets its value. */
+function expressionsOf(statement: Statement): { readonly expression: Expression; readonly variable: string | null }[] {
+  switch (statement.type) {
+    case 'ExpressionStatement':
+      return [assigned(statement.expression)];
+    case 'VariableDeclaration':
+      return statement.declarations.flatMap(({ id, init }) =>
+        init === null ? [] : [{ expression: init, variable: id.type === 'Identifier' ? id.name : null }],
+      );
+    case 'ExportNamedDeclaration':
+      return statement.declaration?.type === 'VariableDeclaration' ? expressionsOf(statement.declaration) : [];
+    case 'ExportDefaultDeclaration':
+      return statement.declaration.type.endsWith('Declaration')
+        ? []
+        : [{ expression: statement.declaration as Expression, variable: null }];
+    default:
+      return [];
+  }
+}
+
+/** `exports.embed = …` gives its value a name, too. */
+function assigned(expression: Expression): { readonly expression: Expression; readonly variable: string | null } {
+  if (expression.type !== 'AssignmentExpression') return { expression, variable: null };
+  const { left, right } = expression;
+  const name = left.type === 'MemberExpression' && !left.computed && left.property.type === 'Identifier' ? left.property.name : null;
+  return { expression: right, variable: name };
+}
+
+/** Names that `export { … }` and `exports.name = …` give out under their own name. */
+function exportedNames(body: readonly Statement[]): Set<string> {
+  const names = new Set<string>();
+  for (const statement of body) {
+    if (statement.type === 'ExportNamedDeclaration' && statement.source === null) {
+      for (const { local, exported } of statement.specifiers) {
+        if (local.type === 'Identifier' && exported.type === 'Identifier' && local.name === exported.name) names.add(local.name);
+      }
+    } else if (statement.type === 'ExpressionStatement' && statement.expression.type === 'AssignmentExpression') {
+      const { variable } = assigned(statement.expression);
+      if (variable !== null) names.add(variable);
+    }
+  }
+  return names;
+}
+
+function constantOf(node: Expression, { constants }: Scope): Expression {
+  const constant = node.type === 'Identifier' ? constants.get(node.name) : undefined;
+  return constant === undefined ? node : bare(constant);
+}
+
+function isFunctionNode(node: Expression): node is Expression & (Callable | Class) {
+  return node.type === 'ArrowFunctionExpression' || node.type === 'FunctionExpression' || node.type === 'ClassExpression';
+}
+
+function isClassNode(node: Callable | Class): node is Class {
+  return node.type === 'ClassDeclaration' || node.type === 'ClassExpression';
+}
+
+function bare(node: Expression): Expression {
+  switch (node.type) {
+    case 'ParenthesizedExpression':
+    case 'TSAsExpression':
+    case 'TSSatisfiesExpression':
+    case 'TSNonNullExpression':
+    case 'AwaitExpression':
+      return bare(node.type === 'AwaitExpression' ? node.argument : node.expression);
+    default:
+      return node;
+  }
+}
+
+/** A name for a function that has none: `get_/items/{id}` → `get_items_id`. */
+function identifierOf(text: string): string {
+  const name = text.replaceAll(/[^A-Za-z0-9]+/g, '_').replaceAll(/^_+|_+$/g, '');
+  return /^\d/.test(name) || name === '' ? `_${name}` : name;
+}

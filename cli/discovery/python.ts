@@ -1,0 +1,157 @@
+/** What Python files declare, read by the Python of this machine from their text: one run over all files, none of them is run. */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+import { z } from 'zod';
+
+import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import { pathBreach } from '../../sdk/typescript/routes.ts';
+import { UNREAD, type Reading } from '../deploy/parameters.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
+import { broken, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
+
+const READER = fileURLToPath(new URL('python/discover.py', import.meta.url));
+const TIMEOUT_MS = 30_000;
+
+const argument = z.object({ line: z.number(), value: z.unknown().optional(), problem: z.string().optional() });
+const described = z.object({
+  is_async: z.boolean(),
+  is_generator: z.boolean(),
+  style: z.enum(['positional', 'whole', 'unread']),
+  parameters: z.array(z.object({ name: z.string(), required: z.boolean(), type: z.string(), sample: z.unknown() })),
+});
+const functionRow = z.object({
+  ...described.partial().shape,
+  name: z.string(),
+  line: z.number(),
+  is_class: z.boolean(),
+  methods: z.record(z.string(), described).optional(),
+  method: z.string().optional(),
+  path: argument.optional(),
+});
+const fileSchema = z.object({
+  path: z.string(),
+  syntax: z.object({ line: z.number(), column: z.number(), message: z.string() }).optional(),
+  declarations: z
+    .array(z.object({ line: z.number(), settings: z.record(z.string(), argument), functions: z.array(functionRow) }))
+    .default([]),
+  imports: z.array(z.string()).default([]),
+});
+const answerSchema = z.object({ version: z.string(), files: z.array(fileSchema) });
+
+type Row = z.output<typeof functionRow>;
+
+export interface PythonSources {
+  readonly version: string;
+  readonly endpoints: readonly DeclaredEndpoint[];
+  /** Files that mention the SDK no more than in passing, and do not parse. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Reads the files. @throws CapstanError INVALID_MANIFEST with file, line and column of a syntax error or of what is
+ * no literal; CONFIG when this machine has no Python that can read them.
+ */
+export async function readPythonFiles(folder: string, files: readonly string[], lookUp: LookUp): Promise<PythonSources> {
+  const { version, files: read } = await ask({ root: folder, files });
+  const endpoints: DeclaredEndpoint[] = [];
+  for (const file of read) {
+    if (file.syntax !== undefined) {
+      const { line, column, message } = file.syntax;
+      throw new ToolError(
+        'INVALID_MANIFEST',
+        `${file.path}:${line}:${column}: ${message} (read by Python ${version})`,
+        'Correct the source.',
+      );
+    }
+    for (const { line, settings, functions } of file.declarations) {
+      const place: Place = { file: file.path, line, language: 'python' };
+      const checked = settingsOf(settings, place, lookUp);
+      endpoints.push({
+        name: checked.name,
+        language: 'python',
+        file: file.path,
+        place: `${file.path}:${line}`,
+        settings: checked,
+        functions: functions.map((row) => functionOf(row, checked.name, file.path)),
+        imports: file.imports,
+      });
+    }
+  }
+  return { version, endpoints, warnings: [] };
+}
+
+function functionOf(row: Row, endpoint: string, file: string): DeclaredFunction {
+  const place: Place = { file, line: row.line, language: 'python' };
+  const methods = Object.entries(row.methods ?? {}).map(([name, each]) => [name, methodOf(each)] as const);
+  if (row.is_class && methods.length === 0) throw broken(place, `endpoint ${endpoint}: the class ${row.name} has no public method`);
+  if (row.is_class && row.method !== undefined)
+    throw broken(place, `endpoint ${endpoint}: the route ${row.method} needs a function, and ${row.name} is a class`);
+  return {
+    name: row.name,
+    isExported: true,
+    isClass: row.is_class,
+    methods: Object.fromEntries(methods),
+    route: routeOf(row, endpoint, place),
+    place: `${file}:${row.line}`,
+    ...methodOf(row),
+  };
+}
+
+function routeOf({ method, path, name, parameters = [], style }: Row, endpoint: string, place: Place): DeclaredFunction['route'] {
+  if (method === undefined || path === undefined) return null;
+  if (path.problem !== undefined) throw notLiteral('the path of a route', path.problem, { ...place, line: path.line });
+  const breach = pathBreach(path.value ?? undefined);
+  if (breach !== null)
+    throw broken(
+      { ...place, line: path.line },
+      `endpoint ${endpoint}: the path of ${name} ${breach}, as in @api.${method.toLowerCase()}("/health")`,
+    );
+  const template = String(path.value);
+  for (const [, parameter = ''] of template.matchAll(/\{(\w+)\}/g)) {
+    if (style === 'positional' && !parameters.some((each) => each.name === parameter || each.type === 'request'))
+      throw broken(place, `endpoint ${endpoint}: ${method} ${template} needs ${name} to have a parameter ${parameter}`);
+  }
+  return { method, path: template };
+}
+
+function methodOf({
+  is_async: isAsync,
+  is_generator: isGenerator,
+  style,
+  parameters,
+}: Pick<Row, 'is_async' | 'is_generator' | 'style' | 'parameters'>): DeclaredMethod {
+  return { isAsync: isAsync ?? false, isGenerator: isGenerator ?? false, reading: readingOf(style, parameters ?? []) };
+}
+
+function readingOf(style: string | undefined, parameters: z.output<typeof described>['parameters']): Reading {
+  if (style === 'whole') return { style: CallStyle.WHOLE, parameters: [] };
+  if (style !== 'positional') return UNREAD;
+  return {
+    style: CallStyle.POSITIONAL,
+    parameters: parameters.map(({ name, required, type, sample }) => ({ name, required, type, sample })),
+  };
+}
+
+async function ask(order: object): Promise<z.output<typeof answerSchema>> {
+  const child = spawn('python3', ['-I', READER], { stdio: ['pipe', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  // One that cannot even start closes its pipe before it was written to.
+  child.stdin.on('error', () => undefined);
+  child.stdin.end(JSON.stringify(order));
+  const code = await new Promise<number | string>((resolve) => {
+    child.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+    child.on('close', (status, signal) => resolve(status ?? signal ?? 'a signal'));
+  });
+  if (code === 0) return answerSchema.parse(JSON.parse(stdout));
+  const why = code === 'ENOENT' ? 'there is none here' : (stderr.trim().split('\n').at(-1) ?? `it ended with ${code}`);
+  throw new ToolError(
+    'CONFIG',
+    `python3 is needed to read the Python files of this application: ${why}`,
+    'Install Python 3.8 or newer, so that `python3` starts it.',
+  );
+}

@@ -1,0 +1,278 @@
+"""
+Prints as JSON what Python files declare (`Endpoint(name=…)`), read from their text: nothing is run.
+Standard input: {"root": folder, "files": [path, …]}. Every value of a setting must be a literal.
+"""
+import ast
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "deploy", "python"))
+sys.dont_write_bytecode = True
+
+from read_function import read_plain  # noqa: E402
+
+PACKAGE = "capstan"
+ROUTES = ("get", "post", "put", "delete", "patch")
+ENUMS = ("GpuGroup", "ScalerType")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class NotLiteral(Exception):
+    def __init__(self, node):
+        super().__init__(ast.dump(node))
+        self.node = node
+
+
+def main(order):
+    return {"version": "%d.%d" % sys.version_info[:2], "files": [read_file(order["root"], path) for path in order["files"]]}
+
+
+def read_file(root, path):
+    try:
+        with open(os.path.join(root, path), "rb") as source:
+            tree = ast.parse(source.read(), path)
+    except SyntaxError as error:
+        return {"path": path, "syntax": {"line": error.lineno or 1, "column": error.offset or 1, "message": error.msg}}
+    except ValueError as error:
+        return {"path": path, "syntax": {"line": 1, "column": 1, "message": str(error)}}
+    return FileReader(path, tree).read()
+
+
+class FileReader:
+    def __init__(self, path, tree):
+        self._path = path
+        self._tree = tree
+        self._endpoint_names = set()
+        self._enum_names = {}
+        self._package_names = set()
+        self._constants = {}
+        self._declarations = []
+        # Variables that hold a declaration.
+        self._held = {}
+
+    def read(self):
+        self._read_imports()
+        for node in self._tree.body:
+            self._read_constant(node)
+        for node in self._tree.body:
+            self._read_statement(node)
+        return {
+            "path": self._path,
+            "declarations": self._declarations,
+            "imports": sorted(needed_imports(self._tree.body)),
+            "functions": [
+                {"name": each.name, "line": each.lineno}
+                for each in self._tree.body
+                if isinstance(each, FUNCTIONS + (ast.ClassDef,))
+            ],
+        }
+
+    def _read_imports(self):
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Import):
+                for each in node.names:
+                    if each.name == PACKAGE:
+                        self._package_names.add(each.asname or each.name)
+            elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE and node.level == 0:
+                for each in node.names:
+                    if each.name == "Endpoint":
+                        self._endpoint_names.add(each.asname or each.name)
+                    elif each.name in ENUMS:
+                        self._enum_names[each.asname or each.name] = each.name
+
+    def _read_constant(self, node):
+        """`NAME = literal` of the top level, unless it is assigned more than once."""
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, (ast.AnnAssign, ast.AugAssign)) else []
+        for target in targets:
+            if isinstance(target, ast.Name):
+                known = target.id in self._constants
+                self._constants[target.id] = None if known or isinstance(node, ast.AugAssign) else node.value
+
+    def _read_statement(self, node):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            call = self._declaring(node.value)
+            if call is None:
+                return
+            declared = self._declare(call)
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    self._held[target.id] = declared
+        elif isinstance(node, ast.Expr):
+            call = self._declaring(node.value)
+            if call is not None:
+                self._declare(call)
+        elif isinstance(node, FUNCTIONS + (ast.ClassDef,)):
+            for mark in node.decorator_list:
+                self._read_decorator(mark, node)
+
+    def _read_decorator(self, mark, node):
+        call = self._declaring(mark)
+        if call is not None:
+            declared = self._declare(call)
+            declared["functions"].append(self._function(node, declared))
+            return
+        if isinstance(mark, ast.Name) and mark.id in self._held:
+            declared = self._held[mark.id]
+            declared["functions"].append(self._function(node, declared))
+            return
+        if not (isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and isinstance(mark.func.value, ast.Name)):
+            return
+        declared = self._held.get(mark.func.value.id)
+        if declared is None or mark.func.attr not in ROUTES:
+            return
+        row = self._function(node, declared)
+        row["method"] = mark.func.attr.upper()
+        given = mark.args[0] if mark.args else next((each.value for each in mark.keywords if each.arg == "path"), None)
+        row["path"] = self._setting(given) if given is not None else {"line": mark.lineno, "value": None}
+        declared["functions"].append(row)
+
+    def _declaring(self, node):
+        """The call `Endpoint(…)` with `name=`; None for anything else, handles by id among it."""
+        if not isinstance(node, ast.Call):
+            return None
+        named = isinstance(node.func, ast.Name) and node.func.id in self._endpoint_names
+        dotted = (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "Endpoint"
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in self._package_names
+        )
+        if not named and not dotted:
+            return None
+        keys = [each.arg for each in node.keywords]
+        return node if not node.args and "id" not in keys else None
+
+    def _declare(self, call):
+        declared = {"line": call.lineno, "settings": {}, "functions": []}
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                declared["settings"]["**"] = {"line": keyword.value.lineno, "problem": source_of(keyword.value)}
+            else:
+                declared["settings"][keyword.arg] = self._setting(keyword.value)
+        self._declarations.append(declared)
+        return declared
+
+    def _setting(self, node):
+        try:
+            return {"line": node.lineno, "value": self._literal(node)}
+        except NotLiteral as error:
+            return {"line": error.node.lineno, "problem": source_of(error.node)}
+
+    def _literal(self, node, depth=0):
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, (str, int, float, bool))):
+            return node.value
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return [self._literal(each, depth) for each in node.elts]
+        if isinstance(node, ast.Dict):
+            if any(key is None for key in node.keys):
+                raise NotLiteral(node)
+            return {str(self._literal(key, depth)): self._literal(value, depth) for key, value in zip(node.keys, node.values)}
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = self._literal(node.operand, depth)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return -value
+        if isinstance(node, ast.Attribute) and self._is_enum(node.value):
+            return node.attr
+        if isinstance(node, ast.Name) and depth < 20 and self._constants.get(node.id) is not None:
+            return self._literal(self._constants[node.id], depth + 1)
+        variable = variable_of(node)
+        if variable is not None:
+            name, default = variable
+            return {"$variable": name, "default": None if default is None else self._literal(default, depth)}
+        raise NotLiteral(node)
+
+    def _is_enum(self, node):
+        if isinstance(node, ast.Name):
+            return node.id in self._enum_names
+        return (
+            isinstance(node, ast.Attribute)
+            and node.attr in ENUMS
+            and isinstance(node.value, ast.Name)
+            and node.value.id in self._package_names
+        )
+
+    def _function(self, node, declared):
+        is_class = isinstance(node, ast.ClassDef)
+        row = {"name": node.name, "line": node.lineno, "is_class": is_class}
+        if is_class:
+            row["methods"] = {name: described(each) for name, each in methods_of(node).items()}
+        else:
+            row.update(described(node))
+        return row
+
+
+def described(node):
+    is_generator = any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in own_nodes(node))
+    reading = read_plain(node)
+    return {
+        "is_async": isinstance(node, ast.AsyncFunctionDef),
+        "is_generator": is_generator,
+        "style": reading["style"],
+        "parameters": reading["parameters"],
+    }
+
+
+def own_nodes(function):
+    """The nodes of a function's body, without those of functions inside it."""
+    waiting = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(each for each in ast.iter_child_nodes(node) if not isinstance(each, FUNCTIONS + (ast.ClassDef, ast.Lambda)))
+
+
+def methods_of(node):
+    """Public methods, without their first parameter; `__call__` where there is none."""
+    found = {}
+    for each in node.body:
+        if isinstance(each, FUNCTIONS) and (not each.name.startswith("_") or each.name == "__call__"):
+            marks = [mark.id for mark in each.decorator_list if isinstance(mark, ast.Name)]
+            if "staticmethod" not in marks and each.args.args:
+                each.args.args.pop(0)
+            found[each.name] = each
+    public = {name: each for name, each in found.items() if name != "__call__"}
+    return public or found
+
+
+def variable_of(node):
+    """(name, default) of `os.environ["NAME"]`, `os.environ.get("NAME", default)` and `os.getenv(…)`."""
+    if isinstance(node, ast.Subscript) and is_environ(node.value):
+        key = node.slice.value if type(node.slice).__name__ == "Index" else node.slice
+        return (key.value, None) if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not 1 <= len(node.args) <= 2:
+        return None
+    gets = node.func.attr == "get" and is_environ(node.func.value)
+    getenv = node.func.attr == "getenv" and isinstance(node.func.value, ast.Name) and node.func.value.id == "os"
+    key = node.args[0]
+    if not (gets or getenv) or not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return None
+    return key.value, node.args[1] if len(node.args) == 2 else ast.Constant(value="", lineno=node.lineno, col_offset=0)
+
+
+def is_environ(node):
+    return isinstance(node, ast.Attribute) and node.attr == "environ" and isinstance(node.value, ast.Name) and node.value.id == "os"
+
+
+def needed_imports(body):
+    """First names of the modules that a file imports; what stands in a `try` may be missing."""
+    for node in body:
+        if isinstance(node, ast.Try):
+            continue
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield each.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0]
+        else:
+            yield from needed_imports([each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)])
+
+
+def source_of(node):
+    unparse = getattr(ast, "unparse", None)
+    text = unparse(node) if unparse is not None else type(node).__name__
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+sys.stdout.write(json.dumps(main(json.load(sys.stdin))))

@@ -1,0 +1,105 @@
+/** From a declaration's literal arguments to checked settings, by the rules of the SDK, with the place of what breaks one. */
+import type { CapstanError } from '../../proto/errors.ts';
+import { DeclarationError } from '../../sdk/typescript/errors.ts';
+import { checkSettings, type CheckedSettings, type EndpointSettings } from '../../sdk/typescript/settings.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import type { Language } from './declared.ts';
+
+/** One argument as it stands in the source. */
+export interface Argument {
+  readonly line: number;
+  /** Its value; absent when the source does not say it. */
+  readonly value?: unknown;
+  /** The text that is no literal. */
+  readonly problem?: string | undefined;
+}
+
+/** A value of the tool's own environment, named where `env` is declared. */
+export interface VariableReference {
+  readonly $variable: string;
+  /** Null: it must be set. */
+  readonly default: string | null;
+}
+
+export interface Place {
+  readonly file: string;
+  readonly line: number;
+  readonly language: Language;
+}
+
+/** Gives a variable of the shell or of `.env`. */
+export type LookUp = (name: string) => string | undefined;
+
+const inPython: Readonly<Record<string, string>> = {
+  idleTimeout: 'idle_timeout',
+  systemDependencies: 'system_dependencies',
+  gpuCount: 'gpu_count',
+  executionTimeoutMs: 'execution_timeout_ms',
+  scalerType: 'scaler_type',
+  scalerValue: 'scaler_value',
+  maxConcurrency: 'max_concurrency',
+};
+const fromPython = new Map(Object.entries(inPython).map(([own, python]) => [python, own]));
+
+/** @throws CapstanError INVALID_MANIFEST with file, line and rule. */
+export function settingsOf(given: Readonly<Record<string, Argument>>, place: Place, lookUp: LookUp): CheckedSettings {
+  const settings: Record<string, unknown> = {};
+  for (const [key, argument] of Object.entries(given)) {
+    if (argument.problem !== undefined) throw notLiteral(key, argument.problem, { ...place, line: argument.line });
+    // None in Python is as good as absent.
+    if (argument.value === undefined || argument.value === null) continue;
+    const name = place.language === 'python' ? (fromPython.get(key) ?? key) : key;
+    settings[name] = key === 'env' ? withVariables(argument, place, lookUp) : withoutVariables(argument.value, key, argument.line, place);
+  }
+  try {
+    return checkSettings(settings as unknown as EndpointSettings);
+  } catch (error) {
+    if (!(error instanceof DeclarationError)) throw error;
+    const line = Object.entries(given).find(([key]) => error.message.includes(`: ${fromPython.get(key) ?? key} `))?.[1].line;
+    throw broken({ ...place, line: line ?? place.line }, spelt(error.message, place.language));
+  }
+}
+
+export function broken({ file, line }: Place, message: string, hint = 'Correct the declaration.'): CapstanError {
+  return new ToolError('INVALID_MANIFEST', `${file}:${line}: ${message}`, hint);
+}
+
+export function notLiteral(what: string, text: string, place: Place): CapstanError {
+  return broken(
+    place,
+    `${what} must be a literal, and \`${text}\` is none`,
+    'The tool reads declarations without running them: strings, numbers, lists, objects, GpuGroup.ADA_24, or a constant of the same file.',
+  );
+}
+
+function withVariables({ value, line }: Argument, place: Place, lookUp: LookUp): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, each]: [string, unknown]) => {
+      if (!isVariable(each)) return [key, each];
+      const found = lookUp(each.$variable) ?? each.default;
+      if (found === null || found === undefined)
+        throw broken(
+          { ...place, line },
+          `env ${key} is the variable ${each.$variable}, which is not set`,
+          'Set it in the shell or in .env.',
+        );
+      return [key, found];
+    }),
+  );
+}
+
+function withoutVariables(value: unknown, key: string, line: number, place: Place): unknown {
+  if (isVariable(value)) throw notLiteral(key, value.$variable, { ...place, line });
+  if (Array.isArray(value)) for (const each of value as unknown[]) withoutVariables(each, key, line, place);
+  return value;
+}
+
+function isVariable(value: unknown): value is VariableReference {
+  return typeof value === 'object' && value !== null && '$variable' in value;
+}
+
+function spelt(message: string, language: Language): string {
+  if (language === 'node') return message;
+  return message.replaceAll(/\b[a-z]+[A-Z]\w*\b/g, (word) => inPython[word] ?? word);
+}

@@ -1,0 +1,41 @@
+/** Which files of an application may declare endpoints: those that ignore files leave in, and that name the SDK. */
+import { readFile } from 'node:fs/promises';
+import { extname, join } from 'node:path';
+
+import { listFiles } from '../deploy/files.ts';
+import type { Language } from './declared.ts';
+
+const languages: Readonly<Record<string, Language>> = {
+  '.py': 'python',
+  '.ts': 'node',
+  '.mts': 'node',
+  '.cts': 'node',
+  '.js': 'node',
+  '.mjs': 'node',
+  '.cjs': 'node',
+};
+const mentions: Readonly<Record<Language, RegExp>> = {
+  python: /^\s*(import|from)\s+capstan\b|\bimport\s.*\bcapstan\b/m,
+  node: /@capstan\/sdk/,
+};
+/** Code that people write is shorter; bundles and data are not. */
+const LONGEST = 2_000_000;
+
+export interface Source {
+  /** Relative to the folder, with forward slashes. */
+  readonly path: string;
+  readonly source: string;
+}
+
+/** The files by language, in order of path. @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder. */
+export async function sourcesOf(folder: string): Promise<Readonly<Record<Language, readonly Source[]>>> {
+  const found: Record<Language, Source[]> = { python: [], node: [] };
+  const { entries } = await listFiles(folder, { skip: (name, path) => name === 'node_modules' || path === 'python_packages' });
+  for (const { path, stat } of entries) {
+    const language = languages[extname(path)];
+    if (language === undefined || !stat.isFile() || stat.size > LONGEST || /\.d\.[cm]?ts$/.test(path)) continue;
+    const source = await readFile(join(folder, path), 'utf8');
+    if (mentions[language].test(source)) found[language].push({ path, source });
+  }
+  return found;
+}

@@ -1,0 +1,35 @@
+/** Which gateway a command talks to, and with which key. */
+import type { GatewayClient } from './api/gateway-client.ts';
+import type { Environment, Settings } from './config.ts';
+import { apiKey, httpBase } from './local.ts';
+import { readLogin, type Login } from './login-file.ts';
+import { readRunFile } from './run-file.ts';
+import { ToolError } from './terminal/tool-error.ts';
+
+/**
+ * The address given (--url, CAPSTAN_URL), else the stack that runs on the data folder, else where
+ * the user logged in, else this host's default address.
+ * @throws CapstanError CONFIG when there is no key for it.
+ */
+export function gatewayOf(settings: Settings, environment: Environment): Login {
+  const url = settings.url?.replace(/\/+$/, '');
+  if (url === undefined && (settings.httpPort !== undefined || readRunFile(settings.dataDir) !== null)) return local(settings);
+  const login = readLogin(environment);
+  if (url === undefined) return login === null ? local(settings) : { url: login.url, key: settings.apiKey ?? login.key };
+  const key = settings.apiKey ?? (login?.url === url ? login?.key : undefined);
+  if (key !== undefined) return { url, key };
+  throw new ToolError('CONFIG', `SERVICE_API_KEY: no API key is set for ${url}`, `Set it, or run: capstan login --url ${url}`, {
+    field: 'SERVICE_API_KEY',
+  });
+}
+
+function local(settings: Settings): Login {
+  return { url: httpBase(settings), key: apiKey(settings) };
+}
+
+/** A client of that gateway. */
+export async function connect(settings: Settings, environment: Environment): Promise<GatewayClient> {
+  const { connectGateway } = await import('./api/gateway-client.ts');
+  const { url, key } = gatewayOf(settings, environment);
+  return connectGateway(url, key);
+}

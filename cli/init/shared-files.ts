@@ -1,0 +1,24 @@
+/** What projects of both languages have. */
+
+export const ENV_EXAMPLE = `# Copy to .env. What the shell sets comes first.
+# The key of your account; on the host that runs \`capstan up\` the tool finds it by itself.
+SERVICE_API_KEY=
+`;
+
+export function readme(name: string, ending: string): string {
+  return `# ${name}
+
+Three worker files, each with an endpoint of its own:
+
+| File | Endpoint | Kind |
+|---|---|---|
+| \`gpu_worker.${ending}\` | \`${name}-embed\` | queue; set \`gpu\` where a host has one |
+| \`cpu_worker.${ending}\` | \`${name}-search\` | queue; calls the function of \`gpu_worker\` |
+| \`lb_worker.${ending}\` | \`${name}-api\` | load-balanced: plain HTTP routes |
+
+\`\`\`
+capstan run       # serves them here: http://localhost:8888/docs
+capstan deploy    # builds, uploads, and prints how to call them
+\`\`\`
+`;
+}

@@ -1,0 +1,51 @@
+/** Where `capstan login` keeps the address and the key of a remote gateway: one file of the user's own. */
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import { CapstanError } from '../proto/errors.ts';
+import type { Environment } from './config.ts';
+
+export interface Login {
+  /** Base URL of the HTTP API, without a slash at its end. */
+  readonly url: string;
+  /** Secret. */
+  readonly key: string;
+}
+
+export function loginFile({ variables }: Environment): string {
+  const configured = variables['XDG_CONFIG_HOME'] ?? '';
+  return join(configured === '' ? join(variables['HOME'] ?? homedir(), '.config') : configured, 'capstan', 'login.json');
+}
+
+/** Null when nobody logged in. @throws CapstanError CONFIG for a file that is none of ours. */
+export function readLogin(environment: Environment): Login | null {
+  const path = loginFile(environment);
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    if (cause instanceof Error && 'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ENOTDIR')) return null;
+    throw new CapstanError('CONFIG', `cannot read ${path}`, { cause });
+  }
+  try {
+    const { url, key } = JSON.parse(text) as Partial<Login>;
+    if (typeof url === 'string' && typeof key === 'string') return { url, key };
+  } catch {
+    // Its text may hold the key: no more is said of it than below.
+  }
+  throw new CapstanError('CONFIG', `${path} is not what capstan login wrote: log in again`);
+}
+
+/** Readable by the user alone, and whole or not there. */
+export function writeLogin(environment: Environment, login: Login): void {
+  const path = loginFile(environment);
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const temporary = `${path}.${process.pid}`;
+  writeFileSync(temporary, `${JSON.stringify(login, null, 2)}\n`, { mode: 0o600 });
+  renameSync(temporary, path);
+}
+
+export function removeLogin(environment: Environment): void {
+  rmSync(loginFile(environment), { force: true });
+}

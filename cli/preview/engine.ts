@@ -1,0 +1,93 @@
+/** What a preview keeps at the container engine: one network, and the containers of its agent. */
+import type Docker from 'dockerode';
+
+import { findContainerSocket } from '../../proto/container-socket.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+/** Labels of a preview's network. */
+const PREVIEW = 'capstan.preview';
+const FOLDER = 'capstan.preview.folder';
+/** The agent's label for the name of its node (docs/operations.md, Containers). */
+const NODE = 'capstan.node';
+/** An engine that says nothing for so long does not answer, ms. */
+const CALL_MS = 30_000;
+
+/** One preview: its name is that of its node and of its network. */
+export interface PreviewName {
+  readonly name: string;
+  /** Everything it keeps on this host; a lock file in it tells whether it lives. */
+  readonly folder: string;
+}
+
+export interface PreviewNetwork {
+  /** The address of this host in it; undefined when the engine does not tell. */
+  readonly gateway: string | undefined;
+}
+
+/** @throws CapstanError UNAVAILABLE when there is no engine, or none that answers. */
+export async function connectEngine(socket: string): Promise<Docker> {
+  const hint = 'Start Docker or Podman, or name its socket with CAPSTAN_CONTAINER_SOCKET. Without containers: capstan run.';
+  const path = await findContainerSocket(socket);
+  if (path === undefined)
+    throw new ToolError(
+      'UNAVAILABLE',
+      `there is no container engine here (CAPSTAN_CONTAINER_SOCKET is ${socket}), and a preview needs one`,
+      hint,
+    );
+  const { default: Engine } = await import('dockerode');
+  // The environment's DOCKER_HOST may be another machine, whose containers could not reach this one.
+  const engine = new Engine({ socketPath: path, host: undefined, protocol: 'http', timeout: CALL_MS });
+  try {
+    await engine.ping();
+  } catch (cause) {
+    throw new ToolError('UNAVAILABLE', `the container engine at ${path} does not answer: ${messageOf(cause)}`, hint, { cause });
+  }
+  return engine;
+}
+
+/** Tags of the images that the engine has. */
+export async function localImages(engine: Docker): Promise<string[]> {
+  const images = await engine.listImages();
+  return images.flatMap(({ RepoTags }) => RepoTags ?? []);
+}
+
+/** Makes the preview's network; rejects where the engine has no way to. */
+export async function createNetwork(engine: Docker, { name, folder }: PreviewName): Promise<PreviewNetwork> {
+  const network = await engine.createNetwork({ Name: name, Driver: 'bridge', Labels: { [PREVIEW]: name, [FOLDER]: folder } });
+  const facts = (await network.inspect()) as { readonly IPAM?: { readonly Config?: readonly { readonly Gateway?: string }[] } };
+  const addresses = (facts.IPAM?.Config ?? []).map(({ Gateway }) => Gateway);
+  // Podman writes the address with its prefix length.
+  return { gateway: addresses.find((address) => address !== undefined && address !== '')?.replace(/\/.*$/, '') };
+}
+
+/** Removes all that a preview has there; how much that was. */
+export async function removePreview(engine: Docker, name: string): Promise<number> {
+  const containers = await engine.listContainers({ all: true, filters: { label: [`${NODE}=${name}`] } });
+  await Promise.all(containers.map(({ Id }) => forgiving(engine.getContainer(Id).remove({ force: true, v: true }))));
+  const networks = await engine.listNetworks({ filters: { label: [`${PREVIEW}=${name}`] } });
+  await Promise.all(networks.map(({ Id }) => forgiving(engine.getNetwork(Id).remove())));
+  return containers.length + networks.length;
+}
+
+/** Every preview that has a network there. */
+export async function knownPreviews(engine: Docker): Promise<PreviewName[]> {
+  const networks = await engine.listNetworks({ filters: { label: [PREVIEW] } });
+  return networks.flatMap(({ Labels }) => {
+    const { [PREVIEW]: name, [FOLDER]: folder } = Labels ?? {};
+    return name === undefined || folder === undefined ? [] : [{ name, folder }];
+  });
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** What is gone already, or goes just now, is as good as removed. */
+async function forgiving(removal: Promise<unknown>): Promise<void> {
+  try {
+    await removal;
+  } catch (error) {
+    const status = error instanceof Error && 'statusCode' in error ? error.statusCode : undefined;
+    if (status !== 404 && status !== 409) throw error;
+  }
+}

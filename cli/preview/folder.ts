@@ -1,0 +1,47 @@
+/** The temporary folder of a preview, and those that previews left which were killed. */
+import { randomBytes } from 'node:crypto';
+import { mkdirSync } from 'node:fs';
+import { readdir, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { acquireLock } from '../lock.mjs';
+import type { PreviewName } from './engine.ts';
+
+const PREFIX = 'capstan-preview-';
+const LOCK = 'preview.lock';
+
+/** Makes the folder and holds it. @throws CapstanError DATA_DIR */
+export function createPreviewFolder(): PreviewName {
+  const name = `${PREFIX}${randomBytes(6).toString('hex')}`;
+  const folder = join(tmpdir(), name);
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+    acquireLock(join(folder, LOCK));
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CapstanError('DATA_DIR', `cannot make the preview's folder ${folder} (${reason})`, { cause });
+  }
+  return { name, folder };
+}
+
+/** With the lock in it: the last that goes. */
+export async function removePreviewFolder({ folder }: PreviewName): Promise<void> {
+  await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+}
+
+export async function previewFolders(): Promise<PreviewName[]> {
+  const names = await readdir(tmpdir());
+  return names.filter((name) => new RegExp(`^${PREFIX}[0-9a-f]{12}$`).test(name)).map((name) => ({ name, folder: join(tmpdir(), name) }));
+}
+
+/** True once nobody holds the folder, or it is gone; a folder of another user is let alone. */
+export async function isDead({ folder }: PreviewName): Promise<boolean> {
+  try {
+    await stat(folder);
+    return 'release' in acquireLock(join(folder, LOCK));
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * `capstan deploy --preview` (SPEC.md, Deployment tool commands): a stack of its own on a temporary folder, a container
+ * network of its own, one container for each endpoint; all of it gone when it ends.
+ */
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import type Docker from 'dockerode';
+
+import { connectGateway } from '../api/gateway-client.ts';
+import { ownSettings } from '../api/local-endpoints.ts';
+import type { Built } from '../build/build.ts';
+import type { Environment, Settings } from '../config.ts';
+import { deployApplication } from '../deploy/deploy.ts';
+import { nextCommand, printEndpoints } from '../deploy/report.ts';
+import { apiKey, apiKeyForShell } from '../local.ts';
+import { runStack } from '../supervisor/stack.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { containersRunning } from './containers.ts';
+import { connectEngine, createNetwork, knownPreviews, localImages, messageOf, removePreview, type PreviewName } from './engine.ts';
+import { createPreviewFolder, isDead, previewFolders, removePreviewFolder } from './folder.ts';
+import { planPreview } from './specs.ts';
+
+/** A driver that hangs has no GPU to give, ms. */
+const GPU_MS = 15_000;
+
+export interface PreviewOptions {
+  readonly settings: Settings;
+  /** 0 picks a free one. */
+  readonly httpPort: number;
+  readonly environment: Environment;
+  /** Name of the environment to deploy into. */
+  readonly into: string;
+  /** For endpoints without one of their own. */
+  readonly image: string | undefined;
+  readonly asJson: boolean;
+  readonly terminal: Terminal;
+  readonly build: () => Promise<Built>;
+}
+
+/**
+ * Runs until Ctrl+C; gives the exit code of `capstan up`.
+ * @throws CapstanError UNAVAILABLE without a container engine, CONFIG without an image, and what build, stack and deployment refuse.
+ */
+export async function runPreview(options: PreviewOptions): Promise<number> {
+  const { settings, terminal, image } = options;
+  const engine = await connectEngine(settings.containerSocket);
+  await removeLeftovers(engine, terminal);
+  const { application, artifact } = await options.build();
+  const plan = planPreview(application, { image, localImages: await localImages(engine), hasGpu: await hasGpu() });
+  for (const name of plan.leftOut) terminal.warn(`${name} needs a GPU, and this host has none: left out`);
+
+  const ending = endSignals();
+  const preview = createPreviewFolder();
+  try {
+    const network = await networkOf(engine, preview, terminal);
+    if (ending.came()) return 0;
+    return await runStack({
+      settings: settingsOf(options, preview),
+      environment: environmentOf(options, preview, network),
+      terminal,
+      whenReady: async ({ http }, signal) => serve({ application: plan.application, artifact }, options, preview, http, signal),
+    });
+  } finally {
+    await removePreview(engine, preview.name).catch((error: unknown) => {
+      terminal.warn(`cannot remove ${preview.name} from the container engine: ${messageOf(error)}; the next preview tries again`);
+    });
+    await removePreviewFolder(preview);
+    ending.release();
+    terminal.done('the preview is gone');
+  }
+}
+
+async function serve(built: Built, options: PreviewOptions, preview: PreviewName, http: string, signal: AbortSignal): Promise<void> {
+  const { terminal, into, asJson } = options;
+  const { application, artifact } = built;
+  const own = ownSettings(settingsOf(options, preview));
+  const { endpoints: rows } = await deployApplication(connectGateway(`http://${http}`, apiKey(own)), application, artifact, into, terminal);
+  if (asJson) terminal.data(JSON.stringify(rows, null, 2));
+  printEndpoints(rows, terminal);
+  await containersRunning(own, rows, terminal, signal);
+  const next = nextCommand(application, rows, apiKeyForShell(own, false));
+  if (next !== null) terminal.next(next);
+  terminal.line('Ctrl+C ends it and removes its containers and its network.');
+}
+
+interface Network {
+  /** As CAPSTAN_CONTAINER_NETWORK takes it. */
+  readonly name: string;
+  /** Address on which the gateway listens: that of the network where this host has it, so that containers can call each other. */
+  readonly host: string | undefined;
+}
+
+async function networkOf(engine: Docker, preview: PreviewName, terminal: Terminal): Promise<Network> {
+  try {
+    const { gateway } = await createNetwork(engine, preview);
+    const isHere = gateway !== undefined && (await canListen(gateway));
+    if (!isHere) terminal.warn('this host has no address in the container network: functions there cannot call other endpoints');
+    return { name: preview.name, host: isHere ? gateway : undefined };
+  } catch (error) {
+    terminal.warn(
+      `the engine makes no network (${messageOf(error)}): containers get its bridge, else none; functions there cannot call other endpoints`,
+    );
+    return { name: 'auto', host: undefined };
+  }
+}
+
+/** Engines in a virtual machine, and those of a user alone, have their networks elsewhere. */
+async function canListen(host: string): Promise<boolean> {
+  const server = createServer();
+  try {
+    server.listen(0, host);
+    await once(server, 'listening');
+    return true;
+  } catch {
+    return false; // not an address of this host
+  } finally {
+    server.close();
+  }
+}
+
+function settingsOf({ settings, httpPort }: PreviewOptions, { folder }: PreviewName): Settings {
+  const { apiKey: _key, scheduler: _scheduler, url: _url, ...rest } = settings;
+  return { ...rest, httpPort, grpcPort: 0, dataDir: join(folder, 'data') };
+}
+
+/** Of the settings of the user's own service only those count that say how containers are made here. */
+function environmentOf({ environment, settings }: PreviewOptions, { name }: PreviewName, network: Network): Environment {
+  const kept = Object.entries(environment.variables).filter(
+    ([key]) => !key.startsWith('CAPSTAN_') || /^CAPSTAN_(CONTAINER_|REGISTRY_AUTH_FILE$|NVIDIA_SMI|DEBUG$)/.test(key),
+  );
+  return {
+    ...environment,
+    variables: {
+      ...Object.fromEntries(kept),
+      CAPSTAN_NODE_NAME: name,
+      CAPSTAN_CONTAINER_SOCKET: settings.containerSocket,
+      CAPSTAN_CONTAINER_NETWORK: network.name,
+      ...(network.host === undefined ? {} : { CAPSTAN_HTTP_HOST: network.host }),
+    },
+  };
+}
+
+/** Takes away what previews left that were killed. */
+async function removeLeftovers(engine: Docker, terminal: Terminal): Promise<void> {
+  const known = new Map([...(await knownPreviews(engine)), ...(await previewFolders())].map((each) => [each.name, each]));
+  for (const preview of known.values()) {
+    if (!(await isDead(preview))) continue;
+    try {
+      await removePreview(engine, preview.name);
+      await removePreviewFolder(preview);
+      terminal.warn(`${preview.name} was left by a preview that was killed: removed`);
+    } catch (error) {
+      // No reason to refuse this one.
+      terminal.warn(`${preview.name} was left by a preview that was killed, and cannot be removed: ${messageOf(error)}`);
+    }
+  }
+}
+
+async function hasGpu(): Promise<boolean> {
+  try {
+    const { stdout } = await promisify(execFile)('nvidia-smi', ['--query-gpu=uuid', '--format=csv,noheader'], { timeout: GPU_MS });
+    return stdout.trim() !== '';
+  } catch {
+    return false; // no driver, or one that does not work
+  }
+}
+
+/** From the first thing made to the last removed a signal must not end this process; the stack has its own ears for it. */
+function endSignals(): { came: () => boolean; release: () => void } {
+  const names = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  let came = false;
+  const onSignal = (): void => {
+    came = true;
+  };
+  for (const name of names) process.on(name, onSignal);
+  return {
+    came: () => came,
+    release: () => {
+      for (const name of names) process.off(name, onSignal);
+    },
+  };
+}

@@ -1,0 +1,62 @@
+/** An application's endpoints as a preview runs them: one container each, and which image it is made of. */
+import { baseImageOf, defaultBaseImage, imageReference } from '../../proto/base-images.ts';
+import type { Application, ApplicationEndpoint } from '../deploy/application.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+export interface PreviewChoice {
+  /** Of `--image`. */
+  readonly image: string | undefined;
+  /** References that the engine has. */
+  readonly localImages: readonly string[];
+  readonly hasGpu: boolean;
+}
+
+export interface PreviewPlan {
+  readonly application: Application;
+  /** GPU endpoints on a host without one. */
+  readonly leftOut: readonly string[];
+}
+
+/**
+ * An endpoint's own image comes first, then that of `--image`, then the base image of its language.
+ * @throws CapstanError CONFIG when an endpoint has none of them, or none is left to preview.
+ */
+export function planPreview(application: Application, choice: PreviewChoice): PreviewPlan {
+  const runs = ({ spec }: ApplicationEndpoint): boolean => spec.gpuIds === '' || choice.hasGpu;
+  const leftOut = application.endpoints.filter((each) => !runs(each)).map(({ spec }) => spec.name);
+  const kept = application.endpoints.filter(runs);
+  if (kept.length === 0)
+    throw new ToolError(
+      'CONFIG',
+      `all endpoints need a GPU (${leftOut.join(', ')}), and this host has none`,
+      'Preview them on a host with a GPU, or deploy them to one.',
+    );
+  const endpoints = kept.map((each) => ({
+    ...each,
+    spec: { ...each.spec, runtime: 'container', workersMin: 1, workersMax: 1, imageName: imageFor(each, choice) },
+  }));
+  return { application: { ...application, endpoints }, leftOut };
+}
+
+function imageFor({ spec }: ApplicationEndpoint, { image, localImages }: PreviewChoice): string {
+  if (spec.imageName !== '') return spec.imageName;
+  if (image !== undefined) return image;
+  const [fn] = spec.functions;
+  if (fn === undefined)
+    throw new ToolError(
+      'CONFIG',
+      `${spec.name} brings a program of its own and names no image`,
+      'Name one with --image, or as its imageName.',
+    );
+  const language = fn.module.endsWith('.py') ? 'python' : 'node';
+  const base = defaultBaseImage(language, spec.gpuIds !== '');
+  const found = localImages.find((reference) => baseImageOf(reference) === base);
+  if (found !== undefined) return imageReference(found);
+  const needs =
+    language === 'python' ? 'python3, 3.8 or newer, on its path' : 'glibc 2.28 or newer and libstdc++, or a Node 22.18 or newer';
+  throw new ToolError(
+    'CONFIG',
+    `${spec.name} names no image, and the engine does not have ${base.name}`,
+    `Name an image with --image: it needs ${needs}. Or build the base image from deploy/images/.`,
+  );
+}

@@ -1,0 +1,62 @@
+/** Builds from an HTTP request into the artifact store, piece by piece: a slow store slows the sender. */
+import type { Metadata } from '@grpc/grpc-js';
+
+import { BlobPurpose, type BlobServiceClient, type PutBlobRequest, type PutBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { callUnary } from '../jobs/unary.ts';
+
+const FRAME_BYTES = 256 * 1024;
+
+export class BuildUploads {
+  readonly #client: BlobServiceClient;
+  readonly #timeoutMs: number;
+
+  constructor(client: BlobServiceClient, timeoutMs: number) {
+    this.#client = client;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Bytes of a build; null when it is not there. What was asked about is kept for an hour. */
+  async size(digest: string, metadata: Metadata): Promise<number | null> {
+    const found = await callUnary(this.#client.stat.bind(this.#client), { id: `build/${digest}` }, metadata, this.#timeoutMs);
+    return found.exists ? found.size : null;
+  }
+
+  /**
+   * Stores the bytes under their digest, checked by the store; true when they were there already.
+   */
+  async put(digest: string, size: number, source: AsyncIterable<Buffer>, metadata: Metadata): Promise<boolean> {
+    const reply = Promise.withResolvers<PutBlobResponse>();
+    const state = { answered: false, wake: (): void => undefined };
+    const call = this.#client.put(metadata, (error, response) => {
+      state.answered = true;
+      if (error === null) reply.resolve(response);
+      else reply.reject(fromServiceError(error));
+      state.wake();
+    });
+    // The stream's own error says the same as the reply's.
+    call.on('error', () => undefined);
+    call.on('drain', () => state.wake());
+    const send = async (message: PutBlobRequest): Promise<void> => {
+      if (call.write(message) || state.answered) return;
+      await new Promise<void>((resolve) => {
+        state.wake = resolve;
+        if (state.answered) resolve();
+      });
+    };
+    const sending = (async () => {
+      await send({ part: { $case: 'header', value: { purpose: BlobPurpose.BUILD, size, digest } } });
+      for await (const piece of source) {
+        for (let start = 0; start < piece.length; start += FRAME_BYTES) {
+          // Answered early, the rest is read and dropped: a caller in the middle of sending need not notice.
+          if (!state.answered) await send({ part: { $case: 'data', value: piece.subarray(start, start + FRAME_BYTES) } });
+        }
+      }
+      if (!state.answered) call.end();
+    })();
+    // A caller that goes away in the middle breaks the source: the store must not wait for the rest.
+    sending.catch(() => call.cancel());
+    const [response] = await Promise.all([reply.promise, sending]);
+    return response.existed;
+  }
+}

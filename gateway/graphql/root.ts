@@ -1,0 +1,205 @@
+/** The root fields: each is one call of ControlService with the caller's own key, so the scheduler checks its scope. */
+import { Metadata } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import {
+  EndpointPatch,
+  EndpointSpec,
+  type ControlServiceClient,
+  type EndpointInfo,
+  type RateLimit,
+} from '../../proto/gen/capstan/v1/control.ts';
+import { callUnary, type UnaryMethod } from '../jobs/unary.ts';
+import {
+  accountShape,
+  buildShape,
+  deploymentShape,
+  endpointShape,
+  environmentShape,
+  keyShape,
+  logShape,
+  nodeShape,
+  scopeOf,
+  workerShape,
+  type ScopeName,
+} from './shapes.ts';
+
+export interface RootDeps {
+  readonly control: ControlServiceClient;
+  readonly timeoutMs: number;
+  /** Base URL of the HTTP API, as the caller reaches it. */
+  readonly base: string;
+  /** The caller's key. */
+  readonly key: string;
+}
+
+interface Settings extends Omit<Partial<EndpointPatch>, 'rateLimits' | 'env' | 'idleTimeoutS'> {
+  readonly idleTimeout?: number | null;
+  readonly rateLimits?: readonly (RateLimit & { readonly operation: string })[] | null;
+  readonly env?: unknown;
+}
+
+type Given<T> = T | null | undefined;
+
+/** The functions behind Query and Mutation, for one request. */
+export function rootFor({ control, timeoutMs, base, key }: RootDeps) {
+  const metadata = new Metadata({ waitForReady: true });
+  metadata.set('authorization', `Bearer ${key}`);
+  const read = new Map<string, Promise<EndpointInfo[]>>();
+  const call = <Request, Reply>(method: UnaryMethod<Request, Reply>, request: Request): Promise<Reply> =>
+    callUnary((...args) => method.apply(control, args), request, metadata, timeoutMs);
+  const shape = (info: EndpointInfo): object => endpointShape(info, base);
+
+  /** Asked for by several fields of a query, read once. */
+  function endpointsOf(environment: string): Promise<EndpointInfo[]> {
+    const known = read.get(environment);
+    if (known !== undefined) return known;
+    const asked = call(control.listEndpoints, { environment }).then(({ endpoints }) => endpoints);
+    read.set(environment, asked);
+    return asked;
+  }
+
+  async function environments(): Promise<(object & { readonly name: string })[]> {
+    const found = (await call(control.listEnvironments, {})).environments;
+    return found.map((info) => ({ name: info.name, ...environmentShape(info, async () => (await endpointsOf(info.name)).map(shape)) }));
+  }
+
+  return {
+    environments,
+    environment: async ({ name }: { name: string }) => (await environments()).find((environment) => environment.name === name) ?? null,
+    endpoints: async ({ environment }: { environment?: Given<string> }) => (await endpointsOf(environment ?? '')).map(shape),
+    endpoint: async ({ id, environment, name }: { id?: Given<string>; environment?: Given<string>; name?: Given<string> }) => {
+      if ((id ?? null) === null && (name ?? null) === null)
+        throw new CapstanError('INVALID_ARGUMENT', 'endpoint: give its id, or its name with its environment', { field: 'id' });
+      const found = await endpointsOf((id ?? null) === null ? (environment ?? 'default') : '');
+      const info = found.find((each) => ((id ?? null) === null ? each.spec?.name === name : each.id === id));
+      return info === undefined ? null : shape(info);
+    },
+    builds: async ({ environment, endpoint }: { environment?: Given<string>; endpoint?: Given<string> }) =>
+      (await call(control.listBuilds, { environment: environment ?? '', endpoint: endpoint ?? '' })).builds.map(buildShape),
+    deployments: async ({ environment, limit }: { environment?: Given<string>; limit?: Given<number> }) => {
+      const request = { environment: environment ?? '', limit: whole('limit', limit ?? 0) };
+      return (await call(control.listDeployments, request)).deployments.map(deploymentShape);
+    },
+    workers: async ({ endpoint }: { endpoint?: Given<string> }) =>
+      (await call(control.listWorkers, { endpointId: endpoint ?? '' })).workers.map(workerShape),
+    nodes: async () => (await call(control.listNodes, {})).nodes.map(nodeShape),
+    apiKeys: async () => (await call(control.listKeys, {})).keys.map(keyShape),
+    account: async () => accountShape(await call(control.getAccount, {})),
+    accounts: async () => (await call(control.listAccounts, {})).accounts.map(accountShape),
+    logs: async (asked: { endpoint: string; worker?: Given<string>; limit?: Given<number>; afterMs?: Given<number> }) => {
+      const { endpoint, worker, limit, afterMs } = asked;
+      const after = BigInt(Math.max(0, Math.trunc(afterMs ?? 0)));
+      const request = { endpointId: endpoint, workerId: worker ?? '', limit: whole('limit', limit ?? 0), afterMs: after };
+      return (await call(control.getLogs, request)).lines.map(logShape);
+    },
+
+    createEnvironment: async ({ name }: { name: string }) =>
+      environmentShape(await call(control.createEnvironment, { name }), () => Promise.resolve([])),
+    deleteEnvironment: async (asked: { name: string; force: boolean; stopJobs: boolean }) =>
+      (await call(control.deleteEnvironment, asked)).endpoints.map(shape),
+    deploy: async ({ environment, build, endpoints }: { environment?: Given<string>; build: string; endpoints: EndpointSpec[] }) => {
+      const request = { environment: environment ?? '', buildDigest: build, buildSize: 0, endpoints };
+      const deployed = await call(control.deploy, request);
+      return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
+    },
+    updateEndpoint: async ({ endpoint, settings }: { endpoint: string; settings: Settings }) =>
+      shape(await call(control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
+    deleteEndpoint: async ({ environment, endpoint, stopJobs }: { environment?: Given<string>; endpoint: string; stopJobs: boolean }) => {
+      const { endpoints } = await call(control.undeploy, { environment: environment ?? '', endpoints: [endpoint], stopJobs });
+      return endpoints.map(shape)[0];
+    },
+    deleteEndpoints: async ({ environment, stopJobs }: { environment: string; stopJobs: boolean }) =>
+      (await call(control.undeploy, { environment, endpoints: [], stopJobs })).endpoints.map(shape),
+    rollback: async ({
+      environment,
+      endpoint,
+      build,
+    }: {
+      environment?: Given<string>;
+      endpoint?: Given<string>;
+      build?: Given<string>;
+    }) => {
+      const request = { environment: environment ?? '', endpoint: endpoint ?? '', build: build ?? '' };
+      const deployed = await call(control.rollback, request);
+      return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
+    },
+    createApiKey: async (asked: {
+      name: string;
+      scope: ScopeName;
+      endpoints?: Given<string[]>;
+      environment?: Given<string>;
+      expiresInS?: Given<number>;
+      account?: Given<string>;
+    }) => {
+      const made = await call(control.createKey, {
+        name: asked.name,
+        scope: scopeOf(asked.scope),
+        endpoints: asked.endpoints ?? [],
+        environment: asked.environment ?? '',
+        expiresInS: whole('expiresInS', asked.expiresInS ?? 0),
+        account: asked.account ?? '',
+      });
+      return { text: made.text, key: made.key === undefined ? null : keyShape(made.key) };
+    },
+    revokeApiKey: async ({ id }: { id: string }) => {
+      const { key: revoked } = await call(control.revokeKey, { id });
+      return revoked === undefined ? null : keyShape(revoked);
+    },
+    createAccount: async ({ id, workerQuota }: { id: string; workerQuota?: Given<number> }) => {
+      const made = await call(control.createAccount, { id, workerQuota: whole('workerQuota', workerQuota ?? 0) });
+      return { account: made.account === undefined ? null : accountShape(made.account), keyText: made.keyText };
+    },
+    updateAccount: async ({ id, workerQuota }: { id: string; workerQuota?: Given<number> }) => {
+      const quota = workerQuota ?? null;
+      return accountShape(
+        await call(control.updateAccount, { id, ...(quota === null ? {} : { workerQuota: whole('workerQuota', quota) }) }),
+      );
+    },
+  };
+}
+
+/** The deployment form of an endpoint from a caller's JSON. */
+export function readSpec(value: unknown): EndpointSpec {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: each must be an object', { field: 'endpoints' });
+  try {
+    return EndpointSpec.fromJSON(value);
+  } catch (cause) {
+    throw new CapstanError('INVALID_ARGUMENT', `endpoints: ${cause instanceof Error ? cause.message : 'is not valid'}`, {
+      field: 'endpoints',
+      cause,
+    });
+  }
+}
+
+function patchOf({ idleTimeout, rateLimits, env, ...settings }: Settings): EndpointPatch {
+  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null));
+  for (const [name, value] of Object.entries(given)) if (typeof value === 'number') whole(name, value);
+  const limits = (rateLimits ?? []).map(({ operation, requests, concurrent }) => [
+    operation,
+    { requests: whole('rateLimits.requests', requests), concurrent: whole('rateLimits.concurrent', concurrent) },
+  ]);
+  return EndpointPatch.fromPartial({
+    ...given,
+    ...((idleTimeout ?? null) === null ? {} : { idleTimeoutS: whole('idleTimeout', idleTimeout ?? 0) }),
+    rateLimits: Object.fromEntries(limits) as Record<string, RateLimit>,
+    env: textsOf(env),
+  });
+}
+
+function textsOf(env: unknown): Record<string, string> {
+  if (env === undefined || env === null) return {};
+  const refuse = (): never => {
+    throw new CapstanError('INVALID_ARGUMENT', 'env: must be an object of strings', { field: 'env' });
+  };
+  if (typeof env !== 'object' || Array.isArray(env)) return refuse();
+  const entries = Object.entries(env);
+  return entries.every((entry): entry is [string, string] => typeof entry[1] === 'string') ? Object.fromEntries(entries) : refuse();
+}
+
+/** The messages carry unsigned numbers. */
+function whole(field: string, value: number): number {
+  if (value >= 0) return value;
+  throw new CapstanError('INVALID_ARGUMENT', `${field}: must not be negative`, { field });
+}

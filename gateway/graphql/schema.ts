@@ -1,0 +1,218 @@
+/** The control plane's schema. Its descriptions are the reference: introspection shows them. */
+import { buildSchema } from 'graphql';
+
+export const schemaText = `
+"""A JSON value."""
+scalar JSON
+"""An endpoint as a deployment names it: the JSON form of the message EndpointSpec (proto/capstan/v1/control.proto)."""
+scalar EndpointSpec
+"""A moment, ISO 8601."""
+scalar Time
+
+type Query {
+  "All that the key may see."
+  environments: [Environment!]!
+  environment(name: String!): Environment
+  "Of one environment, or of all."
+  endpoints(environment: String): [Endpoint!]!
+  "By id, or by name in an environment (default when left out)."
+  endpoint(id: ID, environment: String, name: String): Endpoint
+  "The builds that are kept, newest first. endpoint: an id, or a name in the environment."
+  builds(environment: String, endpoint: String): [Build!]!
+  "The deployments of an environment that are kept, newest first."
+  deployments(environment: String, limit: Int): [Deployment!]!
+  "Of one endpoint (its id), or of all."
+  workers(endpoint: ID): [Worker!]!
+  nodes: [Node!]!
+  apiKeys: [ApiKey!]!
+  "The key's own account."
+  account: Account!
+  "For operators."
+  accounts: [Account!]!
+  "What the endpoint's workers printed, oldest first: the last lines after a time (ms since 1970)."
+  logs(endpoint: ID!, worker: ID, limit: Int, afterMs: Float): [LogLine!]!
+}
+
+type Mutation {
+  createEnvironment(name: String!): Environment!
+  "Gives the endpoints that were deleted with it. Refused while it has some, unless forced."
+  deleteEnvironment(name: String!, force: Boolean = false, stopJobs: Boolean = false): [Endpoint!]!
+  "Creates or updates one endpoint each, all or none. build: the digest of an artifact put at /builds/<digest>."
+  deploy(environment: String, build: String!, endpoints: [EndpointSpec!]!): DeployResult!
+  "Changes settings without a build; what is left out stays. endpoint: an id, or a name in the environment default."
+  updateEndpoint(endpoint: ID!, settings: EndpointSettings!): Endpoint!
+  "Deletes one endpoint: its queued jobs end CANCELLED, its running ones go on to their end unless stopJobs is given."
+  deleteEndpoint(environment: String, endpoint: ID!, stopJobs: Boolean = false): Endpoint!
+  "Deletes every endpoint of an environment."
+  deleteEndpoints(environment: String!, stopJobs: Boolean = false): [Endpoint!]!
+  "Goes back to the build before, or to a given one (at least 6 digits of its digest); one endpoint, or whatever the newest deployment changed."
+  rollback(environment: String, endpoint: ID, build: String): DeployResult!
+  "The text is in this answer and nowhere else. endpoints: ids, or names in the environment."
+  createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
+  "By id, or by name where one key has it. From now on nobody takes it."
+  revokeApiKey(id: ID!): ApiKey!
+  "For operators. workerQuota: the service's default when left out."
+  createAccount(id: ID!, workerQuota: Int): CreatedAccount!
+  "For operators. workerQuota: the service's default when left out."
+  updateAccount(id: ID!, workerQuota: Int): Account!
+}
+
+enum Kind { QUEUE LOAD_BALANCED }
+enum KeyScope { ALL ENDPOINTS READ_ONLY ENVIRONMENT }
+enum Cause { DEPLOY ROLLBACK }
+
+type Environment {
+  name: String!
+  createdAt: Time
+  endpoints: [Endpoint!]!
+  "Sum of workersMax over its endpoints."
+  workersMax: Int!
+  "Number of its newest deployment, 0 before the first."
+  deployment: Int!
+}
+
+type Endpoint {
+  id: ID!
+  name: String!
+  kind: Kind!
+  "Where it is called: the base of the queue API, or of its own routes."
+  url: String!
+  environment: String!
+  build: BuildRef
+  "True in the answer to the deployment that made it."
+  created: Boolean!
+  routes: [Route!]!
+  functions: [String!]!
+  settings: Settings!
+  workers: WorkerCounts!
+  queue: Queue!
+}
+
+type BuildRef { digest: String! release: String! }
+type Route { method: String! path: String! function: String! }
+type Settings {
+  workersMin: Int!
+  workersMax: Int!
+  "Seconds."
+  idleTimeout: Int!
+  "Milliseconds; 0 stands for the service's default."
+  executionTimeoutMs: Int!
+  scalerType: String!
+  scalerValue: Int!
+  maxConcurrency: Int!
+  "0 stands for the service's default."
+  maxAttempts: Int!
+  gpuIds: String!
+  gpuCount: Int!
+  cpu: String!
+  imageName: String!
+  runtime: String!
+  "By operation: {requests, concurrent}; those that differ from the account's."
+  rateLimits: JSON!
+  requestsPerWorker: Int
+}
+type WorkerCounts { total: Int! max: Int! }
+type Queue {
+  inQueue: Int!
+  inProgress: Int!
+  "Why jobs wait; null when nothing is wrong."
+  reason: String
+  detail: String
+}
+
+type DeployResult { environment: String! endpoints: [Endpoint!]! }
+
+type Build {
+  digest: String!
+  "Bytes."
+  size: Float!
+  environment: String!
+  deployedAt: Time!
+  endpoints: [String!]!
+  "Endpoints that have it now."
+  current: [String!]!
+  "<endpoint>.<function>"
+  functions: [String!]!
+}
+type Deployment { number: Int! environment: String! at: Time! cause: Cause! endpoints: [DeployedEndpoint!]! }
+type DeployedEndpoint { id: ID! name: String! build: String! }
+
+type Worker {
+  id: ID!
+  endpoint: ID!
+  node: ID!
+  state: String!
+  reason: String
+  detail: String
+  jobs: Int!
+  maxConcurrency: Int!
+  devices: [String!]!
+  "Why the scheduler asked for it, or asks it to go."
+  decision: String!
+}
+type Node {
+  id: ID!
+  name: String!
+  connected: Boolean!
+  workers: Int!
+  cpus: Int!
+  "Bytes."
+  memoryBytes: Float!
+  runtimes: [String!]!
+  "Of the packages that base images carry, those that the host's Python has."
+  packages: [String!]!
+  "Images that the host's container engine has."
+  images: [String!]!
+  devices: [Device!]!
+}
+type Device { uuid: String! model: String! memoryBytes: Float! healthy: Boolean! problem: String }
+
+type ApiKey {
+  id: ID!
+  name: String!
+  "The first letters of its text."
+  prefix: String!
+  scope: KeyScope!
+  endpoints: [ID!]!
+  environment: String
+  createdAt: Time
+  expiresAt: Time
+  "To within an hour."
+  lastUsedAt: Time
+}
+type CreatedApiKey { text: String! key: ApiKey! }
+type Account {
+  id: ID!
+  createdAt: Time
+  quota: Quota!
+  endpoints: Int!
+}
+"""Workers an account may have: the sum of workersMax over its endpoints."""
+type Quota { workers: Int! used: Int! }
+type CreatedAccount { account: Account! keyText: String! }
+
+type LogLine { at: Time! worker: ID! job: ID stream: String! text: String! }
+
+input EndpointSettings {
+  workersMin: Int
+  workersMax: Int
+  "Seconds."
+  idleTimeout: Int
+  "Milliseconds; 0 for the service's default."
+  executionTimeoutMs: Int
+  "QUEUE_DELAY or REQUEST_COUNT"
+  scalerType: String
+  scalerValue: Int
+  maxConcurrency: Int
+  maxAttempts: Int
+  requestsPerWorker: Int
+  rateLimits: [RateLimit!]
+  "Environment values to set, an object of strings; others stay."
+  env: JSON
+  "Names of environment values to remove."
+  unsetEnv: [String!]
+}
+input RateLimit { operation: String! requests: Int! concurrent: Int! }
+`;
+
+export const schema = buildSchema(schemaText);

@@ -1,0 +1,167 @@
+/** What the scheduler answers, in the shapes of the schema. */
+import { CapstanError } from '../../proto/errors.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import {
+  DeploymentCause,
+  KeyScope,
+  type AccountInfo,
+  type BuildInfo,
+  type DeploymentInfo,
+  type EndpointInfo,
+  type EnvironmentInfo,
+  type KeyInfo,
+  type NodeInfo,
+  type WorkerInfo,
+} from '../../proto/gen/capstan/v1/control.ts';
+import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
+
+const scopes = {
+  ALL: KeyScope.ALL,
+  ENDPOINTS: KeyScope.ENDPOINTS,
+  READ_ONLY: KeyScope.READ_ONLY,
+  ENVIRONMENT: KeyScope.ENVIRONMENT,
+} as const;
+export type ScopeName = keyof typeof scopes;
+
+export function scopeOf(name: ScopeName): KeyScope {
+  return scopes[name];
+}
+
+function scopeName(scope: KeyScope): ScopeName {
+  for (const name of Object.keys(scopes) as ScopeName[]) if (scopes[name] === scope) return name;
+  throw new CapstanError('INTERNAL', 'the scheduler sent a key without a scope');
+}
+
+/** Where an endpoint is called; `base` is that of the HTTP API. */
+export function endpointUrl(base: string, { id, spec }: EndpointInfo): string {
+  return spec?.kind === EndpointKind.LOAD_BALANCED ? `${base}/lb/${id}` : `${base}/v2/${id}`;
+}
+
+export function endpointShape(info: EndpointInfo, base: string): object {
+  const { spec } = info;
+  return {
+    id: info.id,
+    name: spec?.name ?? '',
+    kind: spec?.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE',
+    url: endpointUrl(base, info),
+    environment: info.environment,
+    build: info.buildDigest === '' ? null : { digest: info.buildDigest, release: info.releaseId },
+    created: info.created,
+    routes: Object.entries(spec?.routes ?? {}).map(([route, fn]) => {
+      const [method = '', path = ''] = route.split(' ');
+      return { method, path, function: fn };
+    }),
+    functions: (spec?.functions ?? []).map(({ name }) => name),
+    settings: {
+      workersMin: spec?.workersMin ?? 0,
+      workersMax: spec?.workersMax ?? 0,
+      idleTimeout: spec?.idleTimeoutS ?? 0,
+      executionTimeoutMs: spec?.executionTimeoutMs ?? 0,
+      scalerType: spec?.scalerType ?? '',
+      scalerValue: spec?.scalerValue ?? 0,
+      maxConcurrency: spec?.maxConcurrency ?? 1,
+      maxAttempts: spec?.maxAttempts ?? 0,
+      gpuIds: spec?.gpuIds ?? '',
+      gpuCount: spec?.gpuCount ?? 0,
+      cpu: spec?.cpu ?? '',
+      imageName: spec?.imageName ?? '',
+      runtime: spec?.runtime ?? '',
+      rateLimits: spec?.rateLimits ?? {},
+      requestsPerWorker: spec?.requestsPerWorker ?? null,
+    },
+    workers: { total: info.workers, max: spec?.workersMax ?? 0 },
+    queue: {
+      inQueue: info.jobsInQueue,
+      inProgress: info.jobsInProgress,
+      reason: orNull(info.queueReason),
+      detail: orNull(info.queueDetail),
+    },
+  };
+}
+
+/** Its endpoints are read when they are asked for. */
+export function environmentShape(info: EnvironmentInfo, endpoints: () => Promise<object[]>): object {
+  const { name, createdAtMs, workersMax, deployment } = info;
+  return { name, createdAt: time(createdAtMs), workersMax, deployment, endpoints };
+}
+
+export function buildShape({ deployedAtMs, ...build }: BuildInfo): object {
+  return { ...build, deployedAt: time(deployedAtMs) };
+}
+
+export function deploymentShape({ number, environment, atMs, cause, endpoints }: DeploymentInfo): object {
+  return {
+    number,
+    environment,
+    at: time(atMs),
+    cause: cause === DeploymentCause.ROLLBACK ? 'ROLLBACK' : 'DEPLOY',
+    endpoints: endpoints.map(({ endpointId, name, buildDigest }) => ({ id: endpointId, name, build: buildDigest })),
+  };
+}
+
+export function workerShape({ status, nodeId, jobs, maxConcurrency, decision }: WorkerInfo): object {
+  return {
+    id: status?.workerId ?? '',
+    endpoint: status?.endpointId ?? '',
+    node: nodeId,
+    state: (status?.state ?? '').replace(/^WORKER_STATE_/, ''),
+    reason: orNull(status?.reason ?? ''),
+    detail: orNull(status?.detail ?? ''),
+    jobs,
+    maxConcurrency,
+    devices: status?.deviceUuids ?? [],
+    decision,
+  };
+}
+
+export function nodeShape({ id, name, connected, workers, inventory }: NodeInfo): object {
+  return {
+    id,
+    name,
+    connected,
+    workers,
+    cpus: inventory?.cpuCount ?? 0,
+    memoryBytes: Number(inventory?.memoryBytes ?? 0n),
+    runtimes: inventory?.runtimes ?? [],
+    packages: Object.keys(inventory?.packages ?? {}),
+    images: inventory?.images ?? [],
+    devices: (inventory?.devices ?? []).map(({ uuid, model, memoryBytes, healthy, problem }) => ({
+      uuid,
+      model,
+      memoryBytes: Number(memoryBytes),
+      healthy,
+      problem: orNull(problem),
+    })),
+  };
+}
+
+export function keyShape(key: KeyInfo): object {
+  return {
+    id: key.id,
+    name: key.name,
+    prefix: key.prefix,
+    scope: scopeName(key.scope),
+    endpoints: key.endpointIds,
+    environment: orNull(key.environment),
+    createdAt: time(key.createdAtMs),
+    expiresAt: time(key.expiresAtMs),
+    lastUsedAt: time(key.lastUsedAtMs),
+  };
+}
+
+export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoints }: AccountInfo): object {
+  return { id, createdAt: time(createdAtMs), quota: { workers: workerQuota, used: workersMax }, endpoints };
+}
+
+export function logShape({ atMs, workerId, jobId, stream, text }: LogLine): object {
+  return { at: time(atMs), worker: workerId, job: orNull(jobId), stream, text };
+}
+
+function orNull(text: string): string | null {
+  return text === '' ? null : text;
+}
+
+/** 0 stands for unknown, or never. */
+function time(ms: bigint): string | null {
+  return ms === 0n ? null : new Date(Number(ms)).toISOString();
+}

@@ -1,0 +1,100 @@
+/** /builds/<digest>: artifacts for deployments, over HTTP (docs/api.md, Builds). */
+import { Metadata } from '@grpc/grpc-js';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
+import { keyText } from '../../auth/authenticate.ts';
+import { BuildUploads } from '../../blobs/builds.ts';
+import { JSON_TYPE, sendFailure } from '../problem.ts';
+import type { Services } from '../services.ts';
+
+/** The most bytes of a build (SPEC.md, Limits: 500 MB). */
+export const MAX_BUILD_BYTES = 500_000_000;
+
+const params = z.object({
+  digest: z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 lower-case hex digits'),
+});
+
+export function buildRoutes(app: FastifyInstance, services: Services): void {
+  const { authenticator, config, blobs } = services;
+  const uploads = new BuildUploads(blobs, config.readTimeoutMs);
+
+  /** Before the body is read. The caller's own key goes on to the store, which checks it again. */
+  async function admit(request: FastifyRequest): Promise<void> {
+    const key = await authenticator.authenticate(request.headers.authorization);
+    if (key.scope !== KeyScope.ALL) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL');
+    if (request.method !== 'PUT') return;
+    const { 'content-length': length, 'content-encoding': encoding } = request.headers;
+    if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
+      throw new CapstanError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding: must be absent', { field: 'Content-Encoding' });
+    if (length === undefined)
+      throw new CapstanError('INVALID_ARGUMENT', 'Content-Length: must say the size of the build', { field: 'Content-Length' });
+    if (Number(length) > MAX_BUILD_BYTES)
+      throw new CapstanError('PAYLOAD_TOO_LARGE', `body: a build may have at most ${MAX_BUILD_BYTES} bytes, not ${length}`, {
+        field: 'body',
+      });
+    if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must be the build’s bytes', { field: 'body' });
+  }
+
+  function metadataOf(request: FastifyRequest): Metadata {
+    const metadata = new Metadata({ waitForReady: true });
+    metadata.set('authorization', `Bearer ${keyText(request.headers.authorization)}`);
+    return metadata;
+  }
+
+  async function stat(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { digest } = request.params as z.output<typeof params>;
+    const size = await uploads.size(digest, metadataOf(request));
+    if (size === null) throw new CapstanError('NOT_FOUND', `build ${digest} is not in the artifact store`);
+    reply.header('content-type', JSON_TYPE).send(JSON.stringify({ digest, size }));
+  }
+
+  async function put(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { digest } = request.params as z.output<typeof params>;
+    const size = Number(request.headers['content-length']);
+    const existed = await uploads.put(digest, size, request.raw, metadataOf(request));
+    reply
+      .code(existed ? 200 : 201)
+      .header('content-type', JSON_TYPE)
+      .send(JSON.stringify({ digest, size, existed }));
+  }
+
+  const onRequest = (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
+    admit(request).then(done, (thrown: unknown) => sendFailure(reply, thrown));
+  };
+
+  // The bytes go on as they come: a parser would hold 500 MB.
+  void app.register((scope, _options, done) => {
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', (_request, _payload, parsed) => parsed(null));
+    scope.route({
+      method: ['GET', 'HEAD'],
+      url: '/builds/:digest',
+      onRequest,
+      schema: { summary: 'Whether a build is there', tags: ['Control'], security: [{ key: [] }], params },
+      handler(request, reply) {
+        stat(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+      },
+    });
+    scope.route({
+      method: 'PUT',
+      url: '/builds/:digest',
+      bodyLimit: MAX_BUILD_BYTES,
+      onRequest,
+      schema: {
+        summary: 'Put a build',
+        description:
+          'An artifact (.tar.gz) of at most 500,000,000 bytes under its SHA-256, which is checked. Putting it again is harmless.',
+        tags: ['Control'],
+        security: [{ key: [] }],
+        params,
+      },
+      handler(request, reply) {
+        put(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+      },
+    });
+    done();
+  });
+}

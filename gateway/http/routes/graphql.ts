@@ -1,0 +1,120 @@
+/** POST /graphql: the control plane (docs/api.md, GraphQL). */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
+
+import { CapstanError, errorTable } from '../../../proto/errors.ts';
+import { keyText } from '../../auth/authenticate.ts';
+import { asGraphql, GraphqlRunner } from '../../graphql/run.ts';
+import { Rate } from '../../limits/budget.ts';
+import { baseUrl } from '../base-url.ts';
+import { JSON_TYPE, toCapstanError } from '../problem.ts';
+import type { Services } from '../services.ts';
+
+const MAX_BYTES = 1024 * 1024;
+/** Keys whose rate is remembered. */
+const MAX_KEYS = 10_000;
+
+const requestBody = z.object(
+  {
+    query: z.string('must be the text of a query').min(1, 'must be the text of a query'),
+    operationName: z.string('must be a string').nullish(),
+    variables: z.record(z.string(), z.unknown(), 'must be an object').nullish(),
+  },
+  'must be an object with the key query',
+);
+
+const answerBody = z.looseObject({
+  data: z.looseObject({}).nullish(),
+  errors: z
+    .array(z.looseObject({ message: z.string(), extensions: z.looseObject({ code: z.string(), status: z.number(), hint: z.string() }) }))
+    .optional(),
+});
+
+export function graphqlRoutes(app: FastifyInstance, services: Services): void {
+  const { authenticator, config, control, log, now } = services;
+  const runner = new GraphqlRunner(log);
+  const rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
+
+  /** Before the body is read: the key, and how often it asks. */
+  async function admit(request: FastifyRequest): Promise<void> {
+    const key = await authenticator.authenticate(request.headers.authorization);
+    const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(request.headers.authorization);
+    let rate = rates.get(name);
+    if (rate === undefined) {
+      rate = new Rate(config.graphqlPerSecond);
+      rates.set(name, rate);
+    }
+    if (rate.take(now())) return;
+    const why = `the key may make ${config.graphqlPerSecond} GraphQL requests a second`;
+    throw new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1000 });
+  }
+
+  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { status, body } = await runner.run(request.body as z.output<typeof requestBody>, {
+      control,
+      timeoutMs: config.readTimeoutMs,
+      base: baseUrl(request, config),
+      key: keyText(request.headers.authorization),
+    });
+    reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));
+  }
+
+  app.route({
+    method: 'POST',
+    url: '/graphql',
+    bodyLimit: MAX_BYTES,
+    config: { rawBodyOnly: true },
+    schema: {
+      summary: 'The control plane',
+      description: 'Environments, builds, endpoints, keys: a GraphQL schema, to be read by introspection.',
+      tags: ['Control'],
+      security: [{ key: [] }],
+      body: requestBody,
+      response: { 200: answerBody },
+    },
+    onRequest(request, reply, done) {
+      admit(request).then(
+        () => done(),
+        (thrown: unknown) => sendGraphqlError(reply, toCapstanError(thrown)),
+      );
+    },
+    preValidation(request, _reply, done) {
+      request.body = asJson(request.rawBody);
+      done();
+    },
+    errorHandler(thrown, _request, reply) {
+      let error = toCapstanError(thrown);
+      if (error.code === 'PAYLOAD_TOO_LARGE')
+        error = new CapstanError('PAYLOAD_TOO_LARGE', `body: exceeded max body size of ${MAX_BYTES} bytes`, { field: 'body' });
+      if (error.code === 'INTERNAL') log.error({ err: error.cause ?? error }, 'a GraphQL request failed');
+      sendGraphqlError(reply, error);
+    },
+    handler(request, reply) {
+      answer(request, reply).catch((thrown: unknown) => {
+        reply.send(thrown);
+      });
+    },
+  });
+}
+
+/** The parser of the queue API keeps inputs as bytes; here the values are wanted. A refusal is answered by the validation. */
+function asJson(body: Buffer | null): unknown {
+  try {
+    return JSON.parse(body?.toString('utf8') ?? '') as unknown;
+  } catch (cause) {
+    return new CapstanError('INVALID_ARGUMENT', 'body: must be a JSON object', { field: 'body', cause });
+  }
+}
+
+/** What refuses a whole request has the HTTP status of its code, and GraphQL's shape. */
+function sendGraphqlError(reply: FastifyReply, error: CapstanError): void {
+  if (reply.sent) return;
+  const { http } = errorTable[error.code];
+  if (http === 401) reply.header('www-authenticate', 'Bearer');
+  if (http === 429 || http === 503) reply.header('retry-after', String(Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000))));
+  reply
+    .code(http)
+    .header('content-type', JSON_TYPE)
+    .send(JSON.stringify({ errors: [asGraphql(error)] }));
+}

@@ -1,0 +1,109 @@
+/** InvokeService: the gRPC server that agents dial, so that requests reach hosts that accept no connection. */
+import { Server } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { toStatus } from '../../proto/grpc-errors.ts';
+import { serverCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
+import {
+  InvokeServiceService,
+  type InvokeFromAgent,
+  type InvokeServiceServer,
+  type ServingWorker,
+} from '../../proto/gen/capstan/v1/invoke.ts';
+import type { Log } from '../log.ts';
+import { AgentLink, type InvokeCall } from './agent-link.ts';
+import { nodeOf } from './token.ts';
+
+export interface InvokeServerOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: TlsConfig;
+  readonly gatewayToken: string;
+  readonly log: Log;
+  /** The workers behind a link changed; none once it is gone. */
+  readonly onServing: (link: AgentLink, workers: readonly ServingWorker[]) => void;
+}
+
+const MESSAGE_BYTES = 32 * 1024 * 1024;
+const CLOSE_MS = 1_000;
+
+export class InvokeServer {
+  readonly #server: Server;
+  readonly #options: InvokeServerOptions;
+  readonly #links = new Set<AgentLink>();
+
+  private constructor(options: InvokeServerOptions) {
+    this.#options = options;
+    this.#server = new Server({
+      'grpc.max_receive_message_length': MESSAGE_BYTES,
+      'grpc.max_send_message_length': MESSAGE_BYTES,
+      'grpc.keepalive_time_ms': 10_000,
+      'grpc.keepalive_timeout_ms': 5_000,
+      'grpc-node.flow_control_window': 8 * 1024 * 1024,
+    });
+    this.#server.addService(InvokeServiceService, { invoke: (call) => this.#begin(call) } satisfies InvokeServiceServer);
+  }
+
+  /** Listens; gives the server and its address. ADDRESS_IN_USE or CONFIG when it cannot. */
+  static async listen(options: InvokeServerOptions): Promise<{ server: InvokeServer; address: string }> {
+    const made = new InvokeServer(options);
+    const host = options.host.includes(':') ? `[${options.host}]` : options.host;
+    const address = `${host}:${options.port}`;
+    const credentials = serverCredentials(address, options.tls);
+    const port = await new Promise<number>((resolve, reject) => {
+      made.#server.bindAsync(address, credentials, (error, bound) => {
+        if (error === null) resolve(bound);
+        else {
+          const code = error.message.includes('EADDRINUSE') ? 'ADDRESS_IN_USE' : 'CONFIG';
+          reject(
+            new CapstanError(code, `CAPSTAN_INVOKE_PORT: cannot listen on ${address}`, { field: 'CAPSTAN_INVOKE_PORT', cause: error }),
+          );
+        }
+      });
+    });
+    return { server: made, address: `${host}:${port}` };
+  }
+
+  /** Ends every stream and the server. */
+  async close(): Promise<void> {
+    for (const link of this.#links) link.end();
+    await new Promise<void>((resolve) => {
+      const force = setTimeout(() => this.#server.forceShutdown(), CLOSE_MS);
+      this.#server.tryShutdown(() => {
+        clearTimeout(force);
+        resolve();
+      });
+    });
+  }
+
+  #begin(call: InvokeCall): void {
+    let node: string;
+    try {
+      const token = (call.metadata.get('authorization')[0]?.toString() ?? '').replace(/^Bearer +/i, '');
+      node = nodeOf(token, this.#options.gatewayToken, Date.now());
+    } catch (error) {
+      call.emit('error', toStatus(error));
+      return;
+    }
+    const link = new AgentLink(node, call);
+    this.#links.add(link);
+    const gone = (): void => {
+      if (!this.#links.delete(link)) return;
+      this.#options.log.info({ node }, 'agent gone');
+      this.#options.onServing(link, []);
+      link.broken();
+    };
+    call.on('data', ({ frames }: InvokeFromAgent) => {
+      for (const { frame } of frames) if (frame?.$case === 'serving') this.#options.onServing(link, frame.value.workers);
+      link.heard(frames);
+    });
+    call.on('end', () => {
+      gone();
+      call.end();
+    });
+    call.on('cancelled', gone);
+    call.on('error', gone);
+    call.on('close', gone);
+    this.#options.log.info({ node }, 'agent serves requests');
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * This gateway's session with the scheduler: says where agents find it, and how many requests each
+ * load-balanced endpoint has here, held and in flight. Opened again when it breaks, with all levels.
+ */
+import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
+
+import { fromServiceError } from '../../proto/grpc-errors.ts';
+import type { EndpointLevel, GatewayNotice, GatewayReport, GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
+import { backoffMs } from '../grpc/connection.ts';
+import type { Log } from '../log.ts';
+
+/** Levels that change are gathered this long, ms; a first request that waits is told at once. */
+const GATHER_MS = 200;
+
+export interface LoadReportOptions {
+  readonly client: GatewayServiceClient;
+  readonly metadata: Metadata;
+  readonly log: Log;
+  readonly level: (endpointId: string) => Omit<EndpointLevel, 'endpointId'>;
+  /** Every endpoint that may have a level. */
+  readonly endpoints: () => Iterable<string>;
+}
+
+export class LoadReport {
+  readonly #options: LoadReportOptions;
+  readonly #changed = new Set<string>();
+  /** Endpoints that the scheduler was told a level of. */
+  readonly #told = new Set<string>();
+  #address = '';
+  #call: ClientDuplexStream<GatewayReport, GatewayNotice> | null = null;
+  #retry: NodeJS.Timeout | undefined;
+  #gather: NodeJS.Timeout | undefined;
+  #urgent = false;
+  #attempt = 0;
+  #closed = false;
+  #lastFailure = '';
+
+  constructor(options: LoadReportOptions) {
+    this.#options = options;
+  }
+
+  /** Begins; agents are told to dial `invokeAddress`. */
+  open(invokeAddress: string): void {
+    this.#address = invokeAddress;
+    this.#dial();
+  }
+
+  changed(endpointId: string, urgent: boolean): void {
+    this.#changed.add(endpointId);
+    if (urgent && !this.#urgent) {
+      this.#urgent = true;
+      setImmediate(() => this.#flush());
+    }
+    this.#gather ??= setTimeout(() => this.#flush(), GATHER_MS);
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    clearTimeout(this.#gather);
+    const call = this.#call;
+    this.#call = null;
+    call?.end();
+    setTimeout(() => call?.cancel(), 100).unref();
+  }
+
+  #dial(): void {
+    const { client, metadata } = this.#options;
+    const call = client.session(metadata);
+    this.#call = call;
+    this.#told.clear();
+    call.on('metadata', () => {
+      this.#attempt = 0;
+      this.#lastFailure = '';
+    });
+    call.on('data', () => undefined);
+    call.on('error', (error: Error) => this.#broken(call, fromServiceError(error).message));
+    call.on('end', () => this.#broken(call, 'ended by the scheduler'));
+    for (const endpoint of this.#options.endpoints()) this.#changed.add(endpoint);
+    call.write({ invokeAddress: this.#address, levels: this.#levels() });
+  }
+
+  #broken(call: ClientDuplexStream<GatewayReport, GatewayNotice>, reason: string): void {
+    if (this.#call !== call || this.#closed) return;
+    this.#call = null;
+    if (reason !== this.#lastFailure) this.#options.log.warn({ reason }, 'the report of requests broke, opening it again');
+    this.#lastFailure = reason;
+    this.#retry = setTimeout(() => this.#dial(), backoffMs(this.#attempt));
+    this.#attempt += 1;
+  }
+
+  #flush(): void {
+    clearTimeout(this.#gather);
+    this.#gather = undefined;
+    this.#urgent = false;
+    if (this.#call === null) return;
+    const levels = this.#levels();
+    if (levels.length > 0) this.#call.write({ invokeAddress: '', levels });
+  }
+
+  /** What changed; of an endpoint without requests only the fact that it has none any more. */
+  #levels(): EndpointLevel[] {
+    const levels: EndpointLevel[] = [];
+    for (const endpointId of this.#changed) {
+      const level = this.#options.level(endpointId);
+      if (level.held + level.inFlight > 0) this.#told.add(endpointId);
+      else if (!this.#told.delete(endpointId)) continue;
+      levels.push({ endpointId, ...level });
+    }
+    this.#changed.clear();
+    return levels;
+  }
+}

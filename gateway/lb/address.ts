@@ -1,0 +1,33 @@
+/** Which requests are for a load-balanced endpoint: by host, `<endpoint id>.<domain>`, or by path, `/lb/<endpoint id>/…`. Pure. */
+
+export interface LbAddress {
+  readonly endpointId: string;
+  /** Path and query as the endpoint sees them. */
+  readonly target: string;
+}
+
+const PATH_FORM = /^\/lb\/([^/?#]+)([^#]*)$/;
+
+/** Null when the request is for the gateway itself. `domain` is in lower case; ports do not count. */
+export function lbAddress(host: string | undefined, url: string, domain: string): LbAddress | null {
+  const suffix = domain.length + 1;
+  if (host !== undefined && host.length > suffix) {
+    const colon = host.lastIndexOf(':');
+    const name = colon === -1 || host.endsWith(']') ? host : host.slice(0, colon);
+    // Ids are lower case, as names of hosts are once they were typed into a browser.
+    const lower = name.toLowerCase();
+    if (lower.endsWith(domain) && lower.charAt(lower.length - suffix) === '.') {
+      return { endpointId: lower.slice(0, -suffix), target: pathOf(url) };
+    }
+  }
+  if (!url.startsWith('/lb/')) return null;
+  const [, endpointId = '', rest = ''] = PATH_FORM.exec(url) ?? [];
+  return endpointId === '' ? null : { endpointId, target: rest.startsWith('/') ? rest : `/${rest}` };
+}
+
+/** A proxy may ask with the whole address. */
+function pathOf(url: string): string {
+  if (url.startsWith('/')) return url;
+  const rest = /^[a-z]+:\/\/[^/?#]*(.*)$/i.exec(url)?.[1] ?? '/';
+  return rest.startsWith('/') ? rest : `/${rest}`;
+}

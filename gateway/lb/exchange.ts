@@ -1,0 +1,232 @@
+/**
+ * One request of a caller and its answer, over an agent's stream:
+ *
+ *   seeking ──a worker is free──▶ sent ──first frame of the worker──▶ accepted ──▶ over
+ *      ▲                           │
+ *      └── the agent did not take it (nothing reached the function) ──┘
+ *
+ * Until it is accepted the part of the body that was sent is kept, so that another worker can be
+ * given the same request. A caller that goes away is told to the agent; the worker's slot is free
+ * again when the agent says so.
+ */
+import { CapstanError, isErrorCode } from '../../proto/errors.ts';
+import type { AgentFrame, Begin } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { AgentLink, LinkedRequest } from '../invoke/agent-link.ts';
+import type { Pools, PoolWorker, Seeker } from './pools.ts';
+
+/** The caller's side: an HTTP answer, or a connection that was handed over. */
+export interface Front {
+  head(status: number, headers: string[]): void;
+  /** False when the caller does not keep up; `drained` of the exchange is called later. */
+  write(bytes: Buffer): boolean;
+  end(): void;
+  /** Before the head: an error answer. After it the connection is cut, so that the caller sees that the answer is not whole. */
+  fail(error: CapstanError): void;
+}
+
+export interface ExchangeOptions {
+  readonly endpointId: string;
+  readonly begin: Omit<Begin, 'workerId' | 'body' | 'ended' | 'timeoutMs'>;
+  readonly pools: Pools<AgentLink>;
+  /** Time a worker has for the answer, ms. */
+  readonly timeoutMs: number;
+  readonly front: Front;
+  readonly headersOf: (headers: readonly { name: string; value: string }[]) => string[];
+  /** More of the body may be pushed. */
+  readonly onReady: () => void;
+}
+
+/** Bytes of a body that may be on their way, per direction (invoke.proto). */
+const WINDOW_BYTES = 256 * 1024;
+/** Bytes of a body that are taken in before a worker has accepted the request. */
+export const RETAINED_BYTES = 64 * 1024;
+/** Credit for the answer's body is given in pieces of at least this size. */
+const GRANT_BYTES = 64 * 1024;
+const NOTHING = Buffer.alloc(0);
+
+export class Exchange implements Seeker<AgentLink>, LinkedRequest {
+  readonly #options: ExchangeOptions;
+  /** Null once it is accepted. */
+  #retained: Buffer[] | null = [];
+  #retainedBytes = 0;
+  #ended = false;
+  #window = WINDOW_BYTES;
+  #worker: PoolWorker<AgentLink> | undefined;
+  #number = 0;
+  #unseek: () => void = () => undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** Bytes of the answer that no credit was given for. */
+  #owed = 0;
+  #blocked = false;
+  /** The caller has its answer, or is gone. */
+  #over = false;
+
+  constructor(options: ExchangeOptions) {
+    this.#options = options;
+  }
+
+  get functionName(): string {
+    return this.#options.begin.function;
+  }
+
+  /** Looks for a worker, with what there is of the body. */
+  start(body: Buffer, ended: boolean): void {
+    if (body.length > 0) this.#retain(body);
+    this.#ended = ended;
+    this.#seek();
+  }
+
+  /** A part of the body; false when no more may be pushed until `onReady`. */
+  push(bytes: Buffer): boolean {
+    if (this.#over) return true;
+    if (this.#retained !== null) this.#retain(bytes);
+    if (this.#worker !== undefined) {
+      this.#window -= bytes.length;
+      this.#send({ $case: 'body', value: { bytes, ended: false } }, bytes.length);
+    }
+    return this.#retained === null ? this.#window > 0 : this.#retainedBytes < RETAINED_BYTES;
+  }
+
+  /** The body is complete. */
+  finish(): void {
+    if (this.#over || this.#ended) return;
+    this.#ended = true;
+    if (this.#worker !== undefined) this.#send({ $case: 'body', value: { bytes: NOTHING, ended: true } }, 0);
+  }
+
+  /** The caller reads again. */
+  drained(): void {
+    this.#blocked = false;
+    this.#grant(1);
+  }
+
+  /** The caller is gone, or broke a rule while its body came. */
+  abandon(why: string): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#unseek();
+    clearTimeout(this.#timer);
+    if (this.#worker !== undefined) {
+      this.#send({ $case: 'abort', value: { code: 'CONFLICT', message: why, untouched: false } }, 0);
+      this.#retained = null;
+    }
+  }
+
+  placed(worker: PoolWorker<AgentLink>): void {
+    const { begin, timeoutMs } = this.#options;
+    this.#worker = worker;
+    this.#number = worker.host.add(this);
+    const retained = this.#retained ?? [];
+    const body = retained.length === 1 ? (retained[0] ?? NOTHING) : Buffer.concat(retained);
+    this.#window = WINDOW_BYTES - body.length;
+    this.#send({ $case: 'begin', value: { ...begin, workerId: worker.id, body, ended: this.#ended, timeoutMs } }, body.length + 256);
+    this.#timer ??= setTimeout(() => this.#outOfTime(), timeoutMs);
+  }
+
+  refused(error: CapstanError): void {
+    this.#fail(error);
+  }
+
+  heard(frame: NonNullable<AgentFrame['frame']>): void {
+    switch (frame.$case) {
+      case 'head': {
+        const { status, headers, body, ended } = frame.value;
+        this.#accepted();
+        if (!this.#over) {
+          // A handed-over connection has no end of its own time.
+          if (status === 101) clearTimeout(this.#timer);
+          this.#options.front.head(status, this.#options.headersOf(headers));
+        }
+        this.#write(body, ended);
+        break;
+      }
+      case 'body':
+        this.#write(frame.value.bytes, frame.value.ended);
+        break;
+      case 'credit':
+        this.#window += frame.value;
+        this.#accepted();
+        if (this.#window > 0) this.#options.onReady();
+        break;
+      case 'abort': {
+        const { code, message, untouched } = frame.value;
+        const again = untouched && this.#retained !== null;
+        this.#letGo(again);
+        if (this.#over) break;
+        if (again) this.#seek();
+        else this.#fail(new CapstanError(isErrorCode(code) ? code : 'WORKER_LOST', message));
+        break;
+      }
+      case 'serving':
+        break;
+    }
+  }
+
+  lost(): void {
+    this.#letGo(false);
+    this.#fail(new CapstanError('WORKER_LOST', 'the connection to the worker broke before it had answered'));
+  }
+
+  #seek(): void {
+    this.#unseek = this.#options.pools.seek(this.#options.endpointId, this);
+  }
+
+  #retain(bytes: Buffer): void {
+    this.#retained?.push(bytes);
+    this.#retainedBytes += bytes.length;
+  }
+
+  #accepted(): void {
+    if (this.#retained === null) return;
+    this.#retained = null;
+    if (this.#window > 0) this.#options.onReady();
+  }
+
+  #write(bytes: Buffer, ended: boolean): void {
+    const { front } = this.#options;
+    if (bytes.length > 0) {
+      this.#owed += bytes.length;
+      if (!this.#over && !front.write(bytes)) this.#blocked = true;
+      if (!ended) this.#grant(GRANT_BYTES);
+    }
+    if (!ended) return;
+    this.#letGo(false);
+    if (this.#over) return;
+    this.#over = true;
+    clearTimeout(this.#timer);
+    front.end();
+  }
+
+  #grant(least: number): void {
+    if (this.#blocked || this.#owed < least || this.#worker === undefined) return;
+    this.#send({ $case: 'credit', value: this.#owed }, 0);
+    this.#owed = 0;
+  }
+
+  #outOfTime(): void {
+    if (this.#over) return;
+    const message = `the function did not answer within ${Math.round(this.#options.timeoutMs / 1000)} s`;
+    this.#send({ $case: 'abort', value: { code: 'DEADLINE_EXCEEDED', message, untouched: false } }, 0);
+    this.#fail(new CapstanError('WORKER_LOST', message));
+  }
+
+  #fail(error: CapstanError): void {
+    if (this.#over) return;
+    this.#over = true;
+    clearTimeout(this.#timer);
+    this.#options.front.fail(error);
+  }
+
+  /** The agent is done with the request: the slot is free. */
+  #letGo(refused: boolean): void {
+    const worker = this.#worker;
+    if (worker === undefined) return;
+    this.#worker = undefined;
+    worker.host.remove(this.#number);
+    this.#options.pools.release(worker, refused);
+  }
+
+  #send(frame: Parameters<AgentLink['send']>[1], bytes: number): void {
+    this.#worker?.host.send(this.#number, frame, bytes);
+  }
+}

@@ -1,0 +1,93 @@
+/** What a function is told of its caller: headers of the request, and the X-Forwarded-* ones, believed from trusted proxies only. */
+import type { IncomingMessage } from 'node:http';
+import type { TLSSocket } from 'node:tls';
+
+import ipaddr from 'ipaddr.js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
+
+/** They belong to one connection, not to the request (RFC 9110, section 7.6.1). */
+const OF_THE_CONNECTION = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'expect',
+]);
+const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', 'forwarded']);
+
+export class TrustedProxies {
+  readonly #ranges: readonly [ipaddr.IPv4 | ipaddr.IPv6, number][];
+
+  /** @throws CapstanError CONFIG for what is neither an address nor a range. */
+  constructor(list: readonly string[]) {
+    this.#ranges = list.map((entry) => {
+      try {
+        return entry.includes('/') ? ipaddr.parseCIDR(entry) : [ipaddr.process(entry), entry.includes(':') ? 128 : 32];
+      } catch (cause) {
+        throw new CapstanError('CONFIG', `CAPSTAN_TRUSTED_PROXIES: ${entry} is neither an address nor a range of addresses`, {
+          field: 'CAPSTAN_TRUSTED_PROXIES',
+          cause,
+        });
+      }
+    });
+  }
+
+  trusts(address: string | undefined): boolean {
+    if (this.#ranges.length === 0 || address === undefined || !ipaddr.isValid(address)) return false;
+    const found = ipaddr.process(address);
+    return this.#ranges.some(([range, bits]) => range.kind() === found.kind() && found.match(range, bits));
+  }
+}
+
+export interface Caller {
+  readonly scheme: 'http' | 'https';
+  /** Host and port that the caller asked for. */
+  readonly authority: string;
+  /** The request's headers for the function. */
+  readonly headers: Header[];
+}
+
+/** `keepKey`: the Authorization header is the application's own, not the key of this service. */
+export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keepKey: boolean): Caller {
+  const { headers: given, rawHeaders, socket } = request;
+  const remote = socket.remoteAddress ?? '';
+  const trusted = proxies.trusts(remote);
+  const encrypted = (socket as Partial<TLSSocket>).encrypted === true;
+  const scheme = (trusted ? first(given['x-forwarded-proto']) : undefined) ?? (encrypted ? 'https' : 'http');
+  const authority = (trusted ? first(given['x-forwarded-host']) : undefined) ?? given.host ?? '';
+  const before = trusted ? given['x-forwarded-for'] : undefined;
+  const named = given.connection === undefined ? undefined : new Set(given.connection.toLowerCase().split(/[\s,]+/));
+  const headers: Header[] = [];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = (rawHeaders[i] ?? '').toLowerCase();
+    if (OF_THE_CONNECTION.has(name) || FORWARDED.has(name) || named?.has(name) === true) continue;
+    if (name === 'authorization' && !keepKey) continue;
+    headers.push({ name, value: rawHeaders[i + 1] ?? '' });
+  }
+  headers.push(
+    { name: 'x-forwarded-for', value: before === undefined ? remote : `${String(before)}, ${remote}` },
+    { name: 'x-forwarded-proto', value: scheme },
+    { name: 'x-forwarded-host', value: authority },
+  );
+  return { scheme: scheme === 'https' ? 'https' : 'http', authority, headers };
+}
+
+/** Headers of a function's answer that may go on to the caller. */
+export function answerHeaders(headers: readonly Header[]): string[] {
+  const flat: string[] = [];
+  for (const { name, value } of headers) if (!OF_THE_CONNECTION.has(name.toLowerCase())) flat.push(name, value);
+  return flat;
+}
+
+function first(value: string | string[] | undefined): string | undefined {
+  const text = Array.isArray(value) ? value[0] : value;
+  const [head] = (text ?? '').split(',');
+  return head === undefined || head.trim() === '' ? undefined : head.trim();
+}

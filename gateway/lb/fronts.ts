@@ -1,0 +1,91 @@
+/** The two kinds of callers of an exchange: one that awaits an HTTP answer, and one whose connection is handed over. */
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+
+import type { CapstanError } from '../../proto/errors.ts';
+import { drain, sendError } from './answer.ts';
+import type { Front } from './exchange.ts';
+
+/** As nginx has it: the caller went away before there was an answer. */
+const CALLER_GONE = 499;
+
+/** An HTTP answer. */
+export class HttpFront implements Front {
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  #ended = false;
+  onDrain: () => void = () => undefined;
+  /** The connection closed before the answer was complete. */
+  onGone: () => void = () => undefined;
+  /** Called once, when all is over. */
+  onOver: () => void = () => undefined;
+
+  constructor(request: IncomingMessage, response: ServerResponse) {
+    this.#request = request;
+    this.#response = response;
+    response.on('drain', () => this.onDrain());
+    response.once('close', () => {
+      if (!this.#ended) this.onGone();
+      this.onOver();
+    });
+  }
+
+  get status(): number {
+    return this.#response.headersSent ? this.#response.statusCode : CALLER_GONE;
+  }
+
+  head(status: number, headers: string[]): void {
+    this.#response.writeHead(status, headers);
+  }
+
+  write(bytes: Buffer): boolean {
+    return this.#request.method === 'HEAD' || this.#response.write(bytes);
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#response.end();
+    drain(this.#request);
+  }
+
+  fail(error: CapstanError): void {
+    this.#ended = true;
+    if (this.#response.headersSent) this.#response.destroy();
+    else sendError(this.#request, this.#response, error);
+  }
+}
+
+/** A connection that goes over to the worker once that answers 101. */
+export class SocketFront implements Front {
+  readonly #socket: Duplex;
+  readonly #refuse: (error: CapstanError) => void;
+  #begun = false;
+  onDrain: () => void = () => undefined;
+
+  constructor(socket: Duplex, refuse: (error: CapstanError) => void) {
+    this.#socket = socket;
+    this.#refuse = refuse;
+    socket.on('drain', () => this.onDrain());
+  }
+
+  head(status: number, headers: string[]): void {
+    this.#begun = true;
+    const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`];
+    for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i] ?? ''}: ${headers[i + 1] ?? ''}`);
+    lines.push(...(status === 101 ? ['connection: Upgrade', 'upgrade: websocket'] : ['connection: close']), '', '');
+    this.#socket.write(lines.join('\r\n'), 'latin1');
+  }
+
+  write(bytes: Buffer): boolean {
+    return this.#socket.write(bytes);
+  }
+
+  end(): void {
+    this.#socket.end();
+  }
+
+  fail(error: CapstanError): void {
+    if (this.#begun) this.#socket.destroy();
+    else this.#refuse(error);
+  }
+}

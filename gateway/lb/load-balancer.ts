@@ -1,0 +1,238 @@
+/**
+ * Load-balanced requests (WIRE.md section 4): from the socket to a worker and back, past the queue
+ * API's framework, since their bodies are passed on as they come.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
+import type { Authenticator } from '../auth/authenticate.ts';
+import { printable, refusal } from '../auth/permission.ts';
+import type { GatewayConfig } from '../config.ts';
+import type { Key } from '../directory/directory.ts';
+import type { Lookup } from '../directory/lookup.ts';
+import { isId } from '../http/guard.ts';
+import { sizeText, toCapstanError } from '../http/problem.ts';
+import type { AgentLink } from '../invoke/agent-link.ts';
+import type { Log } from '../log.ts';
+import type { LbMetrics } from '../metrics/lb-metrics.ts';
+import { lbAddress, type LbAddress } from './address.ts';
+import { errorAnswer, sendError } from './answer.ts';
+import { Exchange, RETAINED_BYTES, type Front } from './exchange.ts';
+import { answerHeaders, callerOf, type TrustedProxies } from './forwarded.ts';
+import type { Pools } from './pools.ts';
+import { RouteTables, type RouteMatch } from './routes.ts';
+import { HttpFront, SocketFront } from './fronts.ts';
+
+export interface LoadBalancerDeps {
+  readonly config: GatewayConfig;
+  readonly log: Log;
+  readonly lookup: Lookup;
+  readonly authenticator: Authenticator;
+  readonly pools: Pools<AgentLink>;
+  readonly proxies: TrustedProxies;
+  readonly metrics: LbMetrics;
+  readonly closing: () => boolean;
+}
+
+const NOTHING = Buffer.alloc(0);
+
+export class LoadBalancer {
+  readonly #deps: LoadBalancerDeps;
+  readonly #routes = new RouteTables();
+  #nextRequest = 1;
+
+  constructor(deps: LoadBalancerDeps) {
+    this.#deps = deps;
+  }
+
+  /** True when the request is for a load-balanced endpoint: it was taken, and will be answered. */
+  take(request: IncomingMessage, response: ServerResponse): boolean {
+    const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
+    if (address === null) return false;
+    const begun = performance.now();
+    this.#admit(
+      request,
+      address,
+      (endpoint) => {
+        const front = new HttpFront(request, response);
+        front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun);
+        try {
+          this.#serve(request, endpoint, address, front);
+        } catch (thrown) {
+          front.fail(this.#errorOf(thrown, endpoint.id));
+        }
+      },
+      (error) => sendError(request, response, error),
+    );
+    return true;
+  }
+
+  /** The same for a connection that is to be handed over (WebSocket). */
+  takeUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
+    const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
+    if (address === null) return false;
+    socket.on('error', () => socket.destroy());
+    const refuse = (error: CapstanError): void => {
+      const { status, title, headers, body } = errorAnswer(error);
+      const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
+      socket.end(`HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`);
+    };
+    this.#admit(
+      request,
+      address,
+      (endpoint) => {
+        try {
+          const route = this.#routeOf(endpoint, request, address);
+          if (route.function !== '') throw new CapstanError('INVALID_ARGUMENT', 'this route does not take a connection over');
+          this.#handOver(request, endpoint, address, socket, head, refuse);
+        } catch (thrown) {
+          refuse(this.#errorOf(thrown, endpoint.id));
+        }
+      },
+      refuse,
+    );
+    return true;
+  }
+
+  #admit(
+    request: IncomingMessage,
+    { endpointId }: LbAddress,
+    admitted: (endpoint: EndpointEntry) => void,
+    refused: (error: CapstanError) => void,
+  ): void {
+    if (this.#deps.closing()) {
+      refused(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
+      return;
+    }
+    const { lookup, authenticator } = this.#deps;
+    const { authorization } = request.headers;
+    const known = lookup.knownEndpoint(endpointId);
+    const key = authenticator.cached(authorization);
+    if (known !== undefined && (known.isPublic || key !== undefined)) {
+      const error = this.#refusal(known, endpointId, key);
+      if (error === null) admitted(known);
+      else refused(error);
+      return;
+    }
+    this.#slowly(endpointId, authorization).then(
+      ({ endpoint, key: found }) => {
+        const error = this.#refusal(endpoint, endpointId, found);
+        if (error === null && endpoint !== undefined) admitted(endpoint);
+        else refused(error ?? notFound(endpointId));
+      },
+      (thrown: unknown) => refused(this.#errorOf(thrown, endpointId)),
+    );
+  }
+
+  async #slowly(
+    endpointId: string,
+    authorization: string | undefined,
+  ): Promise<{ endpoint: EndpointEntry | undefined; key: Key | undefined }> {
+    const { lookup, authenticator } = this.#deps;
+    const known = lookup.knownEndpoint(endpointId);
+    if (known?.isPublic === true) return { endpoint: known, key: undefined };
+    const key = await authenticator.authenticate(authorization);
+    return { endpoint: isId(endpointId) ? await lookup.endpoint(endpointId) : undefined, key };
+  }
+
+  #refusal(endpoint: EndpointEntry | undefined, endpointId: string, key: Key | undefined): CapstanError | null {
+    if (endpoint === undefined) return notFound(endpointId);
+    const refused = endpoint.isPublic || key === undefined ? null : refusal(key, endpointId, endpoint, 'call');
+    if (refused !== null) return refused;
+    if (endpoint.kind === EndpointKind.LOAD_BALANCED) return null;
+    return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} has a queue: call /v2/${endpointId}/run`);
+  }
+
+  #serve(request: IncomingMessage, endpoint: EndpointEntry, address: LbAddress, front: HttpFront): void {
+    const { config } = this.#deps;
+    const route = this.#routeOf(endpoint, request, address);
+    const length = request.headers['content-length'];
+    const hasBody = request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
+    if (hasBody && Number(length ?? 0) > config.lbMaxBodyBytes) throw tooLarge(config.lbMaxBodyBytes);
+    const exchange = this.#exchange(request, endpoint, address, route, front, false, () => request.resume());
+    front.onDrain = () => exchange.drained();
+    front.onGone = () => exchange.abandon('the caller went away');
+    if (!hasBody) {
+      exchange.start(NOTHING, true);
+      return;
+    }
+    // A short body is awaited, so that a caller that dawdles takes no worker's time.
+    const whole = length !== undefined && Number(length) <= RETAINED_BYTES;
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    if (!whole) exchange.start(NOTHING, false);
+    request.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > config.lbMaxBodyBytes) {
+        request.removeAllListeners('data');
+        exchange.abandon('the body is too large');
+        front.fail(tooLarge(config.lbMaxBodyBytes));
+      } else if (whole) parts.push(chunk);
+      else if (!exchange.push(chunk)) request.pause();
+    });
+    request.on('end', () => {
+      if (whole) exchange.start(parts.length === 1 ? (parts[0] ?? NOTHING) : Buffer.concat(parts), true);
+      else exchange.finish();
+    });
+  }
+
+  #handOver(
+    request: IncomingMessage,
+    endpoint: EndpointEntry,
+    address: LbAddress,
+    socket: Duplex,
+    head: Buffer,
+    refuse: (error: CapstanError) => void,
+  ): void {
+    const front = new SocketFront(socket, refuse);
+    const exchange = this.#exchange(request, endpoint, address, { function: '', values: {} }, front, true, () => socket.resume());
+    front.onDrain = () => exchange.drained();
+    socket.on('close', () => exchange.abandon('the caller went away'));
+    socket.on('data', (chunk: Buffer) => {
+      if (!exchange.push(chunk)) socket.pause();
+    });
+    socket.on('end', () => exchange.finish());
+    exchange.start(head, false);
+  }
+
+  #exchange(
+    request: IncomingMessage,
+    endpoint: EndpointEntry,
+    { target }: LbAddress,
+    route: RouteMatch,
+    front: Front,
+    upgrade: boolean,
+    onReady: () => void,
+  ): Exchange {
+    const { pools, proxies, config } = this.#deps;
+    const caller = callerOf(request, proxies, endpoint.isPublic);
+    const { scheme, authority, headers } = caller;
+    headers.push({ name: 'x-request-id', value: `${endpoint.id}-${(this.#nextRequest++).toString(36)}` });
+    const method = request.method ?? 'GET';
+    const begin = { function: route.function, method, target, headers, scheme, authority, pathValues: route.values, upgrade };
+    return new Exchange({ endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf: answerHeaders, onReady });
+  }
+
+  /** An endpoint without routes has workers that listen themselves, and know their own. */
+  #routeOf(endpoint: EndpointEntry, request: IncomingMessage, { target }: LbAddress): RouteMatch {
+    if (endpoint.routes.length === 0) return { function: '', values: {} };
+    return this.#routes.match(endpoint, request.method ?? 'GET', target);
+  }
+
+  #errorOf(thrown: unknown, endpoint: string): CapstanError {
+    const error = toCapstanError(thrown);
+    if (error.code === 'INTERNAL') this.#deps.log.error({ endpoint, err: error.cause ?? error }, 'load-balanced request failed');
+    return error;
+  }
+}
+
+function notFound(endpointId: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} does not exist`);
+}
+
+function tooLarge(maxBytes: number): CapstanError {
+  return new CapstanError('PAYLOAD_TOO_LARGE', `body: exceeded max body size of ${sizeText(maxBytes)}`, { field: 'body' });
+}

@@ -1,0 +1,254 @@
+/**
+ * The workers that take an endpoint's requests, and the requests that wait for one. A request goes
+ * to the worker with the fewest in flight, ties to the one used last, so that idle workers become
+ * idle. Waiting ones are served in the order they came; they are bounded in number and time.
+ */
+import { CapstanError } from '../../proto/errors.ts';
+import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
+
+/** Where a worker's requests are sent; the agent's stream. */
+export interface WorkerHost {
+  readonly node: string;
+}
+
+export interface PoolWorker<Host extends WorkerHost> {
+  readonly id: string;
+  readonly endpointId: string;
+  readonly releaseId: string;
+  readonly host: Host;
+  /** Functions it has; empty for a worker that listens itself. */
+  readonly functions: ReadonlySet<string>;
+  slots: number;
+  inFlight: number;
+  /** Grows with each use. */
+  lastUsed: number;
+  /** It refused a request: not asked again before this time. */
+  notBefore: number;
+}
+
+/** A request that wants a worker. Exactly one of the two is called, perhaps at once. */
+export interface Seeker<Host extends WorkerHost> {
+  /** Function of the request's route; empty where workers know their own. */
+  readonly functionName: string;
+  placed(worker: PoolWorker<Host>): void;
+  refused(error: CapstanError): void;
+}
+
+export interface PoolSettings {
+  /** Requests that may wait, per endpoint. */
+  readonly maxHeld: number;
+  /** How long one may wait, ms. */
+  readonly holdMs: number;
+  /** The release whose workers take an endpoint's requests now. */
+  readonly releaseOf: (endpointId: string) => string | undefined;
+  /** Monotonic, ms. */
+  readonly now: () => number;
+  /** The endpoint's numbers have changed. `begun`: a request waits where none did. */
+  readonly onChange: (endpointId: string, begun: boolean) => void;
+}
+
+/** A worker as its agent tells it. */
+export type Served = Pick<ServingWorker, 'workerId' | 'endpointId' | 'releaseId' | 'slots' | 'functions'>;
+
+interface Held<Host extends WorkerHost> {
+  readonly seeker: Seeker<Host>;
+  readonly since: number;
+}
+
+interface Pool<Host extends WorkerHost> {
+  readonly workers: Map<string, PoolWorker<Host>>;
+  readonly held: Set<Held<Host>>;
+  inFlight: number;
+  /** Fires when the first of those held has waited long enough, or a refused worker may be asked again. */
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** A worker that refused is left alone this long, ms; what it refused for is told by its agent, too. */
+const REFUSED_MS = 25;
+
+export class Pools<Host extends WorkerHost> {
+  readonly #settings: PoolSettings;
+  readonly #pools = new Map<string, Pool<Host>>();
+  #uses = 1;
+
+  constructor(settings: PoolSettings) {
+    this.#settings = settings;
+  }
+
+  /** Finds a worker for a request, or lets it wait. The answer takes it out again. */
+  seek(endpointId: string, seeker: Seeker<Host>): () => void {
+    const pool = this.#poolOf(endpointId);
+    const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, seeker.functionName) : undefined;
+    if (worker !== undefined) {
+      this.#use(endpointId, pool, worker);
+      seeker.placed(worker);
+      return () => undefined;
+    }
+    if (pool.held.size >= this.#settings.maxHeld) {
+      seeker.refused(
+        new CapstanError('UNAVAILABLE', `the endpoint has ${pool.held.size} requests waiting for a worker already`, { retryAfterMs: 1000 }),
+      );
+      return () => undefined;
+    }
+    const held = { seeker, since: this.#settings.now() };
+    pool.held.add(held);
+    this.#settings.onChange(endpointId, pool.held.size === 1);
+    this.#arm(endpointId, pool);
+    return () => {
+      if (pool.held.delete(held)) this.#settings.onChange(endpointId, false);
+    };
+  }
+
+  /** A worker has one request less. `refused`: it did not take it. */
+  release(worker: PoolWorker<Host>, refused: boolean): void {
+    worker.inFlight -= 1;
+    if (refused) worker.notBefore = this.#settings.now() + REFUSED_MS;
+    const pool = this.#pools.get(worker.endpointId);
+    if (pool === undefined) return;
+    pool.inFlight -= 1;
+    this.#settings.onChange(worker.endpointId, false);
+    this.serve(worker.endpointId);
+  }
+
+  /** The whole set of workers behind a host. */
+  setServing(host: Host, workers: readonly Served[]): void {
+    const named = new Set(workers.map(({ workerId }) => workerId));
+    for (const pool of this.#pools.values()) {
+      for (const worker of pool.workers.values()) if (worker.host === host && !named.has(worker.id)) pool.workers.delete(worker.id);
+    }
+    const touched = new Set<string>();
+    for (const { workerId, endpointId, releaseId, slots, functions } of workers) {
+      const pool = this.#poolOf(endpointId);
+      const known = pool.workers.get(workerId);
+      touched.add(endpointId);
+      if (known?.host === host) {
+        known.slots = slots;
+        continue;
+      }
+      pool.workers.set(workerId, {
+        id: workerId,
+        endpointId,
+        releaseId,
+        host,
+        functions: new Set(functions),
+        slots: Math.max(1, slots),
+        inFlight: 0,
+        lastUsed: 0,
+        notBefore: 0,
+      });
+    }
+    for (const endpointId of touched) this.serve(endpointId);
+  }
+
+  /** Gives free workers to those that wait. */
+  serve(endpointId: string): void {
+    const pool = this.#pools.get(endpointId);
+    if (pool === undefined) return;
+    for (const held of pool.held) {
+      const worker = this.#choose(endpointId, pool, held.seeker.functionName);
+      if (worker === undefined) {
+        // It waits for a function that only the new release has; others need not.
+        if (hasRoom(pool.workers.values())) continue;
+        break;
+      }
+      pool.held.delete(held);
+      this.#use(endpointId, pool, worker);
+      held.seeker.placed(worker);
+    }
+    this.#arm(endpointId, pool);
+  }
+
+  /** Held and in flight, and how long the first of those held has waited, ms. */
+  level(endpointId: string): { readonly held: number; readonly inFlight: number; readonly oldestHeldMs: number } {
+    const pool = this.#pools.get(endpointId);
+    if (pool === undefined) return { held: 0, inFlight: 0, oldestHeldMs: 0 };
+    const [first] = pool.held;
+    return {
+      held: pool.held.size,
+      inFlight: pool.inFlight,
+      oldestHeldMs: first === undefined ? 0 : Math.max(0, Math.round(this.#settings.now() - first.since)),
+    };
+  }
+
+  /** Every endpoint that has requests or workers. */
+  endpoints(): IterableIterator<string> {
+    return this.#pools.keys();
+  }
+
+  /** Refuses all that wait. */
+  close(error: CapstanError): void {
+    for (const pool of this.#pools.values()) {
+      clearTimeout(pool.timer);
+      for (const held of pool.held) {
+        pool.held.delete(held);
+        held.seeker.refused(error);
+      }
+    }
+  }
+
+  #poolOf(endpointId: string): Pool<Host> {
+    let pool = this.#pools.get(endpointId);
+    if (pool === undefined) {
+      pool = { workers: new Map(), held: new Set(), inFlight: 0, timer: undefined };
+      this.#pools.set(endpointId, pool);
+    }
+    return pool;
+  }
+
+  /** A worker of the present release; while none of them is there yet, one of before that has the function. */
+  #choose(endpointId: string, pool: Pool<Host>, fn: string): PoolWorker<Host> | undefined {
+    const release = this.#settings.releaseOf(endpointId);
+    let best: PoolWorker<Host> | undefined;
+    let present = false;
+    for (const worker of pool.workers.values()) {
+      if (worker.releaseId === release) {
+        if (!present) best = undefined;
+        present = true;
+      } else if (present || (fn !== '' && !worker.functions.has(fn))) continue;
+      if (worker.inFlight >= worker.slots) continue;
+      if (best !== undefined) {
+        const less = best.inFlight - worker.inFlight;
+        if (less < 0 || (less === 0 && worker.lastUsed < best.lastUsed)) continue;
+      }
+      if (worker.notBefore > 0 && worker.notBefore > this.#settings.now()) continue;
+      best = worker;
+    }
+    return best;
+  }
+
+  #use(endpointId: string, pool: Pool<Host>, worker: PoolWorker<Host>): void {
+    worker.inFlight += 1;
+    worker.notBefore = 0;
+    worker.lastUsed = this.#uses++;
+    pool.inFlight += 1;
+    this.#settings.onChange(endpointId, false);
+  }
+
+  #arm(endpointId: string, pool: Pool<Host>): void {
+    clearTimeout(pool.timer);
+    pool.timer = undefined;
+    const [first] = pool.held;
+    if (first === undefined) return;
+    const now = this.#settings.now();
+    let wait = first.since + this.#settings.holdMs - now;
+    for (const { notBefore } of pool.workers.values()) if (notBefore > now) wait = Math.min(wait, notBefore - now);
+    pool.timer = setTimeout(() => this.#due(endpointId, pool), Math.max(1, wait));
+  }
+
+  #due(endpointId: string, pool: Pool<Host>): void {
+    const { holdMs, now } = this.#settings;
+    for (const held of pool.held) {
+      if (held.since + holdMs > now()) break;
+      pool.held.delete(held);
+      this.#settings.onChange(endpointId, false);
+      const seconds = Math.round(holdMs / 1000);
+      held.seeker.refused(new CapstanError('UNAVAILABLE', `no worker became free within ${seconds} s`, { retryAfterMs: 5000 }));
+    }
+    this.serve(endpointId);
+  }
+}
+
+function hasRoom(workers: Iterable<{ readonly slots: number; readonly inFlight: number }>): boolean {
+  for (const { slots, inFlight } of workers) if (inFlight < slots) return true;
+  return false;
+}

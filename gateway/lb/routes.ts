@@ -1,0 +1,63 @@
+/** The routes of load-balanced endpoints: method and path to a function and the values in the path. */
+import router from 'find-my-way';
+
+import { CapstanError } from '../../proto/errors.ts';
+import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
+
+type Router = router.Instance<router.HTTPVersion.V1>;
+
+export interface RouteMatch {
+  readonly function: string;
+  /** Decoded values of the path's parameters. */
+  readonly values: Record<string, string>;
+}
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
+const MAX_VALUE_LENGTH = 2_048;
+
+export class RouteTables {
+  readonly #tables = new WeakMap<EndpointEntry, Router>();
+
+  /** @throws CapstanError NOT_FOUND; METHOD_NOT_ALLOWED with the allowed methods as its field. */
+  match(endpoint: EndpointEntry, method: string, target: string): RouteMatch {
+    const table = this.#tableOf(endpoint);
+    const query = target.indexOf('?');
+    const path = query === -1 ? target : target.slice(0, query);
+    const found = find(table, method, path) ?? (method === 'HEAD' ? find(table, 'GET', path) : null);
+    if (found !== null) return { function: found.store as string, values: valuesOf(found.params) };
+    const allowed = METHODS.filter((each) => find(table, each, path) !== null);
+    if (allowed.length === 0) throw new CapstanError('NOT_FOUND', `the endpoint has no route ${printable(path)}`);
+    throw new CapstanError('METHOD_NOT_ALLOWED', `${method} is not allowed here; use ${allowed.join(', ')}`, { field: allowed.join(', ') });
+  }
+
+  #tableOf(endpoint: EndpointEntry): Router {
+    const known = this.#tables.get(endpoint);
+    if (known !== undefined) return known;
+    const table = router({ maxParamLength: MAX_VALUE_LENGTH, ignoreTrailingSlash: true });
+    for (const { method, path, function: fn } of endpoint.routes) {
+      if (fn === undefined) continue;
+      table.on(method as router.HTTPMethod, routerPath(path), () => undefined, fn.name);
+    }
+    this.#tables.set(endpoint, table);
+    return table;
+  }
+}
+
+function find(table: Router, method: string, path: string): router.FindResult<router.HTTPVersion.V1> | null {
+  return table.find(method as router.HTTPMethod, path);
+}
+
+/** `{name}` is how OpenAPI and Python write what the router calls `:name`. */
+function routerPath(path: string): string {
+  return path.replaceAll(/\{(\w+)\}/g, ':$1');
+}
+
+function valuesOf(params: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (const [name, value] of Object.entries(params)) if (value !== undefined) values[name] = value;
+  return values;
+}
+
+function printable(path: string): string {
+  return JSON.stringify(path.length > 128 ? `${path.slice(0, 128)}…` : path);
+}

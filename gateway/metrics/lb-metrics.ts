@@ -1,0 +1,71 @@
+/** Metrics of load-balanced endpoints (docs/metrics.md), by endpoint: their ids are bounded, since a caller cannot make one up. */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+
+/** Levels of an endpoint, read when somebody asks. */
+export interface LbLevels {
+  endpoints(): Iterable<string>;
+  level(endpointId: string): { readonly held: number; readonly inFlight: number };
+}
+
+const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 330];
+
+interface Series {
+  readonly seconds: Histogram.Internal<string>;
+  readonly byStatus: Map<number, Counter.Internal>;
+}
+
+export class LbMetrics {
+  readonly #requests: Counter;
+  readonly #seconds: Histogram;
+  readonly #series = new Map<string, Series>();
+
+  constructor(registry: Registry, levels: LbLevels) {
+    const registers = [registry];
+    this.#requests = new Counter({
+      name: 'capstan_lb_requests_total',
+      help: 'Requests to load-balanced endpoints that were answered; 499 stands for a caller that went away first.',
+      labelNames: ['endpoint', 'status'],
+      registers,
+    });
+    this.#seconds = new Histogram({
+      name: 'capstan_lb_request_duration_seconds',
+      help: 'Time from the head of a request to the end of its answer, waiting for a worker included.',
+      labelNames: ['endpoint'],
+      buckets: SECONDS_BUCKETS,
+      registers,
+    });
+    const gauge = (name: string, help: string, value: (endpointId: string) => number): void => {
+      const made: Gauge = new Gauge({
+        name,
+        help,
+        labelNames: ['endpoint'],
+        registers,
+        collect() {
+          for (const endpoint of levels.endpoints()) made.set({ endpoint }, value(endpoint));
+        },
+      });
+    };
+    gauge('capstan_lb_requests_held', 'Requests that wait for a worker.', (id) => levels.level(id).held);
+    gauge('capstan_lb_requests_in_flight', 'Requests that are with a worker.', (id) => levels.level(id).inFlight);
+  }
+
+  answered(endpoint: string, status: number, ms: number): void {
+    const series = this.#of(endpoint);
+    let count = series.byStatus.get(status);
+    if (count === undefined) {
+      count = this.#requests.labels({ endpoint, status: String(status) });
+      series.byStatus.set(status, count);
+    }
+    count.inc();
+    series.seconds.observe(ms / 1000);
+  }
+
+  #of(endpoint: string): Series {
+    let series = this.#series.get(endpoint);
+    if (series === undefined) {
+      series = { seconds: this.#seconds.labels({ endpoint }), byStatus: new Map() };
+      this.#series.set(endpoint, series);
+    }
+    return series;
+  }
+}

@@ -1,0 +1,108 @@
+/**
+ * How the parts' gRPC connections are secured (docs/operations.md, "Certificates"): TLS with
+ * certificates of both sides where they are configured; plain only within one host, unless the
+ * operator says that the network itself is private.
+ */
+import { readFileSync } from 'node:fs';
+
+import { credentials, ServerCredentials, type ChannelCredentials } from '@grpc/grpc-js';
+import { z } from 'zod';
+
+import { CapstanError } from './errors.ts';
+import { setting } from './settings.ts';
+
+/** Settings that every part and the tool share. */
+export const tlsSettings = {
+  tlsCa: setting(
+    'CAPSTAN_TLS_CA',
+    z.string().min(1).optional(),
+    'File with the certificates (PEM) that the other side of a gRPC connection must be signed by; with it connections use TLS',
+  ),
+  tlsCert: setting(
+    'CAPSTAN_TLS_CERT',
+    z.string().min(1).optional(),
+    'File with this part’s own certificate and chain (PEM), shown to the other side',
+  ),
+  tlsKey: setting('CAPSTAN_TLS_KEY', z.string().min(1).optional(), 'File with the private key (PEM) of that certificate'),
+  grpcPlain: setting(
+    'CAPSTAN_GRPC_PLAIN',
+    z.enum(['loopback', 'anywhere']).default('loopback'),
+    'Where gRPC may go without TLS: within this host (loopback and unix sockets), or anywhere, on a network that is private by itself',
+  ),
+} as const;
+
+/** What the settings above give, once read. */
+export interface TlsConfig {
+  readonly tlsCa?: string | undefined;
+  readonly tlsCert?: string | undefined;
+  readonly tlsKey?: string | undefined;
+  readonly grpcPlain?: 'loopback' | 'anywhere' | undefined;
+}
+
+/**
+ * For dialling `host:port` or `unix:<path>`.
+ * @throws CapstanError CONFIG when the address is on another host and no certificates are set, or a file cannot be read.
+ */
+export function clientCredentials(address: string, config: TlsConfig): ChannelCredentials {
+  const own = ownCertificate(config);
+  if (config.tlsCa !== undefined) return credentials.createSsl(pem('CAPSTAN_TLS_CA', config.tlsCa), own?.key ?? null, own?.cert ?? null);
+  requirePlain(address, config, 'CAPSTAN_TLS_CA');
+  return credentials.createInsecure();
+}
+
+/**
+ * For listening on `host:port`. With CAPSTAN_TLS_CA clients must show a certificate signed by it.
+ * @throws CapstanError CONFIG as for clients, and where only a part of the certificates is set.
+ */
+export function serverCredentials(address: string, config: TlsConfig): ServerCredentials {
+  const own = ownCertificate(config);
+  if (own !== null) {
+    const ca = config.tlsCa === undefined ? null : pem('CAPSTAN_TLS_CA', config.tlsCa);
+    return ServerCredentials.createSsl(ca, [{ cert_chain: own.cert, private_key: own.key }], ca !== null);
+  }
+  if (config.tlsCa !== undefined) {
+    throw new CapstanError('CONFIG', 'CAPSTAN_TLS_CERT: must be set where CAPSTAN_TLS_CA is: a server needs a certificate of its own', {
+      field: 'CAPSTAN_TLS_CERT',
+    });
+  }
+  requirePlain(address, config, 'CAPSTAN_TLS_CERT');
+  return ServerCredentials.createInsecure();
+}
+
+/** True for addresses that no other host can reach or be. */
+export function isOnThisHost(address: string): boolean {
+  if (/^unix(-abstract)?:/.test(address)) return true;
+  const host = address
+    .replace(/^(dns|ipv4|ipv6):(\/\/\/)?/, '')
+    .replace(/:\d{1,5}$/, '')
+    .replace(/^\[(.*)\]$/, '$1');
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
+}
+
+function requirePlain(address: string, config: TlsConfig, variable: string): void {
+  if (config.grpcPlain === 'anywhere' || isOnThisHost(address)) return;
+  throw new CapstanError(
+    'CONFIG',
+    `${variable}: ${address} is not on this host, and gRPC leaves a host with TLS only; set ${variable} and its companions, or CAPSTAN_GRPC_PLAIN=anywhere on a network that is private by itself`,
+    { field: variable },
+  );
+}
+
+function ownCertificate(config: TlsConfig): { readonly cert: Buffer; readonly key: Buffer } | null {
+  const { tlsCert, tlsKey } = config;
+  if (tlsCert === undefined && tlsKey === undefined) return null;
+  if (tlsCert === undefined || tlsKey === undefined) {
+    const missing = tlsCert === undefined ? 'CAPSTAN_TLS_CERT' : 'CAPSTAN_TLS_KEY';
+    throw new CapstanError('CONFIG', `${missing}: must be set too; CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY go together`, { field: missing });
+  }
+  return { cert: pem('CAPSTAN_TLS_CERT', tlsCert), key: pem('CAPSTAN_TLS_KEY', tlsKey) };
+}
+
+function pem(variable: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (cause) {
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unreadable';
+    throw new CapstanError('CONFIG', `${variable}: cannot read ${path} (${code})`, { field: variable, cause });
+  }
+}

@@ -1,0 +1,50 @@
+/** What gateways are told of keys and endpoints. */
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { DirectoryUpdate, EndpointEntry, KeyEntry } from '../../proto/gen/capstan/v1/control.ts';
+
+import type { EndpointConfig, Image, KeyRow } from './image.ts';
+
+/** A gateway's view of an endpoint. */
+export function endpointEntry(image: Image, config: EndpointConfig): EndpointEntry {
+  const functions = new Map((image.releases.get(config.release)?.functions ?? []).map((each) => [each.name, each]));
+  return {
+    id: config.id,
+    name: config.name,
+    accountId: config.account,
+    environment: config.environment,
+    kind: config.kind === 'QUEUE' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
+    releaseId: config.release,
+    routes: Object.entries(config.routes).map(([route, name]) => {
+      const [method = '', path = ''] = route.split(' ');
+      const fn = functions.get(name);
+      return { method, path, ...(fn === undefined ? {} : { function: fn }) };
+    }),
+    isPublic: config.isPublic === true,
+  };
+}
+
+/** A gateway's view of a key. */
+export function keyEntry(key: KeyRow): KeyEntry {
+  return {
+    hash: Buffer.from(key.hash, 'hex'),
+    accountId: key.account,
+    scope: key.scope,
+    endpointIds: [...key.endpoints],
+    environment: key.environment,
+  };
+}
+
+/** The whole directory, for a gateway that begins to watch. */
+export function wholeDirectory(image: Image): DirectoryUpdate {
+  const live = [...image.endpoints.values()].filter(({ config }) => config.removing === undefined);
+  return {
+    ...emptyUpdate(),
+    reset: true,
+    keys: [...image.keys.values()].map(keyEntry),
+    endpoints: live.map((endpoint) => endpointEntry(image, endpoint.config)),
+  };
+}
+
+export function emptyUpdate(): DirectoryUpdate {
+  return { reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [] };
+}

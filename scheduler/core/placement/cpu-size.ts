@@ -1,0 +1,46 @@
+/** CPU selections, `cpu<gen>-<vCPU>-<RAM GB>` (SPEC.md, Endpoint configuration). */
+
+/** What a CPU worker gets. */
+export interface CpuSize {
+  /** Thousandths of a core. */
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+}
+
+const gibibyte = 1024 ** 3;
+/** Largest selection: more than any host has. */
+const largest = { cpus: 512, memoryGb: 8_192 };
+
+/** An endpoint that names neither `gpu` nor `cpu` gets this one. */
+export const smallestCpu = 'cpu3c-1-2';
+
+/** The size a selection stands for; null when it is none. Generations differ in name only: hosts are what they are. */
+export function cpuSize(selection: string): CpuSize | null {
+  const [, cpus, memory] = /^cpu[a-z0-9]+-([1-9]\d*)-([1-9]\d*)$/i.exec(selection) ?? [];
+  if (cpus === undefined || memory === undefined || Number(cpus) > largest.cpus || Number(memory) > largest.memoryGb) return null;
+  return { cpuMillis: Number(cpus) * 1_000, memoryBytes: Number(memory) * gibibyte };
+}
+
+/**
+ * Limits of a worker: those of its CPU selection. A GPU worker has none: it is measured by its
+ * devices, and what it may use of the host's processor and memory is not limited.
+ */
+export function workerLimits(release: { readonly gpuIds: string; readonly cpu: string }): CpuSize {
+  if (release.gpuIds !== '') return { cpuMillis: 0, memoryBytes: 0 };
+  return cpuSize(release.cpu === '' ? smallestCpu : release.cpu) ?? { cpuMillis: 0, memoryBytes: 0 };
+}
+
+/** What is set aside for a worker on its node. */
+export interface Reserve {
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+}
+
+/**
+ * Set aside for a worker: all of what its endpoint asked for; for one that asked for nothing a
+ * little, since most such workers use little; nothing for a GPU worker.
+ */
+export function workerReserve(release: { readonly gpuIds: string; readonly cpu: string }, unsized: Reserve): Reserve {
+  if (release.gpuIds !== '') return { cpuMillis: 0, memoryBytes: 0 };
+  return release.cpu === '' ? unsized : workerLimits(release);
+}

@@ -1,0 +1,222 @@
+/**
+ * Which devices an endpoint's `gpuIds` means: a list of groups, types and product names in order
+ * of preference, `-NAME` taking some out again. Names are compared whole, without case, spaces and
+ * punctuation, and without the maker's name.
+ *
+ * MIG slices are taken by name (`MIG 3g.40gb`, on any card; `A100 MIG 3g.40gb`, on that one) and by
+ * ANY when they are big enough. No other group or type means a slice: its name promises a whole card.
+ */
+import { CapstanError } from '../../../proto/errors.ts';
+import { anySliceGb, gpuFamilies, gpuTypes, type GpuType } from './gpu-types.ts';
+
+/** What a selection looks at of a device. */
+export interface GpuFacts {
+  readonly model: string;
+  readonly memoryBytes: number;
+  /** A MIG slice. */
+  readonly slice: boolean;
+}
+
+/** What operators add to the table (docs/gpus.md). */
+export interface GpuTableExtension {
+  readonly types?: readonly GpuType[];
+  /** Group → names of types. */
+  readonly groups?: Readonly<Record<string, readonly string[]>>;
+}
+
+/** What one name of a list means. */
+interface Term {
+  readonly text: string;
+  /** Product names, plain; null: any. */
+  readonly models: ReadonlySet<string> | null;
+  /** Profile of a slice, plain; null: whole cards (and, for ANY, slices that are big enough). */
+  readonly profile: string | null;
+}
+
+const any = 'any';
+
+/** A compiled `gpuIds`. */
+export class GpuSelection {
+  readonly #wanted: readonly Term[];
+  readonly #unwanted: readonly Term[];
+  readonly #known = new Map<string, number | null>();
+
+  constructor(wanted: readonly Term[], unwanted: readonly Term[]) {
+    this.#wanted = wanted;
+    this.#unwanted = unwanted;
+  }
+
+  /** Which preference a device meets, from 0; null when it is not wanted. */
+  preference(device: GpuFacts): number | null {
+    const key = device.slice ? `${device.model} ${device.memoryBytes}` : device.model;
+    let found = this.#known.get(key);
+    if (found === undefined) {
+      const index = this.#unwanted.some((term) => meets(term, device)) ? -1 : this.#wanted.findIndex((term) => meets(term, device));
+      found = index === -1 ? null : index;
+      // A fleet has few models; a host that makes up a new one each time must not fill the memory.
+      if (this.#known.size < 1_000) this.#known.set(key, found);
+    }
+    return found;
+  }
+}
+
+export class GpuTable {
+  readonly types: readonly GpuType[];
+  /** Group → names of types, groups in alphabetical order. */
+  readonly groups: ReadonlyMap<string, readonly string[]>;
+  /** Plain name of a group, family, type or product → plain product names. */
+  readonly #names = new Map<string, { readonly text: string; readonly models: ReadonlySet<string> }>();
+  readonly #selections = new Map<string, GpuSelection>();
+
+  /** Throws CONFIG when the extension contradicts itself. */
+  constructor(extension: GpuTableExtension = {}) {
+    const added = extension.types ?? [];
+    const replaced = new Set(added.map(({ name }) => plainName(name)));
+    this.types = [...added, ...gpuTypes.filter(({ name }) => !replaced.has(plainName(name)))];
+    const byName = new Map(this.types.map((each) => [plainName(each.name), each]));
+    if (byName.size < this.types.length) throw contradiction('types', 'a type is named twice');
+    const models = new Map<string, string>();
+    for (const { name, models: own } of this.types) {
+      if (plainName(name) === any) throw contradiction('types', `${name} is the name of the group of all`);
+      for (const model of own) {
+        const other = models.get(plainName(model));
+        if (other !== undefined && other !== name) throw contradiction('types', `${model} is a model of ${name} and of ${other}`);
+        models.set(plainName(model), name);
+      }
+    }
+    this.groups = groupsOf(this.types, extension.groups ?? {}, byName);
+    const modelsOf = (names: readonly string[]): Set<string> =>
+      new Set(names.flatMap((name) => (byName.get(plainName(name))?.models ?? []).map(plainName)));
+    for (const each of this.types) for (const model of each.models) this.#name(model, new Set([plainName(model)]));
+    for (const each of this.types) this.#name(each.name, modelsOf([each.name]));
+    for (const [family, members] of Object.entries(gpuFamilies)) this.#name(family, modelsOf(members));
+    for (const [group, members] of this.groups) {
+      if (byName.has(plainName(group)) || plainName(group) === any) throw contradiction('groups', `${group} is the name of something else`);
+      this.#name(group, modelsOf(members));
+    }
+  }
+
+  /**
+   * Checks a list; `fleet` are models that nodes have, known or not.
+   * @returns what is wrong with it, or null.
+   */
+  fault(gpuIds: string, fleet: Iterable<string>): string | null {
+    const present = new Set([...fleet].map((model) => plainName(model)));
+    const terms = split(gpuIds);
+    if (terms.length === 0) return 'must name a GPU type or group';
+    for (const { text, excluded } of terms) {
+      if (excluded && plainName(text) === any) return `-${text} takes out every GPU`;
+      if (this.#term(text) !== null || present.has(plainName(text))) continue;
+      const near = this.#near(text, fleet);
+      const hint = near.length === 0 ? `groups are ANY, ${[...this.groups.keys()].join(', ')}` : `near it: ${near.join(', ')}`;
+      return `${JSON.stringify(text)} is no GPU type or group; ${hint}`;
+    }
+    return null;
+  }
+
+  /** A list that was checked; a name that is not known (any more) means the product of that name. */
+  select(gpuIds: string): GpuSelection {
+    let selection = this.#selections.get(gpuIds);
+    if (selection === undefined) {
+      const terms = split(gpuIds).map(({ text, excluded }) => ({ term: this.#term(text) ?? product(text), excluded }));
+      const wanted = terms.filter(({ excluded }) => !excluded).map(({ term }) => term);
+      const unwanted = terms.filter(({ excluded }) => excluded).map(({ term }) => term);
+      // Only exclusions: all but those.
+      selection = new GpuSelection(wanted.length === 0 ? [{ text: 'ANY', models: null, profile: null }] : wanted, unwanted);
+      this.#selections.set(gpuIds, selection);
+    }
+    return selection;
+  }
+
+  #name(text: string, models: ReadonlySet<string>): void {
+    this.#names.set(plainName(text), { text, models });
+  }
+
+  #term(text: string): Term | null {
+    const [, card = '', profile] = /^(.*?)\s*\bMIG[ _-]?(\d+c?\.?\d*g\.\d+gb(?:\+\S+)?)$/i.exec(text) ?? [];
+    const name = profile === undefined ? text : card;
+    const slice = profile === undefined ? null : plainName(profile);
+    if (plainName(name) === any || (slice !== null && plainName(name) === '')) return { text, models: null, profile: slice };
+    const known = this.#names.get(plainName(name));
+    return known === undefined ? null : { text, models: known.models, profile: slice };
+  }
+
+  /** Names like one that is not known, at most 4. */
+  #near(text: string, fleet: Iterable<string>): string[] {
+    const names = new Set([...this.groups.keys(), ...this.types.map(({ name }) => name), ...Object.keys(gpuFamilies), ...fleet]);
+    return [...names]
+      .map((name) => ({ name, likeness: likeness(plainName(text), plainName(name)) }))
+      .filter((entry) => entry.likeness >= 0.5)
+      .sort((a, b) => b.likeness - a.likeness || (a.name < b.name ? -1 : 1))
+      .slice(0, 4)
+      .map(({ name }) => name);
+  }
+}
+
+/** A name as it is compared: without case, spaces, punctuation and the maker. */
+export function plainName(text: string): string {
+  return text
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]/g, '')
+    .replace(/^nvidia/, '');
+}
+
+function split(gpuIds: string): { readonly text: string; readonly excluded: boolean }[] {
+  return gpuIds
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '' && part !== '-')
+    .map((part) => (part.startsWith('-') ? { text: part.slice(1).trim(), excluded: true } : { text: part, excluded: false }));
+}
+
+function product(text: string): Term {
+  return { text, models: new Set([plainName(text)]), profile: null };
+}
+
+function meets({ models, profile }: Term, device: GpuFacts): boolean {
+  if (!device.slice) return profile === null && (models === null || models.has(plainName(device.model)));
+  const [card = '', own = ''] = device.model.split(/ MIG ?/, 2);
+  if (profile === null) return models === null && device.memoryBytes >= anySliceGb * 1e9;
+  return plainName(own) === profile && (models === null || models.has(plainName(card)));
+}
+
+function groupsOf(
+  types: readonly GpuType[],
+  added: Readonly<Record<string, readonly string[]>>,
+  byName: ReadonlyMap<string, GpuType>,
+): ReadonlyMap<string, readonly string[]> {
+  const groups = new Map<string, string[]>();
+  const add = (group: string, name: string): void => {
+    const members = groups.get(group) ?? [];
+    if (!members.includes(name)) groups.set(group, [...members, name]);
+  };
+  for (const { name, groups: own } of types) for (const group of own) add(group, name);
+  for (const [group, members] of Object.entries(added)) {
+    for (const member of members) {
+      const known = byName.get(plainName(member));
+      if (known === undefined) throw contradiction(`groups.${group}`, `${JSON.stringify(member)} is no type of the table`);
+      add(group, known.name);
+    }
+  }
+  return new Map([...groups].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Share of the pairs of letters that two names have in common, 0 to 1. */
+function likeness(a: string, b: string): number {
+  if (a.length < 2 || b.length < 2) return a === b ? 1 : 0;
+  if (a.includes(b) || b.includes(a)) return 0.9;
+  const pairs = (text: string): string[] => Array.from({ length: text.length - 1 }, (_, i) => text.slice(i, i + 2));
+  const left = pairs(b);
+  let common = 0;
+  for (const pair of pairs(a)) {
+    const at = left.indexOf(pair);
+    if (at === -1) continue;
+    common++;
+    left.splice(at, 1);
+  }
+  return (2 * common) / (a.length + b.length - 2);
+}
+
+function contradiction(field: string, rule: string): CapstanError {
+  return new CapstanError('CONFIG', `${field}: ${rule}`, { field });
+}

@@ -1,0 +1,63 @@
+/**
+ * What is given out on a node: counted as workers come and go, so that a placement does not look at
+ * every worker. Recounted at take-over; the simulator compares it with a recount after each step.
+ */
+import type { Image, NodeImage, WorkerImage } from '../image.ts';
+
+export interface NodeUsage {
+  /** Set aside for the node's workers. */
+  cpuMillis: number;
+  memoryBytes: number;
+  /** Device → the worker it was given to. */
+  readonly devices: Map<string, string>;
+  /** Workers by endpoint. */
+  readonly endpoints: Map<string, number>;
+  /** Devices of workers that the node runs although nobody wants them any more: not free before they are gone. */
+  strays: ReadonlySet<string>;
+}
+
+export function noUsage(): NodeUsage {
+  return { cpuMillis: 0, memoryBytes: 0, devices: new Map(), endpoints: new Map(), strays: new Set() };
+}
+
+/** A worker was placed on its node. */
+export function occupy(usage: NodeUsage, worker: WorkerImage): void {
+  usage.cpuMillis += worker.cpuMillis;
+  usage.memoryBytes += worker.memoryBytes;
+  for (const device of worker.devices) usage.devices.set(device, worker.id);
+  usage.endpoints.set(worker.endpoint, (usage.endpoints.get(worker.endpoint) ?? 0) + 1);
+}
+
+/** A worker is gone from its node. */
+export function vacate(usage: NodeUsage, worker: WorkerImage): void {
+  usage.cpuMillis -= worker.cpuMillis;
+  usage.memoryBytes -= worker.memoryBytes;
+  for (const device of worker.devices) if (usage.devices.get(device) === worker.id) usage.devices.delete(device);
+  const left = (usage.endpoints.get(worker.endpoint) ?? 0) - 1;
+  if (left > 0) usage.endpoints.set(worker.endpoint, left);
+  else usage.endpoints.delete(worker.endpoint);
+}
+
+/** Devices that the node's agent holds for workers which are not the image's (any more). */
+export function noteStrays(
+  image: Image,
+  node: NodeImage,
+  reported: Iterable<{ readonly workerId: string; readonly deviceUuids: readonly string[] }>,
+): void {
+  const strays = new Set<string>();
+  for (const { workerId, deviceUuids } of reported) if (!node.workers.has(workerId)) for (const device of deviceUuids) strays.add(device);
+  if (strays.size === 0 && node.usage.strays.size === 0) return;
+  // Some of them may be free now.
+  if (node.usage.strays.size > 0) image.capacity++;
+  node.usage.strays = strays;
+}
+
+/** The same, counted anew. */
+export function recount(image: Image, node: NodeImage): NodeUsage {
+  const usage = noUsage();
+  for (const id of node.workers) {
+    const worker = image.workers.get(id);
+    if (worker !== undefined) occupy(usage, worker);
+  }
+  return usage;
+}

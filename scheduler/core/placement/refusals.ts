@@ -1,0 +1,35 @@
+/**
+ * What no node could take is not tried again, for any endpoint that needs the same, until something
+ * changed that could make room (`capacity` of the image).
+ */
+import type { Image, Release } from '../image.ts';
+import type { RejectionGroup } from './rejections.ts';
+import { languageOf } from './runtime-choice.ts';
+
+export interface Refusals {
+  capacity: number;
+  /** By what is needed. */
+  readonly known: Map<string, readonly RejectionGroup[]>;
+}
+
+export function noRefusals(): Refusals {
+  return { capacity: 0, known: new Map() };
+}
+
+/** Why no node can take a worker of the release, when that was found out and still holds. */
+export function knownRefusal(image: Image, release: Release): readonly RejectionGroup[] | null {
+  return image.refusals.capacity === image.capacity ? (image.refusals.known.get(needsOf(release)) ?? null) : null;
+}
+
+export function noteRefusal(image: Image, release: Release, groups: readonly RejectionGroup[]): void {
+  // Room on a disk depends on the build, too.
+  if (groups.some(({ reason }) => reason === 'DISK')) return;
+  if (image.refusals.capacity !== image.capacity) image.refusals.known.clear();
+  image.refusals.capacity = image.capacity;
+  image.refusals.known.set(needsOf(release), groups);
+}
+
+function needsOf(release: Release): string {
+  const { runtime, imageName, packages, gpuIds, gpuCount, cpu } = release;
+  return JSON.stringify([runtime, imageName, languageOf(release), packages, gpuIds, gpuCount, cpu]);
+}

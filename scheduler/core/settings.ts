@@ -1,0 +1,82 @@
+/** Fixed figures of one scheduler, as its configuration gives them. */
+import { GpuTable } from './placement/gpu-table.ts';
+import { defaultLimits, defaultRequestsPerWorker, type Limits } from './rate-limits.ts';
+
+/** Times in ms. */
+export interface Settings {
+  /** Defaults of SPEC.md, policy object. */
+  readonly executionTimeoutMs: number;
+  readonly ttlMs: number;
+  readonly runRetentionMs: number;
+  readonly runsyncRetentionMs: number;
+  /** Charged attempts before a job ends FAILED. */
+  readonly maxAttempts: number;
+  /** Sum of workersMax an account may have (SPEC.md, Other limits). */
+  readonly workerQuota: number;
+  /** Agents send something at least this often. */
+  readonly heartbeatMs: number;
+  /** A session silent for this long is dead. */
+  readonly silenceMs: number;
+  /** How long the leases of a node without a session are kept. */
+  readonly nodeGraceMs: number;
+  /** How long a worker may take to become ready. */
+  readonly startTimeoutMs: number;
+  /** A start is recorded in the store when the job still runs after this time. */
+  readonly recordStartAfterMs: number;
+  /** Queued jobs kept in memory per endpoint and priority. */
+  readonly windowSize: number;
+  /** Bytes of chunks kept per job, and for all jobs together. */
+  readonly streamBytes: number;
+  readonly allStreamsBytes: number;
+  /** Rate limits of an account's endpoints, where an endpoint has none of its own. */
+  readonly limits: Limits;
+  readonly requestsPerWorker: number;
+  /** Webhooks sent at once: in all, and to one host. */
+  readonly hooksOpen: number;
+  readonly hooksPerHost: number;
+  /** Builds kept for each endpoint, the present one included. */
+  readonly buildsKept: number;
+  /** Base URL of the HTTP API as workers reach it; empty when it is not configured. */
+  readonly publicUrl: string;
+  /** What `gpuIds` means. */
+  readonly gpus: GpuTable;
+  /** Processor time that is given out, as a multiple of a node's cores; the same for its memory. */
+  readonly cpuOvercommit: number;
+  readonly memoryOvercommit: number;
+  /** Bytes of a node's memory and disk that are not given out. */
+  readonly memoryReserveBytes: number;
+  readonly diskReserveBytes: number;
+  /** Set aside for a worker whose endpoint names neither gpu nor cpu: thousandths of a core, bytes. */
+  readonly unsizedCpuMillis: number;
+  readonly unsizedMemoryBytes: number;
+}
+
+export const defaultSettings: Settings = {
+  executionTimeoutMs: 600_000,
+  ttlMs: 86_400_000,
+  runRetentionMs: 1_800_000,
+  runsyncRetentionMs: 60_000,
+  maxAttempts: 2,
+  workerQuota: 30,
+  heartbeatMs: 2_000,
+  silenceMs: 10_000,
+  nodeGraceMs: 15_000,
+  startTimeoutMs: 900_000,
+  recordStartAfterMs: 1_000,
+  windowSize: 1_000,
+  streamBytes: 16 * 1024 * 1024,
+  allStreamsBytes: 128 * 1024 * 1024,
+  limits: defaultLimits,
+  requestsPerWorker: defaultRequestsPerWorker,
+  hooksOpen: 256,
+  hooksPerHost: 8,
+  buildsKept: 10,
+  publicUrl: '',
+  gpus: new GpuTable(),
+  cpuOvercommit: 4,
+  memoryOvercommit: 1,
+  memoryReserveBytes: 512 * 1024 * 1024,
+  diskReserveBytes: 512 * 1024 * 1024,
+  unsizedCpuMillis: 100,
+  unsizedMemoryBytes: 128 * 1024 * 1024,
+};

@@ -1,0 +1,106 @@
+/**
+ * Deleting endpoints. From the commit on an endpoint takes no calls and its name is free; its queued
+ * jobs end CANCELLED, its running ones go on to their end (or are stopped), its workers drain, and
+ * once the last of them is gone its rows go. The mark is in the endpoint's row, so a scheduler that
+ * starts again goes on with it.
+ */
+import { CapstanError } from '../../proto/errors.ts';
+import { StopReason } from '../../proto/gen/capstan/v1/nodes.ts';
+
+import { sweepBuilds } from './deployments.ts';
+import { emptyUpdate } from './directory.ts';
+import { fill } from './dispatch.ts';
+import type { Decision, Write } from './effects.ts';
+import type { Command } from './events.ts';
+import { endpointNameKey, environmentKey, liveEndpoints, type EndpointImage, type Image, type Now } from './image.ts';
+import { finish } from './jobs.ts';
+import { startPurge } from './purge.ts';
+import { stopAttempt } from './requests.ts';
+import { putRow } from './rows.ts';
+import { drainWorker } from './workers.ts';
+
+/** Error of the jobs that a deletion ends. */
+export const deletedError = 'the endpoint was deleted';
+
+export function undeploy(image: Image, out: Decision, call: number, command: Extract<Command, { command: 'undeploy' }>): void {
+  const { account, endpoints: ids, stopJobs } = command;
+  const found = ids.map((id) => image.endpoints.get(id));
+  const missing = ids.find((_id, i) => found[i]?.config.account !== account || found[i]?.config.removing !== undefined);
+  if (missing !== undefined) {
+    const error = new CapstanError('NOT_FOUND', `endpoint ${missing} not found; nothing was deleted`, { field: 'endpoints' });
+    out.do({ effect: 'answer', call, result: error });
+    return;
+  }
+  const write = markAll(
+    image,
+    out,
+    found.filter((endpoint) => endpoint !== undefined),
+    stopJobs,
+  );
+  out.do({ effect: 'answer', call, result: { answer: 'undeployed', endpoints: ids } }, write);
+}
+
+export function deleteEnvironment(
+  image: Image,
+  out: Decision,
+  call: number,
+  command: Extract<Command, { command: 'delete-environment' }>,
+): void {
+  const { account, environment, force, stopJobs } = command;
+  const key = environmentKey(account, environment);
+  const inside = liveEndpoints(image, account).filter(({ config }) => config.environment === environment);
+  const refusal = !image.environments.has(key)
+    ? new CapstanError('NOT_FOUND', `environment ${environment} not found`, { field: 'name' })
+    : inside.length > 0 && !force
+      ? new CapstanError('CONFLICT', `environment ${environment} has ${inside.length} endpoints; delete them first, or force it`)
+      : null;
+  if (refusal !== null) {
+    out.do({ effect: 'answer', call, result: refusal });
+    return;
+  }
+  markAll(image, out, inside, stopJobs);
+  image.environments.delete(key);
+  const write = putRow(image, out, 'environment', key, null);
+  out.do({ effect: 'answer', call, result: { answer: 'undeployed', endpoints: inside.map(({ config }) => config.id) } }, write);
+}
+
+/** One look at an endpoint that is being deleted: ends what can be ended, and removes it once nothing is left. */
+export function removalStep(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
+  const { id, removing } = endpoint.config;
+  for (const worker of endpoint.workers) {
+    const found = image.workers.get(worker);
+    if (found !== undefined) drainWorker(image, now, found, deletedError);
+  }
+  if (removing?.stopJobs === true) stopJobsOf(image, out, now, id);
+  if (endpoint.lanes.some(({ count }) => count > 0) && endpoint.purge === null) startPurge(image, endpoint, null, deletedError);
+  fill(image, out, now, endpoint);
+  const empty = endpoint.lanes.every(({ count }) => count === 0) && endpoint.counts.inProgress === 0 && endpoint.purge === null;
+  if (!empty || endpoint.workers.size > 0) return;
+  image.endpoints.delete(id);
+  putRow(image, out, 'endpoint', id, null);
+  sweepBuilds(image, out);
+  out.do({ effect: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, name: endpoint.config.name } });
+}
+
+function markAll(image: Image, out: Decision, endpoints: readonly EndpointImage[], stopJobs: boolean): Write | null {
+  let last: Write | null = null;
+  for (const endpoint of endpoints) {
+    const { id, account, environment, name } = endpoint.config;
+    endpoint.config = { ...endpoint.config, removing: { stopJobs } };
+    image.endpointsByName.delete(endpointNameKey(account, environment, name));
+    image.unsettled.add(id);
+    last = putRow(image, out, 'endpoint', id, endpoint.config);
+  }
+  const removedEndpoints = endpoints.map(({ config }) => config.id);
+  if (removedEndpoints.length > 0) out.do({ effect: 'directory', update: { ...emptyUpdate(), removedEndpoints } }, last);
+  return last;
+}
+
+function stopJobsOf(image: Image, out: Decision, now: Now, endpoint: string): void {
+  for (const job of [...image.jobs.values()]) {
+    if (job.endpoint !== endpoint || job.lease === null) continue;
+    const { lease, token } = job;
+    finish(image, out, now, job, { event: 'cancel', output: null, error: deletedError, executionMs: null, agoMs: 0 });
+    stopAttempt(image, out, lease.node, job.id, token, StopReason.CANCELLED);
+  }
+}

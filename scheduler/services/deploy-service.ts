@@ -1,0 +1,242 @@
+/** Deployments over gRPC: endpoints, environments, builds, and the way back. */
+import type { Metadata } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import {
+  DeploymentCause,
+  type BuildInfo,
+  type ControlServiceServer,
+  type DeploymentInfo,
+  type DeployResponse,
+  type EndpointInfo,
+  type EndpointPatch,
+  type EndpointSpec,
+  type EnvironmentInfo,
+} from '../../proto/gen/capstan/v1/control.ts';
+import type { Answer } from '../core/effects.ts';
+import { environmentKey, liveEndpoints, type DeploymentRow, type EndpointImage, type EnvironmentRow, type Image } from '../core/image.ts';
+import { unary } from './calls.ts';
+import type { ControlDeps } from './control-service.ts';
+import { checkEndpoint, checkEndpoints, checkName, type Surroundings } from './deploy-rules.ts';
+import { endpointInfo, endpointNamed, specOf } from './endpoint-info.ts';
+import { openEnv } from './node-service.ts';
+
+/** Shorter ones would name several builds before long. */
+const SHORTEST_DIGEST = 6;
+
+type DeployHandlers = Pick<
+  ControlServiceServer,
+  | 'deploy'
+  | 'updateEndpoint'
+  | 'undeploy'
+  | 'rollback'
+  | 'listEnvironments'
+  | 'createEnvironment'
+  | 'deleteEnvironment'
+  | 'listBuilds'
+  | 'listDeployments'
+>;
+
+export function deployHandlers(deps: ControlDeps): DeployHandlers {
+  const { engine, auth, cipher, log, clock, buildSize } = deps;
+  const call = <Request, Reply>(name: string, handler: (request: Request, metadata: Metadata) => Promise<Reply> | Reply) =>
+    unary<Request, Reply>(log, name, handler);
+  const info = (endpoint: EndpointImage, created = false): EndpointInfo => endpointInfo(engine.image, clock.now(), endpoint, created);
+
+  /** What deployments are checked against. */
+  function around(account: string, environment: string): Surroundings {
+    const { settings, nodes } = engine.image;
+    const fleet = new Set<string>();
+    for (const { facts } of nodes.values()) for (const { model } of facts?.devices ?? []) fleet.add(model);
+    return { account, environment, cipher, gpus: settings.gpus, fleet };
+  }
+
+  function deployed(answer: Answer): DeployResponse {
+    if (answer.answer !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected answer');
+    const { image } = engine;
+    const endpoints = answer.endpoints.flatMap(({ id, created }) => {
+      const endpoint = image.endpoints.get(id);
+      return endpoint === undefined ? [] : [info(endpoint, created)];
+    });
+    return { environment: answer.environment, endpoints };
+  }
+
+  return {
+    deploy: call('Deploy', async ({ environment: given, buildDigest, endpoints: specs }, metadata) => {
+      const account = auth.account(metadata);
+      const environment = orDefault(given);
+      const endpoints = checkEndpoints(specs, around(account, environment));
+      const built = endpoints.find(({ functions }) => functions.length > 0);
+      if (buildDigest === '' && built !== undefined) {
+        const message = `build_digest: must not be empty, endpoint ${built.name} runs functions of a build`;
+        throw new CapstanError('INVALID_ARGUMENT', message, { field: 'build_digest' });
+      }
+      // Workers that bring their own program need no build.
+      const size = buildDigest === '' ? 0 : await buildSize(buildDigest);
+      if (size === null)
+        throw new CapstanError('NOT_FOUND', `build ${buildDigest} is not in the artifact store: upload it first`, {
+          field: 'build_digest',
+        });
+      const build = { digest: buildDigest, size, createdAt: clock.now().wall };
+      return deployed(await engine.command({ command: 'deploy', account, environment, build, endpoints }));
+    }),
+    updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
+      const endpoint = endpointNamed(engine.image, auth.account(metadata), 'default', endpointId);
+      const { account, environment, id } = endpoint.config;
+      const release = engine.image.releases.get(endpoint.config.release);
+      const sealed = release?.envSealed ?? null;
+      const env = sealed === null ? {} : openEnv(cipher, endpoint.config, sealed);
+      const spec = patched({ ...specOf(engine.image, endpoint), env }, patch);
+      const checked = checkEndpoint(spec, around(account, environment));
+      // The same values encrypted anew would be other bytes.
+      const input = checked.envDigest === release?.envDigest ? { ...checked, envSealed: sealed } : checked;
+      const [updated] = deployed(await engine.command({ command: 'update-endpoint', endpoint: id, input })).endpoints;
+      if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} not found`);
+      return updated;
+    }),
+    undeploy: call('Undeploy', async ({ environment: given, endpoints: wanted, stopJobs }, metadata) => {
+      const account = auth.account(metadata);
+      const environment = orDefault(given);
+      mustBeEnvironment(engine.image, account, environment);
+      const found =
+        wanted.length > 0
+          ? wanted.map((name) => endpointNamed(engine.image, account, environment, name))
+          : inside(engine.image, account, environment);
+      const endpoints = [...new Set(found)].map((endpoint) => info(endpoint));
+      if (endpoints.length > 0) await engine.command({ command: 'undeploy', account, endpoints: endpoints.map(({ id }) => id), stopJobs });
+      return { endpoints };
+    }),
+    rollback: call('Rollback', async ({ environment: given, endpoint: wanted, build: digest }, metadata) => {
+      const account = auth.account(metadata);
+      const environment = orDefault(given);
+      const { image } = engine;
+      mustBeEnvironment(image, account, environment);
+      const endpoint = wanted === '' ? null : endpointNamed(image, account, environment, wanted).config.id;
+      const build = digest === '' ? null : wholeDigest(historyOf(image, account, environment), digest);
+      return deployed(await engine.command({ command: 'rollback', account, environment, endpoint, build }));
+    }),
+    listEnvironments: call('ListEnvironments', (_request, metadata) => {
+      const { account, all, sees } = auth.reader(metadata);
+      const rows = [...engine.image.environments.values()].filter((row) => row.account === account);
+      const seen = rows.filter(({ name }) => all || inside(engine.image, account, name).some(({ config }) => sees(config)));
+      return { environments: seen.toSorted((a, b) => (a.name < b.name ? -1 : 1)).map((row) => environmentInfo(engine.image, row)) };
+    }),
+    createEnvironment: call('CreateEnvironment', async ({ name }, metadata) => {
+      const account = auth.account(metadata);
+      checkName('name', name);
+      await engine.command({ command: 'create-environment', account, environment: name });
+      return environmentInfo(engine.image, mustBeEnvironment(engine.image, account, name));
+    }),
+    deleteEnvironment: call('DeleteEnvironment', async ({ name, force, stopJobs }, metadata) => {
+      const account = auth.account(metadata);
+      const endpoints = inside(engine.image, account, name).map((endpoint) => info(endpoint));
+      await engine.command({ command: 'delete-environment', account, environment: name, force, stopJobs });
+      return { endpoints };
+    }),
+    listBuilds: call('ListBuilds', ({ environment, endpoint: wanted }, metadata) => {
+      const account = auth.wholeReader(metadata);
+      const { image } = engine;
+      const only = wanted === '' ? null : endpointNamed(image, account, orDefault(environment), wanted).config.id;
+      const rows = [...image.environments.values()].filter(
+        (row) => row.account === account && (environment === '' || row.name === environment),
+      );
+      return { builds: rows.flatMap(({ name }) => buildInfos(image, account, name, only)) };
+    }),
+    listDeployments: call('ListDeployments', ({ environment: given, limit }, metadata) => {
+      const account = auth.wholeReader(metadata);
+      const history = historyOf(engine.image, account, orDefault(given)).toReversed();
+      return { deployments: history.slice(0, limit === 0 ? 100 : Math.min(limit, 1_000)).map(deploymentInfo) };
+    }),
+  };
+}
+
+function orDefault(environment: string): string {
+  return environment === '' ? 'default' : environment;
+}
+
+function inside(image: Image, account: string, environment: string): EndpointImage[] {
+  return liveEndpoints(image, account).filter(({ config }) => config.environment === environment);
+}
+
+function historyOf(image: Image, account: string, environment: string): readonly DeploymentRow[] {
+  return image.deployments.get(environmentKey(account, environment)) ?? [];
+}
+
+function mustBeEnvironment(image: Image, account: string, name: string): EnvironmentRow {
+  const row = image.environments.get(environmentKey(account, name));
+  if (row === undefined) throw new CapstanError('NOT_FOUND', `environment ${JSON.stringify(name)} not found`, { field: 'environment' });
+  return row;
+}
+
+/** The one kept build whose digest begins so. */
+function wholeDigest(history: readonly DeploymentRow[], given: string): string {
+  if (!new RegExp(`^[0-9a-f]{${SHORTEST_DIGEST},64}$`).test(given))
+    throw new CapstanError('INVALID_ARGUMENT', `build: must be ${SHORTEST_DIGEST} to 64 lower-case hex digits`, { field: 'build' });
+  const all = new Set(history.flatMap(({ endpoints }) => endpoints.map(({ build }) => build)));
+  const [digest, ...others] = [...all].filter((each) => each.startsWith(given));
+  if (digest === undefined) throw new CapstanError('NOT_FOUND', `build: no kept build begins with ${given}`, { field: 'build' });
+  if (others.length > 0)
+    throw new CapstanError('INVALID_ARGUMENT', `build: ${given} begins the digests of several builds; give more digits`, {
+      field: 'build',
+    });
+  return digest;
+}
+
+function patched(spec: EndpointSpec, patch: EndpointPatch | undefined): EndpointSpec {
+  if (patch === undefined) return spec;
+  const { rateLimits, env, unsetEnv, ...settings } = patch;
+  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
+  const removed = new Set(unsetEnv);
+  const kept = Object.entries(spec.env).filter(([name]) => !removed.has(name));
+  return { ...spec, ...given, rateLimits: { ...spec.rateLimits, ...rateLimits }, env: { ...Object.fromEntries(kept), ...env } };
+}
+
+function environmentInfo(image: Image, row: EnvironmentRow): EnvironmentInfo {
+  const endpoints = inside(image, row.account, row.name);
+  return {
+    name: row.name,
+    createdAtMs: BigInt(row.createdAt),
+    endpoints: endpoints.length,
+    workersMax: endpoints.reduce((sum, { config }) => sum + config.workersMax, 0),
+    deployment: row.deployments,
+  };
+}
+
+/** The builds of an environment, newest first; with `only`, those of one endpoint. */
+function buildInfos(image: Image, account: string, environment: string, only: string | null): BuildInfo[] {
+  const found = new Map<string, { at: number; endpoints: Set<string>; functions: Set<string> }>();
+  for (const { at, endpoints } of historyOf(image, account, environment)) {
+    for (const { id, build, input } of endpoints) {
+      if (only !== null && id !== only) continue;
+      const entry = found.get(build) ?? { at: 0, endpoints: new Set(), functions: new Set() };
+      found.set(build, entry);
+      entry.at = Math.max(entry.at, at);
+      entry.endpoints.add(input.name);
+      for (const fn of input.functions) entry.functions.add(`${input.name}.${fn.name}`);
+    }
+  }
+  const current = inside(image, account, environment);
+  const infos = [...found].map(([digest, { at, endpoints, functions }]): BuildInfo => {
+    const having = current.filter(({ config }) => image.releases.get(config.release)?.buildDigest === digest);
+    return {
+      digest,
+      size: image.builds.get(digest)?.size ?? 0,
+      environment,
+      deployedAtMs: BigInt(at),
+      endpoints: [...endpoints].toSorted(),
+      current: having.map(({ config }) => config.name).toSorted(),
+      functions: [...functions].toSorted(),
+    };
+  });
+  return infos.toSorted((a, b) => Number(b.deployedAtMs - a.deployedAtMs));
+}
+
+function deploymentInfo({ number, environment, at, cause, endpoints }: DeploymentRow): DeploymentInfo {
+  return {
+    number,
+    environment,
+    atMs: BigInt(at),
+    cause: cause === 'DEPLOY' ? DeploymentCause.DEPLOY : DeploymentCause.ROLLBACK,
+    endpoints: endpoints.map(({ id, build, input }) => ({ endpointId: id, name: input.name, buildDigest: build })),
+  };
+}

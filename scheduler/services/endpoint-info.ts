@@ -1,0 +1,69 @@
+/** Endpoints as the control plane shows them, and how callers name them. */
+import { CapstanError } from '../../proto/errors.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { liveEndpoints, type EndpointImage, type Image, type Now } from '../core/image.ts';
+import { queueReason } from '../core/reasons.ts';
+
+/**
+ * The endpoint with this id, or of this name in the environment.
+ * @throws CapstanError NOT_FOUND.
+ */
+export function endpointNamed(image: Image, account: string, environment: string, wanted: string): EndpointImage {
+  const live = liveEndpoints(image, account);
+  const found =
+    live.find(({ config }) => config.id === wanted) ??
+    live.find(({ config }) => config.name === wanted && config.environment === environment);
+  if (found !== undefined) return found;
+  throw new CapstanError('NOT_FOUND', `endpoint ${JSON.stringify(wanted)} not found in environment ${environment}`, { field: 'endpoint' });
+}
+
+/** Settings and state. Environment values are secret: they are left out. */
+export function endpointInfo(image: Image, now: Now, endpoint: EndpointImage, created: boolean): EndpointInfo {
+  const { config, lanes, counts } = endpoint;
+  const waiting = lanes[0].count + lanes[1].count;
+  const why = waiting === 0 ? { reason: '', detail: '' } : queueReason(image, endpoint, now);
+  return {
+    id: config.id,
+    environment: config.environment,
+    spec: specOf(image, endpoint),
+    releaseId: config.release,
+    buildDigest: image.releases.get(config.release)?.buildDigest ?? '',
+    created,
+    workers: endpoint.workers.size,
+    jobsInQueue: waiting,
+    jobsInProgress: counts.inProgress,
+    queueReason: why.reason,
+    queueDetail: why.detail,
+  };
+}
+
+/** What a deployment would say of the endpoint as it stands, without the values of its environment. */
+export function specOf(image: Image, { config }: EndpointImage): EndpointSpec {
+  const release = image.releases.get(config.release);
+  return {
+    name: config.name,
+    kind: config.kind === 'QUEUE' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
+    imageName: config.imageName,
+    workersMin: config.workersMin,
+    workersMax: config.workersMax,
+    idleTimeoutS: config.idleTimeoutS,
+    gpuIds: config.gpuIds,
+    gpuCount: config.gpuCount,
+    cpu: config.cpu,
+    functions: [...(release?.functions ?? [])],
+    env: {},
+    maxConcurrency: config.maxConcurrency,
+    executionTimeoutMs: config.executionTimeoutMs,
+    scalerType: config.scalerType,
+    scalerValue: config.scalerValue,
+    routes: { ...config.routes },
+    rateLimits: { ...config.limits },
+    ...(config.requestsPerWorker === null ? {} : { requestsPerWorker: config.requestsPerWorker }),
+    maxAttempts: config.maxAttempts,
+    runtime: release?.runtime ?? '',
+    command: [...(release?.command ?? [])],
+    packages: [...(release?.packages ?? [])],
+    isPublic: config.isPublic === true,
+  };
+}

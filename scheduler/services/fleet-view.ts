@@ -1,0 +1,120 @@
+/** Nodes, workers and the scaler's decisions as operators see them. */
+import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { EndpointConfig, EndpointImage, Image, NodeImage, WorkerImage } from '../core/image.ts';
+import { tokenId } from '../core/nodes.ts';
+import { capacityOf } from '../core/placement/feasible.ts';
+import type { Reader } from './auth.ts';
+import { workerCounts } from './worker-counts.ts';
+
+export function nodeInfo(image: Image, node: NodeImage): NodeInfo {
+  let jobs = 0;
+  for (const id of node.workers) jobs += image.workers.get(id)?.attempts.size ?? 0;
+  return {
+    id: node.config.id,
+    name: node.config.name,
+    connected: node.session !== null,
+    incarnation: node.incarnation,
+    ...(node.inventory === null ? {} : { inventory: node.inventory }),
+    workers: node.workers.size,
+    draining: node.config.draining,
+    jobs,
+    ...given(image, node),
+  };
+}
+
+type Given = Pick<NodeInfo, 'cpuMillisGiven' | 'cpuMillisInAll' | 'memoryBytesGiven' | 'memoryBytesInAll' | 'devicesGiven'>;
+
+/** What is set aside for the node's workers, of what may be. */
+function given({ settings }: Image, { facts, usage }: NodeImage): Given {
+  const all = facts === null ? null : capacityOf(facts, settings);
+  const told = (amount: number | undefined): number => (amount === undefined || !Number.isFinite(amount) ? 0 : Math.round(amount));
+  return {
+    cpuMillisGiven: usage.cpuMillis,
+    cpuMillisInAll: told(all?.cpuMillis),
+    memoryBytesGiven: BigInt(usage.memoryBytes),
+    memoryBytesInAll: BigInt(told(all?.memoryBytes)),
+    devicesGiven: usage.devices.size,
+  };
+}
+
+/** The workers that a reader may know of, of all endpoints or of one. */
+export function workerInfos(image: Image, { account, sees }: Reader, endpointId: string): WorkerInfo[] {
+  const infos: WorkerInfo[] = [];
+  for (const worker of image.workers.values()) {
+    const config = image.endpoints.get(worker.endpoint)?.config;
+    if (config === undefined || config.account !== account || !sees(config) || (endpointId !== '' && worker.endpoint !== endpointId))
+      continue;
+    infos.push(workerInfo(worker, config));
+  }
+  return infos;
+}
+
+/** An endpoint with its workers, and what was decided about it. */
+export function endpointDetail(image: Image, endpoint: EndpointImage, info: EndpointInfo): GetEndpointResponse {
+  const { rejections, decisions, starts } = endpoint;
+  return {
+    info,
+    workerCounts: workerCounts(image, endpoint),
+    workers: [...endpoint.workers].flatMap((id) => image.workers.get(id) ?? []).map((worker) => workerInfo(worker, endpoint.config)),
+    rejections: rejections.map(({ reason, nodes, examples }) => ({
+      reason,
+      nodes,
+      examples: examples.map(({ name, detail }) => ({ node: name, detail })),
+    })),
+    decisions: decisions.map(({ at, kind, worker, node, reason }) => ({
+      atMs: BigInt(Math.trunc(at)),
+      kind,
+      workerId: worker,
+      nodeId: node,
+      reason,
+    })),
+    failedStarts: starts.failures,
+    lastStartError: starts.lastError,
+  };
+}
+
+/** Join tokens that were not revoked. */
+export function tokenInfos(image: Image): JoinTokenInfo[] {
+  return [...image.joinTokens]
+    .filter(([, { revoked }]) => !revoked)
+    .map(([hash, { name, createdAt, expiresAt, maxUses, uses }]) => ({
+      id: tokenId(hash),
+      name,
+      createdAtMs: BigInt(Math.trunc(createdAt)),
+      expiresAtMs: BigInt(Math.trunc(expiresAt ?? 0)),
+      maxUses: maxUses ?? 0,
+      uses,
+    }));
+}
+
+/** Agents tell of a worker when it starts, fails or ends, and of jobs one by one: whether it runs one is known here. */
+function stateNow(told: WorkerState, worker: WorkerImage, { kind }: EndpointConfig): WorkerState {
+  if (told !== WorkerState.IDLE && told !== WorkerState.RUNNING) return told;
+  if (worker.attempts.size > 0) return WorkerState.RUNNING;
+  return kind === 'LOAD_BALANCED' ? told : WorkerState.IDLE;
+}
+
+function workerInfo(worker: WorkerImage, config: EndpointConfig): WorkerInfo {
+  const status = worker.status ?? {
+    workerId: worker.id,
+    endpointId: worker.endpoint,
+    releaseId: worker.release,
+    state: WorkerState.INITIALIZING,
+    reason: '',
+    detail: '',
+    failures: 0,
+    deviceUuids: [...worker.devices],
+    artifactMs: 0,
+    startedMs: 0,
+    loadedMs: 0,
+  };
+  return {
+    status: { ...status, state: stateNow(status.state, worker, config) },
+    nodeId: worker.node,
+    jobs: worker.attempts.size,
+    maxConcurrency: worker.maxConcurrency,
+    decision: worker.decision,
+    runtime: worker.runtime,
+  };
+}

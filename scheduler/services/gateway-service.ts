@@ -1,0 +1,95 @@
+/** GatewayService: gateways say where agents find them and how busy their endpoints are; agents are told of the gateways. */
+import type { ServerDuplexStream } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import type { GatewayNotice, GatewayReport, GatewayServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import { toStatus } from '../../proto/grpc-errors.ts';
+import type { Clock } from '../engine/clock.ts';
+import type { Engine } from '../engine/engine.ts';
+import { INVOKE_TOKEN_MS, invokeToken } from '../secrets/invoke-token.ts';
+import type { Authorizer } from './auth.ts';
+import type { NodeSessions } from './node-service.ts';
+
+type Call = ServerDuplexStream<GatewayReport, GatewayNotice>;
+
+export interface GatewayServiceDeps {
+  readonly engine: Engine;
+  readonly auth: Authorizer;
+  readonly sessions: NodeSessions;
+  readonly clock: Clock;
+  /** Signs what nodes show gateways. Secret. */
+  readonly gatewayToken: string;
+}
+
+/** The open sessions of gateways. */
+export class GatewaySessions {
+  readonly #deps: GatewayServiceDeps;
+  readonly #open = new Map<number, { readonly call: Call; address: string }>();
+  readonly #renewal: NodeJS.Timeout;
+  #next = 1;
+
+  constructor(deps: GatewayServiceDeps) {
+    this.#deps = deps;
+    deps.sessions.onGreeted = (node, session) => deps.sessions.send(node, session, this.#notice(node));
+    this.#renewal = setInterval(() => this.#tellNodes(), INVOKE_TOKEN_MS / 3);
+    this.#renewal.unref();
+  }
+
+  service(): GatewayServiceServer {
+    return { session: (call) => this.#begin(call) } satisfies GatewayServiceServer;
+  }
+
+  closeAll(reason: string): void {
+    for (const { call } of this.#open.values()) call.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
+    this.#open.clear();
+  }
+
+  close(reason: string): void {
+    clearInterval(this.#renewal);
+    this.closeAll(reason);
+  }
+
+  #begin(call: Call): void {
+    try {
+      this.#deps.auth.gateway(call.metadata);
+    } catch (error) {
+      call.emit('error', toStatus(error));
+      return;
+    }
+    const gateway = this.#next++;
+    this.#open.set(gateway, { call, address: '' });
+    const closed = (): void => {
+      const open = this.#open.get(gateway);
+      if (open === undefined) return;
+      this.#open.delete(gateway);
+      this.#deps.engine.handle({ event: 'gateway-closed', gateway });
+      if (open.address !== '') this.#tellNodes();
+    };
+    call.on('data', ({ invokeAddress, levels }: GatewayReport) => {
+      const open = this.#open.get(gateway);
+      if (open === undefined) return;
+      if (invokeAddress !== '' && invokeAddress !== open.address) {
+        open.address = invokeAddress;
+        this.#tellNodes();
+      }
+      if (levels.length > 0) this.#deps.engine.handle({ event: 'levels', gateway, levels });
+    });
+    call.on('end', () => {
+      closed();
+      call.end();
+    });
+    call.on('cancelled', closed);
+    call.on('error', closed);
+  }
+
+  #tellNodes(): void {
+    this.#deps.sessions.broadcast((node) => this.#notice(node));
+  }
+
+  #notice(node: string): SchedulerEvent {
+    const addresses = new Set([...this.#open.values()].map(({ address }) => address).filter((address) => address !== ''));
+    const token = invokeToken(this.#deps.gatewayToken, node, this.#deps.clock.now().wall);
+    return { event: { $case: 'gateways', value: { gateways: [...addresses].map((address) => ({ address, token })) } } };
+  }
+}

@@ -1,0 +1,185 @@
+/** Keys and accounts over gRPC: made, listed, revoked. Texts of keys are in one answer and nowhere else. */
+import { randomBytes } from 'node:crypto';
+
+import type { Metadata } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../proto/errors.ts';
+import {
+  KeyScope,
+  type AccountInfo,
+  type ControlServiceServer,
+  type CreateKeyRequest,
+  type CreateKeyResponse,
+  type KeyInfo,
+} from '../../proto/gen/capstan/v1/control.ts';
+import { liveEndpoints, type Image, type KeyRow } from '../core/image.ts';
+import { accountRow, quotaOf } from '../core/keys.ts';
+import { hashKey } from '../secrets/hash.ts';
+import { defaultAccount } from './auth.ts';
+import { unary } from './calls.ts';
+import type { ControlDeps } from './control-service.ts';
+import { checkName } from './deploy-rules.ts';
+import { endpointNamed } from './endpoint-info.ts';
+
+/** Letters of a key's text that are shown in lists; of a short one that an operator chose, no more than a quarter. */
+const PREFIX_LENGTH = 8;
+const ID_LENGTH = 12;
+const MAX_KEYS = 1_000;
+
+type KeyHandlers = Pick<
+  ControlServiceServer,
+  'createKey' | 'noteKeyUse' | 'listKeys' | 'revokeKey' | 'getAccount' | 'createAccount' | 'listAccounts' | 'updateAccount'
+>;
+
+/** The row of a key with this text. */
+export function keyRow(
+  text: string,
+  key: Pick<KeyRow, 'account' | 'name' | 'scope' | 'endpoints' | 'environment'>,
+  createdAt: number,
+  expiresAt: number | null,
+): KeyRow {
+  return {
+    ...key,
+    hash: hashKey(text).toString('hex'),
+    prefix: text.slice(0, Math.min(PREFIX_LENGTH, text.length >> 2)),
+    createdAt,
+    expiresAt,
+    usedAt: null,
+  };
+}
+
+export function keyHandlers({ engine, auth, log, clock }: ControlDeps): KeyHandlers {
+  const call = <Request, Reply>(name: string, handler: (request: Request, metadata: Metadata) => Promise<Reply> | Reply) =>
+    unary<Request, Reply>(log, name, handler);
+  const now = (): number => clock.now().wall;
+
+  async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
+    if ([...engine.image.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
+      throw new CapstanError('QUOTA_EXCEEDED', `keys: the account has ${MAX_KEYS} already; revoke some`, { field: 'name' });
+    const text = `cap_${randomBytes(24).toString('base64url')}`;
+    const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
+    const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.image, account, request) }, now(), expiresAt);
+    await engine.command({ command: 'put-key', key });
+    return { text, key: keyInfo(key) };
+  }
+
+  return {
+    createKey: call('CreateKey', async (request, metadata) => {
+      const own = auth.account(metadata);
+      if (request.account !== '' && request.account !== own) {
+        auth.operator(metadata);
+        mustBeAccount(engine.image, request.account);
+      }
+      return create(request, request.account === '' ? own : request.account);
+    }),
+    listKeys: call('ListKeys', (_request, metadata) => {
+      const account = auth.wholeReader(metadata);
+      const keys = [...engine.image.keys.values()].filter((key) => key.account === account);
+      return { keys: keys.toSorted((a, b) => a.createdAt - b.createdAt).map(keyInfo) };
+    }),
+    revokeKey: call('RevokeKey', async ({ id }, metadata) => {
+      const key = findKey(engine.image, auth.account(metadata), id);
+      await engine.command({ command: 'revoke-key', hash: key.hash });
+      return { key: keyInfo(key) };
+    }),
+    noteKeyUse: call('NoteKeyUse', async ({ hashes }, metadata) => {
+      auth.gateway(metadata);
+      await engine.command({ command: 'note-keys', hashes: hashes.map((hash) => hash.toString('hex')) });
+      return {};
+    }),
+    getAccount: call('GetAccount', (_request, metadata) => accountInfo(engine.image, auth.wholeReader(metadata))),
+    createAccount: call('CreateAccount', async ({ id, workerQuota }, metadata) => {
+      auth.operator(metadata);
+      checkName('id', id);
+      await engine.command({ command: 'put-account', account: id, workerQuota: workerQuota === 0 ? null : workerQuota, create: true });
+      const request = { name: 'first key', scope: KeyScope.ALL, endpoints: [], environment: '', expiresInS: 0, account: id };
+      const { text } = await create(request, id);
+      return { account: accountInfo(engine.image, id), keyText: text };
+    }),
+    listAccounts: call('ListAccounts', (_request, metadata) => {
+      auth.operator(metadata);
+      const { image } = engine;
+      const ids = new Set([defaultAccount, ...image.accounts.keys(), ...[...image.keys.values()].map(({ account }) => account)]);
+      return { accounts: [...ids].toSorted().map((id) => accountInfo(image, id)) };
+    }),
+    updateAccount: call('UpdateAccount', async ({ id, workerQuota }, metadata) => {
+      auth.operator(metadata);
+      await engine.command({ command: 'put-account', account: id, workerQuota: workerQuota ?? null, create: false });
+      return accountInfo(engine.image, id);
+    }),
+  };
+}
+
+/** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several keys have the name. */
+function findKey(image: Image, account: string, wanted: string): KeyRow {
+  const keys = [...image.keys.values()].filter((key) => key.account === account);
+  const byId = keys.find(({ hash }) => hash.slice(0, ID_LENGTH) === wanted);
+  if (byId !== undefined) return byId;
+  const [first, ...others] = wanted === '' ? [] : keys.filter(({ name }) => name === wanted);
+  if (first === undefined) throw new CapstanError('NOT_FOUND', `id: there is no key ${JSON.stringify(wanted)}`, { field: 'id' });
+  if (others.length === 0) return first;
+  const ids = [first, ...others].map(({ hash }) => hash.slice(0, ID_LENGTH)).join(', ');
+  throw new CapstanError('INVALID_ARGUMENT', `id: ${JSON.stringify(wanted)} is the name of several keys; give an id: ${ids}`, {
+    field: 'id',
+  });
+}
+
+/** What a key of this request is good for. */
+function scopeOf(image: Image, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
+  const environment = request.environment === '' ? 'default' : request.environment;
+  if (request.scope !== KeyScope.ENDPOINTS && request.endpoints.length > 0)
+    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: go with the scope ENDPOINTS only', { field: 'endpoints' });
+  switch (request.scope) {
+    case KeyScope.ALL:
+    case KeyScope.READ_ONLY:
+      return { scope: request.scope, endpoints: [], environment: '' };
+    case KeyScope.ENVIRONMENT:
+      // The environment may come with its first deployment.
+      checkName('environment', environment);
+      return { scope: request.scope, endpoints: [], environment };
+    case KeyScope.ENDPOINTS: {
+      if (request.endpoints.length === 0)
+        throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must name at least one endpoint', { field: 'endpoints' });
+      const ids = request.endpoints.map((wanted) => endpointNamed(image, account, environment, wanted).config.id);
+      return { scope: request.scope, endpoints: [...new Set(ids)], environment: '' };
+    }
+    default:
+      throw new CapstanError('INVALID_ARGUMENT', 'scope: must be ALL, ENDPOINTS, READ_ONLY or ENVIRONMENT', { field: 'scope' });
+  }
+}
+
+function keyName(name: string): string {
+  if (name.trim() === '' || name.length > 128)
+    throw new CapstanError('INVALID_ARGUMENT', 'name: must be 1 to 128 letters', { field: 'name' });
+  return name.trim();
+}
+
+function mustBeAccount(image: Image, account: string): void {
+  if (account === defaultAccount || image.accounts.has(account)) return;
+  throw new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'account' });
+}
+
+function keyInfo(key: KeyRow): KeyInfo {
+  return {
+    id: key.hash.slice(0, ID_LENGTH),
+    name: key.name,
+    prefix: key.prefix,
+    scope: key.scope,
+    endpointIds: [...key.endpoints],
+    environment: key.environment,
+    createdAtMs: BigInt(key.createdAt),
+    expiresAtMs: BigInt(key.expiresAt ?? 0),
+    lastUsedAtMs: BigInt(key.usedAt ?? 0),
+  };
+}
+
+function accountInfo(image: Image, account: string): AccountInfo {
+  const endpoints = liveEndpoints(image, account);
+  return {
+    id: account,
+    createdAtMs: BigInt(accountRow(image, account).createdAt),
+    workerQuota: quotaOf(image, account),
+    workersMax: endpoints.reduce((sum, { config }) => sum + config.workersMax, 0),
+    endpoints: endpoints.length,
+  };
+}

@@ -1,0 +1,70 @@
+/** The calls of ControlService that are about nodes and the tokens they join with. */
+import { randomBytes } from 'node:crypto';
+
+import { CapstanError } from '../../proto/errors.ts';
+import type { ControlServiceServer, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { tokenId } from '../core/nodes.ts';
+import type { Clock } from '../engine/clock.ts';
+import type { Engine, EngineLog } from '../engine/engine.ts';
+import { hashKey } from '../secrets/hash.ts';
+import type { Authorizer } from './auth.ts';
+import { unary } from './calls.ts';
+import { nodeInfo, tokenInfos } from './fleet-view.ts';
+
+export interface NodeCallDeps {
+  readonly engine: Engine;
+  readonly auth: Authorizer;
+  readonly clock: Clock;
+  readonly log: EngineLog;
+}
+
+type NodeCalls = Pick<
+  ControlServiceServer,
+  'listNodes' | 'createJoinToken' | 'listJoinTokens' | 'revokeJoinToken' | 'drainNode' | 'resumeNode' | 'removeNode'
+>;
+
+const longestTokenName = 128;
+
+export function nodeCalls({ engine, auth, clock, log }: NodeCallDeps): NodeCalls {
+  const operator = <Request, Reply>(name: string, handler: (request: Request) => Promise<Reply> | Reply) =>
+    unary<Request, Reply>(log, name, (request, metadata) => {
+      auth.operator(metadata);
+      return handler(request);
+    });
+  const shown = (id: string): { node?: NodeInfo } => {
+    const node = engine.image.nodes.get(id);
+    return node === undefined ? {} : { node: nodeInfo(engine.image, node) };
+  };
+  return {
+    listNodes: unary(log, 'ListNodes', (_request, metadata) => {
+      auth.wholeReader(metadata);
+      return { nodes: [...engine.image.nodes.values()].map((node) => nodeInfo(engine.image, node)) };
+    }),
+    createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }) => {
+      if (name.length > longestTokenName)
+        throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${longestTokenName} characters`, { field: 'name' });
+      const joinToken = `join_${randomBytes(32).toString('hex')}`;
+      const hash = hashKey(joinToken).toString('hex');
+      const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;
+      await engine.command({ command: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });
+      return { joinToken, id: tokenId(hash) };
+    }),
+    listJoinTokens: operator('ListJoinTokens', () => ({ tokens: tokenInfos(engine.image) })),
+    revokeJoinToken: operator('RevokeJoinToken', async ({ id }) => {
+      await engine.command({ command: 'revoke-join-token', id });
+      return {};
+    }),
+    drainNode: operator('DrainNode', async ({ nodeId }) => {
+      await engine.command({ command: 'drain-node', node: nodeId });
+      return shown(nodeId);
+    }),
+    resumeNode: operator('ResumeNode', async ({ nodeId }) => {
+      await engine.command({ command: 'resume-node', node: nodeId });
+      return shown(nodeId);
+    }),
+    removeNode: operator('RemoveNode', async ({ nodeId, force }) => {
+      await engine.command({ command: 'remove-node', node: nodeId, force });
+      return {};
+    }),
+  };
+}

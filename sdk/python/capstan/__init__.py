@@ -1,0 +1,99 @@
+"""
+Capstan's Python SDK: declares endpoints, and calls them.
+
+    import capstan
+
+    capstan.api_key = "cap_…"                       # else SERVICE_API_KEY
+    capstan.base_url = "https://capstan.example"    # else CAPSTAN_URL
+
+    endpoint = capstan.Endpoint("<endpoint_id>")
+    endpoint.run_sync({"text": "hello"})
+
+    @capstan.Endpoint(name="embed", gpu=capstan.GpuGroup.ANY, workers=(0, 3))
+    def embed(text: str): ...
+"""
+from __future__ import annotations
+
+from typing import Optional
+
+from . import aio as aio
+from . import remote as remote
+from .client import EndpointClient, Job
+from .context import Context
+from .declaration import Declaration
+from .endpoint import Endpoint
+from .errors import (
+    ApiError,
+    AuthenticationError,
+    BadRequest,
+    CapstanError,
+    Conflict,
+    ConnectionFailed,
+    DeclarationError,
+    DispatchError,
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobTimedOut,
+    NoApiKey,
+    NotFound,
+    PayloadTooLarge,
+    RateLimited,
+    RemoteError,
+    ServerError,
+    Timeout,
+)
+from .functions import FunctionDeclaration
+from .gpus import GpuGroup, ScalerType
+from .jobs import Snapshot
+from .registry import check_application, declarations, forget
+from .retry import RetryPolicy
+
+__version__ = "0.1.0"
+
+#: The API key of every call; None reads SERVICE_API_KEY.
+api_key: Optional[str] = None
+#: Address of the service; None reads CAPSTAN_URL.
+base_url: Optional[str] = None
+
+AsyncEndpoint = aio.Endpoint
+
+__all__ = [
+    "ApiError",
+    "AsyncEndpoint",
+    "AuthenticationError",
+    "BadRequest",
+    "CapstanError",
+    "Conflict",
+    "ConnectionFailed",
+    "Context",
+    "Declaration",
+    "DeclarationError",
+    "DispatchError",
+    "Endpoint",
+    "EndpointClient",
+    "FunctionDeclaration",
+    "GpuGroup",
+    "Job",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobTimedOut",
+    "NoApiKey",
+    "NotFound",
+    "PayloadTooLarge",
+    "RateLimited",
+    "RemoteError",
+    "RetryPolicy",
+    "ScalerType",
+    "ServerError",
+    "Snapshot",
+    "Timeout",
+    "aio",
+    "api_key",
+    "base_url",
+    "check_application",
+    "declarations",
+    "forget",
+    "remote",
+]

@@ -1,0 +1,41 @@
+"""Which key and which address calls use."""
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Optional
+from urllib.parse import urlsplit
+
+from .errors import DeclarationError, NoApiKey
+from .exchange import Connection
+from .retry import RetryPolicy
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def base_url(given: Optional[str] = None) -> str:
+    """
+    Given, else ``capstan.base_url``, else CAPSTAN_URL, else that of a service on this host; without a slash at its end.
+    Raises DeclarationError for what is no such address.
+    """
+    package = sys.modules[__package__]
+    chosen = given or getattr(package, "base_url", None) or os.environ.get("CAPSTAN_URL") or DEFAULT_URL
+    if urlsplit(str(chosen)).scheme not in ("http", "https"):
+        raise DeclarationError("base_url must start with http:// or https://, not %r" % (chosen,))
+    return str(chosen).rstrip("/")
+
+
+def connection_of(api_key: Optional[str], url: Optional[str], retry: Optional[RetryPolicy], timeout: float) -> Connection:
+    """
+    The key is the given one, else ``capstan.api_key``, else SERVICE_API_KEY, else that of the worker this code
+    runs in. Raises NoApiKey when there is none.
+    """
+    package = sys.modules[__package__]
+    key = api_key or getattr(package, "api_key", None) or os.environ.get("SERVICE_API_KEY") or os.environ.get("CAPSTAN_WORKER_TOKEN")
+    if not key:
+        raise NoApiKey()
+    # Found here, since the HTTP library's own refusal would show the key.
+    if re.fullmatch(r"[!-~]+", str(key).strip()) is None:
+        raise DeclarationError("the API key must be printable ASCII without spaces")
+    return Connection(base_url=base_url(url), api_key=str(key).strip(), retry=retry or RetryPolicy(), timeout=timeout)

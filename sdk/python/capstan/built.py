@@ -1,0 +1,71 @@
+"""What the handler files of a build need: the endpoint's own file as it is, and stubs in place of the others' files."""
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import Any, Mapping, Optional, Sequence
+
+from . import worker
+
+
+class _StandIns(importlib.abc.MetaPathFinder):
+    def __init__(self, folder: str, stubs: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._stubs = stubs
+
+    def find_spec(
+        self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        file = self._stubs.get(fullname)
+        return None if file is None else importlib.util.spec_from_file_location(fullname, os.path.join(self._folder, file))
+
+
+def stand_in(folder: str, stubs: Mapping[str, str]) -> None:
+    """From now on an import of one of the modules loads its stub, a file of ``folder``."""
+    sys.meta_path.insert(0, _StandIns(folder, stubs))
+
+
+def load_file(root: str, file: str) -> ModuleType:
+    """Imports a file of the build under its dotted name, so that its relative imports and its pickles work."""
+    path = os.path.join(root, *file.split("/"))
+    parts = file[: -len(".py")].split("/")
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    name = ".".join(parts)
+    if all(part.isidentifier() for part in parts) and name not in sys.modules:
+        found = importlib.import_module(name)
+        if os.path.realpath(getattr(found, "__file__", None) or "") == os.path.realpath(path):
+            return found
+    # Its name is taken (a queue.py beside the standard library's), or is none.
+    return _load_as("capstan_file_" + "_".join(parts), path)
+
+
+def from_file(file: str, name: str) -> Any:
+    """A name of another endpoint's file that is no function of an endpoint: the file itself is loaded for it."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    own = "capstan_file_" + file[: -len(".py")].replace("/", "_")
+    module = sys.modules.get(own) or _load_as(own, os.path.join(worker.START_FOLDER, *file.split("/")))
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise AttributeError("%s has no %s" % (file, name)) from None
+
+
+def _load_as(name: str, path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("%s is no Python file" % os.path.basename(path))
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    try:
+        spec.loader.exec_module(made)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return made

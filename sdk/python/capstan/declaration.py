@@ -1,0 +1,173 @@
+"""Declaring endpoints: ``Endpoint(name=…)`` as a decorator, or its routes (SPEC.md, Endpoint configuration)."""
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TypeVar
+
+from . import registry, worker
+from .endpoint import Endpoint
+from .errors import DeclarationError
+from .functions import FunctionDeclaration, describe
+from .routes import path_breach, path_parameters, same_route
+from .settings import Gpu, Settings, Workers, check_settings
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+
+class Declaration(Endpoint):
+    """
+    An endpoint that the tool deploys. As a decorator of one function or class it is queue-based; with
+    ``get``, ``post``, ``put``, ``delete`` and ``patch`` load-balanced; with neither, ``image`` is what it runs.
+
+    What is decorated stays what it was, with the attribute ``__capstan__``. Only in a worker of another
+    endpoint is it replaced by a stub, whose calls go to the endpoint's own workers.
+    """
+
+    def __init__(
+        self,
+        endpoint_id: None = None,
+        *,
+        name: Optional[str] = None,
+        gpu: Gpu = None,
+        cpu: Optional[str] = None,
+        workers: Workers = (0, 1),
+        idle_timeout: int = 60,
+        dependencies: Sequence[str] = (),
+        system_dependencies: Sequence[str] = (),
+        env: Optional[Mapping[str, str]] = None,
+        volume: Optional[str] = None,
+        image: Optional[str] = None,
+        gpu_count: int = 1,
+        execution_timeout_ms: int = 0,
+        scaler_type: Optional[str] = None,
+        scaler_value: int = 4,
+        max_concurrency: int = 1,
+    ) -> None:
+        """
+        ``workers`` is a maximum or (minimum, maximum), ``idle_timeout`` is in seconds, ``execution_timeout_ms``
+        0 for the service's default. Raises DeclarationError, naming the parameter and the rule.
+        """
+        self.settings: Settings = check_settings(
+            name,
+            gpu,
+            cpu,
+            workers,
+            idle_timeout,
+            dependencies,
+            system_dependencies,
+            env,
+            volume,
+            image,
+            gpu_count,
+            execution_timeout_ms,
+            scaler_type,
+            scaler_value,
+            max_concurrency,
+        )
+        #: What it serves, in the order of declaration.
+        self.functions: List[FunctionDeclaration] = []
+        caller = sys._getframe(1)
+        #: File as Python names it, and the line of the declaration.
+        self.file: str = caller.f_code.co_filename
+        self.line: int = caller.f_lineno
+        registry.add(self)
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def place(self) -> str:
+        return "%s:%d" % (self.file, self.line)
+
+    @property
+    def is_load_balanced(self) -> bool:
+        return any(each.http_method is not None for each in self.functions)
+
+    @property
+    def routes(self) -> Dict[str, str]:
+        """``<METHOD> <path>`` → function name."""
+        return {"%s %s" % (each.http_method, each.http_path): each.name for each in self.functions if each.http_method is not None}
+
+    def resource(self) -> Dict[str, Any]:
+        """The entry under ``resources`` of the manifest; its functions lack their modules, which the build adds."""
+        entry = self.settings.resource()
+        if self.is_load_balanced:
+            entry["is_load_balanced"] = True
+        rows: Dict[str, Dict[str, Any]] = {}
+        for each in self.functions:
+            # A function may serve several routes.
+            rows.setdefault(each.name, each.row())
+        entry["functions"] = list(rows.values())
+        return entry
+
+    def __call__(self, target: Target) -> Target:
+        """Makes the function or class the one this endpoint runs."""
+        declared = describe(target, self)
+        if self.functions:
+            first = self.functions[0]
+            what = "has routes already, and is load-balanced" if self.is_load_balanced else "serves %s already" % first.name
+            raise DeclarationError(
+                "endpoint %s: %s (%s); a queue-based endpoint serves exactly one function" % (self.name, what, first.place)
+            )
+        return self._take(target, declared)
+
+    def get(self, path: str) -> Callable[[Target], Target]:
+        """Binds GET requests of a path, whose parameters are written ``{name}``, to a function."""
+        return self._route("GET", path)
+
+    def post(self, path: str) -> Callable[[Target], Target]:
+        """As :meth:`get`, for POST; keys of the JSON body are the function's arguments."""
+        return self._route("POST", path)
+
+    def put(self, path: str) -> Callable[[Target], Target]:
+        """As :meth:`post`, for PUT."""
+        return self._route("PUT", path)
+
+    def delete(self, path: str) -> Callable[[Target], Target]:
+        """As :meth:`get`, for DELETE."""
+        return self._route("DELETE", path)
+
+    def patch(self, path: str) -> Callable[[Target], Target]:
+        """As :meth:`post`, for PATCH."""
+        return self._route("PATCH", path)
+
+    def _route(self, method: str, path: str) -> Callable[[Target], Target]:
+        breach = path_breach(path)
+        if breach is not None:
+            raise DeclarationError("endpoint %s: the path %r %s" % (self.name, path, breach))
+        if self.functions and not self.is_load_balanced:
+            raise DeclarationError(
+                "endpoint %s: serves %s as a queue-based endpoint already (%s), and can have no routes"
+                % (self.name, self.functions[0].name, self.functions[0].place)
+            )
+
+        def bind(target: Target) -> Target:
+            declared = describe(target, self, method, path)
+            for each in self.functions:
+                if each.http_method == method and same_route(each.http_path or "") == same_route(path):
+                    raise DeclarationError("endpoint %s: %s %s is bound to %s already (%s)" % (self.name, method, path, each.name, each.place))
+                if each.name == declared.name and each.place != declared.place:
+                    raise DeclarationError(
+                        "endpoint %s: the function %s is defined twice: at %s and at %s" % (self.name, each.name, each.place, declared.place)
+                    )
+            accepted = declared.shape.parameters
+            for parameter in path_parameters(path):
+                if accepted is not None and parameter not in accepted and "request" not in accepted:
+                    raise DeclarationError("endpoint %s: %s %s needs the function to have a parameter %s" % (self.name, method, path, parameter))
+            return self._take(target, declared)
+
+        return bind
+
+    def _take(self, target: Target, declared: FunctionDeclaration) -> Target:
+        self.functions.append(declared)
+        if worker.is_foreign(self.name):
+            # Only here: the rest of the package declares without ever calling.
+            from .remote import stub_of
+
+            return stub_of(declared)  # type: ignore[return-value]
+        target.__capstan__ = declared  # type: ignore[attr-defined]
+        return target
+
+    def __repr__(self) -> str:
+        return "<Endpoint %s, declared at %s>" % (self.name, self.place)

@@ -1,0 +1,122 @@
+"""One call of a function of another endpoint, as an exchange: manifest, state manager, target (SPEC.md, Cross-endpoint calls)."""
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import Any, Dict, Mapping, Optional, Tuple
+from urllib.parse import quote, urlencode
+
+from . import jobs
+from .errors import ApiError, ConnectionFailed, DispatchError, NotFound, RemoteError
+from .exchange import Connection, Flow, Response, exchange, parsed
+from .jobs import Submission
+from .manifest import own_manifest
+from .peers import Peer, ask, peers
+from .retry import RetryPolicy
+from .routes import parameter_of
+
+#: Seconds a load-balanced endpoint may take: its own limits, 2 minutes' wait for a worker and 5.5 minutes' work, come first.
+ROUTE_TIMEOUT = 480.0
+
+
+def worker_connection() -> Connection:
+    """How this worker reaches the service. Raises DispatchError outside of deployed workers."""
+    url = os.environ.get("CAPSTAN_URL")
+    token = os.environ.get("CAPSTAN_WORKER_TOKEN") or os.environ.get("SERVICE_API_KEY")
+    for name, value in (("CAPSTAN_URL", url), ("CAPSTAN_WORKER_TOKEN", token)):
+        if not value:
+            raise DispatchError("%s is not set: functions of other endpoints can be called from deployed workers only" % name)
+    return Connection(base_url=str(url).rstrip("/"), api_key=str(token), retry=RetryPolicy(), timeout=30.0)
+
+
+def environment() -> str:
+    """Name of the environment this worker belongs to."""
+    return os.environ.get("CAPSTAN_ENVIRONMENT") or "default"
+
+
+def invoke(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Any]:
+    """
+    Calls a function with its arguments by name and gives its value. ``endpoint`` is the name of the one that serves
+    it; the manifest knows it. Raises RemoteError with the function's message, DispatchError, ApiError, ConnectionFailed.
+    """
+    connection = worker_connection()
+    name = endpoint or own_manifest().endpoint_of(function)
+    known = peers.get(connection.base_url, environment(), name)
+    if known is not None:
+        try:
+            return (yield from _invoke_at(connection, known, function, arguments))
+        except (NotFound, ConnectionFailed, RemoteError) as error:
+            if isinstance(error, RemoteError) and error.status != 404:
+                raise
+            # It may have been deployed anew, with another id and address.
+            peers.drop(connection.base_url, environment(), name)
+            fresh = yield from find(connection, name)
+            if fresh == known:
+                raise
+            return (yield from _invoke_at(connection, fresh, function, arguments))
+    return (yield from _invoke_at(connection, (yield from find(connection, name)), function, arguments))
+
+
+def find(connection: Connection, name: str) -> Flow[Peer]:
+    """The endpoint of this name, from memory or from the state manager."""
+    known = peers.get(connection.base_url, environment(), name)
+    if known is not None:
+        return known
+    peer = yield from ask(connection, environment(), name)
+    peers.put(connection.base_url, environment(), name, peer)
+    return peer
+
+
+def _invoke_at(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any]) -> Flow[Any]:
+    if peer.is_load_balanced:
+        return (yield from _call_route(connection, peer, function, arguments))
+    snapshot = yield from jobs.submit_and_wait(connection, jobs.endpoint_path(peer.id), arguments, Submission(), None)
+    if snapshot.status != "COMPLETED":
+        raise RemoteError(snapshot.error or "the job ended %s" % snapshot.status, function, peer.name, job_id=snapshot.id)
+    return snapshot.output
+
+
+def _call_route(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any]) -> Flow[Any]:
+    method, template = own_manifest().route_of(peer.name, function)
+    path, body = request_of(method, template, arguments)
+    is_read = method in ("GET", "HEAD")
+    try:
+        response: Response = yield from exchange(
+            replace(connection, base_url=peer.url, timeout=ROUTE_TIMEOUT),
+            method,
+            path,
+            body=body,
+            accepts=lambda status: 200 <= status < 300,
+            # After anything else the function may have run, and shall not run twice.
+            repeats=lambda status: status in (429, 503),
+            repeats_when_unreachable=is_read,
+        )
+    except ApiError as refused:
+        # What the service itself refuses on such an address has the same form as the function's own errors.
+        raise RemoteError(refused.detail or str(refused), function, peer.name, status=refused.status) from refused
+    return None if not response.body else parsed("%s %s" % (method, path), response.body)
+
+
+def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tuple[str, Optional[Dict[str, Any]]]:
+    """Path with query, and body, that carry the arguments of a route's function. Raises DispatchError."""
+    rest = dict(arguments)
+    segments = []
+    for segment in template.split("/"):
+        name = parameter_of(segment)
+        if name is None:
+            segments.append(segment)
+            continue
+        if name not in rest:
+            raise DispatchError("the argument %s is missing: it is part of the path %s" % (name, template))
+        segments.append(quote(_text(rest.pop(name)), safe=""))
+    path = "/".join(segments)
+    if method not in ("GET", "HEAD", "DELETE"):
+        return path, rest
+    query = urlencode([(key, _text(value)) for key, value in rest.items() if value is not None])
+    return path + ("?" + query if query else ""), None
+
+
+def _text(value: Any) -> str:
+    """A value as a path or a query carries it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

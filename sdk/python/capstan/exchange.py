@@ -1,0 +1,194 @@
+"""
+Calls of the HTTP API as generators that never do I/O themselves: they yield what shall be done
+(a request, a pause), and are sent the response. One driver carries that out with threads that
+block (:mod:`capstan.http_sync`), another with asyncio (:mod:`capstan.http_async`); so both SDKs
+retry, wait and fail alike.
+"""
+from __future__ import annotations
+
+import json
+import random
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Generator, Mapping, Optional, TypeVar, Union
+
+from .errors import ApiError, CapstanError, ConnectionFailed, Timeout, api_error_class
+from .retry import RetryPolicy, is_retryable, pause_before, seconds_of
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: Optional[bytes]
+    #: Seconds for the whole exchange.
+    timeout: float
+    #: It may be sent again unasked when a kept connection turns out to be closed: nobody counts it as a try.
+    repeatable: bool
+
+
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    #: Names in lower case.
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Unreachable(Exception):
+    """No response came; the message says why. Drivers raise it into the generator."""
+
+
+#: A call: what to do next, the response to it, and in the end its value.
+Flow = Generator[Union[Request, Pause], Optional[Response], Value]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where calls go and how; made anew for each, so that a changed ``capstan.api_key`` counts at once."""
+
+    #: Without a slash at its end.
+    base_url: str
+    api_key: str
+    retry: RetryPolicy
+    #: Seconds one try may take, beyond the wait it asks the service for.
+    timeout: float
+
+    def __repr__(self) -> str:
+        # Without the key.
+        return "Connection(%r)" % self.base_url
+
+
+class Deadline:
+    """The end of the time a caller gives to a call."""
+
+    def __init__(self, seconds: Optional[float]) -> None:
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> Optional[float]:
+        """Seconds, 0 when it is over; None without an end."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def is_over(self) -> bool:
+        return self._end is not None and self._end <= time.monotonic()
+
+
+def call(
+    connection: Connection,
+    method: str,
+    path: str,
+    *,
+    body: Any = None,
+    headers: Optional[Mapping[str, str]] = None,
+    wait: float = 0.0,
+    deadline: Optional[Deadline] = None,
+) -> Flow[Any]:
+    """The parsed answer of :func:`exchange`. Raises what that raises."""
+    response = yield from exchange(connection, method, path, body=body, headers=headers, wait=wait, deadline=deadline)
+    return parsed("%s %s" % (method, path), response.body)
+
+
+def exchange(
+    connection: Connection,
+    method: str,
+    path: str,
+    *,
+    body: Any = None,
+    headers: Optional[Mapping[str, str]] = None,
+    wait: float = 0.0,
+    deadline: Optional[Deadline] = None,
+    accepts: Callable[[int], bool] = lambda status: status == 200,
+    repeats: Callable[[int], bool] = is_retryable,
+    repeats_when_unreachable: bool = True,
+) -> Flow[Response]:
+    """
+    Calls until an answer is accepted. Tries again after what ``repeats`` (429 and 5xx), and after broken
+    connections. ``wait`` is how long the service may hold the answer, in seconds. Raises ApiError,
+    ConnectionFailed and Timeout.
+    """
+    name = "%s %s" % (method, path)
+    data = None if body is None else to_json(body, "the input")
+    sent: Dict[str, str] = {"authorization": "Bearer " + connection.api_key, "user-agent": "capstan-python", "accept": "application/json"}
+    if data is not None:
+        sent["content-type"] = "application/json"
+    sent.update(headers or {})
+    repeatable = repeats_when_unreachable and (method == "GET" or "idempotency-key" in sent)
+    attempt = 0
+    while True:
+        timeout = connection.timeout + wait
+        left = None if deadline is None else deadline.left()
+        if left is not None:
+            if left <= 0:
+                raise Timeout("%s: no answer within %g s" % (name, deadline.seconds or 0))  # type: ignore[union-attr]
+            timeout = min(timeout, left)
+        failure: CapstanError
+        retry_after: Optional[float] = None
+        try:
+            response = yield Request(method, connection.base_url + path, sent, data, timeout, repeatable)
+        except Unreachable as error:
+            failure = ConnectionFailed("%s: %s" % (name, error))
+            failure.__cause__ = error.__cause__
+            again = repeats_when_unreachable
+        else:
+            assert response is not None
+            if accepts(response.status):
+                return response
+            failure = refusal(name, response, attempt + 1)
+            retry_after = failure.retry_after
+            again = repeats(response.status)
+        pause = pause_before(connection.retry, attempt, retry_after, random.random()) if again else None
+        if pause is None:
+            raise failure
+        left = None if deadline is None else deadline.left()
+        # A pause that leaves no time for the try after it only keeps the caller waiting.
+        if left is not None and pause >= left:
+            raise Timeout("%s: no answer within %g s" % (name, deadline.seconds or 0)) from failure  # type: ignore[union-attr]
+        yield Pause(pause)
+        attempt += 1
+
+
+def to_json(value: Any, what: str) -> bytes:
+    """Raises TypeError or ValueError with what cannot be written."""
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no UTF-8, but an escape.
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise type(error)("%s is not JSON: %s" % (what, error)) from None
+
+
+def refusal(name: str, response: Response, attempts: int) -> ApiError:
+    """The error that an answer other than 200 means."""
+    try:
+        problem = json.loads(response.body)
+    except ValueError:
+        # A proxy's page, perhaps: the status says what there is to say.
+        problem = None
+    words = problem if isinstance(problem, dict) else {}
+    title, detail = words.get("title"), words.get("detail")
+    return api_error_class(response.status)(
+        name,
+        response.status,
+        title if isinstance(title, str) else None,
+        detail if isinstance(detail, str) else None,
+        seconds_of(response.headers.get("retry-after")),
+        attempts,
+    )
+
+
+def parsed(name: str, body: bytes) -> Any:
+    """The answer's JSON. Raises ConnectionFailed when it is none."""
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise ConnectionFailed("%s: the answer is not JSON" % name) from error

@@ -1,0 +1,145 @@
+"""What is known of a declared function or class without running it: for the build, the worker and the stubs."""
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
+
+from .errors import DeclarationError
+
+if TYPE_CHECKING:
+    from .declaration import Declaration
+
+#: Parameters of these names, at the end, get the job's context, not a key of the input.
+CONTEXT_PARAMETERS = ("ctx", "context")
+
+#: Types whose values are no objects with keys: a parameter ``input`` of one of them takes a key of the input.
+_PLAIN = frozenset(("str", "int", "float", "bool", "bytes", "list", "tuple", "set", "List", "Tuple", "Set", "Sequence"))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a function is called."""
+
+    #: Names in order, the context left out; None when it takes any.
+    parameters: Optional[Tuple[str, ...]]
+    is_async: bool = False
+    is_generator: bool = False
+    #: Its only parameter, called ``input``, is the whole input.
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class FunctionDeclaration:
+    """One decorated function or class; its ``__capstan__`` attribute."""
+
+    endpoint: "Declaration"
+    #: The function or class itself.
+    target: Any
+    name: str
+    #: Dotted name of the module that defines it.
+    module: str
+    #: File as Python names it, and the line of its definition.
+    file: str
+    line: int
+    shape: Shape
+    is_class: bool = False
+    #: Public methods of a class.
+    methods: Mapping[str, Shape] = field(default_factory=dict)
+    #: Of a load-balanced endpoint's route.
+    http_method: Optional[str] = None
+    http_path: Optional[str] = None
+
+    @property
+    def place(self) -> str:
+        return "%s:%d" % (self.file, self.line)
+
+    def row(self) -> Dict[str, Any]:
+        """The function's row in the manifest (WIRE.md section 6), but for its module: the build knows the file's place."""
+        row: Dict[str, Any] = {"name": self.name, "is_async": self.shape.is_async, "is_class": self.is_class}
+        if self.http_method is not None:
+            row.update(http_method=self.http_method, http_path=self.http_path)
+        return row
+
+
+def describe(target: Any, endpoint: "Declaration", http_method: Optional[str] = None, http_path: Optional[str] = None) -> FunctionDeclaration:
+    """Raises DeclarationError for what is neither a function nor a class of a name."""
+    what = "endpoint %s" % endpoint.name
+    if not inspect.isfunction(target) and not inspect.isclass(target):
+        raise DeclarationError("%s: decorates a function or a class, not %s" % (what, type(target).__name__))
+    name = target.__name__
+    if not name.isidentifier():
+        raise DeclarationError("%s: the function needs a name, and %s is none" % (what, name))
+    is_class = inspect.isclass(target)
+    if is_class and http_method is not None:
+        raise DeclarationError("%s: the route %s %s needs a function, and %s is a class" % (what, http_method, http_path, name))
+    methods = _methods(target) if is_class else {}
+    if is_class and not methods:
+        raise DeclarationError("%s: the class %s has no public method" % (what, name))
+    file, line = _place(target)
+    return FunctionDeclaration(
+        endpoint=endpoint,
+        target=target,
+        name=name,
+        module=target.__module__,
+        file=file,
+        line=line,
+        shape=Shape(()) if is_class else shape_of(target),
+        is_class=is_class,
+        methods=methods,
+        http_method=http_method,
+        http_path=http_path,
+    )
+
+
+def shape_of(function: Callable[..., Any]) -> Shape:
+    """Reads a function's signature; a method's must be bound, so that it has no ``self``."""
+    found = list(inspect.signature(function).parameters.values())
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
+    named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
+    if named and named[-1].name in CONTEXT_PARAMETERS:
+        named.pop()
+    whole = len(named) == 1 and named[0].name == "input" and not takes_any and _type_name(named[0].annotation) not in _PLAIN
+    return Shape(
+        whole=whole,
+        parameters=None if takes_any else tuple(each.name for each in named),
+        is_async=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
+        is_generator=inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function),
+    )
+
+
+def _type_name(mark: Any) -> str:
+    """Marks are text where the module defers them; typing's have a name of their own."""
+    name = mark if isinstance(mark, str) else getattr(mark, "__name__", None) or getattr(mark, "_name", None)
+    return (name or "").split("[")[0].split(".")[-1].strip()
+
+
+def _methods(target: Any) -> Dict[str, Shape]:
+    """The methods a caller may choose: those without a leading underscore, else ``__call__`` alone."""
+    found = {}
+    for name, value in inspect.getmembers(target):
+        raw = inspect.getattr_static(target, name)
+        if isinstance(raw, (staticmethod, classmethod)):
+            shaped = value
+        elif inspect.isfunction(value):
+            shaped = value.__get__(object(), target)
+        else:
+            continue
+        if not name.startswith("_"):
+            found[name] = shape_of(shaped)
+        elif name == "__call__":
+            found[name] = shape_of(shaped)
+    public = {name: shape for name, shape in found.items() if name != "__call__"}
+    return public or found
+
+
+def _place(target: Any) -> Tuple[str, int]:
+    """Where it is defined, at its first decorator."""
+    code = getattr(target, "__code__", None)
+    if code is not None:
+        return code.co_filename, code.co_firstlineno
+    try:
+        return inspect.getsourcefile(target) or "?", inspect.getsourcelines(target)[1]
+    except (OSError, TypeError):
+        # A class made without a file, in an interactive session.
+        return "?", 0

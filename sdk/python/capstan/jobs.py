@@ -1,0 +1,207 @@
+"""The operations on an endpoint and on its jobs, as exchanges (SPEC.md, Queue-based endpoints; WIRE.md section 1)."""
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+from urllib.parse import quote
+
+from .errors import ConnectionFailed, Conflict, Timeout
+from .exchange import Connection, Deadline, Flow, Pause, call, exchange, parsed
+
+#: Longest wait asked of the service in one call, seconds: proxies on the way cut longer ones.
+LONGEST_WAIT = 60.0
+#: Below this the service does not wait (WIRE.md section 1), seconds.
+SHORTEST_WAIT = 1.0
+#: How long a call for chunks may be held, seconds.
+STREAM_WAIT = 8.0
+#: How long beyond the deadline an answer that was asked for is waited for, seconds: it tells the job's id.
+SLACK = 5.0
+
+TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A job as the service tells it; times in milliseconds."""
+
+    id: str
+    #: IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED or TIMED_OUT.
+    status: str
+    #: The result when COMPLETED, the last progress update while IN_PROGRESS.
+    output: Any = None
+    error: Optional[str] = None
+    #: Submission to the start of the attempt.
+    delay_time: Optional[int] = None
+    #: Duration of the attempt.
+    execution_time: Optional[int] = None
+    worker_id: Optional[str] = None
+    #: Started attempts beyond the first.
+    retries: int = 0
+    #: Why it waits, while IN_QUEUE.
+    queue_reason: Optional[str] = None
+
+    @property
+    def done(self) -> bool:
+        return self.status in TERMINAL
+
+
+def read_snapshot(call_name: str, document: Any) -> Snapshot:
+    """Raises ConnectionFailed for what is no job."""
+    if not isinstance(document, dict) or not isinstance(document.get("id"), str) or not isinstance(document.get("status"), str):
+        raise ConnectionFailed("%s: the answer is no job" % call_name)
+    return Snapshot(
+        id=document["id"],
+        status=document["status"],
+        output=document.get("output"),
+        error=document.get("error"),
+        delay_time=document.get("delayTime"),
+        execution_time=document.get("executionTime"),
+        worker_id=document.get("workerId"),
+        retries=document.get("retries", 0),
+        queue_reason=document.get("queueReason"),
+    )
+
+
+def endpoint_path(endpoint_id: str) -> str:
+    return "/v2/" + quote(endpoint_id, safe="")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What goes along with the input (SPEC.md, Job submission body)."""
+
+    webhook: Optional[str] = None
+    policy: Optional[Mapping[str, Any]] = None
+    s3_config: Optional[Mapping[str, str]] = None
+    idempotency_key: Optional[str] = None
+
+    def body(self, value: Any) -> Dict[str, Any]:
+        more = {"webhook": self.webhook, "policy": self.policy, "s3Config": self.s3_config}
+        return {"input": value, **{key: each for key, each in more.items() if each is not None}}
+
+    def headers(self) -> Dict[str, str]:
+        # One key for all tries of this call: a try whose answer was lost makes no second job.
+        return {"idempotency-key": self.idempotency_key or str(uuid.uuid4())}
+
+
+def submit(connection: Connection, path: str, value: Any, submission: Submission) -> Flow[Snapshot]:
+    """Submits a job, and does not wait for it."""
+    document = yield from call(connection, "POST", path + "/run", body=submission.body(value), headers=submission.headers())
+    return read_snapshot("POST %s/run" % path, document)
+
+
+def submit_and_wait(connection: Connection, path: str, value: Any, submission: Submission, timeout: Optional[float]) -> Flow[Snapshot]:
+    """Submits a job and waits for its end. Raises Timeout, with the job's id once it is known."""
+    deadline = Deadline(timeout)
+    wait = _wait_of(deadline)
+    document = yield from call(
+        connection,
+        "POST",
+        "%s/runsync?wait=%d" % (path, wait * 1000),
+        body=submission.body(value),
+        headers=submission.headers(),
+        wait=wait,
+        deadline=None if timeout is None else Deadline(timeout + SLACK),
+    )
+    return (yield from _wait_until_end(connection, path, read_snapshot("POST %s/runsync" % path, document), deadline))
+
+
+def wait_for_end(connection: Connection, path: str, snapshot: Snapshot, timeout: Optional[float]) -> Flow[Snapshot]:
+    """Waits until the job has ended, however it ends. Raises Timeout."""
+    return (yield from _wait_until_end(connection, path, snapshot, Deadline(timeout)))
+
+
+def _wait_until_end(connection: Connection, path: str, snapshot: Snapshot, deadline: Deadline) -> Flow[Snapshot]:
+    while not snapshot.done:
+        if deadline.is_over():
+            raise Timeout("job %s is %s after %g s" % (snapshot.id, snapshot.status, deadline.seconds or 0), snapshot.id)
+        left = deadline.left()
+        if left is not None and left < SHORTEST_WAIT:
+            yield Pause(left)
+            snapshot = yield from look(connection, path, snapshot.id)
+            continue
+        wait = _wait_of(deadline)
+        where = "%s/status-sync/%s?wait=%d" % (path, quote(snapshot.id, safe=""), wait * 1000)
+        snapshot = read_snapshot("GET " + where, (yield from call(connection, "GET", where, wait=wait)))
+    return snapshot
+
+
+def _wait_of(deadline: Deadline) -> float:
+    """Seconds to ask the service for."""
+    left = deadline.left()
+    return LONGEST_WAIT if left is None else max(SHORTEST_WAIT, min(LONGEST_WAIT, left))
+
+
+def look(connection: Connection, path: str, job_id: str) -> Flow[Snapshot]:
+    where = "%s/status/%s" % (path, quote(job_id, safe=""))
+    return read_snapshot("GET " + where, (yield from call(connection, "GET", where)))
+
+
+def cancel(connection: Connection, path: str, job_id: str) -> Flow[Snapshot]:
+    return (yield from _change(connection, path, job_id, "cancel", ("CANCELLED",)))
+
+
+def retry(connection: Connection, path: str, job_id: str) -> Flow[Snapshot]:
+    return (yield from _change(connection, path, job_id, "retry", ("IN_QUEUE", "IN_PROGRESS")))
+
+
+def _change(connection: Connection, path: str, job_id: str, operation: str, wanted: Tuple[str, ...]) -> Flow[Snapshot]:
+    where = "%s/%s/%s" % (path, operation, quote(job_id, safe=""))
+    try:
+        document = yield from call(connection, "POST", where)
+    except Conflict as refused:
+        # The first try may have done it, and its answer been lost.
+        if refused.attempts == 1:
+            raise
+        found = yield from look(connection, path, job_id)
+        if found.status not in wanted:
+            raise
+        return found
+    return read_snapshot("POST " + where, document)
+
+
+@dataclass(frozen=True)
+class StreamPage:
+    """Some chunks of a job."""
+
+    snapshot: Snapshot
+    chunks: List[Any]
+    #: The reader's place after them; None from a service that keeps no place.
+    cursor: Optional[str]
+
+
+#: The place before every chunk that is kept.
+STREAM_START = "0.0"
+
+
+def read_chunks(connection: Connection, path: str, job_id: str, cursor: Optional[str]) -> Flow[StreamPage]:
+    """
+    The chunks after a place. A service that keeps no place gives each chunk once, so there a call whose answer
+    was lost is not made again: ConnectionFailed says so. Then ``cursor`` is None.
+    """
+    where = "%s/stream/%s?wait=%d" % (path, quote(job_id, safe=""), STREAM_WAIT * 1000)
+    if cursor is not None:
+        where += "&after=" + quote(cursor, safe="")
+    repeats = cursor is not None and cursor != STREAM_START
+    response = yield from exchange(connection, "GET", where, wait=STREAM_WAIT, repeats_when_unreachable=repeats)
+    document = parsed("GET " + where, response.body)
+    chunks = document.get("stream") if isinstance(document, dict) else None
+    if not isinstance(chunks, list) or not isinstance(document.get("status"), str):
+        raise ConnectionFailed("GET %s: the answer is no stream" % where)
+    return StreamPage(
+        snapshot=Snapshot(id=job_id, status=document["status"], error=document.get("error")),
+        chunks=[each.get("output") if isinstance(each, dict) else each for each in chunks],
+        cursor=response.headers.get("capstan-stream-cursor"),
+    )
+
+
+def health(connection: Connection, path: str) -> Flow[Dict[str, Dict[str, int]]]:
+    document: Dict[str, Dict[str, int]] = yield from call(connection, "GET", path + "/health")
+    return document
+
+
+def purge(connection: Connection, path: str) -> Flow[int]:
+    document = yield from call(connection, "POST", path + "/purge-queue")
+    removed = document.get("removed") if isinstance(document, dict) else None
+    return removed if isinstance(removed, int) else 0

@@ -1,0 +1,61 @@
+"""Where the endpoints of this worker's environment are, asked of the state manager (SPEC.md, Cross-endpoint calls)."""
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, Optional, Tuple
+
+from .errors import DispatchError
+from .exchange import Connection, Flow, call
+
+#: Seconds an address is trusted (SPEC.md, Limits).
+TRUSTED_FOR = 300.0
+
+QUERY = "query($environment: String!, $name: String!) { endpoint(environment: $environment, name: $name) { id name kind url } }"
+
+
+@dataclass(frozen=True)
+class Peer:
+    id: str
+    name: str
+    is_load_balanced: bool
+    #: Base address of its calls.
+    url: str
+
+
+class PeerCache:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: Dict[Tuple[str, str, str], Tuple[float, Peer]] = {}
+
+    def get(self, service: str, environment: str, name: str) -> Optional[Peer]:
+        with self._lock:
+            found = self._known.get((service, environment, name))
+        return found[1] if found is not None and self._clock() - found[0] < TRUSTED_FOR else None
+
+    def put(self, service: str, environment: str, name: str, peer: Peer) -> None:
+        with self._lock:
+            self._known[(service, environment, name)] = (self._clock(), peer)
+
+    def drop(self, service: str, environment: str, name: str) -> None:
+        with self._lock:
+            self._known.pop((service, environment, name), None)
+
+
+peers = PeerCache()
+
+
+def ask(connection: Connection, environment: str, name: str) -> Flow[Peer]:
+    """Asks the state manager. Raises DispatchError when it knows no such endpoint; ApiError, ConnectionFailed."""
+    document = yield from call(connection, "POST", "/graphql", body={"query": QUERY, "variables": {"environment": environment, "name": name}})
+    answer = document if isinstance(document, dict) else {}
+    errors = answer.get("errors")
+    if errors:
+        first = errors[0] if isinstance(errors, list) and isinstance(errors[0], dict) else {}
+        raise DispatchError("the state manager refused to tell about the endpoint %s: %s" % (name, first.get("message", "it says no more")))
+    found = (answer.get("data") or {}).get("endpoint")
+    if not isinstance(found, dict):
+        raise DispatchError("the environment %s has no endpoint %s" % (environment, name))
+    return Peer(str(found["id"]), name, found.get("kind") == "LOAD_BALANCED", str(found.get("url") or "").rstrip("/"))

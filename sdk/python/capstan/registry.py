@@ -1,0 +1,53 @@
+"""The declarations of this process, in the order they were made: what the build and the development server read."""
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Dict, Iterable, List, Tuple
+
+from .errors import DeclarationError
+
+if TYPE_CHECKING:
+    from .declaration import Declaration
+
+_declared: Dict[Tuple[str, str, int], "Declaration"] = {}
+_lock = threading.Lock()
+
+
+def add(declaration: "Declaration") -> None:
+    """A file that is loaded again declares the same again: the newer one takes the place."""
+    with _lock:
+        _declared.pop((declaration.name, declaration.file, declaration.line), None)
+        _declared[(declaration.name, declaration.file, declaration.line)] = declaration
+
+
+def declarations() -> List["Declaration"]:
+    """Every endpoint declared by ``Endpoint(name=…)``, handles not among them."""
+    with _lock:
+        return list(_declared.values())
+
+
+def forget(file: str) -> None:
+    """Drops what a file declared, before it is loaded again with other lines."""
+    with _lock:
+        for key in [key for key in _declared if key[1] == file]:
+            del _declared[key]
+
+
+def check_application(declared: Iterable["Declaration"]) -> None:
+    """
+    The rules over all declarations of one application (SPEC.md, What the service does): one name is one
+    endpoint, and no two functions have one name. Raises DeclarationError with both places.
+    """
+    endpoints: Dict[str, "Declaration"] = {}
+    functions: Dict[str, str] = {}
+    for each in declared:
+        other = endpoints.setdefault(each.name, each)
+        if other is not each:
+            raise DeclarationError("the endpoint %s is declared twice: at %s and at %s" % (each.name, other.place, each.place))
+        for function in each.functions:
+            place = functions.setdefault(function.name, function.place)
+            if place != function.place:
+                raise DeclarationError(
+                    "the function %s is defined twice: at %s and at %s; a name may be used once in an application"
+                    % (function.name, place, function.place)
+                )

@@ -1,0 +1,154 @@
+"""
+Stubs: what stands in a worker for the functions and classes of other endpoints. A build writes them as
+modules, and a decorator leaves one in place of what belongs to another endpoint::
+
+    embed = capstan.remote.stub("embed", parameters=("text",), is_async=True)
+"""
+from __future__ import annotations
+
+import functools
+from typing import Any, AsyncIterator, Callable, Dict, Iterator, Mapping, Optional, Sequence, Union
+
+from . import aio, http_async, http_sync
+from .client import EndpointClient
+from .dispatch import find, invoke, worker_connection
+from .errors import DispatchError, JobError, RemoteError
+from .functions import FunctionDeclaration, Shape
+from .manifest import own_manifest
+
+Stub = Callable[..., Any]
+
+
+def stub(
+    function: str,
+    *,
+    parameters: Optional[Sequence[str]] = None,
+    is_async: bool = False,
+    is_generator: bool = False,
+    whole: bool = False,
+    endpoint: Optional[str] = None,
+) -> Stub:
+    """
+    A function that calls another endpoint's. ``parameters``: names in order; without them arguments go by name.
+    ``whole``: its only argument is the input itself. ``endpoint``: name of the one that serves it, when the
+    manifest does not say. The call raises RemoteError with the function's own message.
+    """
+    return _stub(function, Shape(None if parameters is None else tuple(parameters), is_async, is_generator, whole), endpoint, None)
+
+
+def stub_class(name: str, methods: Mapping[str, Union[Shape, Mapping[str, Any]]], *, endpoint: Optional[str] = None) -> type:
+    """
+    A class whose methods call those of another endpoint's class. Its instance is the worker's own: it is made
+    without arguments. ``methods``: for each the arguments of :func:`stub` that describe it.
+    """
+
+    def make(self: Any, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            raise DispatchError("%s runs at another endpoint, whose workers make it: make it here without arguments" % name)
+
+    members: Dict[str, Any] = {"__init__": make, "__doc__": "Runs at another endpoint."}
+    for method, described in methods.items():
+        shape = described if isinstance(described, Shape) else _shape(described)
+        members[method] = _stub(name, shape, endpoint, method)
+    return type(name, (), members)
+
+
+def stub_of(declared: FunctionDeclaration) -> Union[Stub, type]:
+    """The stub of what another endpoint declared in this process."""
+    endpoint = declared.endpoint.name
+    if declared.is_class:
+        made: Any = stub_class(declared.name, declared.methods, endpoint=endpoint)
+    else:
+        made = functools.update_wrapper(_stub(declared.name, declared.shape, endpoint, None), declared.target)
+    made.__capstan__ = declared
+    return made  # type: ignore[no-any-return]
+
+
+def _shape(described: Mapping[str, Any]) -> Shape:
+    parameters = described.get("parameters")
+    return Shape(
+        None if parameters is None else tuple(parameters),
+        bool(described.get("is_async")),
+        bool(described.get("is_generator")),
+        bool(described.get("whole")),
+    )
+
+
+def _stub(function: str, shape: Shape, endpoint: Optional[str], method: Optional[str]) -> Stub:
+    def input_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Dict[str, Any]:
+        # A method's first argument is its instance, of which nothing goes along.
+        given = arguments_of(method or function, shape, args[1:] if method is not None else args, kwargs)
+        return given if method is None else {"method": method, **given}
+
+    if shape.is_async and shape.is_generator:
+
+        async def streams(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            value = input_of(args, kwargs)
+            connection = worker_connection()
+            peer = await http_async.run(find(connection, _endpoint(function, endpoint)))
+            target = aio.Endpoint(peer.id, api_key=connection.api_key, base_url=connection.base_url)
+            try:
+                async for chunk in (await target.run(value)).stream():
+                    yield chunk
+            except JobError as error:
+                raise _remote(error, function, peer.name) from error
+
+        made: Stub = streams
+    elif shape.is_generator:
+
+        def stream(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            value = input_of(args, kwargs)
+            connection = worker_connection()
+            peer = http_sync.run(find(connection, _endpoint(function, endpoint)))
+            target = EndpointClient(peer.id, api_key=connection.api_key, base_url=connection.base_url)
+            try:
+                yield from target.run(value).stream()
+            except JobError as error:
+                raise _remote(error, function, peer.name) from error
+
+        made = stream
+    elif shape.is_async:
+
+        async def calls(*args: Any, **kwargs: Any) -> Any:
+            return await http_async.run(invoke(function, input_of(args, kwargs), endpoint))
+
+        made = calls
+    else:
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return http_sync.run(invoke(function, input_of(args, kwargs), endpoint))
+
+        made = call
+    made.__name__ = made.__qualname__ = method or function
+    return made
+
+
+def arguments_of(function: str, shape: Shape, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Dict[str, Any]:
+    """A call's arguments by name. Raises TypeError, as the function itself would."""
+    if shape.whole and len(args) + len(kwargs) == 1:
+        value = args[0] if args else kwargs.get("input")
+        if not isinstance(value, dict):
+            raise TypeError("%s() takes its input, a dict" % function)
+        return dict(value)
+    if shape.parameters is None:
+        if args:
+            raise TypeError("%s() runs at another endpoint, and takes its arguments by name" % function)
+        return dict(kwargs)
+    if len(args) > len(shape.parameters):
+        raise TypeError("%s() takes %d arguments, not %d" % (function, len(shape.parameters), len(args)))
+    given = dict(zip(shape.parameters, args))
+    for key, value in kwargs.items():
+        if key in given:
+            raise TypeError("%s() got multiple values for the argument %s" % (function, key))
+        if key not in shape.parameters:
+            raise TypeError("%s() got an unexpected argument %s" % (function, key))
+        given[key] = value
+    return given
+
+
+def _endpoint(function: str, endpoint: Optional[str]) -> str:
+    return endpoint or own_manifest().endpoint_of(function)
+
+
+def _remote(error: JobError, function: str, endpoint: str) -> RemoteError:
+    return RemoteError(error.error or "the job ended %s" % error.status, function, endpoint, job_id=error.job_id)

@@ -1,0 +1,44 @@
+"""Paths of load-balanced routes, and the rules they keep."""
+from __future__ import annotations
+
+import re
+from typing import List, Optional
+
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
+_PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}|:([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def path_breach(path: object) -> Optional[str]:
+    """The rule that a route's path breaks, or None."""
+    if not isinstance(path, str):
+        return "must be a string"
+    if not path.startswith("/"):
+        return "must start with /"
+    if len(path) > 1024:
+        return "must have at most 1024 characters"
+    if re.search(r"[\s?#]", path):
+        return "must not hold white space, ? or #"
+    for segment in path.split("/"):
+        if ("{" in segment or "}" in segment or segment.startswith(":")) and _PARAMETER.fullmatch(segment) is None:
+            return "has the segment %s; a path parameter is a whole segment {name}" % segment
+    names = path_parameters(path)
+    if len(set(names)) != len(names):
+        return "names a path parameter twice"
+    return None
+
+
+def path_parameters(path: str) -> List[str]:
+    """The names of a path's parameters, in order."""
+    found = [parameter_of(segment) for segment in path.split("/")]
+    return [name for name in found if name is not None]
+
+
+def parameter_of(segment: str) -> Optional[str]:
+    """The name of the parameter that a path's segment is; None for any other."""
+    match = _PARAMETER.fullmatch(segment)
+    return None if match is None else match.group(1) or match.group(2)
+
+
+def same_route(path: str) -> str:
+    """Two paths that answer the same requests have the same form here, whatever their parameters are called."""
+    return "/".join("{}" if _PARAMETER.fullmatch(segment) else segment for segment in path.split("/"))

@@ -1,0 +1,132 @@
+/** A queue-based endpoint as its callers use it. */
+import { variable } from './environment.ts';
+import { Deadline } from './deadline.ts';
+import { call, type Connection } from './http.ts';
+import { Job, LONGEST_WAIT_MS, type JobSnapshot, type WaitOptions } from './job.ts';
+import { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
+
+const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
+
+export interface EndpointOptions {
+  /** Default: the environment variable SERVICE_API_KEY; in a worker its own token. */
+  readonly apiKey?: string;
+  /** Default: the environment variable CAPSTAN_URL, else http://127.0.0.1:8080. */
+  readonly baseUrl?: string;
+  readonly retry?: Partial<RetryPolicy>;
+  /** Longest time of one try of a call, ms, beyond the wait it asks the service for. Default: 30000. */
+  readonly timeoutMs?: number;
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+/** SPEC.md, policy object; times in ms. */
+export interface Policy {
+  readonly executionTimeout?: number;
+  readonly ttl?: number;
+  readonly lowPriority?: boolean;
+}
+
+/** SPEC.md, s3Config object: handed to the worker's code. */
+export interface S3Config {
+  readonly accessId: string;
+  readonly accessSecret: string;
+  readonly bucketName: string;
+  readonly endpointUrl: string;
+}
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+}
+
+export interface SubmitOptions extends CallOptions {
+  /** URL called when the job ends. */
+  readonly webhook?: string;
+  readonly policy?: Policy;
+  readonly s3Config?: S3Config;
+  /** The same key and body again give the same job. Default: a new one for each call, so that a retry makes no second job. */
+  readonly idempotencyKey?: string;
+}
+
+export interface SyncOptions extends SubmitOptions, WaitOptions {}
+
+/** Answer of /health. */
+export interface Health {
+  readonly jobs: Readonly<Record<'completed' | 'failed' | 'inProgress' | 'inQueue' | 'retried', number>>;
+  readonly workers: Readonly<Record<'idle' | 'initializing' | 'ready' | 'running' | 'throttled' | 'unhealthy', number>>;
+}
+
+export class EndpointClient<Input extends object = Record<string, unknown>, Output = unknown> {
+  readonly id: string;
+  readonly #connection: Connection;
+  readonly #path: string;
+
+  /** @throws TypeError when there is no API key. */
+  constructor(id: string, options: EndpointOptions = {}) {
+    if (typeof id !== 'string' || id === '') throw new TypeError('the id of an endpoint must be a string that is not empty');
+    this.id = id;
+    this.#path = `/v2/${encodeURIComponent(id)}`;
+    this.#connection = connectionOf(options);
+  }
+
+  /** Submits a job and gives its handle as soon as the service holds it. */
+  async run(input: Input, options: SubmitOptions = {}): Promise<Job<Output>> {
+    return new Job<Output>(this.#connection, this.#path, await this.#submit(`${this.#path}/run`, input, options));
+  }
+
+  /** Submits a job, waits for its end and gives the result. Throws JobError when it does not complete, TimeoutError when it takes too long. */
+  async runSync(input: Input, options: SyncOptions = {}): Promise<Output> {
+    const deadline = new Deadline(options.timeoutMs);
+    const waitMs = deadline.wait(LONGEST_WAIT_MS);
+    const snapshot = await this.#submit(`${this.#path}/runsync?wait=${waitMs}`, input, options, { waitMs, deadline });
+    return new Job<Output>(this.#connection, this.#path, snapshot).outputBy(deadline, options.signal);
+  }
+
+  /** As `runSync`. */
+  runsync(input: Input, options: SyncOptions = {}): Promise<Output> {
+    return this.runSync(input, options);
+  }
+
+  /** The handle of a job that was submitted before. */
+  job(id: string): Job<Output> {
+    return new Job<Output>(this.#connection, this.#path, { id, status: 'IN_QUEUE' });
+  }
+
+  /** Counts of jobs and workers. */
+  health(options: CallOptions = {}): Promise<Health> {
+    return call(this.#connection, { method: 'GET', path: `${this.#path}/health`, signal: options.signal });
+  }
+
+  /** Ends every job that waits in the queue; how many there were. */
+  async purgeQueue(options: CallOptions = {}): Promise<number> {
+    const path = `${this.#path}/purge-queue`;
+    const { removed } = await call<{ readonly removed: number }>(this.#connection, { method: 'POST', path, signal: options.signal });
+    return removed;
+  }
+
+  #submit(
+    path: string,
+    input: Input,
+    options: SubmitOptions,
+    more: { readonly waitMs?: number; readonly deadline?: Deadline } = {},
+  ): Promise<JobSnapshot<Output>> {
+    const { webhook, policy, s3Config, idempotencyKey = crypto.randomUUID(), signal } = options;
+    const headers = { 'idempotency-key': idempotencyKey };
+    return call(this.#connection, { method: 'POST', path, body: { input, webhook, policy, s3Config }, headers, signal, ...more });
+  }
+}
+
+/** @throws TypeError when there is no API key, or it or the address cannot be one. */
+export function connectionOf(options: EndpointOptions): Connection {
+  const apiKey = options.apiKey ?? variable('SERVICE_API_KEY') ?? variable('CAPSTAN_WORKER_TOKEN');
+  if (apiKey === undefined || apiKey === '') throw new TypeError('no API key: pass { apiKey } or set SERVICE_API_KEY');
+  // Found here, since fetch's own refusal would show the key.
+  if (!/^[!-~]+$/.test(apiKey.trim())) throw new TypeError('the API key must be printable ASCII without spaces');
+  const baseUrl = options.baseUrl ?? variable('CAPSTAN_URL') ?? DEFAULT_BASE_URL;
+  if (!/^https?:\/\//i.test(baseUrl)) throw new TypeError(`baseUrl must start with http:// or https://, not ${JSON.stringify(baseUrl)}`);
+  return {
+    apiKey: apiKey.trim(),
+    baseUrl: baseUrl.replace(/\/+$/, ''),
+    fetch: options.fetch ?? globalThis.fetch,
+    retry: { ...defaultRetryPolicy, ...options.retry },
+    timeoutMs: options.timeoutMs ?? 30_000,
+  };
+}

@@ -1,0 +1,205 @@
+/**
+ * Declaring endpoints (SPEC.md, Endpoint configuration):
+ *
+ *   export const embed = endpoint({ name: 'embed', gpu: 'ANY' }, (text: string) => …);     queue-based
+ *
+ *   const api = new Endpoint({ name: 'api', workers: [1, 3] });
+ *   export const health = api.get('/health', () => ({ status: 'ok' }));                    load-balanced
+ *
+ * What is declared stays what it was and may be called as ever. Only in a worker of another endpoint
+ * is it replaced by a stub, whose calls go to the endpoint's own workers.
+ */
+import { placeOfCaller } from './caller.ts';
+import { isForeign } from './environment.ts';
+import { DeclarationError } from './errors.ts';
+import { markFunction, type AnyFunction, type FunctionDeclaration } from './functions.ts';
+import { register } from './registry.ts';
+import { stubOfDeclared } from './remote.ts';
+import { pathBreach, sameRoute, type RouteMethod } from './routes.ts';
+import { withChecked, type InputOf, type OutputOf, type StandardSchema } from './schema.ts';
+import { checkSettings, resourceOf, type CheckedSettings, type EndpointSettings } from './settings.ts';
+
+/** The last argument of a handler. */
+export interface JobContext {
+  readonly jobId: string;
+  readonly endpointId: string;
+  /** 1 for the first started attempt. */
+  readonly attempt: number;
+  /** Aborted when the job is cancelled or out of time; a second later the handler is stopped by force. */
+  readonly signal: AbortSignal;
+  /** Tells how far the job is; status calls show the last value. At most 64 KiB of JSON. */
+  progress(value: unknown): void;
+  /** As the caller sent it (SPEC.md, s3Config object); secret. */
+  readonly s3Config:
+    | { readonly accessId: string; readonly accessSecret: string; readonly bucketName: string; readonly endpointUrl: string }
+    | undefined;
+}
+
+export interface RouteOptions<S extends StandardSchema = StandardSchema> {
+  /** Checks the body's keys together with those of the query and the path. */
+  readonly schema?: S;
+}
+
+/** A function whose argument a schema has checked. `Returned` is a promise when the schema checks asynchronously. */
+export type Checked<S extends StandardSchema, Returned> = (input: InputOf<S>, context?: JobContext) => Returned;
+
+export class Declaration {
+  readonly settings: CheckedSettings;
+  /** Where it was declared, `file:line`; empty when that is not known. */
+  readonly place: string;
+  readonly #functions: FunctionDeclaration[] = [];
+
+  /** @throws DeclarationError naming the setting and the rule. */
+  constructor(settings: EndpointSettings) {
+    this.settings = checkSettings(settings);
+    this.place = placeOfCaller();
+    register(this);
+  }
+
+  get name(): string {
+    return this.settings.name;
+  }
+
+  /** What it serves, in the order of declaration. */
+  get functions(): readonly FunctionDeclaration[] {
+    return this.#functions;
+  }
+
+  get isLoadBalanced(): boolean {
+    return this.#functions.some(({ route }) => route !== undefined);
+  }
+
+  /** The entry under `resources` of the manifest; its functions lack their modules, which the build adds. */
+  resource(): Record<string, unknown> {
+    return {
+      ...resourceOf(this.settings),
+      ...(this.isLoadBalanced ? { is_load_balanced: true } : {}),
+      functions: this.#functions
+        .filter(({ fn }, index) => this.#functions.findIndex((other) => other.fn === fn) === index)
+        .map(({ name, isAsync, isClass, route }) => ({
+          name,
+          is_async: isAsync,
+          is_class: isClass,
+          ...(route === undefined ? {} : { http_method: route.method, http_path: route.path }),
+        })),
+    };
+  }
+
+  /** Binds GET requests of a path, whose parameters are written `{name}`, to a function, and gives that back. */
+  get<F extends AnyFunction>(path: string, fn: F): F;
+  get<S extends StandardSchema, R>(
+    path: string,
+    options: RouteOptions<S>,
+    fn: (input: OutputOf<S>, context: JobContext) => R,
+  ): Checked<S, R>;
+  get(path: string, ...rest: RouteArguments): AnyFunction {
+    return this.#route('GET', path, rest);
+  }
+
+  /** As `get`, for POST; keys of the JSON body are the function's arguments. */
+  post<F extends AnyFunction>(path: string, fn: F): F;
+  post<S extends StandardSchema, R>(
+    path: string,
+    options: RouteOptions<S>,
+    fn: (input: OutputOf<S>, context: JobContext) => R,
+  ): Checked<S, R>;
+  post(path: string, ...rest: RouteArguments): AnyFunction {
+    return this.#route('POST', path, rest);
+  }
+
+  /** As `post`, for PUT. */
+  put<F extends AnyFunction>(path: string, fn: F): F;
+  put<S extends StandardSchema, R>(
+    path: string,
+    options: RouteOptions<S>,
+    fn: (input: OutputOf<S>, context: JobContext) => R,
+  ): Checked<S, R>;
+  put(path: string, ...rest: RouteArguments): AnyFunction {
+    return this.#route('PUT', path, rest);
+  }
+
+  /** As `get`, for DELETE. */
+  delete<F extends AnyFunction>(path: string, fn: F): F;
+  delete<S extends StandardSchema, R>(
+    path: string,
+    options: RouteOptions<S>,
+    fn: (input: OutputOf<S>, context: JobContext) => R,
+  ): Checked<S, R>;
+  delete(path: string, ...rest: RouteArguments): AnyFunction {
+    return this.#route('DELETE', path, rest);
+  }
+
+  /** As `post`, for PATCH. */
+  patch<F extends AnyFunction>(path: string, fn: F): F;
+  patch<S extends StandardSchema, R>(
+    path: string,
+    options: RouteOptions<S>,
+    fn: (input: OutputOf<S>, context: JobContext) => R,
+  ): Checked<S, R>;
+  patch(path: string, ...rest: RouteArguments): AnyFunction {
+    return this.#route('PATCH', path, rest);
+  }
+
+  /** Makes the function, or a class, the one this endpoint runs; `endpoint(settings, fn)` is the short form. */
+  serve(fn: AnyFunction, schema: StandardSchema | undefined): AnyFunction {
+    const [first] = this.#functions;
+    if (first !== undefined) {
+      const what = first.route === undefined ? `serves ${first.name} already` : 'has routes already, and is load-balanced';
+      throw this.#broken(`${what}; a queue-based endpoint serves exactly one function`);
+    }
+    return this.#take(fn, schema, undefined);
+  }
+
+  #route(method: RouteMethod, path: string, rest: RouteArguments): AnyFunction {
+    const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;
+    const breach = pathBreach(path);
+    if (breach !== null) throw this.#broken(`the path ${JSON.stringify(path)} ${breach}`);
+    for (const other of this.#functions) {
+      if (other.route === undefined) throw this.#broken(`serves ${other.name} as a queue-based endpoint already, and can have no routes`);
+      if (other.route.method === method && sameRoute(other.route.path) === sameRoute(path))
+        throw this.#broken(`${method} ${path} is bound already${other.place === '' ? '' : ` (${other.place})`}`);
+    }
+    return this.#take(fn, options.schema, { method, path });
+  }
+
+  #take(fn: AnyFunction, schema: StandardSchema | undefined, route: FunctionDeclaration['route']): AnyFunction {
+    if (typeof fn !== 'function') throw this.#broken(`needs a function, not ${fn === null ? 'null' : typeof fn}`);
+    const { served, declared } = markFunction(this, fn, this.#served(fn, schema, route), route);
+    if (declared.isClass && route !== undefined)
+      throw this.#broken(`the route ${route.method} ${route.path} needs a function, and ${declared.name} is a class`);
+    if (declared.isClass && schema !== undefined) throw this.#broken('a schema checks the input of a function, not of a class');
+    this.#functions.push(declared);
+    return served;
+  }
+
+  #served(fn: AnyFunction, schema: StandardSchema | undefined, route: FunctionDeclaration['route']): AnyFunction {
+    if (isForeign(this.name)) return stubOfDeclared(fn, schema !== undefined, this.name, route);
+    return schema === undefined ? fn : checking(fn, schema);
+  }
+
+  #broken(rule: string): DeclarationError {
+    return new DeclarationError(`endpoint ${this.name}: ${rule}`);
+  }
+}
+
+type RouteArguments = readonly [fn: AnyFunction] | readonly [options: RouteOptions, fn: AnyFunction];
+
+/** Declares a queue-based endpoint of one function or class, and gives that back. @throws DeclarationError */
+export function endpoint<S extends StandardSchema, R>(
+  settings: EndpointSettings & { readonly schema: S },
+  fn: (input: OutputOf<S>, context: JobContext) => R,
+): Checked<S, R>;
+export function endpoint<F extends AnyFunction>(settings: EndpointSettings, fn: F): F;
+export function endpoint(settings: EndpointSettings & { readonly schema?: StandardSchema }, fn: AnyFunction): AnyFunction {
+  return new Declaration(settings).serve(fn, settings.schema);
+}
+
+/** The function behind its schema. Its parameter is called `input`, so that a worker hands over the input whole. */
+function checking(fn: AnyFunction, schema: StandardSchema): AnyFunction {
+  const call = fn as (input: unknown, context: unknown) => unknown;
+  const checked = function (input: unknown, context: unknown): unknown {
+    return withChecked(schema, input, (value) => call(value, context));
+  };
+  Object.defineProperty(checked, 'name', { value: fn.name });
+  return checked;
+}

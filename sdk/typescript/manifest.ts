@@ -1,0 +1,51 @@
+/** Which function belongs to which endpoint: the manifest of the build that this worker runs. */
+import { DispatchError } from './errors.ts';
+import { startFolder } from './environment.ts';
+import type { RouteMethod } from './routes.ts';
+
+const NAME = 'tool_manifest.json';
+
+interface ManifestDocument {
+  readonly function_registry?: Readonly<Record<string, unknown>>;
+  readonly resources?: Readonly<Record<string, { readonly functions?: readonly { readonly name?: unknown }[] }>>;
+  readonly routes?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+}
+
+let own: ManifestDocument | undefined;
+
+/** Name of the endpoint that serves a function. @throws DispatchError */
+export async function endpointOf(functionName: string): Promise<string> {
+  const manifest = await ownManifest();
+  const registered = manifest.function_registry?.[functionName];
+  if (typeof registered === 'string') return registered;
+  for (const [name, { functions = [] }] of Object.entries(manifest.resources ?? {})) {
+    if (functions.some((row) => row.name === functionName)) return name;
+  }
+  throw new DispatchError(`no endpoint of this build serves the function ${functionName}`);
+}
+
+/** Method and path that a load-balanced endpoint bound to a function. @throws DispatchError */
+export async function routeOf(
+  endpointName: string,
+  functionName: string,
+): Promise<{ readonly method: RouteMethod; readonly path: string }> {
+  const { routes } = await ownManifest();
+  for (const [route, name] of Object.entries(routes?.[endpointName] ?? {})) {
+    const [method, path] = route.split(' ');
+    if (name === functionName && method !== undefined && path !== undefined) return { method: method as RouteMethod, path };
+  }
+  throw new DispatchError(`the endpoint ${endpointName} has no route for the function ${functionName}`);
+}
+
+/** Read once. @throws DispatchError when there is none. */
+async function ownManifest(): Promise<ManifestDocument> {
+  if (own !== undefined) return own;
+  try {
+    // Only workers come here: elsewhere (a browser) the package must load without file access.
+    const { readFile } = await import('node:fs/promises');
+    own = JSON.parse(await readFile(`${startFolder}/${NAME}`, 'utf8')) as ManifestDocument;
+    return own;
+  } catch (cause) {
+    throw new DispatchError(`the build's ${NAME} cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+}

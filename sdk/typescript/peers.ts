@@ -1,0 +1,66 @@
+/** Where the endpoints of this worker's environment are, asked of the state manager (SPEC.md, Cross-endpoint calls). */
+import { DispatchError } from './errors.ts';
+import { call, type Connection } from './http.ts';
+
+/** Time an address is trusted, ms (SPEC.md, Limits). */
+const TRUSTED_MS = 300_000;
+
+const QUERY = 'query($environment: String!, $name: String!) { endpoint(environment: $environment, name: $name) { id name kind url } }';
+
+export interface Peer {
+  readonly id: string;
+  readonly name: string;
+  readonly isLoadBalanced: boolean;
+  /** Base address of its calls, without a slash at its end. */
+  readonly url: string;
+}
+
+interface StateAnswer {
+  readonly errors?: readonly { readonly message?: string }[];
+  readonly data?: { readonly endpoint?: { readonly id: string; readonly kind: string; readonly url?: string } | null } | null;
+}
+
+export class Peers {
+  readonly #now: () => number;
+  /** What is being asked is shared by all who want it. */
+  readonly #known = new Map<string, { readonly since: number; readonly peer: Promise<Peer> }>();
+
+  /** `now` in ms. */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** The endpoint of this name, and whether that was known before. @throws DispatchError, CapstanApiError, ConnectionError */
+  async find(connection: Connection, environment: string, name: string): Promise<{ readonly peer: Peer; readonly remembered: boolean }> {
+    const key = keyOf(connection, environment, name);
+    const known = this.#known.get(key);
+    if (known !== undefined && this.#now() - known.since < TRUSTED_MS) return { peer: await known.peer, remembered: true };
+    const peer = ask(connection, environment, name);
+    this.#known.set(key, { since: this.#now(), peer });
+    try {
+      return { peer: await peer, remembered: false };
+    } catch (error) {
+      this.drop(connection, environment, name);
+      throw error;
+    }
+  }
+
+  drop(connection: Connection, environment: string, name: string): void {
+    this.#known.delete(keyOf(connection, environment, name));
+  }
+}
+
+function keyOf({ baseUrl }: Connection, environment: string, name: string): string {
+  return `${baseUrl} ${environment} ${name}`;
+}
+
+async function ask(connection: Connection, environment: string, name: string): Promise<Peer> {
+  const body = { query: QUERY, variables: { environment, name } };
+  const { errors = [], data } = await call<StateAnswer>(connection, { method: 'POST', path: '/graphql', body });
+  const [refused] = errors;
+  if (refused !== undefined)
+    throw new DispatchError(`the state manager refused to tell about the endpoint ${name}: ${refused.message ?? 'it says no more'}`);
+  const found = data?.endpoint;
+  if (found === undefined || found === null) throw new DispatchError(`the environment ${environment} has no endpoint ${name}`);
+  return { id: found.id, name, isLoadBalanced: found.kind === 'LOAD_BALANCED', url: (found.url ?? '').replace(/\/+$/, '') };
+}

@@ -1,0 +1,54 @@
+/** The declarations of this process, in the order they were made: what the build and the development server read. */
+import type { Declaration } from './declaration.ts';
+import { DeclarationError } from './errors.ts';
+import type { FunctionDeclaration } from './functions.ts';
+
+/** One list for all copies of this package in the process: each bundle of a user's file holds its own. */
+const KEY = Symbol.for('capstan.declarations');
+
+function list(): Declaration[] {
+  const holder = globalThis as { [KEY]?: Declaration[] };
+  holder[KEY] ??= [];
+  return holder[KEY];
+}
+
+export function register(declaration: Declaration): void {
+  list().push(declaration);
+}
+
+/** Every endpoint declared so far. */
+export function declarations(): readonly Declaration[] {
+  return [...list()];
+}
+
+/** Drops all declarations, before files are loaded again. */
+export function forgetDeclarations(): void {
+  list().length = 0;
+}
+
+/**
+ * The rules over all declarations of one application (SPEC.md, What the service does): one name is one
+ * endpoint, and no two functions have one name.
+ * @throws DeclarationError with both places.
+ */
+export function checkApplication(declared: Iterable<Declaration>): void {
+  const endpoints = new Map<string, Declaration>();
+  const functions = new Map<string, FunctionDeclaration>();
+  for (const each of declared) {
+    const other = endpoints.get(each.name);
+    if (other !== undefined)
+      throw new DeclarationError(`the endpoint ${each.name} is declared twice: at ${other.place} and at ${each.place}`);
+    endpoints.set(each.name, each);
+    for (const declared of each.functions) {
+      const { name, fn, place } = declared;
+      if (name === '') continue;
+      const first = functions.get(name);
+      // One function may serve several routes.
+      if (first !== undefined && first.fn !== fn)
+        throw new DeclarationError(
+          `the function ${name} is defined twice: at ${first.place} and at ${place}; a name may be used once in an application`,
+        );
+      functions.set(name, declared);
+    }
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * Stubs: what stands in a worker for the functions and classes of other endpoints. A build writes them as
+ * modules, and a declaration leaves one in place of what belongs to another endpoint:
+ *
+ *   export const embed = remote('embed', { parameters: ['text'] });
+ */
+import { invoke, invokeStream, type Target } from './dispatch.ts';
+import { DispatchError } from './errors.ts';
+import { isClass, type AnyFunction } from './functions.ts';
+import { parameterNames } from './parameters.ts';
+
+export interface RemoteOptions {
+  /** Names of the parameters in order. Without them a call takes one object: the arguments by name. */
+  readonly parameters?: readonly string[];
+  /** A generator: the call gives its chunks as they come. */
+  readonly isGenerator?: boolean;
+  /** Name of the endpoint that serves it, when the manifest does not say. */
+  readonly endpoint?: string;
+}
+
+export type RemoteFunction = (...args: readonly unknown[]) => Promise<unknown>;
+export type RemoteGenerator = (...args: readonly unknown[]) => AsyncGenerator<unknown, void, void>;
+
+/** A function that calls another endpoint's. The call throws RemoteError with the function's own message. */
+export function remote(functionName: string, options: RemoteOptions & { readonly isGenerator: true }): RemoteGenerator;
+export function remote(functionName: string, options?: RemoteOptions): RemoteFunction;
+export function remote(functionName: string, options: RemoteOptions = {}): RemoteFunction | RemoteGenerator {
+  return stubOf(functionName, undefined, options);
+}
+
+/**
+ * A class whose methods call those of another endpoint's class. Its instance is the worker's own: it is made
+ * without arguments.
+ */
+export function remoteClass(
+  className: string,
+  methods: Readonly<Record<string, Omit<RemoteOptions, 'endpoint'>>>,
+  options: Pick<RemoteOptions, 'endpoint'> = {},
+): new () => Record<string, RemoteFunction | RemoteGenerator> {
+  const Remote = function Remote(...args: readonly unknown[]): void {
+    if (args.length > 0)
+      throw new DispatchError(`${className} runs at another endpoint, whose workers make it: make it here without arguments`);
+  };
+  for (const [method, described] of Object.entries(methods))
+    Object.defineProperty(Remote.prototype, method, { value: stubOf(className, method, { ...described, ...options }) });
+  Object.defineProperty(Remote, 'name', { value: className });
+  return Remote as unknown as new () => Record<string, RemoteFunction | RemoteGenerator>;
+}
+
+/** The stub of what another endpoint declared in this process. Its parameters are read from its text. */
+export function stubOfDeclared(fn: AnyFunction, hasSchema: boolean, endpoint: string, route: Target['route']): AnyFunction {
+  if (!isClass(fn)) {
+    // A function without a name goes by its route, or by its endpoint, which serves no other.
+    const name = fn.name === '' ? (route === undefined ? endpoint : `${route.method} ${route.path}`) : fn.name;
+    return stubOf(name, undefined, { endpoint, ...describe(fn, hasSchema) }, route);
+  }
+  const methods: Record<string, Omit<RemoteOptions, 'endpoint'>> = {};
+  for (let at: unknown = fn.prototype; isObject(at) && at !== Object.prototype; at = Object.getPrototypeOf(at)) {
+    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(at))) {
+      if (name !== 'constructor' && !name.startsWith('_') && typeof value === 'function')
+        methods[name] ??= describe(value as AnyFunction, false);
+    }
+  }
+  return remoteClass(fn.name, methods, { endpoint });
+}
+
+function describe(fn: AnyFunction, hasSchema: boolean): Omit<RemoteOptions, 'endpoint'> {
+  const parameters = hasSchema ? undefined : parameterNames(fn);
+  return {
+    isGenerator: fn.constructor.name === 'GeneratorFunction' || fn.constructor.name === 'AsyncGeneratorFunction',
+    ...(parameters === undefined ? {} : { parameters }),
+  };
+}
+
+function stubOf(
+  functionName: string,
+  method: string | undefined,
+  options: RemoteOptions,
+  route?: Target['route'],
+): RemoteFunction | RemoteGenerator {
+  const target: Target = { functionName, endpointName: options.endpoint, route };
+  const name = method ?? functionName;
+  const inputOf = (args: readonly unknown[]): object => {
+    const input = argumentsByName(name, options.parameters, args);
+    return method === undefined ? input : { method, ...input };
+  };
+  const stub =
+    options.isGenerator === true
+      ? (...args: readonly unknown[]) => invokeStream(target, inputOf(args))
+      : async (...args: readonly unknown[]) => invoke(target, inputOf(args));
+  Object.defineProperty(stub, 'name', { value: name });
+  return stub;
+}
+
+/** A call's arguments by name. @throws TypeError */
+function argumentsByName(name: string, parameters: readonly string[] | undefined, args: readonly unknown[]): object {
+  if (parameters === undefined) {
+    const [input = {}] = args;
+    if (args.length > 1 || !isObject(input) || Array.isArray(input))
+      throw new TypeError(`${name} runs at another endpoint, and takes one object: its arguments by name`);
+    return input;
+  }
+  if (args.length > parameters.length) throw new TypeError(`${name} takes ${parameters.length} arguments, not ${args.length}`);
+  // What is undefined was left out, as far as JSON is concerned.
+  return Object.fromEntries(args.flatMap((value, index) => (value === undefined ? [] : [[parameters[index] ?? '', value]])));
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,300 @@
+/** What the agent asks of a container engine, and what it makes of the answers, where no real engine could show it. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+import type Docker from 'dockerode';
+
+import { createRequest, type ContainerOrder } from '../../agent/runtimes/container/create-request.ts';
+import { incarnationName } from '../../agent/runtimes/container/leftovers.ts';
+import { OutputFrames } from '../../agent/runtimes/container/output-frames.ts';
+import { PullProgress } from '../../agent/runtimes/container/pull-progress.ts';
+import { credentialsFor, registryOf } from '../../agent/runtimes/container/registry-credentials.ts';
+import { containerRuntime } from '../conformance/runtime/container-under-test.ts';
+import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
+import { FakeEngine } from '../support/container/fake-engine.ts';
+import { startAgent, startScheduler } from './fixtures.ts';
+
+const GIB = 1024 ** 3;
+const rules = { gpus: 'nvidia', pids: 512, tmpBytes: 64 * 1024 * 1024, shmBytes: GIB } as const;
+
+async function folderOf(t: ExecutionContext): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-engine-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function fakeEngine(t: ExecutionContext): Promise<FakeEngine> {
+  const engine = new FakeEngine(join(await folderOf(t), 'engine.sock'));
+  await engine.listen();
+  t.teardown(() => engine.close());
+  return engine;
+}
+
+/** Starts workers in Python whose containers the engine refuses to start. */
+async function refusedWorkers(
+  t: ExecutionContext,
+  engine: FakeEngine,
+  authFile?: string,
+): Promise<(more: Partial<WorkerStart>) => TestWorker> {
+  const folder = await writeBuild(t, { 'main.py': 'def fn(): pass' });
+  const runtime = await containerRuntime(t, engine.socket, { rules, registryAuthFile: authFile });
+  return (more) => startWorkerOf(runtime, folder, 'fn', more);
+}
+
+async function refusedWorker(t: ExecutionContext, engine: FakeEngine, more: Partial<WorkerStart>, authFile?: string): Promise<TestWorker> {
+  return (await refusedWorkers(t, engine, authFile))(more);
+}
+
+test('a worker gets its devices, its limits, and nothing else of the host', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.images.add('capstan/base-python-cuda:latest');
+  engine.startFailure = 'could not select device driver "nvidia" with capabilities: [[gpu]]';
+  const deviceUuids = ['GPU-3f0e', 'MIG-77aa'];
+  const env = { API_TOKEN: 'a-secret', PYTHONHASHSEED: '7' };
+  const worker = await refusedWorker(t, engine, { deviceUuids, env, memoryBytes: 2 * GIB, cpuMillis: 1_500 });
+  const { detail } = await worker.hear('exited');
+  t.is(detail, `the container could not be started: ${engine.startFailure}`);
+
+  const [request] = engine.created;
+  t.is(request?.Image, 'capstan/base-python-cuda:latest');
+  t.deepEqual(request?.Entrypoint, ['python3', '/capstan/bootstrap/agent/runtimes/container/init/init.py']);
+  t.deepEqual(request?.Env?.toSorted(), [
+    'HOME=/tmp',
+    'NVIDIA_VISIBLE_DEVICES=GPU-3f0e,MIG-77aa',
+    'PYTHONHASHSEED=7',
+    'PYTHONUNBUFFERED=1',
+  ]);
+  t.like(request?.Labels, { 'capstan.node': 'test-node', 'capstan.worker': 'worker-1', 'capstan.endpoint': 'endpoint-1' });
+  const { Mounts: mounts, ...host } = request?.HostConfig ?? {};
+  t.deepEqual(host, {
+    ReadonlyRootfs: true,
+    Tmpfs: { '/tmp': 'rw,exec,nosuid,nodev,mode=1777,size=67108864' },
+    CapDrop: ['ALL'],
+    SecurityOpt: ['no-new-privileges'],
+    PidsLimit: 512,
+    Memory: 2 * GIB,
+    MemorySwap: 2 * GIB,
+    NanoCpus: 1_500_000_000,
+    ShmSize: GIB,
+    Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
+    NetworkMode: 'none',
+    DeviceRequests: [{ Driver: 'nvidia', DeviceIDs: deviceUuids, Capabilities: [['gpu']] }],
+    Init: false,
+    LogConfig: { Type: 'none', Config: {} },
+    RestartPolicy: { Name: 'no' },
+  });
+  t.deepEqual(
+    (mounts as Docker.MountSettings[]).map(({ Type, Target, ReadOnly }) => [Type, Target, ReadOnly]),
+    ['bootstrap', 'channel', 'build'].map((name) => ['bind', `/capstan/${name}`, true]),
+  );
+  t.false(JSON.stringify(engine.asked.items).includes('a-secret'));
+});
+
+const order: ContainerOrder = {
+  image: 'someone/image:1',
+  entrypoint: undefined,
+  command: undefined,
+  env: {},
+  deviceUuids: [],
+  memoryBytes: 0,
+  cpuMillis: 0,
+  mounts: [],
+  readOnlyRoot: false,
+  network: 'bridge',
+  hostAddress: '172.17.0.1',
+  init: true,
+  labels: { agent: 'a', incarnation: 'i', start: 's', node: 'n', worker: 'w', endpoint: 'e' },
+};
+
+test('a container without devices sees none, whatever its image asks for', (t) => {
+  const request = createRequest(order, rules);
+  t.deepEqual(request.Env, ['NVIDIA_VISIBLE_DEVICES=void']);
+  t.deepEqual(request.HostConfig?.DeviceRequests, []);
+  t.deepEqual(request.HostConfig?.ExtraHosts, ['host.docker.internal:172.17.0.1']);
+  for (const key of ['Memory', 'NanoCpus', 'Tmpfs']) t.false(key in (request.HostConfig ?? {}), key);
+  for (const key of ['Entrypoint', 'Cmd']) t.false(key in request, key);
+});
+
+test('an engine without the NVIDIA driver gets its devices by CDI name, or by the environment', (t) => {
+  const gpu = { ...order, deviceUuids: ['GPU-1', 'GPU-2'] };
+  const cdi = createRequest(gpu, { ...rules, gpus: 'cdi' });
+  t.deepEqual(cdi.HostConfig?.DeviceRequests, [{ Driver: 'cdi', DeviceIDs: ['nvidia.com/gpu=GPU-1', 'nvidia.com/gpu=GPU-2'] }]);
+  const environment = createRequest(gpu, { ...rules, gpus: 'environment' });
+  t.deepEqual(environment.HostConfig?.DeviceRequests, []);
+  t.deepEqual(environment.Env, ['NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2']);
+});
+
+test('an image that is not there is pulled, with credentials and its progress, once for all that wait', async (t) => {
+  const engine = await fakeEngine(t);
+  const image = 'registry.test:5000/team/model:2';
+  const auth = Buffer.from('user:pass:word').toString('base64');
+  const authFile = join(await folderOf(t), 'config.json');
+  await writeFile(authFile, JSON.stringify({ auths: { 'https://registry.test:5000': { auth } } }));
+  const { promise: wanted, resolve: isWanted } = Promise.withResolvers<void>();
+  engine.onPull = (_image, answer) => {
+    answer.write('{"status":"Pulling from team/model","id":"2"}\n{"status":"Downloading","progressDetail":{"cur');
+    answer.write('rent":420000000,"total":1000000000},"id":"layer"}\n');
+    void wanted.then(() => {
+      engine.images.add(image);
+      answer.end('{"status":"Download complete","progressDetail":{},"id":"layer"}\n');
+    });
+  };
+  const start = await refusedWorkers(t, engine, authFile);
+  const first = start({ image });
+  const pulling = await first.hear('preparing', ({ detail }) => detail.includes('%'));
+  t.deepEqual(pulling, { say: 'preparing', reason: 'IMAGE_PULL', detail: `${image}: 42% of 1.0 GB` });
+  const second = start({ image });
+  await second.hear('preparing', ({ detail }) => detail.includes('42%'));
+  isWanted();
+  for (const worker of [first, second]) {
+    await worker.hear('preparing', ({ reason }) => reason === 'STARTING');
+    await worker.hear('exited');
+  }
+  t.is(engine.calls('POST /images/create').length, 1);
+  const header = engine.calls('POST /images/create')[0]?.headers['x-registry-auth'];
+  const shown = JSON.parse(Buffer.from(String(header), 'base64url').toString()) as unknown;
+  t.like(shown, { username: 'user', password: 'pass:word', serveraddress: 'https://registry.test:5000' });
+});
+
+test('a pull that fails is a failure of its own kind, in the registry’s words', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.onPull = (image, answer) => answer.end(`{"error":"manifest for ${image} not found"}\n`);
+  const worker = await refusedWorker(t, engine, { image: 'nobody/nothing' });
+  t.deepEqual(await worker.hear('start-failed'), {
+    say: 'start-failed',
+    reason: 'IMAGE_PULL_FAILED',
+    detail: 'nobody/nothing: manifest for nobody/nothing:latest not found',
+  });
+  await worker.hear('exited');
+  t.is(engine.created.length, 1);
+});
+
+test('a worker that is ended while its image comes ends at once, and the pull with it', async (t) => {
+  const engine = await fakeEngine(t);
+  const { promise: hungUp, resolve } = Promise.withResolvers<void>();
+  engine.onPull = (_image, answer) => {
+    answer.write('{"status":"Pulling"}\n');
+    answer.once('close', resolve);
+  };
+  const worker = await refusedWorker(t, engine, { image: 'slow/image' });
+  await engine.asked.next(({ call }) => call === 'POST /images/create');
+  worker.worker.end(true);
+  t.is((await worker.hear('exited')).detail, 'the worker was killed');
+  await hungUp;
+  t.false(worker.said.items.some(({ say }) => say === 'start-failed'));
+});
+
+test('a file of credentials that is broken says so without what is in it', async (t) => {
+  const engine = await fakeEngine(t);
+  const authFile = join(await folderOf(t), 'config.json');
+  await writeFile(authFile, 'a-secret, and no JSON');
+  const worker = await refusedWorker(t, engine, { image: 'some/image' }, authFile);
+  const { detail } = await worker.hear('start-failed');
+  t.is(detail, `CAPSTAN_REGISTRY_AUTH_FILE: the file is no JSON: ${authFile}`);
+});
+
+test('credentials are found by the registry of the image', async (t) => {
+  const file = join(await folderOf(t), 'config.json');
+  const auth = Buffer.from('me:secret').toString('base64');
+  await writeFile(file, JSON.stringify({ auths: { 'https://index.docker.io/v1/': { auth }, 'ghcr.io': { auth } } }));
+  for (const [image, registry] of [
+    ['ubuntu', 'docker.io'],
+    ['someone/image:1', 'docker.io'],
+    ['ghcr.io/someone/image', 'ghcr.io'],
+    ['localhost/image', 'localhost'],
+    ['host:5000/image@sha256:00', 'host:5000'],
+  ] as const) {
+    t.is(registryOf(image), registry);
+    const found = await credentialsFor(image, file);
+    t.is(found?.username, registry === 'docker.io' || registry === 'ghcr.io' ? 'me' : undefined, image);
+  }
+  t.is(await credentialsFor('ubuntu', undefined), undefined);
+});
+
+test('progress counts what is known of all layers; nonsense in between does no harm', (t) => {
+  const progress = new PullProgress();
+  t.is(progress.text, '');
+  for (const line of [
+    'no JSON',
+    '[]',
+    '{"id":"a","status":"Downloading","progressDetail":{"current":10000000,"total":40000000}}',
+    '{"id":"b","status":"Downloading","progressDetail":{"current":"x"}}',
+    '{"id":"b","status":"Downloading","progressDetail":{"current":0,"total":60000000}}',
+    '{"id":"a","status":"Pull complete","progressDetail":{}}',
+  ]) {
+    t.is(progress.take(line), undefined);
+  }
+  t.is(progress.text, '40% of 100 MB');
+  t.is(progress.take('{"error":"disk full"}'), 'disk full');
+});
+
+test('the output of a container is cut into its streams wherever the bytes are broken', (t) => {
+  const frame = (stream: number, text: string): Buffer => {
+    const header = Buffer.alloc(8);
+    header[0] = stream;
+    header.writeUInt32BE(Buffer.byteLength(text), 4);
+    return Buffer.concat([header, Buffer.from(text)]);
+  };
+  const all = Buffer.concat([frame(1, 'out'), frame(2, 'err'), frame(1, ''), frame(1, 'more')]);
+  for (let size = 1; size <= all.length; size += 1) {
+    const said = { stdout: '', stderr: '' };
+    const frames = new OutputFrames((stream, piece) => (said[stream] += piece.toString()));
+    for (let at = 0; at < all.length; at += size) frames.push(all.subarray(at, at + size));
+    t.deepEqual(said, { stdout: 'outmore', stderr: 'err' });
+  }
+});
+
+test('the inventory has the engine while it answers, with its images, base images first', async (t) => {
+  const engine = new FakeEngine(join(await folderOf(t), 'engine.sock'));
+  engine.images.add('someone/else:1').add('docker.io/capstan/base-node:latest').add('<none>:<none>');
+  const scheduler = await startScheduler(t);
+  await startAgent(t, scheduler, { containerSocket: engine.socket, inventoryMs: 20 });
+  const hello = await scheduler.hello();
+  t.like(hello.inventory, { containerEngine: '', images: [] });
+  t.false(hello.inventory?.runtimes.includes('container'));
+  await engine.listen();
+  t.teardown(() => engine.close());
+  const there = await scheduler.hear('inventory', ({ containerEngine }) => containerEngine !== '');
+  t.is(there.containerEngine, 'docker 24.0.7');
+  t.deepEqual(there.images, ['capstan/base-node:latest', 'someone/else:1']);
+  t.true(there.runtimes.includes('container'));
+  const from = scheduler.now;
+  await engine.close();
+  const gone = await scheduler.hear('inventory', ({ containerEngine }) => containerEngine === '', from);
+  t.false(gone.runtimes.includes('container'));
+});
+
+test('containers of an earlier agent go; those of a living one, and of other nodes, stay', async (t) => {
+  const engine = await fakeEngine(t);
+  const runtime = await containerRuntime(t, engine.socket);
+  // Its own first sweep tells under which name it looks.
+  const { query } = await engine.asked.next(({ call }) => call === 'GET /containers/json');
+  const [label = ''] = (JSON.parse(query.get('filters') ?? '{}') as { label: string[] }).label;
+  t.regex(label, /^capstan\.agent=[0-9a-f-]{36}$/);
+  const labels = (incarnation: string): Record<string, string> => ({ 'capstan.incarnation': incarnation, 'capstan.start': 'unknown' });
+  engine.containers = [
+    { Id: 'dead', Labels: labels('999999999:1') },
+    { Id: 'recycled', Labels: labels(`${process.pid}:1`) },
+    { Id: 'lost', Labels: labels(incarnationName()) },
+    { Id: 'other', Labels: labels(await otherIncarnation()) },
+  ];
+  await engine.close();
+  await runtime.probe();
+  await engine.listen();
+  await runtime.probe();
+  for (const id of ['dead', 'recycled', 'lost']) await engine.asked.next(({ call }) => call === `DELETE /containers/${id}`);
+  await runtime.close();
+  t.deepEqual(
+    engine.containers.map(({ Id }) => Id),
+    ['other'],
+  );
+});
+
+/** That of the process which started this one: it lives as long as the test does. */
+async function otherIncarnation(): Promise<string> {
+  const stat = await readFile(`/proc/${process.ppid}/stat`, 'utf8');
+  return `${process.ppid}:${stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''}`;
+}

@@ -1,0 +1,219 @@
+/** Workers in containers of a real engine: what they cannot reach, how they end, and images with programs of their own. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import test, { type ExecutionContext } from 'ava';
+import { create } from 'tar';
+
+import { NEEDS } from '../../agent/runtimes/container/bootstrap.ts';
+import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
+import { containerRuntime } from '../conformance/runtime/container-under-test.ts';
+import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
+import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
+import { addBuild, functionSpec, startAgent, startScheduler, temporaryFolder } from './fixtures.ts';
+
+const AGENT = fileURLToPath(new URL('agent-process.ts', import.meta.url));
+
+const SOURCE = `
+import os, subprocess, time
+def look(paths):
+    found = {}
+    for path in paths:
+        try:
+            with open(path) as file: found[path] = file.read()
+        except OSError as error: found[path] = type(error).__name__
+    return found
+def write(path):
+    try:
+        with open(path, "w") as file: file.write("x")
+        return "written"
+    except OSError as error: return os.strerror(error.errno)
+def environment(): return dict(os.environ)
+def whoami(): return os.getuid()
+def escapes():
+    subprocess.Popen(["sleep", "300"], start_new_session=True)
+    return os.listdir("/proc")
+def waits(): time.sleep(300)
+`;
+
+let engine: PrivateEngine;
+
+if (noEngine === undefined) {
+  test.before(async () => {
+    engine = await startEngine(['capstan/base-python', 'capstan/base-node']);
+  });
+  test.after.always(() => engine.stop());
+
+  const workerOf = async (t: ExecutionContext, fn: string, more: Partial<WorkerStart> = {}): Promise<TestWorker> => {
+    const runtime = await containerRuntime(t, engine.socket);
+    const folder = await writeBuild(t, { 'main.py': SOURCE });
+    // As an agent whose umask is 0077 unpacks it.
+    await chmod(join(folder, 'main.py'), 0o600);
+    const worker = startWorkerOf(runtime, folder, fn, more);
+    await worker.hear('loaded');
+    return worker;
+  };
+
+  /** Resolves when the engine has no container any more. */
+  const gone = async (): Promise<void> => {
+    while ((await engine.docker('ps', '-aq')) !== '') await new Promise((resolve) => setTimeout(resolve, 20));
+  };
+
+  /** An image of a few files, made of nothing else. */
+  const imageOf = async (t: ExecutionContext, name: string, files: Readonly<Record<string, string>>): Promise<string> => {
+    const folder = await writeBuild(t, files);
+    const tar = join(await temporaryFolder(t), 'image.tar');
+    await create({ file: tar, cwd: folder }, Object.keys(files));
+    await engine.docker('import', tar, name);
+    return name;
+  };
+
+  test.serial('a worker has no rights beyond its user, a root it cannot write, and a /tmp it can', async (t) => {
+    const worker = await workerOf(t, 'look', { memoryBytes: 256 * 1024 * 1024, cpuMillis: 500 });
+    const status = '/proc/self/status';
+    const { value } = await worker.call('1', { paths: [status, '/etc/shadow', '/root/.bashrc'] });
+    const found = value as Record<string, string>;
+    for (const set of ['CapEff', 'CapPrm', 'CapBnd']) t.regex(found[status] ?? '', new RegExp(`${set}:\\t0+\\n`));
+    t.regex(found[status] ?? '', /NoNewPrivs:\t1/);
+    t.is(found['/etc/shadow'], 'FileNotFoundError');
+    const writer = await workerOf(t, 'write');
+    for (const [path, result] of [
+      ['/file', 'Read-only file system'],
+      ['/capstan/build/file', 'Read-only file system'],
+      ['/capstan/channel/file', 'Read-only file system'],
+      ['/tmp/file', 'written'],
+    ]) {
+      t.is((await writer.call(path!, { path })).value, result, path);
+    }
+  });
+
+  test.serial('values of the environment reach the handler, and nobody who asks the engine', async (t) => {
+    const worker = await workerOf(t, 'environment', { env: { API_TOKEN: 'a-secret-value' } });
+    const { value } = await worker.call('1');
+    t.like(value, { API_TOKEN: 'a-secret-value', HOME: '/tmp' });
+    t.false('SERVICE_API_KEY' in (value as object));
+    const ids = (await engine.docker('ps', '-q')).split('\n');
+    t.false((await engine.docker('inspect', ...ids)).includes('a-secret-value'));
+  });
+
+  test.serial('the image decides the user', async (t) => {
+    await engine.docker('tag', 'capstan/base-python', 'capstan-test/root:1');
+    const id = await engine.docker('create', 'capstan-test/root:1', 'python3');
+    await engine.docker('commit', '--change', 'USER 12345', id, 'capstan-test/user:1');
+    await engine.docker('rm', id);
+    const worker = await workerOf(t, 'whoami', { image: 'capstan-test/user:1' });
+    t.is((await worker.call('1')).value, 12345);
+  });
+
+  test.serial('what left its session ends with the container, too', async (t) => {
+    const worker = await workerOf(t, 'escapes');
+    await worker.call('1');
+    const [id = ''] = (await engine.docker('ps', '-q')).split('\n');
+    const processes = (await engine.docker('top', id, '-eo', 'pid,args')).split('\n');
+    const sleep = processes
+      .find((line) => line.includes('sleep 300'))
+      ?.trim()
+      .split(' ')[0];
+    t.truthy(sleep);
+    worker.worker.end(false);
+    await worker.hear('exited');
+    const left = await readFile(`/proc/${sleep!}/cmdline`, 'utf8').catch(() => '');
+    t.false(left.includes('sleep'));
+  });
+
+  test.serial('an image without what a language needs is told with what that is', async (t) => {
+    const image = await imageOf(t, 'capstan-test/empty:1', { 'etc/nothing': '' });
+    const runtime = await containerRuntime(t, engine.socket);
+    for (const [file, needs] of [
+      ['main.py', NEEDS.python],
+      ['main.ts', NEEDS.node],
+    ] as const) {
+      const worker = startWorkerOf(runtime, await writeBuild(t, { [file]: '' }), 'fn', { image });
+      const { detail } = await worker.hear('exited');
+      t.regex(detail, /executable file not found|no such file/i);
+      t.true(detail.endsWith(` (${needs})`), detail);
+    }
+    await runtime.close();
+    t.is(await engine.docker('ps', '-aq'), '');
+  });
+
+  test.serial('a worker serves on while the engine is started anew, and ends in order after it', async (t) => {
+    const worker = await workerOf(t, 'whoami');
+    await engine.restart();
+    t.is((await worker.call('1')).value, 0);
+    t.false(worker.said.items.some(({ say }) => say === 'exited'));
+    worker.worker.end(false);
+    await worker.hear('exited');
+    await gone();
+    t.pass();
+  });
+
+  /** An agent as a process of its own, with one worker in Python that waits in its handler. */
+  const agentThatWaits = async (t: ExecutionContext, scheduler: FakeScheduler, dataDir: string): Promise<() => Promise<void>> => {
+    const build = await addBuild(t, scheduler, { 'main.py': SOURCE });
+    const config = {
+      dataDir,
+      scheduler: scheduler.address,
+      joinToken: JOIN_TOKEN,
+      logLevel: 'silent',
+      nvidiaSmi: '/nonexistent/nvidia-smi',
+      containerSocket: engine.socket,
+      spareHosts: 0,
+      hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin' },
+    };
+    const agent = spawn(process.execPath, [AGENT, JSON.stringify(config)], { stdio: 'ignore' });
+    t.teardown(() => agent.kill('SIGKILL'));
+    await scheduler.hello();
+    scheduler.desire([{ runtime: 'container' }], [{ ...build, runtime: '', functions: [functionSpec('waits')] }]);
+    await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');
+    scheduler.dispatch({ jobId: 'j1' });
+    await scheduler.hear('started');
+    return async () => {
+      agent.kill('SIGKILL');
+      await once(agent, 'exit');
+    };
+  };
+
+  test.serial('kill -9 of the agent ends its containers; the next one on its folder takes them away', async (t) => {
+    const scheduler = await startScheduler(t);
+    const dataDir = await temporaryFolder(t);
+    const kill = await agentThatWaits(t, scheduler, dataDir);
+    t.not(await engine.docker('ps', '-q'), '');
+    await kill();
+    // They end by themselves: nobody tells the engine.
+    while ((await engine.docker('ps', '-q')) !== '') await new Promise((resolve) => setTimeout(resolve, 20));
+    t.not(await engine.docker('ps', '-aq'), '');
+    await startAgent(t, scheduler, { dataDir, containerSocket: engine.socket });
+    await gone();
+    t.pass();
+  });
+
+  test.serial('an image that speaks the worker protocol itself serves jobs, and ends in order', async (t) => {
+    const program = await readFile(join(import.meta.dirname, 'foreign_worker.py'), 'utf8');
+    const folder = await temporaryFolder(t);
+    await writeFile(join(folder, 'worker.py'), program);
+    const id = await engine.docker('create', 'capstan/base-python', 'python3');
+    await engine.docker('cp', join(folder, 'worker.py'), `${id}:/worker.py`);
+    await engine.docker('commit', '--change', 'ENTRYPOINT ["python3", "/worker.py"]', id, 'capstan-test/foreign:1');
+    await engine.docker('rm', id);
+
+    const scheduler = await startScheduler(t);
+    const agent = await startAgent(t, scheduler, { containerSocket: engine.socket, workerPingMs: 1_000 });
+    await scheduler.hello();
+    const release = { image: 'capstan-test/foreign:1', runtime: 'container', functions: [], buildDigest: '', env: { NAME: 'value' } };
+    scheduler.desire([{ runtime: 'container' }], [release]);
+    await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');
+    scheduler.dispatch({ jobId: 'j1' }, { do: 'raw', body: '{"output":{"done":true}}' });
+    const ended = await scheduler.ended('j1');
+    t.is(ended.outcome, 'ATTEMPT_OUTCOME_COMPLETED');
+    t.deepEqual(scheduler.valueOf(ended.output), { done: true });
+    await agent.close();
+    t.is(await engine.docker('ps', '-aq'), '');
+  });
+} else {
+  test.skip(`containers: skipped, a container engine of its own ${noEngine}`, (t) => t.pass());
+}

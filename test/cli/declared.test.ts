@@ -1,0 +1,116 @@
+/** Applications whose endpoints are declared in the sources, built and served by the real stack, in both languages. */
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { Stack } from '../support/stack.ts';
+
+let stack: Stack;
+test.before(async () => {
+  stack = await Stack.start();
+});
+test.after.always(() => stack.close());
+
+async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-declared-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text);
+  }
+  return folder;
+}
+
+async function call(id: string | undefined, input: object): Promise<unknown> {
+  const response = await stack.call(`/v2/${id ?? ''}/runsync`, { method: 'POST', body: JSON.stringify({ input }) });
+  return response.json();
+}
+
+const python = {
+  'workers/gpu_worker.py': `import os
+from capstan import Endpoint, GpuGroup
+
+NAME = "embed"
+# In a worker of another endpoint nothing of this file runs.
+if os.environ["CAPSTAN_ENDPOINT_NAME"] == "search":
+    raise RuntimeError("this file belongs to another endpoint")
+
+@Endpoint(name=NAME, workers=(0, 1), env={"MODEL": "small"})
+async def embed(text: str, scale: int = 1):
+    if text == "":
+        raise ValueError("nothing to embed")
+    return {"vector": [len(text) * scale], "by": os.environ["CAPSTAN_ENDPOINT_NAME"], "model": os.environ["MODEL"]}
+
+@Endpoint(name="counter", workers=(0, 1))
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def add(self, by: int):
+        self.count += by
+        return self.count
+`,
+  'cpu_worker.py': `from capstan import Endpoint
+
+@Endpoint(name="search", workers=(0, 1))
+async def search(query: str):
+    from workers.gpu_worker import embed
+    return {"found": await embed(query, scale=2)}
+`,
+};
+
+test('Python: a function calls another endpoint’s function, without running its file', async (t) => {
+  const ids = await stack.deploy(await folderOf(t, python));
+  t.deepEqual([...ids.keys()].sort(), ['counter', 'embed', 'search']);
+  t.like(await call(ids.get('search'), { query: 'abc' }), {
+    status: 'COMPLETED',
+    output: { found: { vector: [6], by: 'embed', model: 'small' } },
+  });
+  t.like(await call(ids.get('search'), { query: '' }), { status: 'FAILED', error: 'nothing to embed' });
+  t.like(await call(ids.get('counter'), { by: 2 }), { status: 'COMPLETED', output: 2 });
+});
+
+const typescript = {
+  'gpu_worker.ts': `import { endpoint } from '@capstan/sdk';
+export const LIMIT = 3;
+const settings = { name: 'shout', workers: [0, 1] } as const;
+export const shout = endpoint(settings, (text: string) => ({ text: text.toUpperCase(), by: process.env['CAPSTAN_ENDPOINT_NAME'] }));
+`,
+  'cpu_worker.ts': `import { endpoint, Endpoint } from '@capstan/sdk';
+import { shout, LIMIT } from './gpu_worker.ts';
+export const greet = endpoint({ name: 'greet', workers: [0, 1] }, async (name: string) => ({ hello: await shout(name), LIMIT }));
+const api = new Endpoint({ name: 'web', workers: [0, 1] });
+api.get('/health', () => ({ status: 'ok' }));
+api.post('/greet/{name}', async (name: string) => ({ hello: await greet(name) }));
+`,
+};
+
+test('TypeScript: a function calls another endpoint’s function; its other exports are the file’s own', async (t) => {
+  const ids = await stack.deploy(await folderOf(t, typescript));
+  t.deepEqual([...ids.keys()].sort(), ['greet', 'shout', 'web']);
+  t.like(await call(ids.get('greet'), { name: 'ada' }), {
+    status: 'COMPLETED',
+    output: { hello: { text: 'ADA', by: 'shout' }, LIMIT: 3 },
+  });
+});
+
+test('the manifest is that of SPEC.md, and the folder’s own; the artifact holds no time', async (t) => {
+  const folder = await folderOf(t, typescript);
+  const build = async (): Promise<{ digest: string; path: string }> =>
+    JSON.parse(await stack.tool('build', folder, '--json')) as { digest: string; path: string };
+  const first = await build();
+  const manifest = JSON.parse(await readFile(join(folder, '.tool/tool_manifest.json'), 'utf8')) as Record<string, unknown>;
+  t.like(manifest, {
+    version: '1',
+    resources: {
+      shout: { workersMin: 0, workersMax: 1, functions: [{ name: 'shout', module: 'gpu_worker.ts', is_async: false, is_class: false }] },
+      web: { is_load_balanced: true },
+    },
+    routes: { web: { 'GET /health': 'get_health', 'POST /greet/{name}': 'post_greet_name' } },
+    function_registry: { shout: 'shout', greet: 'greet', get_health: 'web', post_greet_name: 'web' },
+  });
+  t.regex(String(manifest['generated_at']), /^\d{4}-/);
+  t.is((await build()).digest, first.digest);
+});

@@ -1,0 +1,133 @@
+/** `capstan run`: a new project served on this machine, changed while it is served, in both languages. */
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { processesOf } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+import { run } from './fakes/run.ts';
+
+const bin = join(import.meta.dirname, '../../cli/main.ts');
+
+interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+for (const { language, ending, from, to, broken, more } of [
+  {
+    language: 'python',
+    ending: 'py',
+    from: '{"status": "ok"',
+    to: '{"status": "changed"',
+    broken: 'def broken(:\n',
+    more: `from capstan import Endpoint
+
+@Endpoint(name="more")
+class Counter:
+    def __init__(self):
+        self.count = 0
+    async def add(self, by: int):
+        self.count += by
+        return self.count
+
+@Endpoint(name="failing")
+def failing(text: str):
+    yield text
+    raise ValueError("no more")
+`,
+  },
+  {
+    language: 'typescript',
+    ending: 'ts',
+    from: "{ status: 'ok'",
+    to: "{ status: 'changed'",
+    broken: 'const = 1;\n',
+    more: `import { endpoint } from '@capstan/sdk';
+
+export const Counter = endpoint({ name: 'more' }, class {
+  count = 0;
+  async add(by: number) { this.count += by; return this.count; }
+});
+
+export const failing = endpoint({ name: 'failing' }, function* (text: string) {
+  yield text;
+  throw new Error('no more');
+});
+`,
+  },
+]) {
+  test(`serves a new project, and what becomes of it, in ${language}`, async (t) => {
+    const root = await realpath(await mkdtemp(join(tmpdir(), 'capstan-dev-')));
+    t.teardown(() => rm(root, { recursive: true, force: true }));
+    const made = run([bin, 'init', 'fruit', '--language', language], { cwd: root });
+    t.is(await made.ended, 0, made.stderr());
+    const folder = join(root, 'fruit');
+    // The mark by which what it starts is found.
+    const server = run([bin, 'run', '--port', '0'], { cwd: folder, env: { TMPDIR: root } });
+    t.teardown(() => server.child.kill('SIGKILL'));
+    const [, base = ''] = await server.hear(/development server: (http:\/\/localhost:\d+)/);
+    const call = async (path: string, body?: object): Promise<Answer> => {
+      const init =
+        body === undefined ? {} : { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
+      const response = await fetch(`${base}${path}`, init);
+      return { status: response.status, body: await response.json() };
+    };
+
+    t.deepEqual(await call('/lb_worker/health'), { status: 200, body: { status: 'ok', service: 'fruit' } });
+    t.like(await call('/cpu_worker/runsync', { input: { query: 'pear' } }), {
+      status: 200,
+      body: { status: 'COMPLETED', output: { query: 'pear', best: 'pear tree' } },
+    });
+    t.like(await call('/cpu_worker/search/runsync', { input: { query: 'plum' } }), { body: { output: { best: 'plum jam' } } });
+    t.deepEqual(await call('/lb_worker/count', { text: 1 }), {
+      status: 422,
+      body: { error: 'Unprocessable Content', detail: 'text must be a string' },
+    });
+    t.like(await call('/lb_worker/count', {}), { status: 422, body: { detail: 'missing argument: text' } });
+    t.like(await call('/gpu_worker/runsync', { text: 'a' }), {
+      status: 422,
+      body: { detail: 'the body must hold the key input with an object' },
+    });
+    t.is((await call('/nowhere')).status, 404);
+    const { body: document } = (await call('/openapi.json')) as { body: { paths: Record<string, unknown> } };
+    t.deepEqual(Object.keys(document.paths).sort(), [
+      '/cpu_worker/runsync',
+      '/cpu_worker/search/runsync',
+      '/gpu_worker/embed/runsync',
+      '/gpu_worker/runsync',
+      '/lb_worker/count',
+      '/lb_worker/health',
+    ]);
+    t.is((await fetch(`${base}/docs/`)).status, 200);
+
+    const file = join(folder, `lb_worker.${ending}`);
+    await writeFile(file, (await readFile(file, 'utf8')).replace(from, to));
+    await until('the change is served', async () => JSON.stringify((await call('/lb_worker/health')).body).includes('changed'), 10_000);
+
+    await writeFile(join(folder, `more.${ending}`), more);
+    await until('the new file is served', async () => (await call('/more/Counter/runsync', { input: { by: 2 } })).status === 200, 10_000);
+    t.like(await call('/more/Counter/runsync', { input: { by: 2 } }), { body: { output: 4 } });
+    t.like(await call('/more/failing/runsync', { input: { text: 'x' } }), { status: 200, body: { status: 'FAILED', error: 'no more' } });
+
+    const mention = language === 'python' ? 'import capstan\n' : "import '@capstan/sdk';\n";
+    await writeFile(join(folder, `bad.${ending}`), mention + broken);
+    const fault = await until(
+      'the fault is shown',
+      async () => {
+        const answer = await call('/lb_worker/health');
+        return answer.status === 500 ? answer : null;
+      },
+      10_000,
+    );
+    t.regex(JSON.stringify(fault.body), new RegExp(`bad\\.${ending}:2:\\d+: `));
+    await rm(join(folder, `bad.${ending}`));
+    await until('it is served again', async () => (await call('/lb_worker/health')).status === 200, 10_000);
+
+    server.child.kill('SIGINT');
+    t.is(await server.ended, 0, server.stderr());
+    t.deepEqual(processesOf(root), []);
+  });
+}

@@ -1,0 +1,59 @@
+/** What helps at the terminal: completion, following logs, and what the fleet lacks. */
+import { spawnSync } from 'node:child_process';
+
+import test from 'ava';
+
+import type { LogRow } from '../../cli/api/control.ts';
+import { newLines } from '../../cli/api/new-lines.ts';
+import { commands } from '../../cli/commands.ts';
+import { completionScript } from '../../cli/completion.ts';
+import type { Application } from '../../cli/deploy/application.ts';
+import { lackingPackages } from '../../cli/deploy/fleet.ts';
+
+function complete(...words: string[]): string[] {
+  const script = `${completionScript('bash', commands)}
+COMP_WORDS=(capstan ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _capstan; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  return spawnSync('bash', ['-c', script], { encoding: 'utf8' }).stdout.trim().split('\n');
+}
+
+test('completion knows every command and its options', (t) => {
+  t.deepEqual(complete('dep'), ['deploy']);
+  t.true(complete('').length > 15);
+  t.false(complete('').includes('start'));
+  t.deepEqual(complete('deploy', '--exc'), ['--exclude']);
+  t.deepEqual(complete('run', '--p'), ['--port']);
+  t.is(spawnSync('bash', ['-n'], { input: completionScript('bash', commands) }).status, 0);
+  t.regex(completionScript('fish', commands), /complete -c capstan -n "__fish_seen_subcommand_from deploy" -l exclude -d /);
+});
+
+test('followed logs give each line once, also several of one millisecond', async (t) => {
+  const line = (at: number, text: string): LogRow => ({ at: new Date(at).toISOString(), worker: 'w', job: null, stream: 'stdout', text });
+  const all = [line(1, 'a'), line(2, 'b')];
+  const over = new AbortController();
+  const steps = [[], [line(2, 'c')], [line(2, 'c'), line(3, 'd')]];
+  const asked: number[] = [];
+  const read = async (afterMs: number): Promise<LogRow[]> => {
+    asked.push(afterMs);
+    const step = steps.shift();
+    if (step === undefined) over.abort();
+    all.push(...(step ?? []).filter((each) => !all.some(({ text }) => text === each.text)));
+    return all.filter(({ at }) => Date.parse(at) > afterMs);
+  };
+  const texts: string[] = [];
+  for await (const { text } of newLines(all.slice(0, 2), read, over.signal, 0)) texts.push(text);
+  t.deepEqual(texts, ['c', 'd']);
+  t.deepEqual(asked, [1, 1, 1, 2]);
+});
+
+test('what no host has is said, by endpoint', (t) => {
+  const endpoint = (name: string, packages: string[], imageName = ''): unknown => ({ spec: { name, packages, imageName } });
+  const application = {
+    endpoints: [endpoint('a', ['torch', 'numpy']), endpoint('b', []), endpoint('c', ['torch'], 'own:1')],
+  } as unknown as Application;
+  const node = { connected: true, packages: ['numpy'], images: ['debian:12'] };
+  const lacking = ['a needs torch, numpy, and no host has them: install on a host, or build with --bundle-base-packages'];
+  t.deepEqual(lackingPackages(application, [node]), lacking);
+  t.deepEqual(lackingPackages(application, [{ ...node, packages: ['numpy', 'torch'], connected: false }]), lacking);
+  t.deepEqual(lackingPackages(application, [{ ...node, packages: ['torch', 'numpy'] }]), []);
+  t.deepEqual(lackingPackages(application, [{ ...node, images: ['capstan/base-python:latest'] }]), []);
+});

@@ -1,0 +1,134 @@
+/** The tool against a gateway that it reaches over HTTP alone: everything between a first deployment and an empty environment. */
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { Stack } from '../support/stack.ts';
+
+const tool = join(import.meta.dirname, '../../cli/main.ts');
+
+interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** The tool on another machine: a home and a data folder of its own, nothing but an address and a key. */
+function runTool(home: string, args: readonly string[], variables: Readonly<Record<string, string>> = {}, stdin = ''): Promise<Ran> {
+  return new Promise((resolve) => {
+    const env = { PATH: process.env['PATH'], HOME: home, CAPSTAN_DATA_DIR: join(home, 'data'), NO_COLOR: '1', ...variables };
+    const child = execFile(process.execPath, [tool, ...args], { cwd: home, env }, (error, out, err) => {
+      resolve({ code: error === null ? 0 : Number(error.code), out, err });
+    });
+    child.stdin?.end(stdin);
+  });
+}
+
+test('a machine that reaches only the gateway deploys, changes, goes back and cleans up', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'capstan-remote-'));
+  const stack = await Stack.start();
+  t.teardown(async () => {
+    await stack.close();
+    await rm(home, { recursive: true });
+  });
+  const app = join(home, 'app');
+  await mkdir(app);
+  const write = async (answer: string): Promise<void> => {
+    await writeFile(join(app, 'hello.ts'), `export const hello = () => ${JSON.stringify(answer)} + (process.env.MARK ?? '');\n`);
+    await writeFile(
+      join(app, 'tool_manifest.json'),
+      JSON.stringify({ resources: { hello: { functions: [{ name: 'hello', module: 'hello.ts' }] } } }),
+    );
+  };
+  const ok = async (...args: string[]): Promise<string> => {
+    const { code, out, err } = await runTool(home, args);
+    t.is(code, 0, `${args.join(' ')}: ${err}`);
+    return out;
+  };
+  const json = async <T>(...args: string[]): Promise<T> => JSON.parse(await ok(...args, '--json')) as T;
+
+  const refused = await runTool(home, ['login', '--url', stack.url], {}, 'not-a-key\n');
+  t.is(refused.code, 77);
+  t.false(refused.err.includes('not-a-key'));
+  const loggedIn = await runTool(home, ['login', '--url', stack.url], {}, `${stack.apiKey}\n`);
+  t.is(loggedIn.code, 0, loggedIn.err);
+  t.is((await stat(join(home, '.config/capstan/login.json'))).mode & 0o777, 0o600);
+
+  await write('one');
+  const [first] = await json<{ id: string; url: string }[]>('deploy', app, '--env', 'staging');
+  const id = first?.id ?? '';
+  t.is(first?.url, `${stack.url}/v2/${id}`);
+  const answer = async (): Promise<unknown> => (await stack.ended(id, await stack.run(id, {}))).output;
+  t.is(await answer(), 'one');
+  await write('two');
+  await ok('deploy', app, '--env', 'staging');
+  t.is(await answer(), 'two');
+
+  t.regex(await ok('env', 'list'), /staging +1 +3 +2/);
+  t.is((await ok('env', 'get', 'staging')).trim(), `${stack.url}/v2/${id}`);
+  const builds = await json<{ digest: string; current: string[] }[]>('builds', 'hello', '--env', 'staging');
+  t.deepEqual(
+    builds.map(({ current }) => current),
+    [['hello'], []],
+  );
+  await ok('rollback', '--env', 'staging');
+  t.is(await answer(), 'one');
+  await ok('rollback', 'hello', '--env', 'staging', '--to', builds[0]?.digest.slice(0, 10) ?? '');
+  t.is(await answer(), 'two');
+
+  const changed = await json<{ settings: { workersMax: number; idleTimeout: number } }>(
+    'endpoints',
+    'set',
+    'hello',
+    'workersMax=5',
+    'idleTimeout=30',
+    'env.MARK=!',
+  );
+  t.like(changed.settings, { workersMax: 5, idleTimeout: 30 });
+  t.is(await answer(), 'two!');
+  const wrong = await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=many']);
+  t.deepEqual([wrong.code, wrong.err.split('\n')[0]], [2, '✗ workersMax: must be a whole number']);
+  t.is((await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=31'])).code, 73);
+
+  // What only the scheduler knows says where to ask for it.
+  for (const args of [['nodes'], ['workers'], ['endpoints', 'show', 'hello'], ['node', 'drain', 'x'], ['webhooks', 'list']]) {
+    const { code, err } = await runTool(home, args);
+    t.is(code, 78, args.join(' '));
+    t.regex(
+      err,
+      /this command asks the scheduler itself.*\nhint: Run it on the scheduler's host with its --data-dir, or set CAPSTAN_SCHEDULER/,
+    );
+  }
+  for (const args of [
+    ['endpoints', 'show', 'hello', 'more'],
+    ['endpoints', 'list', 'hello'],
+  ]) {
+    const { code, err } = await runTool(home, args);
+    t.is(code, 2, args.join(' '));
+    t.regex(err, /takes no "(more|hello)"\nhint: Correct it and run the command again; with --help/);
+  }
+
+  t.regex(await ok('jobs', 'list', 'hello'), /COMPLETED/);
+  await ok('logs', 'hello');
+  const key = await json<{ id: string; text: string }>('keys', 'create', 'reader', '--scope', 'read-only', '--expires-in', '1h');
+  const reader = { SERVICE_API_KEY: key.text };
+  t.is((await runTool(home, ['endpoints', '--json'], reader)).code, 0);
+  t.is((await runTool(home, ['undeploy', 'hello', '--env', 'staging'], reader)).code, 77);
+  t.false((await ok('keys', 'list')).includes(key.text));
+  await ok('keys', 'revoke', key.id);
+  t.is((await runTool(home, ['endpoints'], reader)).code, 77);
+  t.regex(await ok('account'), /default +1 +5 +30/);
+
+  t.is((await runTool(home, ['env', 'delete', 'staging'])).code, 75);
+  t.is((await runTool(home, ['undeploy', '--env', 'staging'])).code, 2);
+  t.regex((await runTool(home, ['undeploy', 'hello', '--env', 'staging'])).err, /hello of environment staging is deleted/);
+  await ok('env', 'delete', 'staging');
+  t.deepEqual(await json('endpoints'), []);
+  await ok('logout');
+  t.is((await runTool(home, ['endpoints', '--url', stack.url])).code, 78);
+  const nobody = await runTool(home, ['endpoints', '--url', 'http://127.0.0.1:9'], { SERVICE_API_KEY: 'x' });
+  t.deepEqual([nobody.code, nobody.err.split('\n')[0]], [69, '✗ the gateway at http://127.0.0.1:9 does not answer']);
+});

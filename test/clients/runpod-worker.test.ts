@@ -1,0 +1,166 @@
+/**
+ * The public Python package `runpod` 1.12.0 as a worker, unmodified (WIRE.md section 2). Needs
+ * Python and PyPI once; where they are not to be had, its tests are skipped and say why. What it
+ * does is tested without it in test/agent/foreign-workers.test.ts.
+ */
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { FakeScheduler } from '../agent/fake-scheduler.ts';
+import { startWorker } from '../agent/fixtures.ts';
+import { isRunning } from '../conformance/runtime/running.ts';
+import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+import { pythonPackage } from './python-packages.ts';
+
+/** The first run on a machine downloads the package with all it needs. */
+const INSTALL_MS = 100_000;
+const installed = await pythonPackage('runpod==1.12.0', INSTALL_MS);
+const program = await readFile(join(import.meta.dirname, 'runpod_worker.py'), 'utf8');
+
+const says = (title: string, body: (t: ExecutionContext) => Promise<void>): void => {
+  if ('missing' in installed) {
+    test.skip(`${title} (skipped: ${installed.missing})`, body);
+    return;
+  }
+  test.serial(title, async (t) => {
+    t.timeout(60_000, 'the worker');
+    await body(t);
+  });
+};
+
+async function workerOf(t: ExecutionContext, kind: string, more: Partial<ReleaseSpec> = {}): Promise<FakeScheduler> {
+  const env = {
+    PYTHONPATH: 'path' in installed ? installed.path : '',
+    // They ask for memory, disk and a network that this host may lack.
+    RUNPOD_SKIP_AUTO_SYSTEM_CHECKS: 'true',
+  };
+  const release = { runtime: 'process', functions: [], command: ['python3', 'worker.py', kind], env, ...more };
+  const { scheduler } = await startWorker(t, { 'worker.py': program }, '', release, { workerPingMs: 1_000, spareHosts: 0 });
+  return scheduler;
+}
+
+async function result(scheduler: FakeScheduler, jobId: string, input: object): Promise<[string, string, unknown]> {
+  scheduler.dispatch({ jobId }, input);
+  const ended = await scheduler.ended(jobId);
+  return [ended.outcome.replace('ATTEMPT_OUTCOME_', ''), ended.error, scheduler.valueOf(ended.output)];
+}
+
+says('a plain handler: values, none, an empty object, errors, progress', async (t) => {
+  const scheduler = await workerOf(t, 'sync');
+  t.deepEqual(await result(scheduler, 'j1', { n: 1 }), ['COMPLETED', '', { n: 1 }]);
+  t.deepEqual(await result(scheduler, 'j2', { do: 'none' }), ['COMPLETED', '', null]);
+  t.deepEqual(await result(scheduler, 'j3', { do: 'empty' }), ['COMPLETED', '', {}]);
+  t.deepEqual(await result(scheduler, 'j4', { do: 'list' }), ['COMPLETED', '', [1, 2]]);
+  t.deepEqual(await result(scheduler, 'j5', { do: 'error' }), ['FAILED', 'custom', { detail: 1 }]);
+  const [outcome, error] = await result(scheduler, 'j6', { do: 'raise' });
+  t.is(outcome, 'FAILED');
+  t.like(JSON.parse(error), { error_type: "<class 'ValueError'>", error_message: 'no luck', worker_id: 'w1' });
+  t.deepEqual(await result(scheduler, 'j7', { do: 'not json' }), [
+    'FAILED',
+    'the worker ended the job without a result; is what the handler returns JSON?',
+    undefined,
+  ]);
+  scheduler.dispatch({ jobId: 'j8' }, { do: 'progress', seconds: 0.5 });
+  t.deepEqual(scheduler.valueOf((await scheduler.hear('progress')).data), { percent: 50 });
+  t.is((await scheduler.ended('j8')).outcome, 'ATTEMPT_OUTCOME_COMPLETED');
+});
+
+says('a handler that blocks is ended by force, and its worker comes back', async (t) => {
+  const scheduler = await workerOf(t, 'sync');
+  const from = scheduler.now;
+  scheduler.dispatch({ jobId: 'j1', executionTimeoutMs: 200 }, { do: 'block' });
+  t.is((await scheduler.ended('j1')).outcome, 'ATTEMPT_OUTCOME_TIMED_OUT');
+  const fresh = await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_INITIALIZING', from);
+  t.is(fresh.failures, 0);
+});
+
+says('an asynchronous handler with concurrency_modifier: jobs at once, one of them cancelled', async (t) => {
+  const scheduler = await workerOf(t, 'async', { maxConcurrency: 3 });
+  for (const jobId of ['j1', 'j2']) scheduler.dispatch({ jobId }, { do: 'sleep' });
+  for (const jobId of ['j1', 'j2']) await scheduler.hear('started', (value) => value.jobId === jobId);
+  t.deepEqual(await result(scheduler, 'j3', { n: 3 }), ['COMPLETED', '', { n: 3 }]);
+  scheduler.send({ $case: 'stop', value: { jobId: 'j1', token: 1, reason: 'STOP_REASON_CANCELLED' } });
+  t.is((await scheduler.ended('j1')).outcome, 'ATTEMPT_OUTCOME_STOPPED');
+  t.deepEqual(await result(scheduler, 'j4', { n: 4 }), ['COMPLETED', '', { n: 4 }]);
+  t.false(scheduler.heard.items.some(({ $case, value }) => $case === 'refused' || ($case === 'ended' && value.jobId === 'j2')));
+});
+
+says('a generator: each yield is a chunk; its error fails the job after them', async (t) => {
+  const scheduler = await workerOf(t, 'generator');
+  t.deepEqual(await result(scheduler, 'j1', { count: 50 }), ['COMPLETED', '', []]);
+  const chunks = scheduler.heard.items.flatMap((event) => (event.$case === 'chunk' ? [scheduler.valueOf(event.value.data)] : []));
+  t.deepEqual(
+    chunks,
+    [...Array(50).keys()].map((value) => ({ value })),
+  );
+  const [outcome, error] = await result(scheduler, 'j2', { count: 1, do: 'raise' });
+  t.is(outcome, 'FAILED');
+  t.regex(error, /^handler: midway/);
+});
+
+says('an asynchronous generator with return_aggregate_stream: chunks, and all of them as the result', async (t) => {
+  const scheduler = await workerOf(t, 'aggregate');
+  t.deepEqual(await result(scheduler, 'j1', { count: 3 }), ['COMPLETED', '', [0, 1, 2]]);
+  t.is((await scheduler.hear('ended')).chunks, 3);
+});
+
+for (const [kind, input] of [
+  ['sync', { do: 'refresh' }],
+  ['refresh', { do: 'pid' }],
+] as const) {
+  says(`a worker that wants to be replaced is, at no cost: ${kind}`, async (t) => {
+    const scheduler = await workerOf(t, kind);
+    const from = scheduler.now;
+    const [outcome, , value] = await result(scheduler, 'j1', input);
+    t.is(outcome, 'COMPLETED');
+    const fresh = await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_INITIALIZING', from);
+    t.is(fresh.failures, 0);
+    await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE', scheduler.now - 1);
+    const [, , next] = await result(scheduler, 'j2', { do: 'pid' });
+    t.notDeepEqual(next, value);
+  });
+}
+
+says('a worker that is no longer wanted ends in order', async (t) => {
+  const scheduler = await workerOf(t, 'sync');
+  scheduler.desire([], []);
+  await scheduler.hear('workers', ({ workers }) => workers.length === 0);
+  t.pass();
+});
+
+says('through the whole stack: deployed by a command, called over HTTP, gone with its agent', async (t) => {
+  const stack = await Stack.start();
+  t.teardown(() => stack.close());
+  const env = { PYTHONPATH: 'path' in installed ? installed.path : '', RUNPOD_SKIP_AUTO_SYSTEM_CHECKS: 'true' };
+  const endpoint = (kind: string): object => ({ command: ['python3', 'worker.py', kind], workersMin: 0, workersMax: 1, env });
+  const app = join(stack.scratch, 'app');
+  await mkdir(app);
+  await writeFile(join(app, 'worker.py'), program);
+  await writeFile(
+    join(app, 'tool_manifest.json'),
+    JSON.stringify({ resources: { plain: endpoint('sync'), stream: endpoint('generator') } }),
+  );
+  const ids = await stack.deploy(app);
+  const [plain, stream] = [ids.get('plain') ?? '', ids.get('stream') ?? ''];
+  t.like(await stack.ended(plain, await stack.run(plain, { n: 1 })), { status: 'COMPLETED', output: { n: 1 } });
+  t.like(await stack.ended(plain, await stack.run(plain, { do: 'error' })), { status: 'FAILED', error: 'custom', output: { detail: 1 } });
+  const job = await stack.run(stream, { count: 3 });
+  const chunks: unknown[] = [];
+  for (let status = ''; status !== 'COMPLETED';) {
+    const answer = (await (await stack.call(`/v2/${stream}/stream/${job}`)).json()) as {
+      status: string;
+      stream: readonly { output: unknown }[];
+    };
+    ({ status } = answer);
+    chunks.push(...answer.stream.map(({ output }) => output));
+  }
+  t.deepEqual(chunks, [{ value: 0 }, { value: 1 }, { value: 2 }]);
+  const { output: pid } = await stack.ended(plain, await stack.run(plain, { do: 'pid' }));
+  stack.signal('agent', 'SIGKILL');
+  await until('the worker is gone with its agent', async () => !(await isRunning(Number(pid))));
+  t.like(await stack.ended(plain, await stack.run(plain, { n: 2 })), { status: 'COMPLETED', output: { n: 2 } });
+});

@@ -1,0 +1,19 @@
+import test from 'ava';
+
+import { noEngine, startEngine, type PrivateEngine } from '../../support/container/private-engine.ts';
+import { containerRuntime } from './container-under-test.ts';
+import { python } from './languages.ts';
+import { runtimeConformance } from './suite.ts';
+
+let engine: PrivateEngine;
+
+if (noEngine === undefined) {
+  test.before(async () => {
+    engine = await startEngine(['capstan/base-python', 'capstan/base-python-cuda']);
+  });
+  test.after.always(() => engine.stop());
+  // The host is the one of process/python; each container costs the machine much.
+  runtimeConformance('container/python', (t) => containerRuntime(t, engine.socket), python, { atOnce: 3, withoutHost: true });
+} else {
+  test.skip(`container/python: skipped, a container engine of its own ${noEngine}`, (t) => t.pass());
+}

@@ -1,0 +1,75 @@
+/** The systemd units start what there is, with settings that exist, and hold what operations.md says of them. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import test from 'ava';
+
+const root = join(import.meta.dirname, '../..');
+const folder = join(root, 'deploy/systemd');
+const parts = ['scheduler', 'gateway', 'agent'] as const;
+const run = promisify(execFile);
+
+const analyze = await run('systemd-analyze', ['--version']).then(
+  () => '',
+  () => 'skipped: there is no systemd-analyze',
+);
+
+/** Values by name; a name may stand more than once. */
+async function unit(part: string): Promise<ReadonlyMap<string, readonly string[]>> {
+  const values = new Map<string, string[]>();
+  for (const line of (await readFile(join(folder, `capstan-${part}.service`), 'utf8')).split('\n')) {
+    const [, name, value] = /^([A-Za-z]+)=(.*)$/.exec(line) ?? [];
+    if (name !== undefined && value !== undefined) values.set(name, [...(values.get(name) ?? []), value]);
+  }
+  return values;
+}
+
+test('there is one unit for each part, and each starts a command of the tool as its own user', async (t) => {
+  t.deepEqual((await readdir(folder)).sort(), parts.map((part) => `capstan-${part}.service`).sort());
+  const commands = await readdir(join(root, 'cli/commands'));
+  for (const part of parts) {
+    const values = await unit(part);
+    t.deepEqual(values.get('ExecStart'), [`/opt/capstan/node_modules/.bin/node /opt/capstan/cli/capstan.mjs ${part}`]);
+    t.true(commands.includes(`${part}.ts`));
+    t.deepEqual([values.get('User'), values.get('NoNewPrivileges'), values.get('ProtectSystem')], [['capstan'], ['yes'], ['strict']]);
+  }
+});
+
+test('each setting that a unit makes exists', async (t) => {
+  const known = await readFile(join(root, 'docs/configuration.md'), 'utf8');
+  for (const part of parts) {
+    for (const entry of (await unit(part)).get('Environment') ?? []) t.true(known.includes(`\`${entry.split('=')[0] ?? ''}\``), entry);
+  }
+});
+
+test('the agent has its GPUs, and ends neither with one worker nor before its jobs', async (t) => {
+  const values = await unit('agent');
+  t.is(values.get('PrivateDevices'), undefined);
+  t.is(values.get('DeviceAllow'), undefined);
+  t.deepEqual(values.get('OOMPolicy'), ['continue']);
+  t.deepEqual(values.get('KillMode'), ['mixed']);
+  t.true(Number(values.get('TimeoutStopSec')?.[0]) * 1_000 > 10_000);
+});
+
+(analyze === '' ? test : test.skip)(`systemd finds nothing wrong with them${analyze && ` (${analyze})`}`, async (t) => {
+  const copies = await mkdtemp(join(tmpdir(), 'capstan-units-'));
+  t.teardown(() => rm(copies, { recursive: true, force: true }));
+  const files: string[] = [];
+  for (const part of parts) {
+    const text = await readFile(join(folder, `capstan-${part}.service`), 'utf8');
+    const file = join(copies, `capstan-${part}.service`);
+    await writeFile(file, text.replaceAll('/opt/capstan', root));
+    files.push(file);
+  }
+  const { stdout, stderr } = await run('systemd-analyze', ['verify', '--man=no', ...files]);
+  t.is(
+    (stdout + stderr)
+      .split('\n')
+      .filter((line) => line.includes('capstan-'))
+      .join('\n'),
+    '',
+  );
+});

@@ -1,0 +1,63 @@
+/** The reference application (SPEC.md) in both languages, over HTTP, with its exact shapes and roundings; its GPU is a fake one. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
+import { Stack } from '../support/stack.ts';
+import { analysisOf, cases } from './text-analysis-cases.ts';
+
+const examples = join(import.meta.dirname, '../../examples');
+let stack: Stack;
+let folder: string;
+const ids = new Map<string, string>();
+
+test.before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'capstan-smi-'));
+  // One for each language.
+  const gpus = ['1', '2'].map((digit) => ({ uuid: `GPU-${digit.repeat(8)}-2222-3333-4444-555555555555`, name: 'NVIDIA RTX 4090' }));
+  const smi = await writeFakeSmi(folder, { gpus });
+  stack = await Stack.start({ CAPSTAN_NVIDIA_SMI: smi });
+  for (const example of ['reference', 'reference-python']) {
+    for (const [name, id] of await stack.deploy(join(examples, example))) ids.set(name, id);
+  }
+});
+test.after.always(async () => {
+  await stack?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const call = async (endpoint: string, path: string, body?: object): Promise<unknown> => {
+  const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+  return (await stack.call(`/lb/${ids.get(endpoint) ?? endpoint}${path}`, init)).json();
+};
+
+for (const [language, main, gpu] of [
+  ['TypeScript', 'reference', 'reference-sentiment'],
+  ['Python', 'reference-python', 'reference-python-sentiment'],
+] as const) {
+  test(`${language}: GET /health`, async (t) => {
+    t.deepEqual(await call(main, '/health'), { status: 'healthy', service: 'text-service', version: '1.0.0' });
+  });
+
+  test(`${language}: GET /info`, async (t) => {
+    const info = (await call(main, '/info')) as { endpoints: object[] };
+    t.like(info, { name: 'text-service', version: '1.0.0' });
+    t.is(info.endpoints.length, 4);
+    for (const each of info.endpoints) t.deepEqual(Object.keys(each), ['method', 'path', 'description']);
+  });
+
+  test(`${language}: POST /analyze counts and rounds`, async (t) => {
+    for (const each of cases) t.deepEqual(await call(main, '/analyze', { text: each[0] }), analysisOf(each));
+    t.deepEqual(await call(main, '/analyze', { text: 1 }), { error: 'Bad Request', detail: 'text: must be a string' });
+  });
+
+  test(`${language}: POST /sentiment says label, score and device`, async (t) => {
+    const of = (text: string, label: string, score: number): object => ({ text, sentiment: { label, score }, device: 'GPU' });
+    t.deepEqual(await call(gpu, '/sentiment', { text: 'I love it' }), of('I love it', 'POSITIVE', 1));
+    t.deepEqual(await call(gpu, '/sentiment', { text: 'Good, great, bad.' }), of('Good, great, bad.', 'POSITIVE', 0.6667));
+    t.deepEqual(await call(gpu, '/sentiment', { text: 'A table.' }), of('A table.', 'NEUTRAL', 0.5));
+  });
+}

@@ -1,0 +1,289 @@
+/** /graphql and /builds over real HTTP: a gateway before a real scheduler (docs/api.md, GraphQL). */
+import { createHash } from 'node:crypto';
+import { request as httpRequest } from 'node:http';
+
+import test, { type ExecutionContext } from 'ava';
+import { getIntrospectionQuery } from 'graphql';
+
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { readConfig } from '../../gateway/config.ts';
+import { start } from '../../gateway/start.ts';
+import { endpointSpec, TestScheduler } from '../support/scheduler-client.ts';
+
+interface Problem {
+  readonly message: string;
+  readonly path?: readonly (string | number)[];
+  readonly extensions: { readonly code: string; readonly field?: string; readonly status: number };
+}
+
+interface Reply {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly data: Record<string, unknown>;
+  readonly errors: readonly Problem[];
+}
+
+interface Setup {
+  readonly scheduler: TestScheduler;
+  readonly url: string;
+  readonly key: string;
+  readonly ask: (query: string, variables?: object, key?: string | null) => Promise<Reply>;
+  readonly put: (bytes: Buffer, options?: { digest?: string; key?: string }) => Promise<Response>;
+}
+
+const digestOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+async function setup(
+  t: ExecutionContext,
+  settings: Record<string, unknown> = {},
+  gatewaySettings: Record<string, unknown> = {},
+): Promise<Setup> {
+  const scheduler = await TestScheduler.open(settings);
+  t.teardown(() => scheduler.close());
+  const own = {
+    port: 0,
+    scheduler: scheduler.handle.address,
+    token: scheduler.secret('gateway-token'),
+    logLevel: 'silent',
+    closeGraceMs: 0,
+  };
+  const gateway = await start(readConfig({ ...own, ...gatewaySettings }, {}));
+  t.teardown(() => gateway.close());
+  const key = scheduler.secret('api-key');
+  // Answered 503 until the directory was read.
+  while ((await fetch(`${gateway.url}/v2/none/health`, { headers: { authorization: key } })).status === 503);
+  return {
+    scheduler,
+    url: gateway.url,
+    key,
+    async ask(query, variables = {}, asKey = key) {
+      const response = await fetch(`${gateway.url}/graphql`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...(asKey === null ? {} : { authorization: `Bearer ${asKey}` }) },
+        body: JSON.stringify({ query, variables }),
+      });
+      const { data, errors } = (await response.json()) as { data?: Record<string, unknown>; errors?: Problem[] };
+      return { status: response.status, headers: response.headers, data: data ?? {}, errors: errors ?? [] };
+    },
+    put: (bytes, { digest = digestOf(bytes), key: asKey = key } = {}) =>
+      fetch(`${gateway.url}/builds/${digest}`, {
+        method: 'PUT',
+        body: new Uint8Array(bytes),
+        headers: { authorization: `Bearer ${asKey}` },
+      }),
+  };
+}
+
+/** The one code that a field was refused with. */
+function code({ errors }: Reply): string | undefined {
+  return errors[0]?.extensions.code;
+}
+
+const deployQuery = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
+  deploy(environment: $environment, build: $build, endpoints: $endpoints) { environment endpoints { id name created url build { digest } } }
+}`;
+const specs = (...names: string[]): unknown[] => names.map((name) => EndpointSpec.toJSON(endpointSpec({ name })));
+const firstId = ({ data }: Reply): string => (data['deploy'] as { endpoints: { id: string }[] }).endpoints[0]?.id ?? '';
+
+test('from an upload to a deployed endpoint and back, over HTTP alone', async (t) => {
+  const { ask, put, url } = await setup(t);
+  const [a, b] = [Buffer.from('build a'), Buffer.from('build b')];
+  for (const bytes of [a, b]) t.is((await put(bytes)).status, 201);
+  const first = await ask(deployQuery, { build: digestOf(a), endpoints: specs('echo', 'other') });
+  t.deepEqual(first.errors, []);
+  const id = firstId(first);
+  t.like(first.data, {
+    deploy: { environment: 'default', endpoints: [{ name: 'echo', created: true, url: `${url}/v2/${id}` }, { name: 'other' }] },
+  });
+  await ask(deployQuery, { build: digestOf(b), endpoints: specs('echo') });
+  const state = await ask(`{
+    environments { name deployment endpoints { name } }
+    endpoint(environment: "default", name: "echo") { id build { digest } settings { workersMax rateLimits } queue { inQueue reason } workers { total } functions routes { path } }
+    builds { digest endpoints current functions }
+    deployments { number cause endpoints { name build } }
+    account { quota { workers used } }
+  }`);
+  t.like(state.data, {
+    environments: [{ name: 'default', deployment: 2, endpoints: [{ name: 'echo' }, { name: 'other' }] }],
+    endpoint: { id, build: { digest: digestOf(b) }, queue: { inQueue: 0, reason: null }, functions: ['echo'] },
+    builds: [
+      { digest: digestOf(b), current: ['echo'] },
+      { digest: digestOf(a), current: ['other'], endpoints: ['echo', 'other'] },
+    ],
+    deployments: [{ number: 2, cause: 'DEPLOY' }, { number: 1 }],
+    account: { quota: { workers: 30, used: 2 } },
+  });
+  const back = await ask('mutation { rollback(endpoint: "echo") { endpoints { build { digest } } } }');
+  t.like(back.data, { rollback: { endpoints: [{ build: { digest: digestOf(a) } }] } });
+  const changed = await ask(
+    `mutation ($id: ID!) { updateEndpoint(endpoint: $id, settings: {
+    workersMax: 4, idleTimeout: 9, env: { A: "1" }, rateLimits: [{ operation: "run", requests: 3, concurrent: 1 }]
+  }) { settings { workersMax idleTimeout rateLimits } } }`,
+    { id },
+  );
+  t.deepEqual(changed.data, {
+    updateEndpoint: { settings: { workersMax: 4, idleTimeout: 9, rateLimits: { run: { requests: 3, concurrent: 1 } } } },
+  });
+  t.like(await ask('mutation { deleteEndpoint(endpoint: "echo") { name } }'), { data: { deleteEndpoint: { name: 'echo' } } });
+  t.like(await ask('mutation { deleteEnvironment(name: "default") { name } }'), { errors: [{ extensions: { code: 'CONFLICT' } }] });
+  t.like(await ask('mutation { deleteEnvironment(name: "default", force: true) { name } }'), {
+    data: { deleteEnvironment: [{ name: 'other' }] },
+  });
+  t.like(await ask('{ environments { name } endpoint(name: "echo") { id } }'), { data: { environments: [], endpoint: null } });
+});
+
+test('the state manager’s query finds an endpoint by name, for a worker’s environment only', async (t) => {
+  const { scheduler, ask, url } = await setup(t);
+  const { endpoints } = await scheduler.deploy([{ name: 'echo', workersMin: 1 }]);
+  await scheduler.deploy([{ name: 'web', kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /': 'web' } }], { environment: 'staging' });
+  const session = (await scheduler.join('host')).session();
+  let token = '';
+  while (token === '') token = (await session.take('desired')).workers[0]?.token ?? '';
+  const query = 'query($environment: String!, $name: String!) { endpoint(environment: $environment, name: $name) { id name kind url } }';
+  const id = endpoints[0]?.id ?? '';
+  const found = await ask(query, { environment: 'default', name: 'echo' }, token);
+  t.deepEqual(found.data, { endpoint: { id, name: 'echo', kind: 'QUEUE', url: `${url}/v2/${id}` } });
+  t.deepEqual((await ask(query, { environment: 'staging', name: 'web' }, token)).data, { endpoint: null });
+  t.like(await ask(query, { environment: 'staging', name: 'web' }), { data: { endpoint: { kind: 'LOAD_BALANCED' } } });
+  t.is(code(await ask('{ apiKeys { id } }', {}, token)), 'PERMISSION_DENIED');
+  t.is(code(await ask('mutation { deleteEndpoint(endpoint: "echo") { id } }', {}, token)), 'PERMISSION_DENIED');
+});
+
+test('keys are made with a scope, shown once, and nobody takes them once they are revoked', async (t) => {
+  const { ask, put, url } = await setup(t);
+  const bytes = Buffer.from('build');
+  await put(bytes);
+  const id = firstId(await ask(deployQuery, { build: digestOf(bytes), endpoints: specs('echo', 'other') }));
+  const make = async (scope: string, more = ''): Promise<{ text: string; key: { id: string } }> =>
+    (await ask(`mutation { createApiKey(name: "made", scope: ${scope}${more}) { text key { id scope endpoints environment expiresAt } } }`))
+      .data['createApiKey'] as never;
+  const one = await make('ENDPOINTS', ', endpoints: ["echo"]');
+  const reader = await make('READ_ONLY', ', expiresInS: 60');
+  t.like(one.key, { scope: 'ENDPOINTS', endpoints: [id], expiresAt: null });
+  t.regex(String((reader.key as { expiresAt?: string }).expiresAt), /^\d{4}-/);
+  const health = async (key: string, endpoint = id): Promise<number> =>
+    (await fetch(`${url}/v2/${endpoint}/health`, { headers: { authorization: `Bearer ${key}` } })).status;
+  t.is(await health(one.text), 200);
+  t.deepEqual((await ask('{ endpoints { name } }', {}, one.text)).data, { endpoints: [{ name: 'echo' }] });
+  for (const { text } of [one, reader]) {
+    t.is(code(await ask('mutation { createApiKey(name: "x", scope: ALL) { text } }', {}, text)), 'PERMISSION_DENIED');
+    t.is((await put(bytes, { key: text })).status, 401);
+  }
+  const mixed = await ask('{ endpoints { name } account { id } }', {}, one.text);
+  t.is(mixed.status, 200);
+  t.deepEqual(
+    mixed.errors.map(({ path, extensions }) => [path, extensions.code]),
+    [[['account'], 'PERMISSION_DENIED']],
+  );
+  const listed = await ask('{ apiKeys { id name prefix scope lastUsedAt } }');
+  t.false(JSON.stringify(listed.data).includes(one.text));
+  t.is((listed.data['apiKeys'] as unknown[]).length, 3);
+  await ask('mutation ($id: ID!) { revokeApiKey(id: $id) { id } }', { id: one.key.id });
+  // The revocation travels on the stream: the first refusal is its arrival, and none comes through after it.
+  while ((await health(one.text)) !== 401);
+  t.is(await health(one.text), 401);
+  t.is((await ask('{ endpoints { id } }', {}, one.text)).status, 401);
+  t.is(code(await ask('mutation { revokeApiKey(id: "nothing") { id } }')), 'NOT_FOUND');
+});
+
+test('a missing or wrong key is 401 in GraphQL’s shape; faults of the query are 400', async (t) => {
+  const { ask, url, key } = await setup(t);
+  for (const wrong of [null, 'wrong', 'wkr_abc_' + 'A'.repeat(43)]) {
+    const reply = await ask('{ endpoints { id } }', {}, wrong);
+    t.is(reply.status, 401);
+    t.is(reply.headers.get('www-authenticate'), 'Bearer');
+    t.is(code(reply), 'UNAUTHENTICATED');
+  }
+  for (const query of [
+    '{',
+    '{ nothing }',
+    '{ endpoints }',
+    '{ endpoint(id: {}) { id } }',
+    'query A { account { id } } query B { account { id } }',
+  ]) {
+    const reply = await ask(query);
+    t.is(reply.status, 400, query);
+    t.is(code(reply), 'INVALID_ARGUMENT', query);
+  }
+  for (const [query, variables] of [
+    ['query ($id: ID!) { endpoint(id: $id) { id } }', {}],
+    ['query ($limit: Int) { deployments(limit: $limit) { number } }', { limit: 'x' }],
+    [deployQuery, { build: 'x', endpoints: ['no object'] }],
+  ] as const)
+    t.is((await ask(query, variables)).status, 400, query);
+  t.is(code(await ask('mutation { updateEndpoint(endpoint: "x", settings: { workersMax: -1 }) { id } }')), 'INVALID_ARGUMENT');
+  t.is(code(await ask(deployQuery, { build: 'x', endpoints: specs('echo') })), 'INVALID_ARGUMENT');
+  t.is(code(await ask(deployQuery, { build: '0'.repeat(64), endpoints: specs('echo') })), 'NOT_FOUND');
+  for (const body of ['', 'no json', '[]', '{"query":1}', '{"query":"{ account { id } }","variables":[]}']) {
+    const response = await fetch(`${url}/graphql`, {
+      method: 'POST',
+      headers: { authorization: key, 'content-type': 'application/json' },
+      body,
+    });
+    t.is(response.status, 400, body);
+    t.is(((await response.json()) as { errors: Problem[] }).errors[0]?.extensions.code, 'INVALID_ARGUMENT');
+  }
+});
+
+test('introspection answers; depth and size are bounded', async (t) => {
+  const { ask } = await setup(t);
+  t.deepEqual((await ask(getIntrospectionQuery())).errors, []);
+  const deep = `{ __schema { types { ${'ofType { '.repeat(30)} name ${'} '.repeat(30)} } } }`;
+  t.regex((await ask(deep)).errors[0]?.message ?? '', /deeper than 20/);
+  const wide = `{ ${Array.from({ length: 30 }, (_, i) => `a${i}: account { id }`).join(' ')} }`;
+  t.regex((await ask(wide)).errors[0]?.message ?? '', /more than 20 fields at its root/);
+  const fragments = Array.from({ length: 15 }, (_, i) => `fragment F${i} on Account { ...F${i + 1} ...F${i + 1} }`).join(' ');
+  t.regex(
+    (await ask(`{ account { ...F0 } } ${fragments} fragment F15 on Account { id }`)).errors[0]?.message ?? '',
+    /more than 1000 fields/,
+  );
+  t.is((await ask(`{ account { ${'id '.repeat(6_000)} } }`)).status, 400);
+  t.is((await ask(`{ account { id } } #${'x'.repeat(1_100_000)}`)).status, 413);
+});
+
+test('a key that asks too often is told when to ask again', async (t) => {
+  const { ask } = await setup(t, {}, { graphqlPerSecond: 1 });
+  const replies = await Promise.all(Array.from({ length: 20 }, () => ask('{ account { id } }')));
+  const refused = replies.find(({ status }) => status === 429);
+  t.is(refused?.headers.get('retry-after'), '1');
+  t.is(refused?.errors[0]?.extensions.code, 'RATE_LIMITED');
+  t.true(replies.some(({ status }) => status === 200));
+});
+
+test('an upload is checked: its digest, its size, its key; a cut-off one leaves nothing', async (t) => {
+  const { put, url, key, ask } = await setup(t);
+  const bytes = Buffer.alloc(700_000, 7);
+  const digest = digestOf(bytes);
+  const head = async (): Promise<number> =>
+    (await fetch(`${url}/builds/${digest}`, { method: 'HEAD', headers: { authorization: key } })).status;
+  t.is((await put(bytes, { digest: 'ab'.repeat(32) })).status, 400);
+  t.is((await put(bytes, { digest: 'nonsense' })).status, 400);
+  t.is((await put(bytes, { key: 'wrong' })).status, 401);
+  t.is((await put(Buffer.alloc(0))).status, 400);
+  t.is(await head(), 404);
+  const cut = httpRequest(`${url}/builds/${digest}`, { method: 'PUT', headers: { authorization: key, 'content-length': bytes.length } });
+  cut.on('error', () => undefined);
+  await new Promise<void>((resolve) => cut.write(bytes.subarray(0, 300_000), () => resolve()));
+  cut.destroy();
+  t.is(code(await ask(deployQuery, { build: digest, endpoints: specs('echo') })), 'NOT_FOUND');
+  t.is(await head(), 404);
+  t.is((await put(bytes)).status, 201);
+  t.is(await head(), 200);
+  t.deepEqual(await (await put(bytes)).json(), { digest, size: bytes.length, existed: true });
+  const large = httpRequest(`${url}/builds/${digest}`, {
+    method: 'PUT',
+    headers: { authorization: key, 'content-length': 500_000_001, expect: '100-continue' },
+  });
+  const answer = await new Promise<{ status: number | undefined; text: string }>((resolve) => {
+    large.on('response', (response) => {
+      response.setEncoding('utf8');
+      response.on('data', (text: string) => resolve({ status: response.statusCode, text }));
+    });
+    large.on('error', () => undefined);
+    large.flushHeaders();
+  });
+  large.destroy();
+  t.is(answer.status, 413);
+  t.regex(answer.text, /at most 500000000 bytes/);
+});

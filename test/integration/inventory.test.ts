@@ -1,0 +1,54 @@
+/** What is wrong with a GPU is told where its operator looks: `capstan nodes` and `capstan doctor`. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import test from 'ava';
+
+import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
+import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const tool = join(import.meta.dirname, '../../cli/main.ts');
+
+interface Row {
+  readonly devices: readonly { readonly uuid: string; readonly healthy: boolean }[];
+}
+
+test('an ill GPU is shown with its reason, and its neighbour is not', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-smi-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const ecc = '<volatile><dram_correctable>3</dram_correctable><dram_uncorrectable>1</dram_uncorrectable></volatile>';
+  const nvidiaSmi = await writeFakeSmi(folder, {
+    gpus: [
+      { uuid: 'GPU-a', name: 'NVIDIA Ill', recovery: 'GPU Reset', pciBusId: '00000000:3B:00.0', ecc },
+      { uuid: 'GPU-b', name: 'NVIDIA Well' },
+    ],
+  });
+  const stack = await Stack.start({ CAPSTAN_NVIDIA_SMI: nvidiaSmi });
+  t.teardown(() => stack.close());
+  const capstan = (...args: string[]): Promise<{ stdout: string; stderr: string }> =>
+    promisify(execFile)(process.execPath, [tool, ...args, '--data-dir', stack.dataDir], {
+      env: { PATH: process.env['PATH'], NO_COLOR: '1' },
+    });
+  const row = await until('the node tells its devices', async () => {
+    const [node] = JSON.parse((await capstan('nodes', '--json')).stdout) as Row[];
+    return node?.devices.length === 2 ? node : null;
+  });
+  t.like(row.devices[0], {
+    healthy: false,
+    problem: 'recovery action needed: GPU Reset',
+    recoveryAction: 'GPU Reset',
+    eccCorrected: 3,
+    eccUncorrected: 1,
+    pciBusId: '0000:3b:00',
+    xids: [],
+  });
+  t.like(row.devices[1], { healthy: true, problem: '' });
+  t.regex((await capstan('nodes')).stdout, /NVIDIA Ill \(recovery action needed: GPU Reset\), NVIDIA Well/);
+  const { stderr } = await capstan('doctor');
+  t.regex(stderr, /^! GPU of .*: NVIDIA Ill: recovery action needed: GPU Reset$/m);
+  t.notRegex(stderr, /NVIDIA Well:/);
+});

@@ -1,0 +1,54 @@
+/** What user code finds in its environment, to call other endpoints with (SPEC.md, Cross-endpoint calls). */
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { Stack } from '../support/stack.ts';
+
+const handlers = `export function look() {
+  const { CAPSTAN_URL, CAPSTAN_ENVIRONMENT, CAPSTAN_ENDPOINT_ID, CAPSTAN_ENDPOINT_NAME, CAPSTAN_WORKER_TOKEN } = process.env;
+  return { CAPSTAN_URL, CAPSTAN_ENVIRONMENT, CAPSTAN_ENDPOINT_ID, CAPSTAN_ENDPOINT_NAME, CAPSTAN_WORKER_TOKEN };
+}
+export const ask = look;
+`;
+
+test('a worker knows the gateway, where it is, and has a token for its environment', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-env-'));
+  const stack = await Stack.start();
+  t.teardown(async () => {
+    await stack.close();
+    await rm(folder, { recursive: true });
+  });
+  const app = join(folder, 'app');
+  await mkdir(app);
+  const resources = {
+    asker: { functions: [{ name: 'ask', module: 'look.ts' }], runtime: 'process' },
+    looker: { functions: [{ name: 'look', module: 'look.ts' }] },
+  };
+  await writeFile(join(app, 'look.ts'), handlers);
+  await writeFile(join(app, 'tool_manifest.json'), JSON.stringify({ resources }));
+  const ids = await stack.deploy(app);
+  const seen = new Map<string, Record<string, string>>();
+  for (const [name, id] of ids) {
+    const { output } = await stack.ended(id, await stack.run(id, {}));
+    seen.set(name, output as Record<string, string>);
+  }
+  const env = seen.get('looker') ?? {};
+  t.like(env, {
+    CAPSTAN_URL: stack.url,
+    CAPSTAN_ENVIRONMENT: 'default',
+    CAPSTAN_ENDPOINT_NAME: 'looker',
+    CAPSTAN_ENDPOINT_ID: ids.get('looker'),
+  });
+  t.is(seen.get('asker')?.['CAPSTAN_ENDPOINT_NAME'], 'asker');
+  const token = env['CAPSTAN_WORKER_TOKEN'] ?? '';
+  t.not(token, seen.get('asker')?.['CAPSTAN_WORKER_TOKEN']);
+  const call = async (authorization: string): Promise<number> =>
+    (await fetch(`${env['CAPSTAN_URL'] ?? ''}/v2/${ids.get('asker') ?? ''}/health`, { headers: { authorization } })).status;
+  t.is(await call(`Bearer ${token}`), 200);
+  t.is(await call(`Bearer ${token.slice(0, -4)}aaaa`), 401);
+  // No secret in what the parts say of themselves.
+  t.false((await stack.log()).includes(token));
+});

@@ -1,0 +1,48 @@
+"""Routes of the tests of load-balanced endpoints in Python."""
+import asyncio
+from typing import List
+
+
+def hello(name: str, times: int = 1):
+    return {"hello": name, "times": times}
+
+
+def item(id: int, verbose: bool = False):
+    return {"id": id, "verbose": verbose}
+
+
+def search(q: str, tags: List[str] = ()):
+    return {"q": q, "tags": list(tags)}
+
+
+def count(to: int):
+    for n in range(1, to + 1):
+        yield {"n": n}
+
+
+async def later_count(to: int):
+    for n in range(1, to + 1):
+        await asyncio.sleep(0)
+        yield {"n": n}
+
+
+async def later(value: float):
+    await asyncio.sleep(0)
+    return value
+
+
+def echo(request):
+    headers = {"content-type": request.headers["content-type"], "x-method": request.method}
+    return request.Response(request.stream(), 201, headers)
+
+
+def boom():
+    raise ValueError("it broke")
+
+
+def octets():
+    return b"\x00\x01\xff"
+
+
+def plain(request):
+    return request.Response("short and stout", 418)

@@ -1,0 +1,3 @@
+export function greet(request: Request): object {
+  return { authorization: request.headers.get('authorization') };
+}

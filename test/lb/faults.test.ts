@@ -1,0 +1,116 @@
+/** Requests that keep coming while workers come and go: none is lost, but those of a worker that is killed. */
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+
+import test from 'ava';
+import { Agent, request } from 'undici';
+
+import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+
+const app = join(import.meta.dirname, 'app-faults');
+const PER_SECOND = 200;
+/** Requests that a killed worker may have had: its slots. */
+const SLOTS = 8;
+
+/** Sends at a fixed rate, whatever becomes of the answers, and keeps them by status and release. */
+class Load {
+  readonly answers = new Map<string, number>();
+  /** Processes that answered. */
+  readonly workers = new Set<number>();
+  readonly #agent = new Agent({ connections: 256, headersTimeout: 150_000 });
+  readonly #open = new Set<Promise<void>>();
+  readonly #timer: NodeJS.Timeout;
+  #sent = 0;
+  readonly #begun = performance.now();
+
+  constructor(stack: Stack, endpoint: string) {
+    const url = `${stack.url}/lb/${endpoint}/work`;
+    const headers = { authorization: `Bearer ${stack.apiKey}` };
+    this.#timer = setInterval(() => {
+      for (; this.#sent < ((performance.now() - this.#begun) * PER_SECOND) / 1000; this.#sent += 1) {
+        const sent: Promise<void> = request(url, { headers, dispatcher: this.#agent })
+          .then(
+            async ({ statusCode, body }) =>
+              this.#nameOf(statusCode, (await body.json()) as { release?: number; pid?: number; detail?: string }),
+            (error: unknown) => String(error),
+          )
+          .then((answer) => {
+            this.answers.set(answer, (this.answers.get(answer) ?? 0) + 1);
+            this.#open.delete(sent);
+          });
+        this.#open.add(sent);
+      }
+    }, 5);
+  }
+
+  #nameOf(status: number, { release, pid, detail }: { release?: number; pid?: number; detail?: string }): string {
+    if (pid !== undefined) this.workers.add(pid);
+    return `${status} ${release === undefined ? (detail ?? '') : `release ${release}`}`;
+  }
+
+  count(start: string): number {
+    let sum = 0;
+    for (const [answer, count] of this.answers) if (answer.startsWith(start)) sum += count;
+    return sum;
+  }
+
+  /** Sends no more; resolves when all are answered. */
+  async end(): Promise<void> {
+    clearInterval(this.#timer);
+    await Promise.all(this.#open);
+    await this.#agent.destroy();
+  }
+
+  get all(): number {
+    return this.#sent;
+  }
+}
+
+test('from zero, up, over a change of release, through a drain of the agent: no request is lost', async (t) => {
+  const stack = await Stack.start();
+  t.teardown(() => stack.close());
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-lb-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const id = (await stack.deploy(app)).get('work') ?? '';
+  const load = new Load(stack, id);
+  try {
+    await until('the first answers came', () => load.count('200') > 100);
+    // Another release: the old workers go on until one of the new ones serves.
+    const copy = join(folder, basename(app));
+    await cp(app, copy, { recursive: true });
+    const source = await readFile(join(copy, 'work.ts'), 'utf8');
+    await writeFile(join(copy, 'work.ts'), source.replace('release: 1', 'release: 2'));
+    await stack.deploy(copy);
+    await until('the new release answers', () => load.count('200 release 2') > 100);
+    const before = load.count('200');
+    const agent = stack.signal('agent', 'SIGTERM');
+    await until(
+      'another agent serves',
+      () => stack.pid('agent') !== null && stack.pid('agent') !== agent && load.count('200') > before + 200,
+    );
+  } finally {
+    await load.end();
+  }
+  t.deepEqual([...load.answers.keys()].sort(), ['200 release 1', '200 release 2']);
+  t.is(load.count('200'), load.all);
+});
+
+test('kill -9 of one of three workers fails the requests it had with 502, and no other', async (t) => {
+  const stack = await Stack.start();
+  t.teardown(() => stack.close());
+  const id = (await stack.deploy(app)).get('work') ?? '';
+  const load = new Load(stack, id);
+  try {
+    const [victim] = await until('three workers serve', () => (load.workers.size >= 3 ? [...load.workers] : null));
+    const before = load.count('200');
+    process.kill(victim ?? 0, 'SIGKILL');
+    await until('requests go on', () => load.count('200') > before + 400);
+  } finally {
+    await load.end();
+  }
+  const failed = load.all - load.count('200');
+  t.is(load.count('502'), failed, JSON.stringify([...load.answers]));
+  t.true(failed <= SLOTS);
+});

@@ -1,0 +1,293 @@
+/** The scheduler's core over a fleet that a test plays: steps are applied at once, agents do what the test says. */
+import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
+import { AttemptOutcome, Inventory, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
+import type { CapstanError } from '../../../proto/errors.ts';
+import { Decision, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
+import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
+import type { EndpointImage, EndpointInput, Image, WorkerImage } from '../../../scheduler/core/image.ts';
+import { defaultSettings, type Settings } from '../../../scheduler/core/settings.ts';
+import { restore } from '../../../scheduler/core/restore.ts';
+import { nextDeadline, step } from '../../../scheduler/core/step.ts';
+import { workerCounts, type WorkerCounts } from '../../../scheduler/services/worker-counts.ts';
+import type { ControlKind, ControlRow } from '../../../scheduler/store/store.ts';
+
+/** A job that was handed out and has not ended. */
+export interface Running {
+  readonly job: string;
+  readonly token: number;
+  readonly worker: string;
+  readonly node: string;
+}
+
+export class FleetWorld {
+  image: Image;
+  /** Monotonic ms; the wall clock goes with it. */
+  mono = 0;
+  readonly running: Running[] = [];
+  readonly effects: Effect[] = [];
+  readonly #settings: Settings;
+  readonly #rows = new Map<string, ControlRow>();
+  readonly #reported = new Map<string, Map<string, WorkerStatus>>();
+  #calls = 0;
+  /** Each life of the scheduler has names of its own. */
+  #life = 0;
+  #session = 0;
+  #jobs = 0;
+
+  constructor(settings: Partial<Settings> = {}) {
+    this.#settings = { ...defaultSettings, ...settings };
+    this.image = this.#restored();
+    this.command({ command: 'put-join-token', hash: 't' });
+  }
+
+  /** A scheduler that starts anew on what was written. Jobs are not part of this. */
+  restart(): void {
+    this.image = this.#restored();
+  }
+
+  event(event: CoreEvent): void {
+    const out = new Decision();
+    step(this.image, event, { wall: 1_700_000_000_000 + this.mono, mono: this.mono }, out);
+    this.#carryOut(out);
+  }
+
+  command(command: Command): Answer | CapstanError {
+    const call = ++this.#calls;
+    this.event({ event: 'command', call, command });
+    const answer = this.effects.find((effect) => effect.effect === 'answer' && effect.call === call);
+    if (answer?.effect !== 'answer') throw new Error('no answer');
+    return answer.result;
+  }
+
+  deploy(...endpoints: EndpointInput[]): string[] {
+    const build = { digest: 'd', size: 1, createdAt: 0 };
+    const answer = this.command({ command: 'deploy', account: 'acc', environment: 'default', build, endpoints });
+    if (answer instanceof Error) throw answer;
+    return answer.answer === 'deployed' ? answer.endpoints.map(({ id }) => id) : [];
+  }
+
+  /** A node joins and connects. */
+  node(name: string, devices: readonly string[] = [], more: Partial<Inventory> = {}): void {
+    this.command({ command: 'join', tokenHash: 't', node: { id: name, name, secretHash: '' } });
+    this.connect(name, devices, more);
+  }
+
+  connect(name: string, devices: readonly string[] = [], more: Partial<Inventory> = {}): void {
+    const inventory = Inventory.fromPartial({
+      hostname: name,
+      cpuCount: 64,
+      memoryBytes: 512_000_000_000n,
+      memoryAvailableBytes: 512_000_000_000n,
+      diskAvailableBytes: 512_000_000_000n,
+      runtimes: ['thread'],
+      devices: devices.map((uuid) => ({ uuid, model: 'NVIDIA RTX A5000', memoryBytes: 24_000_000_000n, healthy: true })),
+      ...more,
+    });
+    const workers = { epoch: this.image.nodes.get(name)?.epoch ?? 0, workers: [...(this.#reported.get(name)?.values() ?? [])] };
+    const hello = { protocol: 1, incarnation: `${name}-1`, agentVersion: 'test', workers, attempts: [], inventory };
+    this.event({ event: 'session-opened', node: name, session: ++this.#session, hello });
+  }
+
+  /** The node's agent tells another inventory. */
+  inventory(name: string, change: (inventory: Inventory) => Inventory): void {
+    const known = this.image.nodes.get(name)?.inventory;
+    if (known != null) this.#agent(name, { event: { $case: 'inventory', value: change(known) } });
+  }
+
+  disconnect(name: string): void {
+    const session = this.image.nodes.get(name)?.session;
+    if (session != null) this.event({ event: 'session-closed', node: name, session });
+  }
+
+  /** Lets time pass; whatever is due happens. */
+  pass(ms: number): void {
+    const until = this.mono + ms;
+    for (;;) {
+      const at = nextDeadline(this.image, { wall: 1_700_000_000_000 + this.mono, mono: this.mono });
+      this.mono = at === null ? until : Math.min(until, Math.max(this.mono, at));
+      for (const node of this.image.nodes.values())
+        if (node.session !== null)
+          this.event({
+            event: 'agent',
+            node: node.config.id,
+            session: node.session,
+            events: [{ event: { $case: 'heartbeat', value: {} } }],
+          });
+      this.event({ event: 'tick' });
+      if (this.mono >= until) return;
+      if (at !== null && at <= this.mono) this.mono += 0.01;
+    }
+  }
+
+  submit(endpoint: string, lowPriority = false): string {
+    const job = `job-${++this.#jobs}`;
+    this.event({
+      event: 'submit',
+      ref: { channel: 1, request: this.#jobs },
+      counting: { limitedAs: null, resent: false },
+      endpoint,
+      job,
+      kind: 'RUN',
+      input: { inline: Buffer.from('{}') },
+      webhook: null,
+      policy: { executionTimeoutMs: null, ttlMs: null, lowPriority },
+      s3: null,
+      idempotency: null,
+      waitMs: 0,
+    });
+    return job;
+  }
+
+  cancel(endpoint: string, job: string): void {
+    this.command({ command: 'cancel', endpoint, job });
+  }
+
+  /** The handler of a job returns. */
+  complete(job: string): void {
+    const at = this.running.findIndex((running) => running.job === job);
+    const [ended] = this.running.splice(at, 1);
+    if (at === -1 || ended === undefined) throw new Error(`${job} does not run`);
+    const facts = { jobId: job, token: ended.token, error: '', executionMs: 1, agoMs: 0, chunks: 0, started: true };
+    this.#agent(ended.node, {
+      event: {
+        $case: 'ended',
+        value: { ...facts, outcome: AttemptOutcome.COMPLETED, output: { body: { $case: 'inline', value: Buffer.from('1') } } },
+      },
+    });
+    this.#reap(ended.node);
+  }
+
+  workers(endpoint: string): WorkerImage[] {
+    return [...this.image.workers.values()].filter((worker) => worker.endpoint === endpoint);
+  }
+
+  staying(endpoint: string): WorkerImage[] {
+    return this.workers(endpoint).filter((worker) => !worker.drain);
+  }
+
+  endpoint(id: string): EndpointImage {
+    const endpoint = this.image.endpoints.get(id);
+    if (endpoint === undefined) throw new Error(`no endpoint ${id}`);
+    return endpoint;
+  }
+
+  counts(id: string): WorkerCounts {
+    return workerCounts(this.image, this.endpoint(id));
+  }
+
+  /** Every worker that was asked for and has not started becomes ready; drained ones without jobs are gone. */
+  settle(): void {
+    for (const worker of [...this.image.workers.values()]) if (!worker.drain && !worker.ready) this.ready(worker.id);
+    this.reap();
+  }
+
+  /** Drained workers without jobs are gone. */
+  reap(): void {
+    for (const node of this.image.nodes.keys()) this.#reap(node);
+  }
+
+  ready(worker: string): void {
+    this.report(worker, { state: WorkerState.IDLE, artifactMs: 5, startedMs: 10, loadedMs: 20 });
+  }
+
+  /** Every worker of a node is ready, told at once. */
+  readyAll(node: string): void {
+    const all = [...(this.image.nodes.get(node)?.workers ?? [])].flatMap((id) => this.image.workers.get(id) ?? []);
+    const statuses = all.map(({ id, endpoint, release }) =>
+      WorkerStatus.fromPartial({ workerId: id, endpointId: endpoint, releaseId: release, state: WorkerState.IDLE }),
+    );
+    this.#reported.set(node, new Map(statuses.map((status) => [status.workerId, status])));
+    this.#tellWorkers(node);
+  }
+
+  /** A start of the worker failed, the `failures`-th in a row. */
+  fail(worker: string, failures: number): void {
+    this.report(worker, { state: WorkerState.UNHEALTHY, reason: 'LOAD_FAILED', detail: 'no module named x', failures });
+  }
+
+  report(id: string, status: Partial<WorkerStatus>): void {
+    const worker = this.image.workers.get(id);
+    if (worker === undefined) throw new Error(`no worker ${id}`);
+    const all = this.#reported.get(worker.node) ?? new Map<string, WorkerStatus>();
+    this.#reported.set(worker.node, all);
+    all.set(
+      id,
+      WorkerStatus.fromPartial({ ...all.get(id), workerId: id, endpointId: worker.endpoint, releaseId: worker.release, ...status }),
+    );
+    this.#tellWorkers(worker.node);
+  }
+
+  /** The agent ends drained workers that hold nothing. */
+  #reap(node: string): void {
+    const all = this.#reported.get(node) ?? new Map<string, WorkerStatus>();
+    for (const id of [...all.keys()]) {
+      const worker = this.image.workers.get(id);
+      if ((worker === undefined || worker.drain) && !this.running.some((running) => running.worker === id)) all.delete(id);
+    }
+    this.#tellWorkers(node);
+  }
+
+  #tellWorkers(node: string): void {
+    const workers = [...(this.#reported.get(node)?.values() ?? [])];
+    this.#agent(node, { event: { $case: 'workers', value: { epoch: this.image.nodes.get(node)?.epoch ?? 0, workers } } });
+  }
+
+  #agent(node: string, event: AgentEvent): void {
+    const session = this.image.nodes.get(node)?.session;
+    if (session != null) this.event({ event: 'agent', node, session, events: [event] });
+  }
+
+  #restored(): Image {
+    const out = new Decision();
+    const now = { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
+    const stored = { control: [...this.#rows.values()], counts: [], leased: [], highest: { no: 0, position: 0 } };
+    const image = restore(this.#settings, [1, 2, 3, ++this.#life], stored, now, out);
+    this.#carryOut(out);
+    return image;
+  }
+
+  #carryOut(out: Decision): void {
+    for (const { op } of out.writes) {
+      if (op.op !== 'put') continue;
+      if (op.value === null) this.#rows.delete(`${op.kind}/${op.key}`);
+      else
+        this.#rows.set(`${op.kind}/${op.key}`, { kind: op.kind satisfies ControlKind, key: op.key, version: op.version, value: op.value });
+    }
+    for (const { effect } of out.effects) {
+      this.effects.push(effect);
+      if (effect.effect === 'dispatch') {
+        const { job, token, worker, node } = effect;
+        this.running.push({ job, token, worker, node });
+      } else if (effect.effect === 'read-due') this.event({ event: 'due-read', jobs: [], nextAt: null, wall: 0 });
+    }
+  }
+}
+
+export function queueInput(name: string, more: Partial<EndpointInput> = {}): EndpointInput {
+  return {
+    name,
+    kind: 'QUEUE',
+    imageName: '',
+    workersMin: 0,
+    workersMax: 3,
+    idleTimeoutS: 5,
+    gpuIds: '',
+    gpuCount: 0,
+    cpu: '',
+    maxConcurrency: 1,
+    executionTimeoutMs: 0,
+    scalerType: 'QUEUE_DELAY',
+    scalerValue: 4,
+    maxAttempts: 0,
+    routes: {},
+    limits: {},
+    requestsPerWorker: null,
+    functions: [{ name, module: name, parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
+    runtime: '',
+    command: [],
+    packages: [],
+    envSealed: null,
+    envDigest: '',
+    ...more,
+  };
+}

@@ -1,0 +1,147 @@
+/** The life of a node: it joins with a token, is drained and resumed, is lost, comes back, is removed. */
+import test from 'ava';
+
+import { CapstanError } from '../../../proto/errors.ts';
+import type { Answer } from '../../../scheduler/core/effects.ts';
+import { tokenId } from '../../../scheduler/core/nodes.ts';
+import { FleetWorld, queueInput } from './fleet-world.ts';
+
+function refusal(answer: Answer | CapstanError): string {
+  return answer instanceof CapstanError ? `${answer.code} ${answer.message}` : 'none';
+}
+
+function join(world: FleetWorld, hash: string, id: string): string {
+  return refusal(world.command({ command: 'join', tokenHash: hash, node: { id, name: id, secretHash: '' } }));
+}
+
+test('a join token lets as many nodes join as it says, until it expires or is revoked', (t) => {
+  const world = new FleetWorld();
+  t.regex(join(world, 'unknown', 'x'), /^UNAUTHENTICATED the join token is not valid/);
+  const expiresAt = 1_700_000_000_000 + 60_000;
+  world.command({ command: 'put-join-token', hash: 'two-uses-hash', name: 'rack 1', expiresAt, maxUses: 2 });
+  t.is(join(world, 'two-uses-hash', 'a'), 'none');
+  world.restart();
+  t.is(join(world, 'two-uses-hash', 'b'), 'none');
+  t.regex(join(world, 'two-uses-hash', 'c'), /UNAUTHENTICATED .*was used 2 times/);
+  world.command({ command: 'put-join-token', hash: 'short-lived-hash', name: '', expiresAt, maxUses: null });
+  world.pass(60_000);
+  t.regex(join(world, 'short-lived-hash', 'd'), /has expired/);
+  world.command({ command: 'put-join-token', hash: 'revoked-hash', name: '' });
+  t.is(refusal(world.command({ command: 'revoke-join-token', id: tokenId('revoked-hash') })), 'none');
+  t.regex(join(world, 'revoked-hash', 'e'), /is not valid/);
+  t.regex(refusal(world.command({ command: 'revoke-join-token', id: tokenId('revoked-hash') })), /NOT_FOUND/);
+  t.deepEqual([...world.image.nodes.keys()], ['a', 'b']);
+});
+
+test('a revoked token stays revoked, also when it is put again at the next start', (t) => {
+  const world = new FleetWorld();
+  world.command({ command: 'revoke-join-token', id: tokenId('t') });
+  world.restart();
+  world.command({ command: 'put-join-token', hash: 't' });
+  t.regex(join(world, 't', 'a'), /is not valid/);
+});
+
+test('a drained node gets nothing new; its jobs finish, and its workers are replaced elsewhere', (t) => {
+  const world = new FleetWorld();
+  world.node('a');
+  const [endpoint = ''] = world.deploy(queueInput('echo', { workersMin: 2, workersMax: 4 }));
+  world.settle();
+  const running = world.submit(endpoint);
+  world.node('b');
+  world.command({ command: 'drain-node', node: 'a' });
+  t.deepEqual(
+    world.staying(endpoint).map(({ node }) => node),
+    ['b', 'b'],
+    'asked for at once',
+  );
+  const waiting = world.submit(endpoint);
+  t.false(
+    world.running.some(({ job }) => job === waiting),
+    'the free worker of the drained node gets nothing',
+  );
+  world.settle();
+  t.is(world.running.find(({ job }) => job === waiting)?.node, 'b');
+  t.true(
+    world.workers(endpoint).some(({ node }) => node === 'a'),
+    'what runs there goes on',
+  );
+  world.complete(running);
+  t.is(world.image.nodes.get('a')?.workers.size, 0);
+  t.is(world.endpoint(endpoint).counts.completed, 1);
+  world.restart();
+  world.connect('a');
+  world.connect('b');
+  t.true(world.image.nodes.get('a')?.config.draining, 'and it stays drained');
+});
+
+test('a resumed node is used again, by what waited for a place at once', (t) => {
+  const world = new FleetWorld();
+  world.node('a');
+  const [endpoint = ''] = world.deploy(queueInput('echo'));
+  world.command({ command: 'drain-node', node: 'a' });
+  world.submit(endpoint);
+  t.is(world.staying(endpoint).length, 0);
+  t.is(world.endpoint(endpoint).rejections[0]?.reason, 'NODE_DRAINING');
+  t.is(world.counts(endpoint).throttled, 1);
+  world.command({ command: 'resume-node', node: 'a' });
+  t.is(world.staying(endpoint).length, 1);
+});
+
+test('a node with workers is removed by force alone, and its jobs go elsewhere', (t) => {
+  const world = new FleetWorld();
+  world.node('a');
+  const [endpoint = ''] = world.deploy(queueInput('echo'));
+  const job = world.submit(endpoint);
+  world.settle();
+  world.node('b');
+  t.regex(refusal(world.command({ command: 'remove-node', node: 'a', force: false })), /^CONFLICT node: a has 1 workers/);
+  t.true(world.image.nodes.has('a'));
+  t.is(refusal(world.command({ command: 'remove-node', node: 'a', force: true })), 'none');
+  t.true(world.effects.some((effect) => effect.effect === 'close-session' && effect.node === 'a'));
+  world.settle();
+  t.is(world.running.filter((running) => running.job === job).at(-1)?.node, 'b');
+  t.regex(refusal(world.command({ command: 'drain-node', node: 'a' })), /NOT_FOUND/);
+  world.restart();
+  t.false(world.image.nodes.has('a'));
+  t.is(world.image.removedNodes.get('a')?.name, 'a', 'its agent is still told why');
+});
+
+test('the workers of a lost node are asked for elsewhere at once, not one after the other', (t) => {
+  const world = new FleetWorld({ nodeGraceMs: 15_000 });
+  world.node('a');
+  const [endpoint = ''] = world.deploy(queueInput('echo', { workersMax: 4, idleTimeoutS: 60, scalerValue: 3_600, workersMin: 3 }));
+  world.settle();
+  world.deploy(queueInput('echo', { workersMax: 4, idleTimeoutS: 60, scalerValue: 3_600 }));
+  for (let i = 0; i < 3; i++) world.submit(endpoint);
+  world.node('b');
+  world.disconnect('a');
+  world.pass(16_000);
+  t.deepEqual(
+    world.staying(endpoint).map(({ node }) => node),
+    ['b', 'b', 'b'],
+  );
+});
+
+test('a node that comes back within the grace period keeps its workers; after it they are drained', (t) => {
+  const world = new FleetWorld({ nodeGraceMs: 15_000 });
+  world.node('a');
+  const [endpoint = ''] = world.deploy(queueInput('echo', { workersMin: 1, workersMax: 1 }));
+  world.settle();
+  const [worker] = world.staying(endpoint);
+  world.disconnect('a');
+  world.pass(10_000);
+  world.connect('a');
+  t.deepEqual(world.staying(endpoint), [worker as never], 'adopted');
+  world.disconnect('a');
+  world.pass(16_000);
+  t.is(world.workers(endpoint).length, 0);
+  world.effects.length = 0;
+  world.connect('a');
+  const desired = world.effects.filter((effect) => effect.effect === 'send-desired').at(-1);
+  if (desired?.effect !== 'send-desired') return t.fail('the node was told nothing');
+  t.false(
+    desired.workers.some(({ id }) => id === worker?.id),
+    'what it still runs is not wanted: it drains it',
+  );
+  t.is(desired.workers.length, 1, 'and another one is');
+});

@@ -1,0 +1,268 @@
+/** Where workers go, and what nodes say that cannot take them. */
+import test from 'ava';
+
+import { CallStyle, Device, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
+import type { EndpointInput } from '../../../scheduler/core/image.ts';
+import { place, type Plan } from '../../../scheduler/core/placement.ts';
+import { explainRejections } from '../../../scheduler/core/placement/rejections.ts';
+import { queueReason } from '../../../scheduler/core/reasons.ts';
+import { askWorker } from '../../../scheduler/core/workers.ts';
+import { nodeInfo } from '../../../scheduler/services/fleet-view.ts';
+import { FleetWorld, queueInput } from '../core/fleet-world.ts';
+
+const gigabyte = 1024n ** 3n;
+const gpu = (uuid: string, model = 'NVIDIA RTX A5000', memoryGb = 24, more: Partial<Device> = {}): Device =>
+  Device.fromPartial({ uuid, model, memoryBytes: BigInt(memoryGb) * 1_000_000_000n, healthy: true, ...more });
+const slice = (uuid: string, profile: string, memoryGb: number): Device =>
+  gpu(uuid, `NVIDIA A100-SXM4-80GB MIG ${profile}`, memoryGb, { parentUuid: 'card' });
+
+/** Deploys an endpoint that wants `workers` at once, and gives their places: `<node> <devices>`. */
+function placed(world: FleetWorld, input: Partial<EndpointInput>, workers = 1): string[] {
+  const [id = ''] = world.deploy(queueInput('e', { workersMin: workers, workersMax: workers, ...input }));
+  return world.workers(id).map(({ node, devices }) => [node, ...devices].join(' '));
+}
+
+/** What the nodes say when there is no place. */
+function refused(
+  input: Partial<EndpointInput>,
+  nodes: Readonly<Record<string, Partial<Inventory>>>,
+  prepare = (_world: FleetWorld): void => undefined,
+): string {
+  const world = new FleetWorld();
+  for (const [name, inventory] of Object.entries(nodes)) world.node(name, [], inventory);
+  prepare(world);
+  const [id = ''] = world.deploy(queueInput('e', { workersMin: 1, workersMax: 1, ...input }));
+  return explainRejections(world.endpoint(id).rejections);
+}
+
+test('the workers of an endpoint are spread over the nodes', (t) => {
+  const world = new FleetWorld();
+  for (const name of ['a', 'b', 'c']) world.node(name);
+  t.deepEqual(placed(world, {}, 6).sort(), ['a', 'a', 'b', 'b', 'c', 'c']);
+});
+
+test('different endpoints are packed, so that whole nodes stay free', (t) => {
+  const world = new FleetWorld();
+  for (const name of ['a', 'b']) world.node(name, [], { devices: [gpu(`${name}0`), gpu(`${name}1`)] });
+  t.deepEqual(placed(world, { name: 'x', gpuIds: 'ANY', gpuCount: 1 }), ['a a0']);
+  t.deepEqual(placed(world, { name: 'y', gpuIds: 'ANY', gpuCount: 1 }), ['a a1']);
+  t.deepEqual(placed(world, { name: 'z', gpuIds: 'ANY', gpuCount: 2 }), ['b b0 b1']);
+});
+
+test('CPU work goes to nodes without GPUs first', (t) => {
+  const world = new FleetWorld();
+  world.node('a', [], { devices: [gpu('a0')] });
+  world.node('b');
+  t.deepEqual(placed(world, {}, 3), ['b', 'b', 'b']);
+});
+
+test('a worker goes where a core is free before cores are given twice', (t) => {
+  const world = new FleetWorld();
+  world.node('a', [], { cpuCount: 2 });
+  world.node('b', [], { cpuCount: 2 });
+  t.deepEqual(placed(world, { name: 'x', cpu: 'cpu3c-2-4' }), ['a']);
+  t.deepEqual(placed(world, { name: 'y', cpu: 'cpu3c-2-4' }), ['b']);
+  t.deepEqual(placed(world, { name: 'z', cpu: 'cpu3c-2-4' }), ['a']);
+});
+
+test('a node that has the build is taken first', (t) => {
+  const world = new FleetWorld();
+  world.node('a');
+  world.node('b', [], { builds: ['d'] });
+  t.deepEqual(placed(world, {}), ['b']);
+});
+
+test('the first entry of gpuIds that can be had wins', (t) => {
+  const world = new FleetWorld();
+  world.node('a', [], { devices: [gpu('t4', 'Tesla T4', 16)] });
+  world.node('b', [], { devices: [gpu('l4', 'NVIDIA L4')] });
+  t.deepEqual(placed(world, { name: 'x', gpuIds: 'ADA_24,NVIDIA L4,ANY', gpuCount: 1 }), ['b l4']);
+  t.deepEqual(placed(world, { name: 'y', gpuIds: 'ADA_24,NVIDIA L4,ANY', gpuCount: 1 }), ['a t4']);
+});
+
+test('among equals the smallest device is taken', (t) => {
+  const world = new FleetWorld();
+  world.node('a', [], { devices: [gpu('h200', 'NVIDIA H200', 141)] });
+  world.node('b', [], { devices: [gpu('a5000'), gpu('t4', 'Tesla T4', 16)] });
+  t.deepEqual(placed(world, { gpuIds: 'ANY', gpuCount: 1 }), ['b t4']);
+});
+
+test('several GPUs come from one node, of one model where there are enough', (t) => {
+  const world = new FleetWorld();
+  world.node('a', [], { devices: [gpu('a0'), gpu('a1', 'NVIDIA L4')] });
+  world.node('b', [], { devices: [gpu('b0', 'NVIDIA L4'), gpu('b1'), gpu('b2')] });
+  t.deepEqual(placed(world, { name: 'x', gpuIds: 'AMPERE_24', gpuCount: 2 }), ['b b1 b2']);
+  t.deepEqual(placed(world, { name: 'y', gpuIds: 'AMPERE_24', gpuCount: 2 }), ['a a1 a0']);
+  t.deepEqual(placed(world, { name: 'z', gpuIds: 'AMPERE_24', gpuCount: 2 }), []);
+});
+
+test('slices are taken by name and, when big, by ANY; several at once never', (t) => {
+  const devices = [slice('s10', '1g.10gb', 10), slice('s40', '3g.40gb', 40), slice('s41', '3g.40gb', 40)];
+  const world = new FleetWorld();
+  world.node('a', [], { devices });
+  t.deepEqual(placed(world, { name: 'x', gpuIds: 'MIG 1g.10gb', gpuCount: 1 }), ['a s10']);
+  t.deepEqual(placed(world, { name: 'y', gpuIds: 'ANY', gpuCount: 1 }), ['a s40']);
+  t.is(refused({ gpuIds: 'ANY', gpuCount: 2 }, { a: { devices } }), 'GPU_MISSING on 1 node: a (no ANY)');
+});
+
+test('a device is given once, and comes back when its worker is gone', (t) => {
+  const world = new FleetWorld();
+  world.node('a', ['g0']);
+  t.deepEqual(placed(world, { name: 'x', gpuIds: 'ANY', gpuCount: 1 }), ['a g0']);
+  world.settle();
+  t.deepEqual(placed(world, { name: 'y', gpuIds: 'ANY', gpuCount: 1 }), []);
+  const [x = ''] = world.deploy(queueInput('x', { workersMin: 0, workersMax: 0, gpuIds: 'ANY', gpuCount: 1 }));
+  t.is(world.workers(x)[0]?.drain, true);
+  world.reap();
+  world.pass(1_100);
+  t.deepEqual(
+    [...world.image.workers.values()].map(({ devices }) => devices),
+    [['g0']],
+  );
+  t.deepEqual(world.workers(x), []);
+});
+
+test('each node says what it lacks, and the reasons that came closest stand first', (t) => {
+  const python = { functions: [{ name: 'f', module: 'm.py', parameters: [], callStyle: CallStyle.WHOLE }] };
+  const hosts = {
+    none: { runtimes: ['thread'] },
+    old: { runtimes: ['process'], pythonVersion: '3.7.3' },
+    without: { runtimes: ['process'], pythonVersion: '3.12.0' },
+    engine: { runtimes: ['process', 'container'], pythonVersion: '3.12.0' },
+  };
+  t.is(
+    refused({ ...python, packages: ['torch'] }, hosts),
+    'PACKAGE_MISSING on 2 nodes: engine (torch; its engine does not have capstan/base-python:latest), without (torch); ' +
+      'PYTHON_TOO_OLD on 1 node: old (Python 3.7.3, needs 3.8); ' +
+      'RUNTIME_MISSING on 1 node: none (the runtime process is not offered)',
+  );
+  t.is(refused({ imageName: 'acme/model' }, { a: {} }), 'RUNTIME_MISSING on 1 node: a (no container engine)');
+  t.is(refused({ cpu: 'cpu3c-16-2' }, { a: { cpuCount: 2 } }), 'CPU on 1 node: a (0 of 8 vCPU given, needs 16)');
+  t.is(refused({ cpu: 'cpu3c-1-8' }, { a: { memoryBytes: 4n * gigabyte } }), 'MEMORY on 1 node: a (0 of 3.5 GB given, needs 8)');
+  t.is(refused({}, { a: { diskBytes: 10n * gigabyte, diskAvailableBytes: gigabyte / 4n } }), 'DISK on 1 node: a (0.3 GB free, needs 0.5)');
+  t.is(
+    refused({}, { a: {}, b: {} }, (world) => world.disconnect('b')),
+    '',
+    'a node that can take it takes it, whatever others say',
+  );
+});
+
+test('no GPU, a busy one and a sick one are told apart', (t) => {
+  const gpus = { gpuIds: 'AMPERE_24', gpuCount: 1 };
+  t.is(refused(gpus, { a: {} }), 'GPU_MISSING on 1 node: a (no AMPERE_24)');
+  t.is(refused(gpus, { a: { devices: [gpu('t4', 'Tesla T4', 16)] } }), 'GPU_MISSING on 1 node: a (no AMPERE_24)');
+  t.is(refused({ ...gpus, gpuCount: 2 }, { a: { devices: [gpu('g0')] } }), 'GPU_MISSING on 1 node: a (only 1 AMPERE_24)');
+  t.is(refused(gpus, { a: { deviceProblem: 'nvidia-smi hangs' } }), 'DEVICE_PROBLEM on 1 node: a (nvidia-smi hangs)');
+  t.is(
+    refused(gpus, { a: { devices: [gpu('g0', undefined, 24, { healthy: false, problem: 'Xid 79' })] } }),
+    'DEVICE_PROBLEM on 1 node: a (1 of 1 not healthy: Xid 79)',
+  );
+  t.is(
+    refused(gpus, { a: { devices: [gpu('g0')] } }, (world) => void placed(world, { ...gpus, name: 'other' })),
+    'GPU_BUSY on 1 node: a (0 of 1 free)',
+  );
+});
+
+test('a fleet of many nodes is told by reason, with some of them by name', (t) => {
+  const nodes = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`n${String(i).padStart(2, '0')}`, {}]));
+  t.is(
+    refused({ gpuIds: 'H200', gpuCount: 1 }, nodes),
+    `GPU_MISSING on 30 nodes: ${Array.from({ length: 8 }, (_, i) => `n0${i} (no H200)`).join(', ')} and 22 more`,
+  );
+});
+
+test('a job that waits for a place says which one', (t) => {
+  const world = new FleetWorld();
+  world.node('a', ['g0']);
+  placed(world, { name: 'other', gpuIds: 'ANY', gpuCount: 1 });
+  const [id = ''] = world.deploy(queueInput('e', { gpuIds: 'ANY', gpuCount: 1 }));
+  world.submit(id);
+  t.deepEqual(queueReason(world.image, world.endpoint(id), { wall: 0, mono: world.mono }), {
+    reason: 'NO_CAPACITY',
+    detail: 'GPU_BUSY on 1 node: a (0 of 1 free)',
+  });
+});
+
+test('a device that an agent still holds for a worker nobody wants is not given out', (t) => {
+  const world = new FleetWorld({ nodeGraceMs: 1_000 });
+  world.node('a', ['g0']);
+  t.deepEqual(placed(world, { name: 'x', gpuIds: 'ANY', gpuCount: 1 }), ['a g0']);
+  const [worker] = [...world.image.workers.values()];
+  world.report(worker?.id ?? '', { deviceUuids: ['g0'] });
+  world.disconnect('a');
+  world.pass(2_000);
+  t.is(world.image.workers.size, 0);
+  world.connect('a', ['g0']);
+  t.is(world.image.workers.size, 0, 'the stray worker has the device');
+  world.reap();
+  world.pass(1_100);
+  t.deepEqual(
+    [...world.image.workers.values()].map(({ node, devices }) => [node, ...devices]),
+    [['a', 'g0']],
+  );
+});
+
+/** A plan for an endpoint that wants one GPU of node `a`, made before `change`; why it is refused after it. */
+function stale(change: (world: FleetWorld, plan: Plan) => void): string | null {
+  const world = new FleetWorld();
+  world.node('a', ['g0', 'g1']);
+  const [id = ''] = world.deploy(queueInput('e', { gpuIds: 'ANY', gpuCount: 1 }));
+  const endpoint = world.endpoint(id);
+  const release = world.image.releases.get(endpoint.config.release);
+  if (release === undefined) throw new Error('no release');
+  const { plan } = place(world.image, endpoint, release);
+  if (plan === null) throw new Error('no plan');
+  change(world, plan);
+  const asked = askWorker(world.image, { wall: 0, mono: 0 }, world.endpoint(id), plan, 'test');
+  return 'reason' in asked ? asked.reason : null;
+}
+
+test('a plan is refused when what it was made on has changed', (t) => {
+  const devices = (world: FleetWorld, change: (device: Device) => Device[]): void =>
+    world.inventory('a', (known) => ({ ...known, devices: known.devices.flatMap(change) }));
+  t.is(
+    stale(() => undefined),
+    null,
+  );
+  t.is(
+    stale((world) => world.disconnect('a')),
+    'NODE_DISCONNECTED',
+  );
+  t.is(
+    stale((world) => devices(world, (device) => (device.uuid === 'g0' ? [] : [device]))),
+    'GPU_MISSING',
+  );
+  t.is(
+    stale((world) => devices(world, (device) => [{ ...device, healthy: device.uuid !== 'g0' }])),
+    'DEVICE_PROBLEM',
+  );
+  t.is(
+    stale((world) => void placed(world, { name: 'other', gpuIds: 'ANY', gpuCount: 1 })),
+    'GPU_BUSY',
+  );
+  t.is(
+    stale((world) => world.inventory('a', (known) => ({ ...known, runtimes: [] }))),
+    'RUNTIME_MISSING',
+  );
+  t.is(
+    stale((world) => void world.deploy(queueInput('e', { gpuIds: 'ANY', gpuCount: 2 }))),
+    'NODE_DISCONNECTED',
+  );
+});
+
+test('nodes tell what is set aside on them, of what may be', (t) => {
+  const world = new FleetWorld();
+  world.node('a', ['g0', 'g1'], { cpuCount: 4, memoryBytes: 8n * gigabyte });
+  placed(world, { name: 'x', gpuIds: 'ANY', gpuCount: 1 });
+  placed(world, { name: 'y', cpu: 'cpu3c-2-4' });
+  placed(world, { name: 'z' });
+  const node = world.image.nodes.get('a');
+  if (node === undefined) throw new Error('no node');
+  t.like(nodeInfo(world.image, node), {
+    cpuMillisGiven: 2_100,
+    cpuMillisInAll: 16_000,
+    memoryBytesGiven: 4n * gigabyte + gigabyte / 8n,
+    memoryBytesInAll: 8n * gigabyte - gigabyte / 2n,
+    devicesGiven: 1,
+  });
+});

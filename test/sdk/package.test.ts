@@ -1,0 +1,52 @@
+/** The TypeScript SDK as it is published: JavaScript with declarations, without dependencies. */
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import test from 'ava';
+
+const root = join(import.meta.dirname, '../..');
+const run = promisify(execFile);
+
+test('the built package runs, and a strict application compiles against its declarations', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'capstan-sdk-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const installed = join(folder, 'node_modules/@capstan/sdk');
+  await mkdir(join(folder, 'node_modules/@capstan'), { recursive: true });
+  await run(process.execPath, [join(root, 'sdk/typescript/build.ts'), installed]);
+  await symlink(join(root, 'node_modules/zod'), join(folder, 'node_modules/zod'));
+  const source = `
+    import { Endpoint, endpoint, RemoteError, type EndpointClient } from '@capstan/sdk';
+    import { z } from 'zod';
+    export const double = endpoint({ name: 'double', gpu: 'ADA_24' }, (n: number): number => n * 2);
+    export const trim = endpoint({ name: 'trim', schema: z.object({ text: z.string() }) }, ({ text }) => text.trim());
+    const api = new Endpoint({ name: 'api', workers: [0, 2] });
+    export const health = api.get('/health', () => ({ status: 'ok' }));
+    const handle: EndpointClient<{ n: number }, number[]> = new Endpoint<{ n: number }, number[]>('id', { apiKey: 'k' });
+    export async function use(): Promise<number> {
+      for await (const chunk of (await handle.run({ n: 1 })).stream()) if (chunk > 1) return chunk;
+      // @ts-expect-error the input has its type
+      await handle.runSync({ m: 1 });
+      return (await handle.runSync({ n: 1 })).length;
+    }
+    console.log(JSON.stringify([double(2), trim({ text: ' a ' }), health().status, RemoteError.name, api.resource()]));
+  `;
+  await writeFile(join(folder, 'package.json'), '{"type": "module"}');
+  await writeFile(join(folder, 'app.ts'), source);
+  const compilerOptions = {
+    module: 'nodenext',
+    target: 'es2024',
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    types: [],
+    lib: ['es2024', 'dom'],
+  };
+  await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['app.ts'] }));
+  await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', folder]);
+  const { stdout } = await run(process.execPath, [join(folder, 'app.js')], { cwd: folder });
+  const [doubled, trimmed, status, name, resource] = JSON.parse(stdout) as unknown[];
+  t.deepEqual([doubled, trimmed, status, name], [4, 'a', 'ok', 'RemoteError']);
+  t.like(resource, { is_load_balanced: true, workersMax: 2 });
+});

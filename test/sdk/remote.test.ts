@@ -1,0 +1,195 @@
+/**
+ * Calls of other endpoints' functions from real workers of every runtime, in both languages: the
+ * manifest in the build, the worker's environment, the state manager, the targets.
+ */
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { ProcessRuntime } from '../../agent/runtimes/process/process-runtime.ts';
+import type { Runtime } from '../../agent/runtimes/runtime.ts';
+import { ThreadRuntime } from '../../agent/runtimes/thread/thread-runtime.ts';
+import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import { fakePeers, type Asked } from './fake-peers.ts';
+
+const sdk = join(import.meta.dirname, '../../sdk');
+const baseEnv = { PATH: '/usr/local/bin:/usr/bin:/bin' };
+
+const manifest = JSON.stringify({
+  resources: {
+    gpu: { functions: [{ name: 'embed', module: 'gpu_worker' }] },
+    api: { is_load_balanced: true, functions: [{ name: 'item', module: 'lb_worker' }] },
+  },
+  routes: { api: { 'GET /items/{id}': 'item', 'POST /items/{id}/notes': 'note' } },
+  function_registry: { embed: 'gpu', Model: 'gpu', item: 'api', note: 'api', lost: 'gone' },
+});
+
+const typescript = `
+import { endpoint, Endpoint, remote, remoteClass } from ${JSON.stringify(join(sdk, 'typescript/sdk.ts'))};
+
+const embed = remote('embed', { parameters: ['text', 'size'] });
+const declared = endpoint({ name: 'gpu', gpu: 'ANY' }, async function embed(text: string, size = 1) { throw new Error('not its worker: ' + text + size); });
+const own = endpoint({ name: 'cpu' }, (text: string) => text + '!');
+class Model { constructor() { throw new Error('not its worker'); } embed(text: string): string { return text; } }
+const Declared = endpoint({ name: 'gpu' }, Model);
+const api = new Endpoint({ name: 'api' });
+const item = api.get('/items/{id}', (id: string, full = false) => ({ id, full }));
+const note = remote('note', { parameters: ['id', 'text'] });
+const told = async (work: Promise<unknown>) => { try { return await work; } catch (error: any) { return { name: error.name, message: error.message, endpoint: error.endpointName, status: error.status }; } };
+
+export async function viaStub(text: string) { return embed(text, 2); }
+export async function viaDeclaration(text: string) { return declared(text, 3); }
+export async function viaClass(text: string) { return [await new Declared().embed(text), await new (remoteClass('Model', { embed: { parameters: ['text'] } }))().embed(text)]; }
+export async function ownFunction(text: string) { return own(text); }
+export async function failing() { return told(embed('bad')); }
+export async function* streaming() { yield* remote('embed', { parameters: [], isGenerator: true })(); }
+export async function viaRoute(id: string) { return [await item(id, true), await note(id, 'hi')]; }
+export async function failingRoute() { return told(item('bad') as any); }
+export async function missing() { return told(remote('lost', { parameters: [] })()); }
+export async function wrong() { return told(embed('a', 1, 2)); }
+`;
+
+const python = `
+import capstan
+from capstan import remote
+
+embed = remote.stub("embed", parameters=("text", "size"))
+
+@capstan.Endpoint(name="gpu", gpu="ANY")
+async def declared(text: str, size: int = 1): raise Exception("not its worker")
+
+@capstan.Endpoint(name="cpu")
+def own(text: str): return text + "!"
+
+@capstan.Endpoint(name="gpu")
+class Model:
+    def __init__(self): raise Exception("not its worker")
+    def embed(self, text: str): return text
+
+api = capstan.Endpoint(name="api")
+
+@api.get("/items/{id}")
+def item(id: str, full: bool = False): return {"id": id, "full": full}
+
+note = remote.stub("note", parameters=("id", "text"), is_async=True)
+
+def told(work):
+    try:
+        return work()
+    except Exception as error:
+        return {"name": type(error).__name__, "message": str(error), "endpoint": getattr(error, "endpoint", None), "status": getattr(error, "status", None)}
+
+def viaStub(text): return embed(text, 2)
+async def viaDeclaration(text): return await declared(text, size=3)
+def viaClass(text): return [Model().embed(text), remote.stub_class("Model", {"embed": {"parameters": ["text"]}})().embed(text)]
+def ownFunction(text): return own(text)
+def failing(): return told(lambda: embed("bad"))
+def streaming(): yield from remote.stub("embed", parameters=(), is_generator=True)()
+async def viaRoute(id): return [item(id, full=True), await note(id, "hi")]
+def failingRoute(): return told(lambda: item("bad"))
+def missing(): return told(remote.stub("lost", parameters=()))
+def wrong(): return told(lambda: embed("a", 1, 2))
+`;
+
+interface Kind {
+  readonly name: string;
+  readonly files: Readonly<Record<string, string>>;
+  make(): Runtime;
+}
+
+const kinds: readonly Kind[] = [
+  { name: 'thread', files: { 'main.ts': typescript }, make: () => new ThreadRuntime({ baseEnv, spares: 0 }) },
+  {
+    name: 'process/node',
+    files: { 'main.ts': typescript },
+
+    make: () => new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3' }),
+  },
+  {
+    name: 'process/python',
+    files: { 'main.py': python },
+
+    make: () => new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3' }),
+  },
+];
+
+for (const kind of kinds) {
+  const start = async (t: ExecutionContext, fn: string): Promise<{ readonly worker: TestWorker; readonly asked: Asked[] }> => {
+    const { url, asked } = await fakePeers(t);
+    const folder = await writeBuild(t, { ...kind.files, 'tool_manifest.json': manifest });
+    if (kind.name === 'process/python') await cp(join(sdk, 'python/capstan'), join(folder, 'python_packages/capstan'), { recursive: true });
+    const runtime = kind.make();
+    t.teardown(() => runtime.close());
+    const env = {
+      CAPSTAN_URL: url,
+      CAPSTAN_WORKER_TOKEN: 'the-token',
+      CAPSTAN_ENVIRONMENT: 'staging',
+      CAPSTAN_ENDPOINT_NAME: 'cpu',
+    };
+    const worker = startWorkerOf(runtime, folder, fn, { env });
+    const first = await worker.said.next(({ say }) => say === 'loaded' || say === 'load-failed');
+    t.is(first.say, 'loaded', JSON.stringify(worker.said.items));
+    return { worker, asked };
+  };
+  const says = (title: string, body: (t: ExecutionContext) => Promise<void>): void => test(`${kind.name}: ${title}`, body);
+
+  says('a stub runs the function at its endpoint, and asks for the address once', async (t) => {
+    const { worker, asked } = await start(t, 'viaStub');
+    t.deepEqual((await worker.call('1', { text: 'hello' })).value, { text: 'hello', size: 2 });
+    t.deepEqual((await worker.call('2', { text: 'again' })).value, { text: 'again', size: 2 });
+    t.deepEqual(
+      asked.map(({ request }) => request.replace(/\?.*/, '')),
+      ['POST /graphql', 'POST /v2/id-gpu/runsync', 'POST /v2/id-gpu/runsync'],
+    );
+    t.like(asked[0]?.body, { variables: { environment: 'staging', name: 'gpu' } });
+    t.true(asked.every(({ authorization }) => authorization === 'Bearer the-token'));
+  });
+
+  says('a function that another endpoint declares runs there, the own one here', async (t) => {
+    const { worker } = await start(t, 'viaDeclaration');
+    t.deepEqual((await worker.call('1', { text: 'hello' })).value, { text: 'hello', size: 3 });
+    const own = await start(t, 'ownFunction');
+    t.is((await own.worker.call('1', { text: 'hello' })).value, 'hello!');
+    t.deepEqual(own.asked, []);
+  });
+
+  says('methods of a class at another endpoint', async (t) => {
+    const { worker } = await start(t, 'viaClass');
+    const sent = { method: 'embed', text: 'hello' };
+    t.deepEqual((await worker.call('1', { text: 'hello' })).value, [sent, sent]);
+  });
+
+  says("the function's error is an exception with its message", async (t) => {
+    const { worker } = await start(t, 'failing');
+    t.like((await worker.call('1')).value, { name: 'RemoteError', message: 'the text is bad', endpoint: 'gpu' });
+  });
+
+  says('a generator gives its chunks', async (t) => {
+    const { worker } = await start(t, 'streaming');
+    t.deepEqual((await worker.call('1')).value, ['a', 'b']);
+  });
+
+  says('routes of a load-balanced endpoint', async (t) => {
+    const { worker } = await start(t, 'viaRoute');
+    t.deepEqual((await worker.call('1', { id: 'a b' })).value, [
+      { method: 'GET', url: '/lb/api/items/a%20b?full=true', body: null },
+      { method: 'POST', url: '/lb/api/items/a%20b/notes', body: { text: 'hi' } },
+    ]);
+    const failing = await start(t, 'failingRoute');
+    t.like((await failing.worker.call('1')).value, {
+      name: 'RemoteError',
+      message: 'id: must be a number',
+      endpoint: 'api',
+      status: 422,
+    });
+  });
+
+  says('what is missing, and what does not fit, is told', async (t) => {
+    const { worker } = await start(t, 'missing');
+    t.like((await worker.call('1')).value, { name: 'DispatchError', message: 'the environment staging has no endpoint gone' });
+    const wrong = await start(t, 'wrong');
+    t.like((await wrong.worker.call('1')).value, { name: 'TypeError' });
+    t.deepEqual(wrong.asked, []);
+  });
+}

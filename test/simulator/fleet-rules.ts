@@ -1,0 +1,60 @@
+/**
+ * What must hold of workers, releases, nodes and devices after every step of the scheduler
+ * (scheduler/core/rollout.ts, nodes.ts; DESIGN.md invariant 7).
+ */
+import { isReady } from '../../scheduler/core/dispatch.ts';
+import type { EndpointImage, Image, JobImage } from '../../scheduler/core/image.ts';
+
+export class FleetRules {
+  /** Leases that were looked at, `<job> <token>`. */
+  readonly #seen = new Set<string>();
+  /** Endpoints with a worker of the present release that took jobs after the step before, and which release that was. */
+  #fresh = new Map<string, string>();
+
+  /** Looks at the image after a step; throws when a rule is broken. */
+  check(image: Image): void {
+    const fresh = new Map<string, string>();
+    for (const endpoint of image.endpoints.values()) if (hasFresh(image, endpoint)) fresh.set(endpoint.config.id, endpoint.config.release);
+    for (const job of image.jobs.values()) if (job.lease !== null) this.#checkLease(image, job, fresh);
+    this.#fresh = fresh;
+    for (const node of image.nodes.values()) {
+      const taken = new Map<string, string>();
+      for (const id of node.workers) {
+        const worker = image.workers.get(id);
+        if (worker === undefined) fail(`node ${node.config.id} lists the worker ${id}, which is not there`);
+        if (node.config.draining && !worker.drain) fail(`the drained node ${node.config.id} has the worker ${id}, which is to stay`);
+        for (const device of worker.devices) {
+          const other = taken.get(device);
+          if (other !== undefined) fail(`device ${device} is given to the workers ${other} and ${id}`);
+          taken.set(device, id);
+        }
+      }
+    }
+  }
+
+  #checkLease(image: Image, job: JobImage, fresh: ReadonlyMap<string, string>): void {
+    const key = `${job.id} ${job.token}`;
+    if (this.#seen.has(key)) return;
+    this.#seen.add(key);
+    const config = image.endpoints.get(job.endpoint)?.config;
+    const worker = image.workers.get(job.lease?.worker ?? '');
+    if (config === undefined || worker === undefined || worker.release === config.release) return;
+    if (job.position >= config.releaseFrom) fail(`job ${job.id}, submitted after a deployment, was given to a worker of an older release`);
+    const { id } = config;
+    if (fresh.get(id) === config.release && this.#fresh.get(id) === config.release)
+      fail(`job ${job.id} was given to an old worker, although one of the present release was ready`);
+  }
+}
+
+function hasFresh(image: Image, endpoint: EndpointImage): boolean {
+  for (const id of endpoint.workers) {
+    const worker = image.workers.get(id);
+    if (worker === undefined || worker.release !== endpoint.config.release || !isReady(worker)) continue;
+    if (image.nodes.get(worker.node)?.session != null) return true;
+  }
+  return false;
+}
+
+function fail(what: string): never {
+  throw new Error(`invariant broken: ${what}`);
+}

@@ -1,0 +1,25 @@
+/**
+ * Temporary folders that name the test process they belong to: what a run that was killed by force
+ * leaves behind, the next one finds and takes away.
+ */
+import { mkdtemp, readdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { isRunning } from '../conformance/runtime/running.ts';
+
+/** Makes `<prefix>-<pid>-<random>`. */
+export async function ownFolder(prefix: string): Promise<string> {
+  return mkdtemp(join(tmpdir(), `${prefix}-${process.pid}-`));
+}
+
+/** Folders of this prefix whose process is gone. */
+export async function foldersOfTheDead(prefix: string): Promise<string[]> {
+  const start = `${prefix}-`;
+  const found: string[] = [];
+  for (const name of await readdir(tmpdir())) {
+    const [, pid] = (name.startsWith(start) && /^(\d+)-[^-]+$/.exec(name.slice(start.length))) || [];
+    if (pid !== undefined && !(await isRunning(Number(pid)))) found.push(join(tmpdir(), name));
+  }
+  return found;
+}
