@@ -32,13 +32,18 @@ if (dev) {
 
 /** Stands in for the tool: `start` says so and ends when it is told to. */
 const fakeMain = `
-console.log('tool', process.argv.slice(2).join(' '), process.send === undefined ? 'alone' : 'with a channel', process.env.PATH.split(':')[0]);
-if (process.env.FAKE_EXIT !== undefined) process.exit(Number(process.env.FAKE_EXIT));
+const said = ['tool', process.argv.slice(2).join(' '), process.send === undefined ? 'alone' : 'with a channel', process.env.PATH.split(':')[0]].join(' ');
+if (process.env.FAKE_EXIT !== undefined) {
+  console.log(said);
+  process.exit(Number(process.env.FAKE_EXIT));
+}
 const timer = setInterval(() => undefined, 1e6);
 const end = (how: string) => () => { console.log('told by', how); clearInterval(timer); process.exitCode = 0; if (process.connected) process.disconnect(); };
 process.on('SIGINT', end('SIGINT'));
 process.on('SIGTERM', end('SIGTERM'));
 process.on('disconnect', () => clearInterval(timer));
+// Last, when it can be told: whoever hears this may send a signal at once.
+console.log(said);
 `;
 
 interface Checkout {
