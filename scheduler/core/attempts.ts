@@ -16,7 +16,10 @@ import {
 
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
-import type { Image, JobImage, NodeImage, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { NodeImage, WorkerImage } from './image/fleet.ts';
+import type { JobImage } from './image/jobs.ts';
+import type { Now } from './now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { handOut, stopAttempt } from './requests.ts';
 import { addChunk } from './streams.ts';

@@ -2,7 +2,8 @@
 
 import type { Decision } from './effects.ts';
 import type { Command } from './events.ts';
-import type { Image, Now } from './image.ts';
+import type { Image } from './image.ts';
+import type { Now } from './now.ts';
 import { accountRow } from './keys.ts';
 import { putRow } from './rows.ts';
 

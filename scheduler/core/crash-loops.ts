@@ -14,7 +14,10 @@ import type { WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 
 import { noteDecision } from './decisions.ts';
 import type { Decision } from './effects.ts';
-import type { EndpointImage, Image, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { WorkerImage } from './image/fleet.ts';
+import type { Now } from './now.ts';
 
 /** Failed starts in a row that make a crash loop. */
 export const crashLoopFailures = 3;
@@ -24,22 +27,6 @@ const pauseFirstMs = 1_000;
 const pauseLastMs = 60_000;
 const avoidFirstMs = 30_000;
 const avoidLastMs = 600_000;
-
-/** How the starts of an endpoint's present release went. */
-export interface Starts {
-  /** Failed in a row. */
-  failures: number;
-  /** Of the last one, for people. */
-  lastError: string;
-  /** No further worker is asked for before this monotonic time where every place has failed. */
-  retryAt: number;
-  /** Nodes with failed starts in a row, and until when (monotonic) each is avoided. */
-  readonly nodes: Map<string, { failures: number; avoidUntil: number }>;
-}
-
-export function newStarts(): Starts {
-  return { failures: 0, lastError: '', retryAt: 0, nodes: new Map() };
-}
 
 /** True while starts of the endpoint's release fail again and again. */
 export function inCrashLoop(endpoint: EndpointImage): boolean {

@@ -3,23 +3,13 @@ import { CapstanError } from '../../proto/errors.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 
 import { ensureEnvironment, latestOf, previousOf, record, sweepBuilds, withBuild } from './deployments.ts';
-import { newStarts } from './crash-loops.ts';
+import { type EndpointConfig, type EndpointInput, endpointNameKey, newEndpoint, newStarts, type Release } from './image/endpoints.ts';
 import { emptyUpdate, endpointEntry } from './directory.ts';
 import type { Decision, Write } from './effects.ts';
 import type { Command } from './events.ts';
-import {
-  endpointNameKey,
-  environmentKey,
-  liveEndpoints,
-  newEndpoint,
-  type BuildRow,
-  type DeployedInput,
-  type EndpointConfig,
-  type EndpointInput,
-  type Image,
-  type Now,
-  type Release,
-} from './image.ts';
+import { type Image, liveEndpoints } from './image.ts';
+import { type BuildRow, type DeployedInput, environmentKey } from './image/control-rows.ts';
+import type { Now } from './now.ts';
 import { quotaOf } from './keys.ts';
 import { randomName } from './random.ts';
 import { keepCapacity } from './rollout.ts';

@@ -7,7 +7,9 @@
 import { CapstanError } from '../../proto/errors.ts';
 
 import type { Decision, Write } from './effects.ts';
-import { environmentKey, type DeployedInput, type DeploymentRow, type Image, type Now } from './image.ts';
+import type { Image } from './image.ts';
+import { type DeployedInput, type DeploymentRow, environmentKey } from './image/control-rows.ts';
+import type { Now } from './now.ts';
 import { putRow } from './rows.ts';
 
 export function createEnvironment(image: Image, out: Decision, now: Now, call: number, account: string, name: string): void {

@@ -2,7 +2,9 @@
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { DirectoryUpdate, EndpointEntry, KeyEntry } from '../../proto/gen/capstan/v1/control.ts';
 
-import type { EndpointConfig, Image, KeyRow } from './image.ts';
+import type { Image } from './image.ts';
+import type { KeyRow } from './image/control-rows.ts';
+import type { EndpointConfig } from './image/endpoints.ts';
 
 /** A gateway's view of an endpoint. */
 export function endpointEntry(image: Image, config: EndpointConfig): EndpointEntry {

@@ -2,7 +2,11 @@
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
 import type { Decision, Write } from './effects.ts';
-import type { EndpointImage, Image, JobImage, NodeImage, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { NodeImage, WorkerImage } from './image/fleet.ts';
+import type { JobImage } from './image/jobs.ts';
+import type { Now } from './now.ts';
 import { expire, leaseQueued } from './jobs.ts';
 import { first, startRefill, wantsRefill } from './lanes.ts';
 import { purgeStep } from './purge.ts';

@@ -5,7 +5,7 @@ import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import type { Op } from '../store/store.ts';
 import type { Cause, ReadPurpose } from './events.ts';
-import type { WorkerImage } from './image.ts';
+import type { WorkerImage } from './image/fleet.ts';
 import type { Usage } from './rate-limits.ts';
 
 export type Effect =

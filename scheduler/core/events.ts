@@ -3,7 +3,10 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { BuildRow, EndpointInput, JobImage, KeyRow, NodeConfig } from './image.ts';
+import type { BuildRow, KeyRow } from './image/control-rows.ts';
+import type { EndpointInput } from './image/endpoints.ts';
+import type { NodeConfig } from './image/fleet.ts';
+import type { Cursor, JobImage } from './image/jobs.ts';
 
 /** A gateway's request: which channel, which request on it. */
 export interface Ref {
@@ -17,14 +20,6 @@ export interface Counting {
   readonly limitedAs: LimitedOperation | null;
   /** Sent again after a broken stream: let in before. */
   readonly resent: boolean;
-}
-
-/** What a reader of a stream has: the chunks of this attempt below `next`. */
-export interface Cursor {
-  readonly token: number;
-  readonly next: number;
-  /** It has no others, even if they were answered. */
-  readonly exact: boolean;
 }
 
 /** Per-job overrides as the caller gave them; ms. */

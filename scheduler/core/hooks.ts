@@ -19,7 +19,9 @@ import type { HookHead, NewHook } from '../store/store.ts';
 
 import type { Decision } from './effects.ts';
 import type { CoreEvent } from './events.ts';
-import type { HookDesk, Image, JobImage, Now } from './image.ts';
+import type { HookDesk, Image } from './image.ts';
+import type { JobImage } from './image/jobs.ts';
+import type { Now } from './now.ts';
 
 /** Tries of a delivery: the first and 2 more (SPEC.md, Events). */
 export const hookTries = 3;

@@ -8,7 +8,11 @@ import type { Body, JobRow } from '../store/store.ts';
 
 import type { Decision, Write } from './effects.ts';
 import type { Cause } from './events.ts';
-import type { EndpointImage, Image, JobImage, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { WorkerImage } from './image/fleet.ts';
+import type { JobImage } from './image/jobs.ts';
+import type { Now } from './now.ts';
 import { hookOf, noteHook } from './hooks.ts';
 import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
 import { chunksFor, dropStream } from './streams.ts';

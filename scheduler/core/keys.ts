@@ -5,7 +5,9 @@ import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import { emptyUpdate, keyEntry } from './directory.ts';
 import type { Decision, Write } from './effects.ts';
 import type { Command } from './events.ts';
-import type { AccountRow, Image, KeyRow, Now } from './image.ts';
+import type { Image } from './image.ts';
+import type { AccountRow, KeyRow } from './image/control-rows.ts';
+import type { Now } from './now.ts';
 import { putRow } from './rows.ts';
 
 /** The time of a key's last use is written at most this often, ms. */

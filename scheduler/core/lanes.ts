@@ -6,7 +6,7 @@
  * While a refill is being read, jobs that come back (requeue) enter the window at once, and what
  * was added or removed meanwhile is noted, because the rows being read may miss or still show it.
  */
-import type { JobImage, Lane } from './image.ts';
+import type { JobImage, Lane } from './image/jobs.ts';
 
 /** Adds a job at the tail. False when it is beyond the window: then only the store holds it. */
 export function enqueue(lane: Lane, job: JobImage, windowSize: number): boolean {

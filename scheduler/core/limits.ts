@@ -1,6 +1,7 @@
 /** The rate limits of an endpoint as they stand: its own over the account's, grown by its running workers. */
 import { isReady } from './dispatch.ts';
-import type { EndpointImage, Image } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
 import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';
 
 export function usageOf(endpoint: EndpointImage, operation: LimitedOperation): Usage {

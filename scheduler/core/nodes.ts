@@ -12,7 +12,10 @@ import { CapstanError } from '../../proto/errors.ts';
 
 import type { Decision } from './effects.ts';
 import type { Command } from './events.ts';
-import { newNode, rowKey, type Image, type JoinTokenRow, type NodeConfig, type NodeImage, type Now } from './image.ts';
+import type { Image } from './image.ts';
+import { rowKey } from './image/control-rows.ts';
+import { type JoinTokenRow, newNode, type NodeConfig, type NodeImage } from './image/fleet.ts';
+import type { Now } from './now.ts';
 import { keepCapacity } from './rollout.ts';
 import { putRow } from './rows.ts';
 import { giveUpNode } from './sessions.ts';

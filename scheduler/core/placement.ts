@@ -2,7 +2,9 @@
  * Where a new worker goes: feasible → rank → plan, over the image as it stands. Every node that
  * cannot take it says why; the reasons are kept for people.
  */
-import type { EndpointImage, Image, NodeImage, Release } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage, Release } from './image/endpoints.ts';
+import type { NodeImage } from './image/fleet.ts';
 import { fitOn, wanted, type Fit, type Wanted } from './placement/feasible.ts';
 import type { WorkerRuntime } from './placement/runtime-choice.ts';
 import { RejectionDesk, type Rejected, type RejectionGroup } from './placement/rejections.ts';

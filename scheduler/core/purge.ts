@@ -4,7 +4,9 @@
  * small steps; jobs submitted meanwhile are left alone.
  */
 import type { Decision, Write } from './effects.ts';
-import type { EndpointImage, Image, Now } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { Now } from './now.ts';
 import { expire, finish } from './jobs.ts';
 import { first } from './lanes.ts';
 

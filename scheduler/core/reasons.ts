@@ -3,7 +3,9 @@ import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from './crash-loops.ts';
 import { isReady } from './dispatch.ts';
-import type { EndpointImage, Image, Now } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { Now } from './now.ts';
 import { explainRejections } from './placement/rejections.ts';
 
 /** Codes of `queueReason`. */

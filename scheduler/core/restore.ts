@@ -2,26 +2,20 @@
 import type { ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import type { Decision } from './effects.ts';
+import { type Image, newImage } from './image.ts';
 import {
-  emptyLane,
-  endpointNameKey,
-  environmentKey,
-  newEndpoint,
-  newImage,
-  newNode,
-  rowKey,
   type AccountRow,
   type BuildRow,
   type DeploymentRow,
-  type EndpointConfig,
+  environmentKey,
   type EnvironmentRow,
-  type Image,
-  type JoinTokenRow,
   type KeyRow,
-  type NodeConfig,
-  type Now,
-  type Release,
-} from './image.ts';
+  rowKey,
+} from './image/control-rows.ts';
+import { type EndpointConfig, endpointNameKey, newEndpoint, type Release } from './image/endpoints.ts';
+import { type JoinTokenRow, newNode, type NodeConfig } from './image/fleet.ts';
+import { emptyLane } from './image/jobs.ts';
+import type { Now } from './now.ts';
 import type { Settings } from './settings.ts';
 import { fromRow } from './jobs.ts';
 import { awaitExpiry, keyDefaults } from './keys.ts';

@@ -14,7 +14,10 @@
  * scheduler changes nothing about it.
  */
 import { first } from './lanes.ts';
-import type { EndpointImage, Image, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { WorkerImage } from './image/fleet.ts';
+import type { Now } from './now.ts';
 import { drainWorker } from './workers.ts';
 
 /** True when a worker that is not of the present release may still take the job at this position. */

@@ -3,7 +3,8 @@ import type { ControlKind } from '../store/store.ts';
 
 import type { Decision, Write } from './effects.ts';
 import type { Cause } from './events.ts';
-import { rowKey, type Image } from './image.ts';
+import type { Image } from './image.ts';
+import { rowKey } from './image/control-rows.ts';
 
 /** Writes a control row (null removes it). */
 export function putRow(image: Image, out: Decision, kind: ControlKind, key: string, value: unknown, cause: Cause | null = null): Write {

@@ -5,7 +5,10 @@
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 
-import type { EndpointImage, Image, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { WorkerImage } from './image/fleet.ts';
+import type { Now } from './now.ts';
 
 /** What the scalers count of an endpoint, whichever kind it is. */
 export interface Load {

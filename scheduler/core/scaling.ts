@@ -10,7 +10,10 @@
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
 import type { Decision } from './effects.ts';
-import type { EndpointImage, Image, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { WorkerImage } from './image/fleet.ts';
+import type { Now } from './now.ts';
 import { first } from './lanes.ts';
 import { avoidedNodes, inCrashLoop, nodeFailures } from './crash-loops.ts';
 import { noteDecision } from './decisions.ts';

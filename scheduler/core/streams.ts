@@ -9,7 +9,8 @@
  * job's output all the same).
  */
 import type { Body } from '../store/store.ts';
-import type { Image, JobImage, StreamImage, Waiter } from './image.ts';
+import type { Image } from './image.ts';
+import type { JobImage, StreamImage, Waiter } from './image/jobs.ts';
 
 /** Jobs whose last answer is remembered. Beyond it a reader without a cursor may see chunks twice. */
 const mostHanded = 10_000;

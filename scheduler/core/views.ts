@@ -1,10 +1,9 @@
 /** How jobs look to callers: the public shape (WIRE.md section 1) from the image or from a stored row. */
-import { JobState } from '../../proto/gen/capstan/v1/common.ts';
-import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import type { Body, JobRow, StoredState, WholeJob } from '../store/store.ts';
-import type { JobImage } from './image.ts';
+import type { JobImage } from './image/jobs.ts';
 
 /** The wire form of a body. */
 export function toPayload(body: Body): Payload {

@@ -5,8 +5,10 @@ import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body } from '../store/store.ts';
 
 import type { Decision, Write } from './effects.ts';
-import type { Cursor, Ref } from './events.ts';
-import type { Image, Now, Waiter } from './image.ts';
+import type { Ref } from './events.ts';
+import type { Cursor, Waiter } from './image/jobs.ts';
+import type { Image } from './image.ts';
+import type { Now } from './now.ts';
 import type { Usage } from './rate-limits.ts';
 import { failureReply, jobReply, toPayload } from './views.ts';
 

@@ -1,7 +1,10 @@
 /** The desired workers of each node: kept in the store, told to agents whole, with an epoch. */
 import { noteDecision } from './decisions.ts';
 import type { Decision } from './effects.ts';
-import type { EndpointImage, Image, Now, WorkerImage } from './image.ts';
+import type { Image } from './image.ts';
+import type { EndpointImage } from './image/endpoints.ts';
+import type { WorkerImage } from './image/fleet.ts';
+import type { Now } from './now.ts';
 import { staleness, type Plan } from './placement.ts';
 import { occupy, vacate } from './placement/node-usage.ts';
 import type { Rejected } from './placement/rejections.ts';

@@ -1,5 +1,5 @@
 /** The clocks of the process, as the core wants them. */
-import type { Now } from '../core/image.ts';
+import type { Now } from '../core/now.ts';
 
 export interface Clock {
   now(): Now;

@@ -6,7 +6,8 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 import type { Effect, Write } from '../core/effects.ts';
-import type { EndpointImage, Image, Tallies } from '../core/image.ts';
+import type { Image } from '../core/image.ts';
+import type { EndpointImage, Tallies } from '../core/image/endpoints.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';

@@ -3,7 +3,7 @@ import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
-import type { EndpointConfig } from '../core/image.ts';
+import type { EndpointConfig } from '../core/image/endpoints.ts';
 import type { Engine } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
 import type { WorkerTokens } from '../secrets/worker-tokens.ts';

@@ -5,7 +5,7 @@ import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import type { EndpointInput } from '../core/image.ts';
+import type { EndpointInput } from '../core/image/endpoints.ts';
 import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/rate-limits.ts';
 import type { GpuTable } from '../core/placement/gpu-table.ts';
 import { cpuSize } from '../core/placement/cpu-size.ts';

@@ -14,7 +14,9 @@ import {
   type EnvironmentInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { Answer } from '../core/effects.ts';
-import { environmentKey, liveEndpoints, type DeploymentRow, type EndpointImage, type EnvironmentRow, type Image } from '../core/image.ts';
+import { type Image, liveEndpoints } from '../core/image.ts';
+import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/image/control-rows.ts';
+import type { EndpointImage } from '../core/image/endpoints.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-service.ts';
 import { checkEndpoint, checkEndpoints, checkName, type Surroundings } from './deploy-rules.ts';

@@ -2,7 +2,9 @@
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import { liveEndpoints, type EndpointImage, type Image, type Now } from '../core/image.ts';
+import { type Image, liveEndpoints } from '../core/image.ts';
+import type { EndpointImage } from '../core/image/endpoints.ts';
+import type { Now } from '../core/now.ts';
 import { queueReason } from '../core/reasons.ts';
 
 /**

@@ -1,7 +1,9 @@
 /** Nodes, workers and the scaler's decisions as operators see them. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
-import type { EndpointConfig, EndpointImage, Image, NodeImage, WorkerImage } from '../core/image.ts';
+import type { Image } from '../core/image.ts';
+import type { EndpointConfig, EndpointImage } from '../core/image/endpoints.ts';
+import type { NodeImage, WorkerImage } from '../core/image/fleet.ts';
 import { tokenId } from '../core/nodes.ts';
 import { capacityOf } from '../core/placement/feasible.ts';
 import type { Reader } from './auth.ts';

@@ -18,7 +18,8 @@ import type {
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { Answer } from '../core/effects.ts';
-import type { CoreEvent, Counting, Cursor, Ref } from '../core/events.ts';
+import type { CoreEvent, Counting, Ref } from '../core/events.ts';
+import type { Cursor } from '../core/image/jobs.ts';
 import type { Image } from '../core/image.ts';
 import { limitOf, usageOf } from '../core/limits.ts';
 import { admit, type LimitedOperation } from '../core/rate-limits.ts';

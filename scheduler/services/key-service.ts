@@ -12,7 +12,8 @@ import {
   type CreateKeyResponse,
   type KeyInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { liveEndpoints, type Image, type KeyRow } from '../core/image.ts';
+import { type Image, liveEndpoints } from '../core/image.ts';
+import type { KeyRow } from '../core/image/control-rows.ts';
 import { accountRow, quotaOf } from '../core/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { defaultAccount } from './auth.ts';

@@ -18,7 +18,9 @@ import type {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { Effect } from '../core/effects.ts';
-import type { Image, Release, WorkerImage } from '../core/image.ts';
+import type { Image } from '../core/image.ts';
+import type { Release } from '../core/image/endpoints.ts';
+import type { WorkerImage } from '../core/image/fleet.ts';
 import { workerLimits } from '../core/placement/cpu-size.ts';
 import { imageOf } from '../core/placement/runtime-choice.ts';
 import { toPayload } from '../core/views.ts';

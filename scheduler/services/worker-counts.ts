@@ -6,7 +6,8 @@
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { inCrashLoop } from '../core/crash-loops.ts';
 import { isReady } from '../core/dispatch.ts';
-import type { EndpointImage, Image } from '../core/image.ts';
+import type { Image } from '../core/image.ts';
+import type { EndpointImage } from '../core/image/endpoints.ts';
 
 export type WorkerCounts = Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', number>;
 

@@ -1,5 +1,5 @@
 /** Signing secrets, one an account, made when first wanted and kept encrypted in the account's row. */
-import type { AccountRow } from '../core/image.ts';
+import type { AccountRow } from '../core/image/control-rows.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { newSecret } from './signature.ts';

@@ -2,7 +2,7 @@
 import { fc, testProp } from '@fast-check/ava';
 
 import { Device, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { EndpointInput } from '../../scheduler/core/image.ts';
+import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
 import { capacityOf } from '../../scheduler/core/placement/feasible.ts';
 import { recount } from '../../scheduler/core/placement/node-usage.ts';
 import { place } from '../../scheduler/core/placement.ts';

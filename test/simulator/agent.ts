@@ -13,7 +13,7 @@ import {
   type SchedulerEvent,
   type WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerImage } from '../../scheduler/core/image.ts';
+import type { WorkerImage } from '../../scheduler/core/image/fleet.ts';
 import type { World } from './world.ts';
 
 interface SimWorker {

@@ -3,7 +3,9 @@
  * (scheduler/core/rollout.ts, nodes.ts; DESIGN.md invariant 7).
  */
 import { isReady } from '../../scheduler/core/dispatch.ts';
-import type { EndpointImage, Image, JobImage } from '../../scheduler/core/image.ts';
+import type { Image } from '../../scheduler/core/image.ts';
+import type { EndpointImage } from '../../scheduler/core/image/endpoints.ts';
+import type { JobImage } from '../../scheduler/core/image/jobs.ts';
 
 export class FleetRules {
   /** Leases that were looked at, `<job> <token>`. */

@@ -2,8 +2,9 @@
  * The invariants of DESIGN.md section 3, checked from outside the core: from the operations the
  * store took, from what agents were sent, and by recounting.
  */
-import type { Image, NodeImage } from '../../scheduler/core/image.ts';
-import { recount, type NodeUsage } from '../../scheduler/core/placement/node-usage.ts';
+import type { Image } from '../../scheduler/core/image.ts';
+import type { NodeImage, NodeUsage } from '../../scheduler/core/image/fleet.ts';
+import { recount } from '../../scheduler/core/placement/node-usage.ts';
 import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { Receivers } from './webhooks.ts';

@@ -1,6 +1,7 @@
 /** Whoever runs the simulated fleet: deploys new releases, drains, resumes and removes nodes while jobs run. */
 import type { Command } from '../../scheduler/core/events.ts';
-import type { EndpointInput, Image } from '../../scheduler/core/image.ts';
+import type { Image } from '../../scheduler/core/image.ts';
+import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
 import type { World } from './world.ts';
 
 /** What an operator has to do with. */

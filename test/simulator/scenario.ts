@@ -13,7 +13,8 @@ import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
 import { closedLink, Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { EndpointInput, WorkerImage } from '../../scheduler/core/image.ts';
+import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
+import type { WorkerImage } from '../../scheduler/core/image/fleet.ts';
 import { keyDefaults } from '../../scheduler/core/keys.ts';
 
 /** How rough the world is; every figure is a chance or a count. */

@@ -2,11 +2,11 @@
  * Whether a node can take one more worker of a release: small checkers in a fixed order, the first
  * that objects gives the reason.
  */
-import type { NodeImage, Release } from '../image.ts';
+import type { Release } from '../image/endpoints.ts';
+import type { NodeImage, NodeUsage } from '../image/fleet.ts';
 import type { Settings } from '../settings.ts';
 import { workerReserve, type Reserve } from './cpu-size.ts';
 import type { DeviceFacts, NodeFacts } from './node-facts.ts';
-import type { NodeUsage } from './node-usage.ts';
 import type { Rejected } from './rejections.ts';
 import { chooseRuntime, runtimeWish, type RuntimeWish, type WorkerRuntime } from './runtime-choice.ts';
 

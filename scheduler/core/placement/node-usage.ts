@@ -2,23 +2,8 @@
  * What is given out on a node: counted as workers come and go, so that a placement does not look at
  * every worker. Recounted at take-over; the simulator compares it with a recount after each step.
  */
-import type { Image, NodeImage, WorkerImage } from '../image.ts';
-
-export interface NodeUsage {
-  /** Set aside for the node's workers. */
-  cpuMillis: number;
-  memoryBytes: number;
-  /** Device → the worker it was given to. */
-  readonly devices: Map<string, string>;
-  /** Workers by endpoint. */
-  readonly endpoints: Map<string, number>;
-  /** Devices of workers that the node runs although nobody wants them any more: not free before they are gone. */
-  strays: ReadonlySet<string>;
-}
-
-export function noUsage(): NodeUsage {
-  return { cpuMillis: 0, memoryBytes: 0, devices: new Map(), endpoints: new Map(), strays: new Set() };
-}
+import type { Image } from '../image.ts';
+import { noUsage, type NodeImage, type NodeUsage, type WorkerImage } from '../image/fleet.ts';
 
 /** A worker was placed on its node. */
 export function occupy(usage: NodeUsage, worker: WorkerImage): void {

@@ -1,7 +1,6 @@
 /** Which of the nodes that fit is best: figures compared one after the other, the smaller the better, then the id. */
-import type { NodeImage } from '../image.ts';
+import type { NodeImage, NodeUsage } from '../image/fleet.ts';
 import type { Fit, Wanted } from './feasible.ts';
-import type { NodeUsage } from './node-usage.ts';
 
 /** The figures of one node, in the order of their weight. */
 export type Rank = readonly number[];

@@ -2,19 +2,10 @@
  * What no node could take is not tried again, for any endpoint that needs the same, until something
  * changed that could make room (`capacity` of the image).
  */
-import type { Image, Release } from '../image.ts';
+import type { Image } from '../image.ts';
+import type { Release } from '../image/endpoints.ts';
 import type { RejectionGroup } from './rejections.ts';
 import { languageOf } from './runtime-choice.ts';
-
-export interface Refusals {
-  capacity: number;
-  /** By what is needed. */
-  readonly known: Map<string, readonly RejectionGroup[]>;
-}
-
-export function noRefusals(): Refusals {
-  return { capacity: 0, known: new Map() };
-}
 
 /** Why no node can take a worker of the release, when that was found out and still holds. */
 export function knownRefusal(image: Image, release: Release): readonly RejectionGroup[] | null {

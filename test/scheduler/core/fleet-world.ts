@@ -4,7 +4,9 @@ import { AttemptOutcome, Inventory, WorkerStatus, type AgentEvent } from '../../
 import type { CapstanError } from '../../../proto/errors.ts';
 import { Decision, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
 import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
-import type { EndpointImage, EndpointInput, Image, WorkerImage } from '../../../scheduler/core/image.ts';
+import type { Image } from '../../../scheduler/core/image.ts';
+import type { EndpointImage, EndpointInput } from '../../../scheduler/core/image/endpoints.ts';
+import type { WorkerImage } from '../../../scheduler/core/image/fleet.ts';
 import { defaultSettings, type Settings } from '../../../scheduler/core/settings.ts';
 import { restore } from '../../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../../scheduler/core/step.ts';

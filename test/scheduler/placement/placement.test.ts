@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { CallStyle, Device, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { EndpointInput } from '../../../scheduler/core/image.ts';
+import type { EndpointInput } from '../../../scheduler/core/image/endpoints.ts';
 import { place, type Plan } from '../../../scheduler/core/placement.ts';
 import { explainRejections } from '../../../scheduler/core/placement/rejections.ts';
 import { queueReason } from '../../../scheduler/core/reasons.ts';

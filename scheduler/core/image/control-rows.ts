@@ -1,0 +1,76 @@
+/** Rows of the control plane: accounts, keys, environments, deployments, builds. */
+import type { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
+import type { ControlKind } from '../../store/store.ts';
+import type { EndpointInput } from './endpoints.ts';
+
+/** Key of the row that stands behind a part of the image. */
+export function rowKey(kind: ControlKind, key: string): string {
+  return `${kind}/${key}`;
+}
+
+export interface AccountRow {
+  /** Signing secret of the account's webhooks, encrypted; null before it was first wanted. */
+  readonly webhookSecretSealed: string | null;
+  /** The one before it, and until when it still signs, wall clock ms; absent when there was none. */
+  readonly previousWebhookSecret?: { readonly sealed: string; readonly until: number };
+  /** Null: the service's default. */
+  readonly workerQuota: number | null;
+  /** Wall clock, ms; 0 when it was made before this was kept. */
+  readonly createdAt: number;
+}
+
+export interface KeyRow {
+  /** SHA-256 of the key, hex. */
+  readonly hash: string;
+  readonly account: string;
+  readonly scope: KeyScope;
+  /** With the scope ENDPOINTS: their ids. */
+  readonly endpoints: readonly string[];
+  /** With the scope ENVIRONMENT: its name; else empty. */
+  readonly environment: string;
+  readonly name: string;
+  /** The first letters of its text, for people. */
+  readonly prefix: string;
+  /** Wall clock, ms; 0 when it was made before this was kept. */
+  readonly createdAt: number;
+  readonly expiresAt: number | null;
+  /** To within an hour; null before it was first noted. */
+  readonly usedAt: number | null;
+}
+
+export interface EnvironmentRow {
+  readonly account: string;
+  readonly name: string;
+  /** Wall clock, ms; 0 when it was made before this was kept. */
+  readonly createdAt: number;
+  /** Number of its newest deployment, 0 before the first. */
+  readonly deployments: number;
+}
+
+export function environmentKey(account: string, environment: string): string {
+  return `${account}/${environment}`;
+}
+
+/** What a deployment gave an endpoint: enough to deploy it once more. */
+export interface DeployedInput {
+  readonly id: string;
+  readonly build: string;
+  readonly input: EndpointInput;
+}
+
+export interface DeploymentRow {
+  readonly account: string;
+  readonly environment: string;
+  /** 1, 2, 3, … in its environment. */
+  readonly number: number;
+  /** Wall clock, ms. */
+  readonly at: number;
+  readonly cause: 'DEPLOY' | 'ROLLBACK';
+  readonly endpoints: readonly DeployedInput[];
+}
+
+export interface BuildRow {
+  readonly digest: string;
+  readonly size: number;
+  readonly createdAt: number;
+}

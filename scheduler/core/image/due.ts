@@ -1,0 +1,11 @@
+import type { JobImage, Waiter } from './jobs.ts';
+
+/** What a deadline is about. */
+export type Due =
+  | { readonly due: 'waiter'; readonly waiter: Waiter }
+  | { readonly due: 'record-start'; readonly job: JobImage; readonly token: number }
+  | { readonly due: 'silence'; readonly node: string }
+  | { readonly due: 'grace'; readonly node: string }
+  | { readonly due: 'scale' }
+  | { readonly due: 'key-expiry'; readonly hash: string }
+  | { readonly due: 'refill'; readonly endpoint: string };
