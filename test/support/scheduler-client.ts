@@ -171,8 +171,13 @@ export class TestNode {
     this.#secret = secret;
   }
 
+  /** What it shows the scheduler. */
+  get credentials(): Metadata {
+    return this.#scheduler.bearer(this.#secret, this.id);
+  }
+
   session(hello: Partial<Hello> = {}): TestSession {
-    return new TestSession(this.#scheduler.nodes.session(this.#scheduler.bearer(this.#secret, this.id)), hello);
+    return new TestSession(this.#scheduler.nodes.session(this.credentials), hello);
   }
 }
 

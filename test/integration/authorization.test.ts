@@ -1,0 +1,246 @@
+/**
+ * Who may make which gRPC call of the scheduler (docs/architecture.md, Credentials over gRPC): every
+ * method with every kind of credential, and what one account can learn or change of another.
+ */
+import { Client, credentials, Metadata, status, type ClientReadableStream, type MethodDefinition, type ServiceError } from '@grpc/grpc-js';
+import test, { type ExecutionContext } from 'ava';
+
+import { BlobServiceService } from '../../proto/gen/capstan/v1/blobs.ts';
+import * as control from '../../proto/gen/capstan/v1/control.ts';
+import { GatewayServiceService } from '../../proto/gen/capstan/v1/invoke.ts';
+import { JobServiceService } from '../../proto/gen/capstan/v1/jobs.ts';
+import { NodeServiceService, type WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { TestScheduler, unary } from '../support/scheduler-client.ts';
+
+const services = {
+  JobServiceService,
+  ControlServiceService: control.ControlServiceService,
+  BlobServiceService,
+  NodeServiceService,
+  GatewayServiceService,
+};
+type Method = MethodDefinition<unknown, unknown>;
+
+/** Kinds of callers, from the least to the most powerful of each side. */
+const callers = [
+  'nobody',
+  'forged',
+  'worker',
+  'endpoints key',
+  'environment key',
+  'read-only key',
+  'team',
+  'operator',
+  'node',
+  'gateway',
+] as const;
+type Caller = (typeof callers)[number];
+
+const gateway: readonly Caller[] = ['gateway'];
+/** Owners of an account. */
+const owners: readonly Caller[] = ['team', 'operator', 'gateway'];
+const operators: readonly Caller[] = ['operator', 'gateway'];
+/** Whoever may read all of an account. */
+const wholeReaders: readonly Caller[] = ['read-only key', ...owners];
+/** Whoever has a key, or a worker's token. */
+const readers: readonly Caller[] = ['worker', 'endpoints key', 'environment key', ...wholeReaders];
+
+/** Whom each method lets in; the others are refused before anything else is looked at. */
+const table: Readonly<Record<string, readonly Caller[]>> = {
+  'JobService/Channel': gateway,
+  'JobService/Cancel': gateway,
+  'JobService/Retry': gateway,
+  'JobService/PurgeQueue': gateway,
+  'JobService/ListJobs': gateway,
+  'JobService/GetHealth': gateway,
+  'ControlService/WatchDirectory': gateway,
+  'ControlService/LookupKey': gateway,
+  'ControlService/LookupEndpoint': gateway,
+  'ControlService/NoteKeyUse': gateway,
+  'ControlService/GetMetrics': gateway,
+  'ControlService/Deploy': owners,
+  'ControlService/UpdateEndpoint': owners,
+  'ControlService/Undeploy': owners,
+  'ControlService/Rollback': owners,
+  'ControlService/CreateEnvironment': owners,
+  'ControlService/DeleteEnvironment': owners,
+  'ControlService/CreateKey': owners,
+  'ControlService/RevokeKey': owners,
+  'ControlService/RedeliverWebhook': owners,
+  'ControlService/GetWebhookSecret': owners,
+  'ControlService/RotateWebhookSecret': owners,
+  'ControlService/ListEndpoints': readers,
+  'ControlService/GetEndpoint': readers,
+  'ControlService/ListWorkers': readers,
+  'ControlService/ListEnvironments': readers,
+  'ControlService/ListBuilds': wholeReaders,
+  'ControlService/ListDeployments': wholeReaders,
+  'ControlService/ListKeys': wholeReaders,
+  'ControlService/GetAccount': wholeReaders,
+  'ControlService/ListNodes': wholeReaders,
+  'ControlService/GetLogs': wholeReaders,
+  'ControlService/ListWebhooks': wholeReaders,
+  'ControlService/CreateAccount': operators,
+  'ControlService/ListAccounts': operators,
+  'ControlService/UpdateAccount': operators,
+  'ControlService/CreateJoinToken': operators,
+  'ControlService/ListJoinTokens': operators,
+  'ControlService/RevokeJoinToken': operators,
+  'ControlService/DrainNode': operators,
+  'ControlService/ResumeNode': operators,
+  'ControlService/RemoveNode': operators,
+  'BlobService/Put': [...owners, 'node'],
+  'BlobService/Get': [...owners, 'node'],
+  'BlobService/Stat': [...owners, 'node'],
+  // Its token is in the message, and an empty one is nobody's.
+  'NodeService/Join': [],
+  'NodeService/Session': ['node'],
+  'GatewayService/Session': gateway,
+};
+
+/** Requests that would change something when they are let in with nothing in them. */
+const harmless: Readonly<Record<string, object>> = {
+  'ControlService/Undeploy': { environment: 'none', endpoints: [], stopJobs: false },
+};
+
+async function open(t: ExecutionContext) {
+  const scheduler = await TestScheduler.open();
+  t.teardown(() => scheduler.close());
+  const client = new Client(scheduler.handle.address, credentials.createInsecure());
+  t.teardown(() => client.close());
+  const owner = scheduler.bearer(scheduler.secret('api-key'));
+  const createKey = async (scope: control.KeyScope, more: Partial<control.CreateKeyRequest> = {}): Promise<string> => {
+    const request = control.CreateKeyRequest.fromPartial({ name: 'made', scope, ...more });
+    return (await unary<control.CreateKeyResponse>((done) => scheduler.control.createKey(request, owner, done))).text;
+  };
+  const createAccount = async (id: string): Promise<string> =>
+    (await unary<control.CreateAccountResponse>((done) => scheduler.control.createAccount({ id, workerQuota: 5 }, owner, done))).keyText;
+  return { scheduler, client, owner, createKey, createAccount };
+}
+
+/** How a call ended; streams get one empty message and their end. */
+function codeOf(
+  client: Client,
+  { path, requestStream, responseStream, requestSerialize, responseDeserialize }: Method,
+  request: unknown,
+  metadata: Metadata,
+) {
+  return new Promise<number>((resolve) => {
+    const answered = (error: ServiceError | null): void => resolve(error?.code ?? status.OK);
+    if (!responseStream) {
+      if (!requestStream) client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, metadata, answered);
+      else {
+        const call = client.makeClientStreamRequest(path, requestSerialize, responseDeserialize, metadata, answered);
+        call.on('error', () => undefined);
+        call.end(request);
+      }
+      return;
+    }
+    const watch = (call: ClientReadableStream<unknown>): void => {
+      call.on('error', answered);
+      call.on('end', () => answered(null));
+      call.on('data', () => {
+        answered(null);
+        call.cancel();
+      });
+    };
+    if (!requestStream) watch(client.makeServerStreamRequest(path, requestSerialize, responseDeserialize, request, metadata));
+    else {
+      const call = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, metadata);
+      watch(call);
+      call.end(request);
+    }
+  });
+}
+
+test('every gRPC method lets in whom the table says, and refuses all others', async (t) => {
+  const { scheduler, client, createKey, createAccount } = await open(t);
+  await scheduler.deploy([{ name: 'echo', workersMin: 1 }]);
+  const node = await scheduler.join('host');
+  const session = node.session();
+  let worker: WorkerSpec | undefined;
+  while (worker === undefined) [worker] = (await session.take('desired')).workers;
+  const shown: Readonly<Record<Caller, Metadata>> = {
+    nobody: new Metadata(),
+    forged: scheduler.bearer('cap_wrong'),
+    worker: scheduler.bearer(worker.token),
+    'endpoints key': scheduler.bearer(await createKey(control.KeyScope.ENDPOINTS, { endpoints: ['echo'] })),
+    'environment key': scheduler.bearer(await createKey(control.KeyScope.ENVIRONMENT)),
+    'read-only key': scheduler.bearer(await createKey(control.KeyScope.READ_ONLY)),
+    team: scheduler.bearer(await createAccount('team')),
+    operator: scheduler.bearer(scheduler.secret('api-key')),
+    node: node.credentials,
+    gateway: scheduler.bearer(scheduler.secret('gateway-token')),
+  };
+  const found: Record<string, readonly Caller[]> = {};
+  const unknown = new Set<string>();
+  for (const service of Object.values(services)) {
+    for (const method of Object.values(service) as unknown as Method[]) {
+      const name = method.path.replace(/^\/capstan\.v1\./, '');
+      const empty = method.requestDeserialize(Buffer.alloc(0));
+      const codes = await Promise.all(callers.map((caller) => codeOf(client, method, harmless[name] ?? empty, shown[caller])));
+      found[name] = callers.filter(
+        (_caller, index) => codes[index] !== status.UNAUTHENTICATED && codes[index] !== status.PERMISSION_DENIED,
+      );
+      for (const [index, caller] of callers.entries()) if (codes[index] === status.UNAUTHENTICATED) unknown.add(`${name} ${caller}`);
+      t.not(codes.includes(status.INTERNAL), true, `${name} met a fault of ours`);
+    }
+  }
+  const sorted = (rows: Readonly<Record<string, readonly Caller[]>>): string[] =>
+    Object.entries(rows)
+      .map(([name, whom]) => `${name}: ${callers.filter((caller) => whom.includes(caller)).join(', ')}`)
+      .toSorted();
+  t.deepEqual(sorted(found), sorted(table));
+  // Nobody and a forged key are unknown everywhere; all the others are known, and refused as themselves.
+  for (const name of Object.keys(table)) {
+    t.deepEqual(
+      callers.filter((caller) => unknown.has(`${name} ${caller}`)),
+      name === 'NodeService/Join' ? [...callers] : ['nobody', 'forged'],
+      name,
+    );
+  }
+});
+
+test('an account finds nothing of another by its ids, and lists none of it', async (t) => {
+  const { scheduler, createAccount } = await open(t);
+  const { endpoints } = await scheduler.deploy([{ name: 'echo', env: { SECRET: 'value' } }]);
+  const endpointId = endpoints[0]?.id ?? '';
+  const team = scheduler.bearer(await createAccount('team'));
+  const { control: client } = scheduler;
+  const keys = await unary<control.ListKeysResponse>((done) => client.listKeys({}, scheduler.bearer(scheduler.secret('api-key')), done));
+  const first = keys.keys.find(({ name }) => name === 'first key')?.id ?? '';
+  const digest = endpoints[0]?.buildDigest ?? '';
+  const blind: readonly ((done: (error: ServiceError | null, reply: unknown) => void) => unknown)[] = [
+    (done) => client.getEndpoint({ endpointId }, team, done),
+    (done) => client.getLogs({ endpointId, workerId: '', limit: 0, afterMs: 0n }, team, done),
+    (done) => client.updateEndpoint({ endpointId, patch: undefined }, team, done),
+    (done) => client.undeploy({ environment: 'default', endpoints: [endpointId], stopJobs: false }, team, done),
+    (done) => client.rollback({ environment: 'default', endpoint: endpointId, build: digest }, team, done),
+    (done) => client.deleteEnvironment({ name: 'default', force: true, stopJobs: true }, team, done),
+    (done) => client.listBuilds({ environment: '', endpoint: endpointId }, team, done),
+    (done) =>
+      client.createKey(
+        control.CreateKeyRequest.fromPartial({ name: 'x', scope: control.KeyScope.ENDPOINTS, endpoints: [endpointId] }),
+        team,
+        done,
+      ),
+    (done) => client.revokeKey({ id: first }, team, done),
+  ];
+  for (const call of blind) await t.throwsAsync(unary(call), { code: 'NOT_FOUND' });
+  const sees = async <Reply>(call: (done: (error: ServiceError | null, reply: Reply) => void) => unknown): Promise<Reply> => unary(call);
+  t.deepEqual((await sees<control.ListEndpointsResponse>((done) => client.listEndpoints({ environment: '' }, team, done))).endpoints, []);
+  t.deepEqual((await sees<control.ListWorkersResponse>((done) => client.listWorkers({ endpointId }, team, done))).workers, []);
+  t.deepEqual((await sees<control.ListEnvironmentsResponse>((done) => client.listEnvironments({}, team, done))).environments, []);
+  t.deepEqual(
+    (await sees<control.ListDeploymentsResponse>((done) => client.listDeployments({ environment: '', limit: 0 }, team, done))).deployments,
+    [],
+  );
+  t.deepEqual(
+    (await sees<control.ListWebhooksResponse>((done) => client.listWebhooks({ afterId: '', limit: 0 }, team, done))).webhooks,
+    [],
+  );
+  t.deepEqual(
+    (await sees<control.ListKeysResponse>((done) => client.listKeys({}, team, done))).keys.map(({ name }) => name),
+    ['first key'],
+  );
+});
