@@ -1,4 +1,5 @@
 /** A command is data: help, completion and documentation come from the same tree that runs it. */
+import { CapstanError } from '../proto/errors.ts';
 import type { Environment } from './config.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
@@ -44,4 +45,14 @@ export function textOption(options: OptionValues, name: string): string | undefi
 
 export function flagOption(options: OptionValues, name: string): boolean {
   return options[name] === true;
+}
+
+/**
+ * Refuses the words after those an action takes: commander counts only what the command takes at most.
+ * @throws CapstanError INVALID_ARGUMENT naming the first of them.
+ */
+export function takesOnly(action: string, args: readonly string[], count: number): void {
+  const [surplus] = args.slice(count);
+  if (surplus !== undefined)
+    throw new CapstanError('INVALID_ARGUMENT', `${action}: takes no ${JSON.stringify(surplus)}`, { field: 'action' });
 }

@@ -41,6 +41,7 @@ export async function build(folder: string, options: BuildOptions, terminal: Ter
   const declared = await discover(folder, options.lookUp);
   for (const text of declared.warnings) terminal.warn(text);
   const built = declared.endpoints.length === 0 ? await buildWritten(folder, options) : await buildDeclared(declared, options, terminal);
+  for (const text of built.application.warnings) terminal.warn(text);
   for (const text of built.artifact.leftOut) terminal.warn(`left out: ${text}`);
   return built;
 }
@@ -84,6 +85,7 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   const application: Application = {
     folder,
     published,
+    warnings: [],
     endpoints: read.map((endpoint) => {
       const functions = functionsOf(endpoints, endpoint.name, handlers.paths.get(endpoint.name) ?? '');
       return { spec: specOf(endpoint, functions), functions };

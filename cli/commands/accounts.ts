@@ -1,6 +1,6 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { AccountRow } from '../api/control.ts';
-import { flagOption, textOption, type Command, type Invocation } from '../command.ts';
+import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
@@ -26,6 +26,7 @@ export const accounts: Command = {
     const action = ACTIONS.find((name) => name === given);
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
+    if (action === 'show' || action === 'list') takesOnly(action, args, 1);
     if ((action === 'create' || action === 'quota') && id === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `account: ${action} needs an id`, { field: 'account' });
     const workers = readWorkers(textOption(options, 'workers'));

@@ -1,7 +1,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { EndpointDetail } from '../api/endpoint-detail.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
-import { flagOption, textOption, type Command, type Invocation } from '../command.ts';
+import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions, type Settings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { httpBase, withScheduler } from '../local.ts';
@@ -29,13 +29,11 @@ export const endpoints: Command = {
   ],
   async run(invocation) {
     const { args, options, env } = invocation;
-    const [given = 'list', wanted, ...more] = args;
+    const [given = 'list', wanted] = args;
     const action = ACTIONS.find((name) => name === given);
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
-    const [surplus] = action === 'list' ? args.slice(1) : action === 'show' ? more : [];
-    if (surplus !== undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `${action}: takes no ${JSON.stringify(surplus)}`, { field: 'action' });
+    if (action !== 'set') takesOnly(action, args, action === 'list' ? 1 : 2);
     const settings = readSettings(options, env);
     const environment = textOption(options, 'env') ?? '';
     if (action === 'list') {

@@ -1,7 +1,7 @@
 import { assertNever, CapstanError } from '../../proto/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
-import { flagOption, type Command, type Invocation } from '../command.ts';
+import { flagOption, takesOnly, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
@@ -29,6 +29,7 @@ export const environments: Command = {
     const action = ACTIONS.find((each) => each === given);
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
+    if (action === 'list') takesOnly(action, args, 1);
     const client = await connect(readSettings(options, env), env);
     if (action === 'list') {
       await list(invocation, client);

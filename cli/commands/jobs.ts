@@ -1,7 +1,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
-import { flagOption, textOption, type Command, type Invocation } from '../command.ts';
+import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect, gatewayOf } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
@@ -29,6 +29,7 @@ export const jobs: Command = {
     const action = ACTIONS.find((name) => name === args[0]);
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
+    if (action === 'list' || action === 'purge') takesOnly(action, args, 2);
     const settings = readSettings(options, env);
     const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
     const { url, key } = gatewayOf(settings, env);

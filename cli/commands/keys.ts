@@ -1,6 +1,6 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
-import { flagOption, textOption, type Command, type Invocation } from '../command.ts';
+import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { readDuration } from '../duration.ts';
 import { connect } from '../gateway.ts';
@@ -32,6 +32,7 @@ export const keys: Command = {
     const action = ACTIONS.find((name) => name === given);
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
+    if (action === 'list') takesOnly(action, args, 1);
     if (action !== 'list' && key === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `key: ${action} needs ${action === 'create' ? 'a name' : 'an id or a name'}`, {
         field: 'key',

@@ -1,6 +1,6 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { SchedulerClient } from '../api/scheduler-client.ts';
-import { flagOption, textOption, type Command, type Invocation } from '../command.ts';
+import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { withScheduler } from '../local.ts';
 import { renderTable } from '../terminal/table.ts';
@@ -32,6 +32,7 @@ export const node: Command = {
     const action = ACTIONS.find((name) => name === args[0]);
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
+    if (action === 'token' || action === 'tokens') takesOnly(action, args, 1);
     await withScheduler(readSettings(options, env), (client) => carryOut(invocation, client, action));
   },
 };

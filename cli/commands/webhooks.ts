@@ -1,7 +1,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { SchedulerClient } from '../api/scheduler-client.ts';
 import type { WebhookRow } from '../api/webhook-row.ts';
-import { flagOption, type Command, type Invocation } from '../command.ts';
+import { flagOption, takesOnly, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { withScheduler } from '../local.ts';
 import { renderTable } from '../terminal/table.ts';
@@ -30,6 +30,7 @@ export const webhooks: Command = {
     const action = ACTIONS.find((name) => name === given);
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
+    if (action !== 'redeliver') takesOnly(action, args, 1);
     if (action === 'redeliver' && id === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `id: redeliver needs the id of a webhook, or '${ALL_FAILED}'`, { field: 'id' });
     const rotate = flagOption(options, 'rotate');

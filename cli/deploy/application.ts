@@ -22,6 +22,8 @@ export interface Application {
   readonly endpoints: readonly ApplicationEndpoint[];
   /** The manifest as it goes into the artifact. */
   readonly published: string;
+  /** What its manifest says and may not mean. */
+  readonly warnings: readonly string[];
 }
 
 /**
@@ -43,7 +45,7 @@ export async function readApplication(folder: string): Promise<Application> {
     const functions = await readFunctions(folder, endpoint);
     endpoints.push({ spec: specOf(endpoint, functions), functions });
   }
-  return { folder, endpoints, published: manifest.published };
+  return { folder, endpoints, published: manifest.published, warnings: manifest.warnings };
 }
 
 /** `.tool/tool_manifest.json` (SPEC.md, Build artifact), unless the manifest was written there by hand. */

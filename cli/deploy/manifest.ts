@@ -1,12 +1,13 @@
 /**
  * The manifest of an application (SPEC.md, Deployment manifest; further keys of WIRE.md section 6).
- * Keys we do not know are kept and carried along; a key we know must fit its rule.
+ * Keys we do not know are kept and carried along, and told where they look like a slip; a key we know must fit its rule.
  */
 import { z } from 'zod';
 
 import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { closest } from './closest.ts';
 
 export const MANIFEST_NAME = 'tool_manifest.json';
 
@@ -62,6 +63,8 @@ export interface Manifest {
   readonly endpoints: readonly ManifestEndpoint[];
   /** As it goes into the artifact: every key as it came, but no values of `env`, which are secrets. */
   readonly published: string;
+  /** Keys that are not ours and look like one that is. */
+  readonly warnings: readonly string[];
 }
 
 function integer(min: number, max: number): z.ZodOptional<z.ZodNullable<z.ZodNumber>> {
@@ -142,6 +145,16 @@ const manifestSchema = z.looseObject(
   'must be an object with the key resources',
 );
 
+/** Ours, and those that builds and the service's first tool write beside them (WIRE.md section 6). */
+const knownKeys = {
+  manifest: [
+    ...Object.keys(manifestSchema.shape),
+    ...['version', 'generated_at', 'project_name', 'function_registry', 'source_fingerprint'],
+  ],
+  resource: [...Object.keys(resourceSchema.shape), 'handler'],
+  function: [...Object.keys(functionSchema.shape), 'is_async', 'is_class', 'http_method', 'http_path'],
+};
+
 /** A rule that the manifest breaks, at a place in it. */
 interface Breach {
   readonly path: string;
@@ -181,7 +194,28 @@ export function readManifest(source: string, file: string): Manifest {
   }
   breaches.push(...checkFunctionNames(endpoints));
   if (breaches.length > 0) throw invalid(file, breaches);
-  return { endpoints, published: `${JSON.stringify(withoutSecrets(outer.data), null, 2)}\n` };
+  const warnings = slips(raw, '', knownKeys.manifest);
+  for (const [name, resource] of Object.entries(resources)) {
+    const path = at('resources', name);
+    warnings.push(...slips(resource, path, knownKeys.resource));
+    const functions: unknown = valueAt(resource, 'functions');
+    if (Array.isArray(functions))
+      functions.forEach((each, index) => warnings.push(...slips(each, `${path}.functions[${index}]`, knownKeys.function)));
+  }
+  return {
+    endpoints,
+    warnings: warnings.map((text) => `${file}: ${text}`),
+    published: `${JSON.stringify(withoutSecrets(outer.data), null, 2)}\n`,
+  };
+}
+
+/** Keys of other tools pass; one that is nearly ours is a setting that somebody believes to have made. */
+function slips(value: unknown, path: string, known: readonly string[]): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.keys(value).flatMap((key) => {
+    const meant = known.includes(key) ? null : closest(key, known);
+    return meant === null || Object.hasOwn(value, meant) ? [] : [`${at(path, key)}: is no key of ours; do you mean ${meant}?`];
+  });
 }
 
 function withDefaults(name: string, resource: Resource, routes: Readonly<Record<string, string>>): ManifestEndpoint {

@@ -111,6 +111,17 @@ test('keys that are not ours are kept, values of env are not passed on', (t) => 
   t.false(published.includes('s3cret'));
 });
 
+test('a key that is nearly ours is told with the one that was meant; keys of other tools are not', (t) => {
+  const functions = [{ ...fn, modul: 'x', is_async: true }];
+  const told = (manifest: object): readonly string[] => read(manifest).warnings;
+  t.deepEqual(told({ resources: { a: { functions, workerMax: 2, idle_timeout: 9, note: 1, handler: 'h' } }, version: '1', rotues: {} }), [
+    'tool_manifest.json: rotues: is no key of ours; do you mean routes?',
+    'tool_manifest.json: resources.a.workerMax: is no key of ours; do you mean workersMax?',
+    'tool_manifest.json: resources.a.idle_timeout: is no key of ours; do you mean idleTimeout?',
+  ]);
+  t.deepEqual(told({ resources: { a: { functions: [fn], workersMax: 2, workerMax: 2, cpus: undefined, region: 'x' } } }), []);
+});
+
 test('a load-balanced endpoint with routes', (t) => {
   const routes = { 'GET /health': 'health', 'POST /analyze': 'analyze' };
   const functions = [

@@ -105,6 +105,12 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   for (const args of [
     ['endpoints', 'show', 'hello', 'more'],
     ['endpoints', 'list', 'hello'],
+    ['env', 'list', 'more'],
+    ['keys', 'list', 'more'],
+    ['account', 'show', 'more'],
+    ['jobs', 'purge', 'hello', 'more'],
+    ['node', 'tokens', 'more'],
+    ['webhooks', 'list', 'more'],
   ]) {
     const { code, err } = await runTool(home, args);
     t.is(code, 2, args.join(' '));
