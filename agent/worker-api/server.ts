@@ -14,6 +14,13 @@ import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
 import type { Desk } from './desk.ts';
 import { readChunk, readJobPost, tooLarge } from './job-post.ts';
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The worker that calls; set before anything else happens. */
+    desk: Desk | null;
+  }
+}
+
 /** What a document may hold beside its output, bytes. */
 const ENVELOPE_BYTES = 1024 * 1024;
 const MAX_PARAM_LENGTH = 512;
@@ -141,59 +148,36 @@ export class WorkerApi {
 
   #routes(): void {
     const app = this.#app;
-    app.get('/v2/:endpoint/job-take/:worker', (call: Call, reply) => this.#take(call, reply, 1));
-    app.get('/v2/:endpoint/job-take-batch/:worker', (call: Call, reply) => this.#take(call, reply, batchSize(call.query)));
-    app.get('/v2/:endpoint/job-stop/:worker', async (call: Call, reply) => {
-      const desk = this.#deskOf(call);
+    // Strangers are turned away before their body is read: it would be held in memory for nothing.
+    app.decorateRequest('desk', null);
+    app.addHook('onRequest', (request, reply, done) => {
+      if (request.is404) return done();
+      const desk = this.#deskOf(request as Call);
       if (desk === undefined) return refuse(reply);
-      const jobsToStop = await desk.stops(goneSignal(reply));
+      request.desk = desk;
+      done();
+    });
+    app.get('/v2/:endpoint/job-take/:worker', (call: Call, reply) => take(call, reply, 1));
+    app.get('/v2/:endpoint/job-take-batch/:worker', (call: Call, reply) => take(call, reply, batchSize(call.query)));
+    app.get('/v2/:endpoint/job-stop/:worker', async (call: Call, reply) => {
+      const jobsToStop = await deskOf(call).stops(goneSignal(reply));
       return jobsToStop.length === 0 ? reply.code(204).send() : reply.send({ jobsToStop });
     });
     app.get('/v2/:endpoint/ping/:worker', (call: Call, reply) => {
-      const desk = this.#deskOf(call);
-      if (desk === undefined) return refuse(reply);
-      desk.ping({ jobIds: text(call.query['job_id'])?.split(','), unhealthy: unhealthyOf(call.query) });
+      deskOf(call).ping({ jobIds: text(call.query['job_id'])?.split(','), unhealthy: unhealthyOf(call.query) });
       return reply.send({});
     });
     app.post('/v2/:endpoint/job-done/:worker/:job', (call: Call, reply) => {
-      const desk = this.#deskOf(call);
-      if (desk === undefined) return refuse(reply);
-      desk.post(call.params.job ?? '', readJobPost(bodyOf(call)));
+      deskOf(call).post(call.params.job ?? '', readJobPost(bodyOf(call)));
       return reply.send({});
     });
     app.post('/v2/:endpoint/job-stream/:worker/:job', async (call: Call, reply) => {
-      const desk = this.#deskOf(call);
-      if (desk === undefined) return refuse(reply);
+      const desk = deskOf(call);
       const chunk = readChunk(bodyOf(call));
       if ('fault' in chunk) desk.refuse(call.params.job ?? '', chunk.fault);
       else await desk.chunk(call.params.job ?? '', chunk.data, goneSignal(reply));
       return reply.send({});
     });
-  }
-
-  async #take(call: Call, reply: FastifyReply, count: number): Promise<FastifyReply> {
-    const desk = this.#deskOf(call);
-    if (desk === undefined) return refuse(reply);
-    const busy = text(call.query['job_in_progress']);
-    const gone = goneSignal(reply);
-    const handout = await desk.take({ count, busy: busy === undefined ? undefined : busy !== '0' }, gone);
-    const [first] = handout.jobs;
-    if (first === undefined) return reply.code(204).send();
-    if (gone.aborted) {
-      handout.lost();
-      return reply;
-    }
-    let written = false;
-    reply.raw.once('finish', () => {
-      written = true;
-      handout.written();
-    });
-    reply.raw.once('close', () => {
-      if (!written) handout.lost();
-    });
-    // The batch call answers an array, however many there are.
-    const body = call.routeOptions.url?.includes('batch') === true ? Buffer.concat([...joined(handout.jobs)]) : first;
-    return reply.type('application/json').send(body);
   }
 
   /** The desk of the worker that calls; absent for a stranger, or one that speaks for another. */
@@ -211,8 +195,37 @@ export class WorkerApi {
     const bytes = Number(call.headers['content-length'] ?? MAX_RESULT_BYTES + ENVELOPE_BYTES);
     const isChunk = call.routeOptions.url?.includes('stream') === true;
     const fault = isChunk ? `a chunk has ${bytes} bytes; at most ${MAX_CHUNK_BYTES / 1024 / 1024} MiB is allowed` : tooLarge(bytes);
-    this.#deskOf(call)?.refuse(job, fault);
+    call.desk?.refuse(job, fault);
   }
+}
+
+/** Of a call that was let in. */
+function deskOf({ desk }: Call): Desk {
+  if (desk === null) throw new Error('a call without a desk was let in');
+  return desk;
+}
+
+async function take(call: Call, reply: FastifyReply, count: number): Promise<FastifyReply> {
+  const busy = text(call.query['job_in_progress']);
+  const gone = goneSignal(reply);
+  const handout = await deskOf(call).take({ count, busy: busy === undefined ? undefined : busy !== '0' }, gone);
+  const [first] = handout.jobs;
+  if (first === undefined) return reply.code(204).send();
+  if (gone.aborted) {
+    handout.lost();
+    return reply;
+  }
+  let written = false;
+  reply.raw.once('finish', () => {
+    written = true;
+    handout.written();
+  });
+  reply.raw.once('close', () => {
+    if (!written) handout.lost();
+  });
+  // The batch call answers an array, however many there are.
+  const body = call.routeOptions.url?.includes('batch') === true ? Buffer.concat([...joined(handout.jobs)]) : first;
+  return reply.type('application/json').send(body);
 }
 
 function refuse(reply: FastifyReply): FastifyReply {

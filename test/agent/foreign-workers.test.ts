@@ -1,9 +1,12 @@
 /** Workers that speak the protocol of WIRE.md section 2 themselves, as processes, with a worker of the standard library alone. */
 import { readFile } from 'node:fs/promises';
+import { request } from 'node:http';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
+import { pino } from 'pino';
 
+import { WorkerApi } from '../../agent/worker-api/server.ts';
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
 import type { FakeScheduler } from './fake-scheduler.ts';
@@ -220,4 +223,19 @@ test.serial('what left the group of its worker ends with it', async (t) => {
   scheduler.desire([], []);
   await scheduler.hear('workers', ({ workers }) => workers.length === 0);
   t.false(await isRunning(pid));
+});
+
+test.serial('a stranger is turned away before its body is read', async (t) => {
+  const api = await WorkerApi.start({ host: '127.0.0.1', port: 0, log: pino({ level: 'silent' }) });
+  t.teardown(() => api.close());
+  const path = '/v2/ep1/job-done/worker/job';
+  const status = await new Promise((resolve, reject) => {
+    const call = request({ host: '127.0.0.1', port: api.port, path, method: 'POST', headers: { 'content-length': 20_000_000 } });
+    call.on('response', (response) => resolve(response.statusCode));
+    call.on('error', reject);
+    // The head alone: the body never comes.
+    call.flushHeaders();
+    t.teardown(() => call.destroy());
+  });
+  t.is(status, 401);
 });

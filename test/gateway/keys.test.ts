@@ -1,8 +1,10 @@
 /** Who may do what (SPEC.md, Authentication; DESIGN.md section 6), and how fast the gateway learns of changes. */
 import test from 'ava';
 
+import { nodeOf } from '../../gateway/invoke/token.ts';
 import { EndpointKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import { INVOKE_TOKEN_MS, invokeToken } from '../../scheduler/secrets/invoke-token.ts';
 import { FakeScheduler, job } from './fake-scheduler.ts';
 import { caller, connected, KEY, setup, startGateway } from './harness.ts';
 
@@ -130,4 +132,23 @@ test('while the scheduler was never reached: 503 with Retry-After, then all work
   await connected(call);
   t.is((await call('POST', '/v2/ep/run', { body: '{"input":{}}' })).status, 200);
   t.is((await call('GET', '/healthz', { key: null })).status, 200);
+});
+
+test('a node’s token is that of the node it names, of this gateway’s scheduler, and ends', (t) => {
+  const token = invokeToken('gateway token', 'node-1', 1_000);
+  t.is(nodeOf(token, 'gateway token', 1_000), 'node-1');
+  const until = 1_000 + INVOKE_TOKEN_MS;
+  const signature = token.split('.').at(-1) ?? '';
+  const others = [
+    '',
+    'gateway token',
+    `node-2.${until}.${signature}`,
+    `node-1.${until + 1}.${signature}`,
+    `node-1.${until}.`,
+    `${token}.x`,
+  ];
+  for (const other of others)
+    t.throws(() => nodeOf(other, 'gateway token', 1_000), { code: 'UNAUTHENTICATED', message: /not valid/ }, other);
+  t.throws(() => nodeOf(token, 'another token', 1_000), { code: 'UNAUTHENTICATED' });
+  t.throws(() => nodeOf(token, 'gateway token', until), { code: 'UNAUTHENTICATED', message: /has ended/ });
 });

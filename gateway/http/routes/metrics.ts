@@ -19,6 +19,9 @@ const TIMEOUT_MS = 5000;
 const AWAY =
   '# HELP capstan_scheduler_up 1 when the scheduler answered this scrape.\n# TYPE capstan_scheduler_up gauge\ncapstan_scheduler_up';
 
+/** The account whose keys are the operators'. */
+const OPERATORS = 'default';
+
 const partQuery = z.object({
   part: z.enum(['gateway', 'scheduler'], 'must be gateway or scheduler').optional().meta({ description: 'Only the metrics of this part.' }),
 });
@@ -31,6 +34,9 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
   async function authorize(request: FastifyRequest): Promise<void> {
     if (open) return;
     const key = await authenticator.authenticate(request.headers.authorization);
+    // They name the endpoints of all accounts.
+    if (key.accountId !== OPERATORS)
+      throw new CapstanError('PERMISSION_DENIED', 'the metrics are for operators: keys of the account default');
     if (key.scope === KeyScope.ALL || key.scope === KeyScope.READ_ONLY) return;
     throw new CapstanError('PERMISSION_DENIED', 'this key is good for its endpoints only, not for the metrics of the service');
   }

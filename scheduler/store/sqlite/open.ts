@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { chmodSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 import Database from 'better-sqlite3';
@@ -30,6 +30,8 @@ export function openDatabase(file: string, migrations: readonly Migration[] = kn
     throw openFailure(file, error);
   }
   try {
+    // What SQLite makes beside the file takes its mode.
+    if (file !== ':memory:') chmodSync(file, 0o600);
     prepareConnection(db);
     refuseForeign(db, file);
     migrate(db, file, migrations);

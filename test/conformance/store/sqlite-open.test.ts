@@ -35,9 +35,10 @@ async function refused(file: string): Promise<CapstanError> {
 test('a missing folder is made, for its owner alone', async (t) => {
   const folder = await folderFor(t);
   const file = join(folder, 'data', 'scheduler', 'capstan.db');
-  new SqliteEngine({ file }).close();
+  const engine = new SqliteEngine({ file });
   t.is((await stat(join(folder, 'data', 'scheduler'))).mode & 0o777, 0o700);
-  t.true((await stat(file)).isFile());
+  for (const name of [file, `${file}-wal`]) t.is((await stat(name)).mode & 0o777, 0o600, name);
+  engine.close();
 });
 
 test('a database of a newer version is refused as it is', async (t) => {
