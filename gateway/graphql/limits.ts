@@ -1,5 +1,5 @@
-/** How deep and how large a query may be: counted before anything is asked of the scheduler. Pure. */
-import { Kind, type DocumentNode, type FragmentDefinitionNode, type SelectionSetNode } from 'graphql';
+/** How deep and how large a query may be: counted before it is validated, and before anything is asked of the scheduler. Pure. */
+import { Kind, Lexer, Source, TokenKind, type DocumentNode, type FragmentDefinitionNode, type SelectionSetNode } from 'graphql';
 
 import { CapstanError } from '../../proto/errors.ts';
 
@@ -10,8 +10,37 @@ export const MAX_FIELDS = 1_000;
 export const MAX_ROOT_FIELDS = 20;
 /** Tokens of the query's text. */
 export const MAX_TOKENS = 5_000;
+/** Brackets open at once, those of arguments included. */
+const MAX_BRACKETS = 64;
 
-/** @throws CapstanError INVALID_ARGUMENT naming the limit. The document has been validated: fragments do not spread themselves. */
+/**
+ * Looks at the text before it is parsed: the parser calls itself for each bracket.
+ * @throws CapstanError INVALID_ARGUMENT naming the limit, GraphQLError where the text is none of GraphQL.
+ */
+export function checkText(query: string): void {
+  const lexer = new Lexer(new Source(query));
+  let open = 0;
+  for (let tokens = 0, token = lexer.advance(); token.kind !== TokenKind.EOF; token = lexer.advance()) {
+    tokens += 1;
+    if (tokens > MAX_TOKENS) throw refused(`has more than ${MAX_TOKENS} tokens`);
+    switch (token.kind) {
+      case TokenKind.BRACE_L:
+      case TokenKind.BRACKET_L:
+      case TokenKind.PAREN_L:
+        open += 1;
+        if (open > MAX_BRACKETS) throw refused(`nests deeper than ${MAX_BRACKETS} brackets`);
+        break;
+      case TokenKind.BRACE_R:
+      case TokenKind.BRACKET_R:
+      case TokenKind.PAREN_R:
+        open -= 1;
+        break;
+      default:
+    }
+  }
+}
+
+/** @throws CapstanError INVALID_ARGUMENT naming the limit. The document need not be valid yet: validation takes time with the fields squared. */
 export function checkLimits(document: DocumentNode): void {
   const fragments = new Map<string, FragmentDefinitionNode>();
   for (const definition of document.definitions) {
@@ -20,7 +49,7 @@ export function checkLimits(document: DocumentNode): void {
   for (const definition of document.definitions) {
     if (definition.kind !== Kind.OPERATION_DEFINITION) continue;
     const count = { fields: 0, root: 0 };
-    measure(definition.selectionSet, 1, fragments, count);
+    measure(definition.selectionSet, 1, fragments, count, new Set());
   }
 }
 
@@ -29,6 +58,7 @@ function measure(
   depth: number,
   fragments: ReadonlyMap<string, FragmentDefinitionNode>,
   count: { fields: number; root: number },
+  within: Set<string>,
 ): void {
   if (depth > MAX_DEPTH) throw refused(`is deeper than ${MAX_DEPTH} levels`);
   for (const selection of set.selections) {
@@ -38,15 +68,22 @@ function measure(
         if (depth === 1) count.root += 1;
         if (count.fields > MAX_FIELDS) throw refused(`asks for more than ${MAX_FIELDS} fields`);
         if (count.root > MAX_ROOT_FIELDS) throw refused(`asks for more than ${MAX_ROOT_FIELDS} fields at its root`);
-        if (selection.selectionSet !== undefined) measure(selection.selectionSet, depth + 1, fragments, count);
+        if (selection.selectionSet !== undefined) measure(selection.selectionSet, depth + 1, fragments, count, within);
         break;
       }
       case Kind.INLINE_FRAGMENT:
-        measure(selection.selectionSet, depth, fragments, count);
+        measure(selection.selectionSet, depth, fragments, count, within);
         break;
       case Kind.FRAGMENT_SPREAD: {
-        const fragment = fragments.get(selection.name.value);
-        if (fragment !== undefined) measure(fragment.selectionSet, depth, fragments, count);
+        const { value: name } = selection.name;
+        const fragment = fragments.get(name);
+        // One that spreads itself is left to the validation.
+        if (fragment === undefined || within.has(name)) break;
+        count.fields += 1;
+        if (count.fields > MAX_FIELDS) throw refused(`asks for more than ${MAX_FIELDS} fields`);
+        within.add(name);
+        measure(fragment.selectionSet, depth, fragments, count, within);
+        within.delete(name);
         break;
       }
       default:

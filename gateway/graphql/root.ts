@@ -39,6 +39,8 @@ interface Settings extends Omit<Partial<EndpointPatch>, 'rateLimits' | 'env' | '
   readonly env?: unknown;
 }
 
+const MAX_NUMBER = 4_294_967_295;
+
 type Given<T> = T | null | undefined;
 
 /** The functions behind Query and Mutation, for one request. */
@@ -164,8 +166,11 @@ export function readSpec(value: unknown): EndpointSpec {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new CapstanError('INVALID_ARGUMENT', 'endpoints: each must be an object', { field: 'endpoints' });
   try {
-    return EndpointSpec.fromJSON(value);
+    const spec = EndpointSpec.fromJSON(value);
+    checkNumbers('endpoints', spec);
+    return spec;
   } catch (cause) {
+    if (cause instanceof CapstanError) throw cause;
     throw new CapstanError('INVALID_ARGUMENT', `endpoints: ${cause instanceof Error ? cause.message : 'is not valid'}`, {
       field: 'endpoints',
       cause,
@@ -198,8 +203,16 @@ function textsOf(env: unknown): Record<string, string> {
   return entries.every((entry): entry is [string, string] => typeof entry[1] === 'string') ? Object.fromEntries(entries) : refuse();
 }
 
-/** The messages carry unsigned numbers. */
+/** What a caller's JSON became may hold numbers that no message can carry. */
+function checkNumbers(field: string, value: unknown): void {
+  if (typeof value === 'number') whole(field, value);
+  else if (typeof value === 'object' && value !== null)
+    for (const [name, inner] of Object.entries(value)) checkNumbers(Array.isArray(value) ? field : `${field}.${name}`, inner);
+}
+
+/** The messages carry unsigned numbers of 32 bits. */
 function whole(field: string, value: number): number {
-  if (value >= 0) return value;
-  throw new CapstanError('INVALID_ARGUMENT', `${field}: must not be negative`, { field });
+  if (Number.isInteger(value) && value >= 0 && value <= MAX_NUMBER) return value;
+  const rule = value < 0 ? 'must not be negative' : `must be an integer of at most ${MAX_NUMBER}`;
+  throw new CapstanError('INVALID_ARGUMENT', `${field}: ${rule}`, { field });
 }

@@ -15,7 +15,7 @@ import { LRUCache } from 'lru-cache';
 
 import { CapstanError, errorTable } from '../../proto/errors.ts';
 import type { Log } from '../log.ts';
-import { checkLimits, MAX_TOKENS } from './limits.ts';
+import { checkLimits, checkText } from './limits.ts';
 import { readSpec, rootFor, type RootDeps } from './root.ts';
 import { schema } from './schema.ts';
 
@@ -77,10 +77,11 @@ export class GraphqlRunner {
   #document(query: string): DocumentNode {
     const known = this.#documents.get(query);
     if (known !== undefined) return known;
-    const document = parse(query, { maxLexicalTokens: MAX_TOKENS });
+    checkText(query);
+    const document = parse(query);
+    checkLimits(document);
     const breaches = validate(schema, document);
     if (breaches.length > 0) throw new Breaches(breaches);
-    checkLimits(document);
     if (query.length <= REMEMBERED_LENGTH) this.#documents.set(query, document);
     return document;
   }

@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { MAX_DEPTH, scanObject } from '../../proto/json-scan.ts';
+import { MAX_DEPTH, scanObject, type Span } from '../../proto/json-scan.ts';
 
 /** A JSON value that is passed on as bytes and never parsed. */
 export class RawJson {
@@ -28,27 +28,15 @@ export interface ParsedBody {
 
 const SMALL = new Set(['webhook', 'policy', 's3Config', 'id']);
 const KNOWN = new Set(['input', ...SMALL]);
+const NONE: ReadonlySet<string> = new Set();
 const MAX_SMALL_BYTES = 16 * 1024;
 
 /** The body's known members, or the refusal to answer with. Never throws: a refusal must not cost the connection. */
 export function parseBody(bytes: Buffer): ParsedBody | CapstanError {
-  if (!isUtf8(bytes)) return refusal('body', 'body: must be UTF-8 text');
-  const scan = scanObject(bytes, KNOWN);
-  if (!scan.ok) {
-    switch (scan.why) {
-      case 'syntax':
-        return refusal(
-          'body',
-          `body: must be JSON: unexpected ${scan.offset >= bytes.length ? 'end of text' : 'text'} at byte ${scan.offset}`,
-        );
-      case 'shape':
-        return refusal('body', 'body: must be a JSON object');
-      case 'depth':
-        return refusal('body', `body: must not nest deeper than ${MAX_DEPTH} levels`);
-    }
-  }
+  const members = membersOf(bytes, KNOWN);
+  if (members instanceof CapstanError) return members;
   const body: Record<string, unknown> = {};
-  for (const [name, span] of scan.members) {
+  for (const [name, span] of members) {
     const value = bytes.subarray(span.start, span.end);
     if (name === 'input') {
       body['input'] = new RawJson(value);
@@ -59,6 +47,30 @@ export function parseBody(bytes: Buffer): ParsedBody | CapstanError {
     }
   }
   return body;
+}
+
+/** The body as a value, or the refusal to answer with: what nests within the limit, whoever looks at it may recurse into. */
+export function parseWhole(bytes: Buffer): unknown {
+  const members = membersOf(bytes, NONE);
+  return members instanceof CapstanError ? members : (JSON.parse(bytes.toString('utf8').replace(/^\uFEFF/, '')) as unknown);
+}
+
+/** Where the wanted members of a JSON object lie, or what is wrong with it. */
+function membersOf(bytes: Buffer, wanted: ReadonlySet<string>): ReadonlyMap<string, Span> | CapstanError {
+  if (!isUtf8(bytes)) return refusal('body', 'body: must be UTF-8 text');
+  const scan = scanObject(bytes, wanted);
+  if (scan.ok) return scan.members;
+  switch (scan.why) {
+    case 'syntax':
+      return refusal(
+        'body',
+        `body: must be JSON: unexpected ${scan.offset >= bytes.length ? 'end of text' : 'text'} at byte ${scan.offset}`,
+      );
+    case 'shape':
+      return refusal('body', 'body: must be a JSON object');
+    case 'depth':
+      return refusal('body', `body: must not nest deeper than ${MAX_DEPTH} levels`);
+  }
 }
 
 function refusal(field: string, message: string): CapstanError {

@@ -239,7 +239,45 @@ test('introspection answers; depth and size are bounded', async (t) => {
     /more than 1000 fields/,
   );
   t.is((await ask(`{ account { ${'id '.repeat(6_000)} } }`)).status, 400);
+  // Refused before the validation, which compares every field with every other.
+  t.regex((await ask(`{ account { ${'id '.repeat(1_100)} } }`)).errors[0]?.message ?? '', /more than 1000 fields/);
+  t.regex((await ask('{ ...F } fragment F on Query { ...F }')).errors[0]?.message ?? '', /Cannot spread fragment "F" within itself/);
+  // No bracket may cost the parser its stack, nor a value whoever reads it.
+  for (const [left, right] of [
+    ['{', '}'],
+    ['{ ...', '}'],
+    ['{ endpoint(id: [', '])'],
+    ['{ endpoint(id: {a:', '})'],
+  ] as const) {
+    const { status, errors } = await ask(left.repeat(1_500) + right.repeat(1_500));
+    t.is(status, 400, left);
+    t.regex(errors[0]?.message ?? '', /query: nests deeper than 64 brackets/, left);
+  }
+  const { status, errors } = await ask('{ account { id } }', deeply(600));
+  t.is(status, 400);
+  t.regex(errors[0]?.message ?? '', /body: must not nest deeper than 512 levels/);
   t.is((await ask(`{ account { id } } #${'x'.repeat(1_100_000)}`)).status, 413);
+});
+
+function deeply(levels: number): object {
+  let value: object = {};
+  for (let level = 0; level < levels; level += 1) value = { a: value };
+  return value;
+}
+
+test('a number that no message can carry is refused by its name', async (t) => {
+  const { ask } = await setup(t);
+  const mutation = 'mutation ($endpoints: [EndpointSpec!]!) { deploy(build: "b", endpoints: $endpoints) { environment } }';
+  for (const [value, rule] of [
+    [1e20, /endpoints\.workersMax: must be an integer of at most 4294967295/],
+    [1.5, /endpoints\.workersMax: must be an integer/],
+    ['many', /endpoints\.workersMax: must be an integer/],
+    [-1, /endpoints\.workersMax: must not be negative/],
+  ] as const) {
+    const { status, errors } = await ask(mutation, { endpoints: [{ name: 'e', workersMax: value }] });
+    t.is(status, 400, String(value));
+    t.regex(errors[0]?.message ?? '', rule);
+  }
 });
 
 test('a key that asks too often is told when to ask again', async (t) => {

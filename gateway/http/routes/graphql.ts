@@ -5,6 +5,7 @@ import { z } from 'zod';
 
 import { CapstanError, errorTable } from '../../../proto/errors.ts';
 import { keyText } from '../../auth/authenticate.ts';
+import { parseWhole } from '../../json/body.ts';
 import { asGraphql, GraphqlRunner } from '../../graphql/run.ts';
 import { Rate } from '../../limits/budget.ts';
 import { baseUrl } from '../base-url.ts';
@@ -12,6 +13,7 @@ import { JSON_TYPE, toCapstanError } from '../problem.ts';
 import type { Services } from '../services.ts';
 
 const MAX_BYTES = 1024 * 1024;
+const NOTHING = Buffer.alloc(0);
 /** Keys whose rate is remembered. */
 const MAX_KEYS = 10_000;
 
@@ -80,7 +82,8 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       );
     },
     preValidation(request, _reply, done) {
-      request.body = asJson(request.rawBody);
+      // The parser of the queue API keeps inputs as bytes; here the values are wanted. A refusal is answered by the validation.
+      request.body = parseWhole(request.rawBody ?? NOTHING);
       done();
     },
     errorHandler(thrown, _request, reply) {
@@ -96,15 +99,6 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       });
     },
   });
-}
-
-/** The parser of the queue API keeps inputs as bytes; here the values are wanted. A refusal is answered by the validation. */
-function asJson(body: Buffer | null): unknown {
-  try {
-    return JSON.parse(body?.toString('utf8') ?? '') as unknown;
-  } catch (cause) {
-    return new CapstanError('INVALID_ARGUMENT', 'body: must be a JSON object', { field: 'body', cause });
-  }
 }
 
 /** What refuses a whole request has the HTTP status of its code, and GraphQL's shape. */
