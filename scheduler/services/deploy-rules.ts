@@ -131,8 +131,6 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
     if (!ownImage && command.length === 0)
       throw invalid(field('functions'), 'must name at least one function, or there must be a command or an image of your own');
   } else if (command.length > 0) throw invalid(field('command'), 'is for workers of your own: it goes without functions');
-  if (kind === 'LOAD_BALANCED' && functions.length === 0 && (ownImage || spec.runtime === 'container'))
-    throw invalid(field('imageName'), 'a load-balanced endpoint that listens itself runs its command in a process, not in a container');
   if (kind === 'QUEUE' && functions.length > 1)
     throw invalid(field('functions'), `a queue endpoint serves exactly one function, not ${functions.length}`);
   for (const fn of functions) if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'each needs a name and a module');

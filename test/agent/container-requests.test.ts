@@ -109,6 +109,29 @@ const order: ContainerOrder = {
   labels: { agent: 'a', incarnation: 'i', start: 's', node: 'n', worker: 'w', endpoint: 'e' },
 };
 
+test('an image that listens itself has its ports to itself on a network, and shows them to this host alone', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.gateway = '10.1.0.1';
+  engine.images.add('acme/web:1');
+  const runtime = await containerRuntime(t, engine.socket);
+  const started = (env: Readonly<Record<string, string>>, container = runtime): TestWorker =>
+    startWorkerOf(container, '', '', { image: 'acme/web:1', functions: [], servesHttp: true, env });
+  await started({}).hear('exited');
+  await started({ PORT: '8000', PORT_HEALTH: '9000' }).hear('exited');
+  const [plain, chosen] = engine.created;
+  t.deepEqual(
+    plain?.Env?.filter((each) => each.startsWith('PORT')),
+    ['PORT=80', 'PORT_HEALTH=80'],
+  );
+  t.deepEqual(plain?.HostConfig?.PortBindings, { '80/tcp': [{ HostIp: '127.0.0.1', HostPort: '' }] });
+  t.like(plain, { ExposedPorts: { '80/tcp': {} }, HostConfig: { NetworkMode: 'bridge', CapDrop: ['ALL'] } });
+  t.deepEqual(Object.keys(chosen?.HostConfig?.PortBindings as object), ['8000/tcp', '9000/tcp']);
+
+  t.is((await started({ PORT: 'http' }).hear('exited')).detail, 'the worker could not be started: env.PORT: must be a port, 1 to 65535');
+  const alone = await containerRuntime(t, engine.socket, { network: 'none' });
+  t.regex((await started({}, alone).hear('exited')).detail, /CAPSTAN_CONTAINER_NETWORK is `none`/);
+});
+
 test('a container without devices sees none, whatever its image asks for', (t) => {
   const request = createRequest(order, rules);
   t.deepEqual(request.Env, ['NVIDIA_VISIBLE_DEVICES=void']);

@@ -67,6 +67,12 @@ test('an image of the user’s own is a container, with our bootstrap or with it
   ]);
 });
 
+test('a load-balanced image that listens itself is a container, with its own program or a command', async (t) => {
+  const own = { kind: EndpointKind.LOAD_BALANCED, functions: [], imageName: 'acme/web:1', workersMin: 1 };
+  t.deepEqual(await asked(t, own, engine), ['container', 'acme/web:1', '']);
+  t.deepEqual(await asked(t, { ...own, command: ['serve', '--fast'] }, engine), ['container', 'acme/web:1', 'serve --fast']);
+});
+
 test('a command without an image is a process', async (t) => {
   t.deepEqual(await asked(t, { ...python, functions: [], command: ['python3', 'worker.py'] }, host), ['process', '', 'python3 worker.py']);
 });

@@ -1,7 +1,8 @@
 /**
  * The `container` runtime: one container per worker, from any image. Our own bootstrap runs in it
  * where the release has functions (Python or Node, as the function's module is written); an image that
- * speaks the worker protocol itself is carried for the foreign workers.
+ * speaks the worker protocol itself is carried for the foreign workers, one that listens itself for the
+ * workers of load-balanced endpoints.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -19,6 +20,8 @@ import { workerEnv } from '../hosted/worker-env.ts';
 import { languageOf, type Language } from '../process/language.ts';
 import { PYTHON_READS_AT_START } from '../process/process-runtime.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import { ServerWorker } from '../server/server-worker.ts';
+import { siteOnHost, type ServerSite } from '../server/site.ts';
 import { NODE_READS_AT_START } from '../thread/thread-runtime.ts';
 import { ENTRYPOINTS, NEEDS, stageBootstrap } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
@@ -30,6 +33,9 @@ import { BOOTSTRAP, BUILD, CHANNEL, HOST_NAME, NODE } from './layout.ts';
 import { containerOwner, incarnationName, removeLeftovers } from './leftovers.ts';
 import { makeReadable } from './readable.ts';
 import type { ContainerDeps } from './worker-container.ts';
+
+/** Where an image that listens itself does so, unless its endpoint's environment says otherwise (WIRE.md section 4). */
+const DEFAULT_PORT = 80;
 
 const READS_AT_START: Readonly<Record<Language, RegExp>> = { node: NODE_READS_AT_START, python: PYTHON_READS_AT_START };
 
@@ -89,6 +95,7 @@ export class ContainerRuntime implements Runtime {
   }
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
+    if (spec.servesHttp === true && isForeign(spec)) return this.#startServer(spec, events);
     if (isForeign(spec)) return this.#startForeign(spec, events);
     const [fn] = spec.functions;
     if (fn === undefined) return notStarted(events, 'the release names no function');
@@ -125,12 +132,49 @@ export class ContainerRuntime implements Runtime {
     if (spec.image === '') return notStarted(events, 'the release names no image');
     const carry: Carry = (carried, env, carrierEvents) => {
       const start = randomUUID();
-      const made = new ForeignContainer(this.#deps, async () => this.#foreignOrder(carried, env, start), carrierEvents);
+      const order = async (): Promise<ContainerOrder> => {
+        const ordered = await this.#foreignOrder(carried, env, start);
+        if (ordered.hostAddress !== undefined) await foreign.api.listenAlso(ordered.hostAddress);
+        return ordered;
+      };
+      const made = new ForeignContainer(this.#deps, order, carrierEvents);
       this.#keep(start, made);
       return made;
     };
     const isOnHost = network === 'host' || (network === 'auto' && engine.facts?.bridge === undefined);
     return foreign.workers.start(spec, events, carry, `http://${isOnHost ? '127.0.0.1' : HOST_NAME}:${foreign.api.port}`);
+  }
+
+  /** An image that listens itself (WIRE.md section 4). */
+  #startServer(spec: WorkerStart, events: WorkerEvents): RunningWorker {
+    if (spec.image === '') return notStarted(events, 'the release names no image');
+    const worker = new ServerWorker(events);
+    worker.launch(spec, { PYTHONUNBUFFERED: '1' }, this.#serverSite(spec.env));
+    return worker;
+  }
+
+  /** On a network of its own the container has all ports to itself, and the engine lets this host in at others. */
+  async #serverSite(env: Readonly<Record<string, string>>): Promise<ServerSite> {
+    const start = randomUUID();
+    let made: ForeignContainer | undefined;
+    const carry =
+      (published: readonly number[]): Carry =>
+      (spec, variables, events) => {
+        const order = async (): Promise<ContainerOrder> => ({ ...(await this.#foreignOrder(spec, variables, start)), published });
+        made = new ForeignContainer(this.#deps, order, events);
+        this.#keep(start, made);
+        return made;
+      };
+    const network = await this.#network(true);
+    if (network === 'host') return siteOnHost(env, carry([]));
+    const port = portOf('PORT', env, DEFAULT_PORT);
+    const healthPort = portOf('PORT_HEALTH', env, port);
+    const hostPort = async (wanted: number): Promise<number> => (await made?.hostPort(wanted)) ?? 0;
+    return {
+      variables: { PORT: String(port), PORT_HEALTH: String(healthPort) },
+      carry: carry([...new Set([port, healthPort])]),
+      reach: async () => ({ host: '127.0.0.1', port: await hostPort(port), healthPort: await hostPort(healthPort) }),
+    };
   }
 
   #keep(start: string, made: Live): void {
@@ -176,10 +220,9 @@ export class ContainerRuntime implements Runtime {
   async #foreignOrder(spec: WorkerStart, env: Readonly<Record<string, string>>, start: string): Promise<ContainerOrder> {
     const { command, image, folder } = spec;
     const common = await this.#common(spec, start, true);
-    const { network, hostAddress } = common;
-    if (network === 'none') throw new CapstanError('CONFIG', 'the network of containers is `none`: this worker could not reach the agent');
+    if (common.network === 'none')
+      throw new CapstanError('CONFIG', 'CAPSTAN_CONTAINER_NETWORK is `none`: this worker and the agent could not reach one another');
     if (folder !== '') await makeReadable(folder);
-    if (hostAddress !== undefined) await this.#options.foreign?.api.listenAlso(hostAddress);
     return {
       ...common,
       image,
@@ -248,4 +291,12 @@ export class ContainerRuntime implements Runtime {
       .finally(() => (this.#sweep = undefined));
     await this.#sweep;
   }
+}
+
+function portOf(name: string, env: Readonly<Record<string, string>>, byDefault: number): number {
+  const text = env[name];
+  if (text === undefined) return byDefault;
+  const port = Number(text);
+  if (/^\d+$/.test(text) && port >= 1 && port <= 65_535) return port;
+  throw new CapstanError('INVALID_ARGUMENT', `env.${name}: must be a port, 1 to 65535`);
 }

@@ -36,6 +36,8 @@ export interface ContainerOrder {
   readonly network: string;
   /** What `host.docker.internal` is in the container; absent without a way to this host. */
   readonly hostAddress: string | undefined;
+  /** Ports that this host alone may reach, at ports of its own that the engine chooses; none on the host's network. */
+  readonly published?: readonly number[];
   /** The engine's own first process. */
   readonly init: boolean;
   readonly labels: Readonly<Record<keyof typeof LABELS, string>>;
@@ -48,6 +50,7 @@ const NO_DEVICES = 'void';
 export function createRequest(order: ContainerOrder, rules: ContainerRules): Docker.ContainerCreateOptions {
   const { deviceUuids, memoryBytes, cpuMillis, readOnlyRoot, network } = order;
   const env = { ...order.env, NVIDIA_VISIBLE_DEVICES: deviceUuids.join(',') || NO_DEVICES };
+  const published = publishing(order.published ?? []);
   return {
     Image: order.image,
     ...(order.entrypoint === undefined ? {} : { Entrypoint: [...order.entrypoint] }),
@@ -56,6 +59,7 @@ export function createRequest(order: ContainerOrder, rules: ContainerRules): Doc
     Labels: Object.fromEntries(Object.entries(order.labels).map(([key, value]) => [LABELS[key as keyof typeof LABELS], value])),
     // The image's check would run commands beside the worker; ours is the worker's channel.
     Healthcheck: { Test: ['NONE'] },
+    ...published.exposed,
     AttachStdin: false,
     AttachStdout: true,
     AttachStderr: true,
@@ -75,11 +79,26 @@ export function createRequest(order: ContainerOrder, rules: ContainerRules): Doc
       Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
       NetworkMode: network,
       ...(order.hostAddress === undefined ? {} : { ExtraHosts: [`${HOST_NAME}:${order.hostAddress}`] }),
+      ...published.bound,
       DeviceRequests: deviceRequests(deviceUuids, rules.gpus),
       Init: order.init,
       // The agent keeps the lines; the engine's own copies would grow without bound.
       LogConfig: { Type: 'none', Config: {} },
       RestartPolicy: { Name: 'no' },
+    },
+  };
+}
+
+/** On the loopback address: what an endpoint serves is reached through a gateway, with a key. */
+function publishing(ports: readonly number[]): { exposed: Docker.ContainerCreateOptions; bound: Docker.HostConfig } {
+  if (ports.length === 0) return { exposed: {}, bound: {} };
+  const each = <T>(value: T): Record<string, T> => Object.fromEntries(ports.map((port) => [`${port}/tcp`, value]));
+  return {
+    exposed: { ExposedPorts: each({}) },
+    bound: {
+      PortBindings: each([{ HostIp: '127.0.0.1', HostPort: '' }]),
+      // Without capabilities not even root could listen on a port as low as 80.
+      Sysctls: { 'net.ipv4.ip_unprivileged_port_start': '0' },
     },
   };
 }

@@ -1,4 +1,5 @@
 /** What carries a foreign worker's image: it gets its environment and is watched, no more. */
+import { CapstanError } from '../../../proto/errors.ts';
 import type { Carried, CarrierEvents } from '../foreign/carrier.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerOrder } from './create-request.ts';
@@ -30,6 +31,12 @@ export class ForeignContainer implements Carried {
   kill(why: string): void {
     this.#killedFor ??= why;
     this.#container?.kill(why);
+  }
+
+  /** As WorkerContainer.hostPort. */
+  async hostPort(port: number): Promise<number> {
+    if (this.#container === undefined) throw new CapstanError('UNAVAILABLE', 'the container is gone');
+    return this.#container.hostPort(port);
   }
 
   async #live(deps: ContainerDeps, order: () => Promise<ContainerOrder>): Promise<void> {

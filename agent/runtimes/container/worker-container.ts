@@ -101,6 +101,16 @@ export class WorkerContainer {
     return true;
   }
 
+  /** Where this host reaches a port that the order publishes. Rejects when the engine does not say. */
+  async hostPort(port: number): Promise<number> {
+    const facts = await this.#container?.inspect({ abortSignal: AbortSignal.timeout(CALL_MS) });
+    // The types of the client know no port without a mapping.
+    const bound = facts?.NetworkSettings.Ports as Readonly<Record<string, readonly { readonly HostPort: string }[] | null>> | undefined;
+    const found = Number(bound?.[`${port}/tcp`]?.[0]?.HostPort ?? 0);
+    if (found === 0) throw new CapstanError('UNAVAILABLE', `the container engine did not publish port ${port}`);
+    return found;
+  }
+
   async #live(orders: readonly ContainerOrder[]): Promise<void> {
     let exit = UNKNOWN_EXIT;
     try {

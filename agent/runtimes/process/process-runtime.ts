@@ -12,6 +12,7 @@ import { STOPPED_BY_AGENT } from '../hosted/host-worker.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { markOf } from '../escaped.ts';
 import { ServerWorker } from '../server/server-worker.ts';
+import { siteOnHost } from '../server/site.ts';
 import { NODE_READS_AT_START } from '../thread/thread-runtime.ts';
 import { languageOf, type Language } from './language.ts';
 
@@ -81,7 +82,7 @@ export class ProcessRuntime implements Runtime {
       },
     });
     this.#servers.set(worker, promise);
-    worker.launch(spec, { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) }, carryInProcess);
+    worker.launch(spec, { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) }, siteOnHost(spec.env, carryInProcess));
     return worker;
   }
 

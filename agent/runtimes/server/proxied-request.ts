@@ -3,6 +3,7 @@ import { request as httpRequest, type Agent, type ClientRequest, type IncomingMe
 import type { Duplex } from 'node:stream';
 
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
+import type { Reach } from './site.ts';
 
 const NOTHING = Buffer.alloc(0);
 
@@ -19,7 +20,7 @@ export class ProxiedRequest implements HttpCall {
   /** What fails the request when its connection breaks. */
   #why: string | undefined;
 
-  constructor(port: number, agent: Agent, order: HttpRequest, events: HttpEvents, onOver: () => void) {
+  constructor({ host, port }: Reach, agent: Agent, order: HttpRequest, events: HttpEvents, onOver: () => void) {
     this.#events = events;
     this.#onOver = onOver;
     const { method, url, headers, body, ended, upgrade } = order;
@@ -27,7 +28,7 @@ export class ProxiedRequest implements HttpCall {
     const list = headers.flat();
     const taken = upgrade === true ? ['connection', 'Upgrade', 'upgrade', 'websocket'] : [];
     this.#request = httpRequest({
-      host: '127.0.0.1',
+      host,
       port,
       method,
       path,

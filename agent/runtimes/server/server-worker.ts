@@ -3,12 +3,12 @@
  * (200 ready, 204 still initialising), and requests are passed on to it as they come.
  */
 import { Agent, get } from 'node:http';
-import { createServer, type AddressInfo } from 'node:net';
 
-import type { Carried, Carry } from '../foreign/carrier.ts';
+import type { Carried } from '../foreign/carrier.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { ProxiedRequest } from './proxied-request.ts';
+import type { Reach, ServerSite } from './site.ts';
 
 /** Between the questions whether it is ready, ms; and whether it still is. */
 const ASK_MS = 200;
@@ -26,7 +26,7 @@ export class ServerWorker implements RunningWorker {
   readonly #agent = new Agent({ keepAlive: false });
   readonly #open = new Set<ProxiedRequest>();
   #carried: Carried = { pid: undefined, terminate() {}, kill() {} };
-  #port = 0;
+  #reach: Reach = { host: '', port: 0, healthPort: 0 };
   #timer: NodeJS.Timeout | undefined;
   #ready = false;
   #failed = 0;
@@ -37,33 +37,19 @@ export class ServerWorker implements RunningWorker {
     this.#events = events;
   }
 
-  /** Starts the program; what happens is told through the events. */
-  launch(spec: WorkerStart, base: Readonly<Record<string, string>>, carry: Carry): void {
-    freePort().then(
-      (port) => {
-        if (this.#ending) {
-          this.#exited('the worker was ended');
-          return;
-        }
-        this.#port = port;
-        const env = { ...base, ...workerEnv(spec), PORT: String(port), PORT_HEALTH: String(port) };
-        this.#carried = carry(spec, env, {
-          preparing: (reason, detail) => this.#events.preparing(reason, detail),
-          startFailed: (reason, detail) => this.#events.startFailed(reason, detail),
-          started: () => {
-            this.#events.started();
-            this.#askLater(ASK_MS);
-          },
-          line: (stream, text) => this.#events.log({ stream, jobId: '', text }),
-          exited: (detail) => this.#exited(detail),
-        });
+  /** Starts the program; what happens is told through the events. `site` may reject: the worker then ends with its words. */
+  launch(spec: WorkerStart, base: Readonly<Record<string, string>>, site: Promise<ServerSite>): void {
+    site.then(
+      (found) => {
+        if (this.#ending) this.#exited('the worker was ended');
+        else this.#begin(spec, base, found);
       },
-      (error: unknown) => this.#exited(`no port is free: ${error instanceof Error ? error.message : String(error)}`),
+      (error: unknown) => this.#exited(`the worker could not be started: ${textOf(error)}`),
     );
   }
 
   serve(request: HttpRequest, events: HttpEvents): HttpCall {
-    const proxied: ProxiedRequest = new ProxiedRequest(this.#port, this.#agent, request, events, () => this.#open.delete(proxied));
+    const proxied: ProxiedRequest = new ProxiedRequest(this.#reach, this.#agent, request, events, () => this.#open.delete(proxied));
     this.#open.add(proxied);
     return proxied;
   }
@@ -84,13 +70,37 @@ export class ServerWorker implements RunningWorker {
     this.#timer = setTimeout(() => this.#carried.kill('the worker did not end in order'), DRAIN_MS);
   }
 
+  #begin(spec: WorkerStart, base: Readonly<Record<string, string>>, { variables, carry, reach }: ServerSite): void {
+    this.#carried = carry(
+      spec,
+      { ...base, ...workerEnv(spec), ...variables },
+      {
+        preparing: (reason, detail) => this.#events.preparing(reason, detail),
+        startFailed: (reason, detail) => this.#events.startFailed(reason, detail),
+        started: () => {
+          this.#events.started();
+          reach().then(
+            (found) => {
+              this.#reach = found;
+              this.#askLater(ASK_MS);
+            },
+            (error: unknown) => this.#carried.kill(`the worker cannot be reached: ${textOf(error)}`),
+          );
+        },
+        line: (stream, text) => this.#events.log({ stream, jobId: '', text }),
+        exited: (detail) => this.#exited(detail),
+      },
+    );
+  }
+
   #askLater(ms: number): void {
     if (this.#ending || this.#gone) return;
     this.#timer = setTimeout(() => this.#ask(), ms);
   }
 
   #ask(): void {
-    const asked = get({ host: '127.0.0.1', port: this.#port, path: '/ping', agent: false, timeout: ANSWER_MS }, (response) => {
+    const { host, healthPort: port } = this.#reach;
+    const asked = get({ host, port, path: '/ping', agent: false, timeout: ANSWER_MS }, (response) => {
       response.resume();
       this.#answered(response.statusCode ?? 0);
     });
@@ -123,14 +133,6 @@ export class ServerWorker implements RunningWorker {
   }
 }
 
-/** A port that is free now; the worker takes it a moment later. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

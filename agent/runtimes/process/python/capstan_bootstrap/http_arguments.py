@@ -4,6 +4,7 @@ a JSON body, by the names of the parameters. What does not fit is told with the 
 """
 import inspect
 import json
+import re
 
 from .arguments import CONTEXT_PARAMETERS
 from .http_request import Request
@@ -24,6 +25,9 @@ TYPES = {
     "Mapping": "object",
 }
 ABSENT = object()
+# What a number looks like in text, in every language alike.
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\Z", re.IGNORECASE)
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 
 
 class BadRequest(Exception):
@@ -119,13 +123,8 @@ def _value_of(parameter, request, body):
 def _from_text(name, kind, texts):
     """Text of the path or the query as a value of the type; without a type it stays text."""
     text = texts[-1]
-    try:
-        if kind == "integer":
-            return int(text)
-        if kind == "number":
-            return float(text)
-    except ValueError:
-        raise _mismatch(name, kind) from None
+    if kind in ("integer", "number"):
+        return _number(name, kind, text)
     if kind == "boolean":
         if text in ("true", "1"):
             return True
@@ -135,6 +134,19 @@ def _from_text(name, kind, texts):
     if kind == "object":
         raise _mismatch(name, kind)
     return texts if kind == "array" else text
+
+
+def _number(name, kind, text):
+    if NUMBER.match(text):
+        try:
+            # A whole number of any length stays exact.
+            value = int(text) if kind == "integer" and WHOLE_NUMBER.match(text) else float(text)
+            if abs(value) != float("inf") and (kind == "number" or value == int(value)):
+                return int(value) if kind == "integer" else value
+        except ValueError:
+            # Longer than Python reads.
+            pass
+    raise _mismatch(name, kind)
 
 
 def _from_json(name, kind, value, required):

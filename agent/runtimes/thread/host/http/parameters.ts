@@ -87,14 +87,17 @@ function mismatch(name: string, type: string): BadRequest {
   return new BadRequest(`${name}: must be ${articles[type] ?? 'a'} ${type}`);
 }
 
+/** What a number looks like in text, in every language alike. */
+const NUMBER = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
+
 /** Text of the path or the query as a value of the type; without a type it stays text. */
 function fromText(name: string, type: string, texts: readonly string[]): unknown {
   const text = texts.at(-1) ?? '';
   switch (type) {
     case 'number':
     case 'integer': {
-      const value = Number(text);
-      if (text.trim() === '' || !Number.isFinite(value) || (type === 'integer' && !Number.isInteger(value))) throw mismatch(name, type);
+      const value = NUMBER.test(text) ? Number(text) : Number.NaN;
+      if (!Number.isFinite(value) || (type === 'integer' && !Number.isInteger(value))) throw mismatch(name, type);
       return value;
     }
     case 'boolean':

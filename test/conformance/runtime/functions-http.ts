@@ -1,0 +1,174 @@
+/** Functions of routes that every runtime must serve alike, once in each language; and a server of one's own. */
+import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
+
+const typescriptSource = `
+import { setTimeout as wait } from 'node:timers/promises';
+
+export const hello = ({ name, times = 1 }) => ({ hello: name, times });
+export const item = (id, verbose = false) => ({ id, verbose });
+export const search = (q, tags = []) => ({ q, tags });
+export const whole = (input) => input;
+export const later = async (value) => { await wait(1); return value; };
+export const boom = () => { throw new Error('it broke'); };
+export const octets = () => Buffer.from([0, 1, 255]);
+export const teapot = () => new Response('short and stout', { status: 418, headers: { 'x-pot': 'tea' } });
+export const large = (size) => 'x'.repeat(size);
+export function echo(request) {
+  return new Response(request.body, { status: 201, headers: { 'x-method': request.method, 'x-url': request.url, 'x-own': request.headers.get('x-own') } });
+}
+export function* count(to) { for (let n = 1; n <= to; n += 1) yield { n }; }
+export async function* words() { for (const word of ['one ', 'two']) { await wait(0); yield word; } }
+export function* breaks() { yield 'begun'; throw new Error('broke in the middle'); }
+export function* endless() {
+  let parts = 0;
+  try { for (;;) { parts += 1; yield 'x'.repeat(64 * 1024); } } finally { console.log('ended after', parts); }
+}
+export async function parked(context) {
+  console.log('parked');
+  await new Promise((resolve) => context.signal.addEventListener('abort', resolve));
+  console.log('let go');
+}
+export async function deaf() { console.log('deaf'); await wait(1); for (;;); }
+`;
+
+const pythonSource = `
+import asyncio
+from typing import Any, List
+
+def hello(name: str, times: int = 1):
+    return {"hello": name, "times": times}
+def item(id: int, verbose: bool = False):
+    return {"id": id, "verbose": verbose}
+def search(q: str, tags: List[str] = ()):
+    return {"q": q, "tags": list(tags)}
+def whole(input):
+    return input
+async def later(value: float):
+    await asyncio.sleep(0.001)
+    return value
+def boom():
+    raise ValueError("it broke")
+def octets():
+    return bytes([0, 1, 255])
+def teapot(request):
+    return request.Response("short and stout", 418, {"x-pot": "tea"})
+def large(size: int):
+    return "x" * size
+def echo(request):
+    headers = {"x-method": request.method, "x-url": request.url, "x-own": request.headers["x-own"]}
+    return request.Response(request.stream(), 201, headers)
+def count(to: int):
+    for n in range(1, to + 1):
+        yield {"n": n}
+async def words():
+    for word in ["one ", "two"]:
+        await asyncio.sleep(0)
+        yield word
+def breaks():
+    yield "begun"
+    raise ValueError("broke in the middle")
+def endless():
+    parts = 0
+    try:
+        while True:
+            parts += 1
+            yield "x" * 65536
+    finally:
+        print("ended after", parts)
+async def parked():
+    print("parked")
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        print("let go")
+def deaf():
+    print("deaf")
+    while True:
+        pass
+`;
+
+type Parameters = Readonly<Record<string, string>>;
+
+/** Parameters as the build reads them from TypeScript; Python's host reads its own. A `?` marks one that may be left out. */
+const functions: Readonly<Record<string, Parameters>> = {
+  hello: { name: 'string', 'times?': 'integer' },
+  item: { id: 'integer', 'verbose?': 'boolean' },
+  search: { q: 'string', 'tags?': 'array' },
+  whole: {},
+  later: { value: 'number' },
+  boom: {},
+  octets: {},
+  teapot: {},
+  large: { size: 'integer' },
+  echo: { request: 'request' },
+  count: { to: 'integer' },
+  words: {},
+  breaks: {},
+  endless: {},
+  parked: {},
+  deaf: {},
+};
+
+export interface HttpBuild {
+  readonly files: Readonly<Record<string, string>>;
+  readonly functions: readonly FunctionSpec[];
+}
+
+function specsOf(module: string): FunctionSpec[] {
+  return Object.entries(functions).map(([name, parameters]) => ({
+    name,
+    module,
+    callStyle: name === 'hello' ? 'CALL_STYLE_OBJECT' : name === 'whole' ? 'CALL_STYLE_WHOLE' : 'CALL_STYLE_POSITIONAL',
+    parameters: Object.entries(parameters).map(([key, type]) => ({
+      name: key.replace('?', ''),
+      required: !key.endsWith('?'),
+      type,
+    })),
+  }));
+}
+
+export const typescriptHttp: HttpBuild = { files: { 'main.ts': typescriptSource }, functions: specsOf('main.ts') };
+export const pythonHttp: HttpBuild = { files: { 'main.py': pythonSource }, functions: specsOf('main.py') };
+
+/** Initialising at first; echoes requests, and the first frame of a connection that it takes over. */
+export const serverSource = `
+import hashlib, base64, os, socketserver, sys, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+asked = [0]
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *args): pass
+    def do_GET(self):
+        if self.path == "/ping":
+            asked[0] += 1
+            return self.answer(200 if asked[0] > 2 else 204, b"")
+        if self.path == "/exit": os._exit(3)
+        if self.headers.get("upgrade") == "websocket": return self.take_over()
+        self.answer(203, b"GET")
+    def do_POST(self):
+        self.answer(203, self.rfile.read(int(self.headers["content-length"])))
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("x-path", self.path)
+        self.send_header("x-pings", str(asked[0]))
+        if status != 204: self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def take_over(self):
+        key = self.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("upgrade", "websocket")
+        self.send_header("connection", "Upgrade")
+        self.send_header("sec-websocket-accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        self.wfile.write(self.connection.recv(1024))
+        self.close_connection = True
+
+ports = {os.environ["PORT"], os.environ["PORT_HEALTH"]}
+print("listens on", len(ports), flush=True)
+for port in ports:
+    server = ThreadingHTTPServer((os.environ.get("LISTEN", "127.0.0.1"), int(port)), Handler)
+    threading.Thread(target=server.serve_forever).start()
+`;
