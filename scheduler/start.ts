@@ -18,6 +18,7 @@ import { buildId } from './blobs/ids.ts';
 import { S3BlobStore } from './blobs/s3-store.ts';
 import { blobService } from './blobs/service.ts';
 import { sweepOrphans } from './blobs/sweep.ts';
+import { UnfinishedBuilds } from './blobs/unfinished-builds.ts';
 import { s3Of, type SchedulerConfig } from './config.ts';
 import { isLastTry } from './core/hooks.ts';
 import type { Image } from './core/image.ts';
@@ -76,6 +77,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const cipher = new Cipher(folder.secrets.masterKey);
   const workerTokens = new WorkerTokens(folder.secrets.masterKey);
   const files = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
+  const unfinished = await UnfinishedBuilds.open(join(folder.path, 'scheduler', 'blobs', 'unfinished'));
   const s3 = s3Of(config);
   const blobs: BlobStore = s3 === null ? files : new S3BlobStore(files, s3);
 
@@ -143,7 +145,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
-  server.add(BlobServiceService, blobService({ store: blobs, authorize: (metadata) => auth.blobs(metadata), onFault }));
+  server.add(BlobServiceService, blobService({ store: blobs, unfinished, authorize: (metadata) => auth.blobs(metadata), onFault }));
   let address: string;
   try {
     await engine.takeOver();
@@ -158,6 +160,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   server.setServing(true);
   const sweep = setInterval(() => {
     sweepOrphans(blobs, { ageMs: sweepAgeMs, named: (ids) => namedBlobs(engine, ids) }).catch(onFault);
+    unfinished.sweep(sweepAgeMs).catch(onFault);
   }, sweepIntervalMs);
   log.info({ address, dataDir: folder.path }, 'scheduler serves');
 

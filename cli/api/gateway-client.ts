@@ -1,4 +1,5 @@
-/** The tool's side of the gateway: GraphQL for the control plane, PUT for builds. All it needs is the HTTP address and a key. */
+/** The tool's side of the gateway: GraphQL for the control plane, parts of builds by PATCH. All it needs is the HTTP address and a key. */
+import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
 
 import { request } from 'undici';
@@ -9,14 +10,16 @@ import { ToolError } from '../terminal/tool-error.ts';
 const CALL_MS = 30_000;
 /** Time a store may take for the bytes it was sent, ms. */
 const UPLOAD_MS = 300_000;
+/** Bytes of one request of an upload: a slow line has the gateway's time for a request (120 s) for each. */
+const PART_BYTES = 16_000_000;
 
 export interface BuildUpload {
   readonly digest: string;
   /** Bytes. */
   readonly size: number;
-  /** Frames or larger pieces, opened anew for every try. */
-  readonly open: () => AsyncIterable<Buffer>;
-  /** Told the bytes sent so far. */
+  /** Its bytes from a place on, up to another. */
+  readonly read: (start: number, end: number) => AsyncIterable<Buffer>;
+  /** Told the bytes that are there so far. */
   readonly progress?: (sent: number) => void;
 }
 
@@ -25,7 +28,7 @@ export interface GatewayClient {
   readonly address: string;
   /** Runs a query; its data. Throws CapstanError with the code of its first error. */
   query<T>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<T>;
-  /** True when the build was there already. One try. */
+  /** True when the build was there already. One try, which goes on where an earlier one broke off. */
   putBuild(build: BuildUpload): Promise<boolean>;
 }
 
@@ -34,16 +37,28 @@ interface GraphqlProblem {
   readonly extensions?: { readonly code?: string; readonly field?: string; readonly retryAfterMs?: number };
 }
 
+/** It was there, and went away in the middle. */
+function brokeOff(cause: unknown): boolean {
+  return cause instanceof Error && 'code' in cause && ['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'].includes(String(cause.code));
+}
+
+interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
 export function connectGateway(address: string, key: string): GatewayClient {
   const authorization = `Bearer ${key}`;
 
-  async function call(...[path, options]: Parameters<typeof request>): Promise<{ readonly status: number; readonly text: string }> {
+  async function call(...[path, options]: Parameters<typeof request>): Promise<Answer> {
     try {
-      const { statusCode, body } = await request(path, options);
-      return { status: statusCode, text: await body.text() };
+      const { statusCode, headers, body } = await request(path, options);
+      return { status: statusCode, headers, text: await body.text() };
     } catch (cause) {
       const hint = 'Start it with: capstan up (or name another with --url <base URL>).';
-      throw new ToolError('UNAVAILABLE', `the gateway at ${address} does not answer`, hint, { cause });
+      const what = brokeOff(cause) ? `the connection to the gateway at ${address} broke off` : `the gateway at ${address} does not answer`;
+      throw new ToolError('UNAVAILABLE', what, hint, { cause });
     }
   }
 
@@ -62,25 +77,53 @@ export function connectGateway(address: string, key: string): GatewayClient {
       if (data === null || data === undefined) throw notAGateway(address, status);
       return data;
     },
-    async putBuild({ digest, size, open, progress }) {
+    async putBuild({ digest, size, read, progress }) {
       const url = `${address}/builds/${digest}`;
       const known = await call(url, { method: 'HEAD', headers: { authorization }, headersTimeout: CALL_MS });
       if (known.status === 200) return true;
-      const { status, text } = await call(url, {
-        method: 'PUT',
-        headers: { authorization, 'content-type': 'application/gzip', 'content-length': String(size) },
-        body: Readable.from(counted(open(), progress)),
-        headersTimeout: UPLOAD_MS,
-      });
-      const answer = answerOf(address, status, text) as { existed?: boolean; detail?: string };
-      if (status === 200 || status === 201) return answer.existed === true;
-      throw refusal(address, codeOf(status), answer.detail ?? `the upload was answered ${status}`, undefined);
+      for (let offset = offsetOf(known) ?? 0; ;) {
+        const end = Math.min(size, offset + PART_BYTES);
+        const part = await call(url, {
+          method: 'PATCH',
+          headers: {
+            authorization,
+            'content-type': 'application/octet-stream',
+            'content-length': String(end - offset),
+            'upload-offset': String(offset),
+            'upload-length': String(size),
+          },
+          body: Readable.from(counted(offset === end ? nothing() : read(offset, end), offset, progress)),
+          headersTimeout: UPLOAD_MS,
+        });
+        const answer = answerOf(address, part.status, part.text) as { existed?: boolean; received?: number; detail?: string };
+        if (part.status !== 200 && part.status !== 201) throw uploadRefusal(address, part.status, answer.detail);
+        if (answer.existed !== undefined) return answer.existed;
+        offset = answer.received ?? end;
+      }
     },
   };
 }
 
-async function* counted(source: AsyncIterable<Buffer>, progress: ((sent: number) => void) | undefined): AsyncGenerator<Buffer> {
-  let sent = 0;
+/** Absent in what is no answer of a gateway. */
+function offsetOf({ headers }: Answer): number | undefined {
+  const given = headers['upload-offset'];
+  return typeof given === 'string' ? Number(given) : undefined;
+}
+
+/** Somebody else sent a part of the same build meanwhile: the next try goes on from there. */
+function uploadRefusal(address: string, status: number, detail: string | undefined): CapstanError {
+  const code = codeOf(status);
+  return refusal(address, code === 'CONFLICT' ? 'UNAVAILABLE' : code, detail ?? `the upload was answered ${status}`, undefined);
+}
+
+async function* nothing(): AsyncGenerator<Buffer> {}
+
+async function* counted(
+  source: AsyncIterable<Buffer>,
+  start: number,
+  progress: ((sent: number) => void) | undefined,
+): AsyncGenerator<Buffer> {
+  let sent = start;
   for await (const piece of source) {
     yield piece;
     sent += piece.length;

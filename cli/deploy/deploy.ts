@@ -12,6 +12,7 @@ import type { Artifact } from './artifact.ts';
 /** Tries after the first, for what passes by itself: a scheduler that restarts. */
 const RETRIES = 3;
 const FIRST_PAUSE_MS = 500;
+const PIECE_BYTES = 256 * 1024;
 
 /** Uploads the artifact and creates or updates the endpoints, all or none. Throws CapstanError. */
 export async function deployApplication(
@@ -21,15 +22,20 @@ export async function deployApplication(
   environment: string,
   terminal: Terminal,
 ): Promise<Deployed> {
+  let furthest = 0;
   await retrying(
     () =>
       client.putBuild({
         digest: artifact.digest,
         size: artifact.size,
-        open: () => createReadStream(artifact.path, { highWaterMark: 256 * 1024 }) as AsyncIterable<Buffer>,
-        progress: (sent) => terminal.progress(`=> uploading ${Math.floor((100 * sent) / artifact.size)} % of ${sizeText(artifact.size)}`),
+        read: (start, end) => createReadStream(artifact.path, { start, end: end - 1, highWaterMark: PIECE_BYTES }) as AsyncIterable<Buffer>,
+        progress: (sent) => {
+          furthest = Math.max(furthest, sent);
+          terminal.progress(`=> uploading ${Math.floor((100 * sent) / artifact.size)} % of ${sizeText(artifact.size)}`);
+        },
       }),
     terminal,
+    () => furthest,
   );
   terminal.progress('');
   // The same deployment again is the same deployment: safe to repeat.
@@ -44,11 +50,17 @@ export async function deployApplication(
   );
 }
 
-async function retrying<T>(work: () => Promise<T>, terminal: Terminal): Promise<T> {
+/** `progress` counts what the tries achieved: while it grows, a try that breaks off is as good as the first. */
+async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress: () => number = () => 0): Promise<T> {
+  let reached = 0;
   for (let attempt = 0; ; attempt += 1) {
     try {
       return await work();
     } catch (error) {
+      if (progress() > reached) {
+        attempt = 0;
+        reached = progress();
+      }
       if (!(error instanceof CapstanError) || error.code !== 'UNAVAILABLE' || attempt >= RETRIES) throw error;
       const wait = FIRST_PAUSE_MS * 2 ** attempt;
       terminal.warn(`${error.message}; trying again in ${wait} ms`);

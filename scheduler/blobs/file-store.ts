@@ -89,6 +89,20 @@ export class FileBlobStore {
     return { id, size: header.size, existed: false };
   }
 
+  /** Takes a build's file as it is, whole, checked and synced, and moves it into its place. */
+  async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
+    const id = buildId(digest);
+    const path = join(this.#root, blobPath(id));
+    const existed = await this.#renew(id, path, size);
+    if (existed) await unlink(file);
+    else {
+      await this.#folder(dirname(path));
+      await rename(file, path);
+      await syncFolder(dirname(path));
+    }
+    return { id, size, existed };
+  }
+
   /** Opens a blob for reading. NOT_FOUND when it is gone. */
   async get(id: string): Promise<ReadableBlob> {
     let file: FileHandle;
@@ -241,7 +255,7 @@ async function receive(path: string, size: number, source: AsyncIterable<Uint8Ar
 }
 
 /** One write may take only a part, for example where the disk ends. */
-async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
+export async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
   let written = 0;
   while (written < piece.length) written += (await file.write(piece, written)).bytesWritten;
 }
@@ -257,7 +271,8 @@ async function modifiedAt(path: string): Promise<number | null> {
   return found.mtimeMs;
 }
 
-function asRefusal(error: unknown): unknown {
+/** A full disk passes by; everything else is what it was. */
+export function asRefusal(error: unknown): unknown {
   if (isErrno(error, 'ENOSPC', 'EDQUOT')) return new CapstanError('UNAVAILABLE', 'the disk of the blob store is full', { cause: error });
   return error;
 }

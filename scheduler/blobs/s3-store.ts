@@ -4,10 +4,14 @@
  * and then sent with its SHA-256, which the storage checks once more; so a broken upload leaves
  * nothing under the build's name.
  */
+import { createReadStream } from 'node:fs';
+import { unlink } from 'node:fs/promises';
+
 import { AwsClient } from 'aws4fetch';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { BlobStore } from './blob-store.ts';
+import { buildId } from './ids.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';
 
 const PIECE_BYTES = 256 * 1024;
@@ -46,6 +50,15 @@ export class S3BlobStore implements BlobStore {
       await this.#files.delete(staged.id);
     }
     return { ...staged, existed: false };
+  }
+
+  /** The file stays until the storage has it: a try that fails is made again without sending it here once more. */
+  async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
+    const id = buildId(digest);
+    const existed = (await this.hold(id)) === size;
+    if (!existed) await this.#send(id, digest, size, createReadStream(file, { highWaterMark: PIECE_BYTES }));
+    await unlink(file);
+    return { id, size, existed };
   }
 
   async get(id: string): Promise<ReadableBlob> {
@@ -110,6 +123,10 @@ export class S3BlobStore implements BlobStore {
 
   async #upload(id: string, digest: string, size: number): Promise<void> {
     const { pieces } = await this.#files.get(id);
+    await this.#send(id, digest, size, pieces);
+  }
+
+  async #send(id: string, digest: string, size: number, pieces: AsyncIterable<Uint8Array>): Promise<void> {
     const headers = { 'x-amz-content-sha256': digest, 'content-length': String(size) };
     // Signed without the body: its hash is known, and a stream is sent once.
     const signed = await this.#aws.sign(`${this.#base}/${id}`, { method: 'PUT', headers });

@@ -23,20 +23,24 @@ import { toStatus } from '../../proto/grpc-errors.ts';
 import { isErrno } from '../files/durable.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
+import { buildId } from './ids.ts';
+import type { UnfinishedBuilds } from './unfinished-builds.ts';
 
 /** The most bytes a frame may carry. */
 export const MAX_FRAME_BYTES = 256 * 1024;
 
 export interface BlobServiceDeps {
   readonly store: BlobStore;
-  /** Answers with whoever calls, or throws a CapstanError (UNAUTHENTICATED, PERMISSION_DENIED). */
-  readonly authorize: (metadata: Metadata) => unknown;
+  /** Builds that come in parts. */
+  readonly unfinished: UnfinishedBuilds;
+  /** Answers with whose blobs the caller sends, or throws a CapstanError (UNAUTHENTICATED, PERMISSION_DENIED). */
+  readonly authorize: (metadata: Metadata) => string;
   /** Told of every failure that is not a refusal: its text must not reach the caller, but a log. */
   readonly onFault: (error: unknown) => void;
 }
 
 /** The handlers, to be added to a server under BlobServiceService. */
-export function blobService({ store, authorize, onFault }: BlobServiceDeps): BlobServiceServer {
+export function blobService({ store, unfinished, authorize, onFault }: BlobServiceDeps): BlobServiceServer {
   const statusOf = (error: unknown): Partial<StatusObject> => {
     if (!(error instanceof CapstanError)) onFault(error);
     return toStatus(error);
@@ -48,22 +52,38 @@ export function blobService({ store, authorize, onFault }: BlobServiceDeps): Blo
   };
 
   async function put(call: ServerReadableStream<PutBlobRequest, PutBlobResponse>): Promise<PutBlobResponse> {
-    await authorize(call.metadata);
+    const owner = authorize(call.metadata);
     const requests = call[Symbol.asyncIterator]() as AsyncIterator<PutBlobRequest, undefined>;
     const first = await requests.next();
     if (first.done === true || first.value.part?.$case !== 'header') {
       throw new CapstanError('INVALID_ARGUMENT', 'part: the first message must hold the header', { field: 'part' });
     }
     const frames = framesOf(requests);
-    const stored = await store.put(asHeader(first.value.part.value), frames);
+    const { value: header } = first.value.part;
+    if (header.offset !== undefined) return putPart(owner, header, header.offset, frames);
+    const stored = await store.put(asHeader(header), frames);
     if (stored.existed) await discard(frames);
-    return stored;
+    return { ...stored, received: stored.size };
+  }
+
+  async function putPart(owner: string, header: PutBlobHeader, offset: number, frames: AsyncIterable<Buffer>): Promise<PutBlobResponse> {
+    const { digest, size } = header;
+    if (asHeader(header).kind !== 'build') throw new CapstanError('INVALID_ARGUMENT', 'offset is for builds', { field: 'offset' });
+    const id = buildId(digest);
+    if ((await store.hold(id)) === size) {
+      await Promise.all([discard(frames), unfinished.discard(owner, digest)]);
+      return { id, size, existed: true, received: size };
+    }
+    const build = { owner, digest, size };
+    const received = await unfinished.append(build, offset, frames);
+    if (received < size) return { id, size, existed: false, received };
+    return { ...(await unfinished.finish(build, (file) => store.adopt(build, file))), received };
   }
 
   async function get(call: ServerWritableStream<GetBlobRequest, GetBlobResponse>): Promise<void> {
     const gone = new AbortController();
     call.once('cancelled', () => gone.abort());
-    await authorize(call.metadata);
+    authorize(call.metadata);
     const blob = await store.get(call.request.id);
     try {
       call.write({ part: { $case: 'size', value: blob.size } });
@@ -78,9 +98,11 @@ export function blobService({ store, authorize, onFault }: BlobServiceDeps): Blo
   }
 
   async function stat({ id }: StatBlobRequest, metadata: Metadata): Promise<StatBlobResponse> {
-    await authorize(metadata);
+    const owner = authorize(metadata);
     const size = await store.hold(id);
-    return { exists: size !== null, size: size ?? 0 };
+    const [, digest] = /^build\/(.*)$/.exec(id) ?? [];
+    const received = size === null && digest !== undefined ? await unfinished.received(owner, digest) : 0;
+    return { exists: size !== null, size: size ?? 0, received };
   }
 
   return {

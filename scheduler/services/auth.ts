@@ -116,9 +116,10 @@ export class Authorizer {
       throw new CapstanError('PERMISSION_DENIED', 'this call is for operators: it needs a key of the account default');
   }
 
-  /** Only a gateway, a node or the owner of an account may go on: whoever may put and get blobs. */
-  blobs(metadata: Metadata): void {
-    if (this.identify(metadata).role !== 'node') this.account(metadata);
+  /** Only a gateway, a node or the owner of an account may go on: whoever may put and get blobs. Answers whose they are. */
+  blobs(metadata: Metadata): string {
+    const principal = this.identify(metadata);
+    return principal.role === 'node' ? `node ${principal.node}` : `account ${this.account(metadata)}`;
   }
 
   /** Only the node itself may go on; answers its id. */

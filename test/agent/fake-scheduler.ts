@@ -212,7 +212,7 @@ export class FakeScheduler {
     return {
       stat: (call, callback) => {
         const bytes = this.blobs.get(call.request.id);
-        callback(null, { exists: bytes !== undefined, size: bytes?.length ?? 0 });
+        callback(null, { exists: bytes !== undefined, size: bytes?.length ?? 0, received: 0 });
       },
       get: (stream) => {
         const { id } = stream.request;
@@ -243,7 +243,7 @@ export class FakeScheduler {
         });
         stream.on('end', () => {
           const { id, size } = this.putBlob(Buffer.concat(parts));
-          callback(null, { id, size, existed: false });
+          callback(null, { id, size, existed: false, received: size });
         });
       },
     };

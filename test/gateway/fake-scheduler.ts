@@ -313,7 +313,7 @@ export class FakeScheduler {
     return {
       stat: (call, callback) => {
         const bytes = this.blobs.get(call.request.id);
-        callback(null, { exists: bytes !== undefined, size: bytes?.length ?? 0 });
+        callback(null, { exists: bytes !== undefined, size: bytes?.length ?? 0, received: 0 });
       },
       put: (call, callback) => {
         const frames: Buffer[] = [];
@@ -323,7 +323,7 @@ export class FakeScheduler {
         call.on('end', () => {
           const payload = this.putBlob(Buffer.concat(frames));
           const ref = payload.body?.$case === 'blob' ? payload.body.value : { id: '', size: 0 };
-          callback(null, { ...ref, existed: false });
+          callback(null, { ...ref, existed: false, received: ref.size });
           this.events.emit(
             'blob-put',
             frames.map((frame) => frame.length),

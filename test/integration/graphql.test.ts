@@ -10,6 +10,7 @@ import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
 import { endpointSpec, TestScheduler } from '../support/scheduler-client.ts';
+import { until } from '../support/until.ts';
 
 interface Problem {
   readonly message: string;
@@ -324,4 +325,46 @@ test('an upload is checked: its digest, its size, its key; a cut-off one leaves 
   large.destroy();
   t.is(answer.status, 413);
   t.regex(answer.text, /at most 500000000 bytes/);
+});
+
+test('an upload in parts goes on where a broken line left it; what does not fit is refused by name', async (t) => {
+  const { url, key, ask } = await setup(t);
+  const bytes = Buffer.from(Array.from({ length: 700_000 }, (_, i) => (i * i) % 251));
+  const digest = digestOf(bytes);
+  const headers = { authorization: key, 'upload-length': String(bytes.length) };
+  const patch = async (offset: number | string, body: Buffer, more: Readonly<Record<string, string>> = {}) => {
+    const sent = { method: 'PATCH', headers: { ...headers, 'upload-offset': String(offset), ...more }, body: new Uint8Array(body) };
+    const response = await fetch(`${url}/builds/${digest}`, sent);
+    return { status: response.status, body: (await response.json()) as { detail?: string; received?: number; existed?: boolean } };
+  };
+  const arrived = async (): Promise<number | null> => {
+    const response = await fetch(`${url}/builds/${digest}`, { method: 'HEAD', headers });
+    return response.status === 200 ? null : Number(response.headers.get('upload-offset'));
+  };
+  t.is(await arrived(), 0);
+  const cut = httpRequest(`${url}/builds/${digest}`, { method: 'PATCH', headers: { ...headers, 'upload-offset': '0' } });
+  cut.on('error', () => undefined);
+  await new Promise<void>((resolve) => cut.write(bytes.subarray(0, 300_001), () => resolve()));
+  await until('what was sent has arrived', async () => ((await arrived()) === 300_001 ? true : null));
+  cut.destroy();
+
+  for (const [offset, body, more, status, detail] of [
+    [0, bytes, {}, 409, /offset: the next part must begin at byte 300001, not 0/],
+    ['x', bytes, {}, 400, /Upload-Offset: must be a whole number/],
+    [300_001, bytes, {}, 400, /Upload-Offset: with the body it goes beyond Upload-Length \(700000\)/],
+    [0, bytes, { 'upload-length': '500000001' }, 413, /Upload-Length: a build may have at most 500000000 bytes/],
+    [0, bytes, { 'upload-length': '0' }, 400, /Upload-Length: must be above 0/],
+    [0, bytes, { authorization: 'wrong' }, 401, /key/],
+  ] as const) {
+    const refused = await patch(offset, bytes.subarray(0, body.length), more);
+    t.is(refused.status, status);
+    t.regex(refused.body.detail ?? '', detail);
+  }
+  const middle = await patch(300_001, bytes.subarray(300_001, 400_000));
+  t.deepEqual([middle.status, middle.body.received, middle.body.existed], [200, 400_000, undefined]);
+  t.is(code(await ask(deployQuery, { build: digest, endpoints: specs('echo') })), 'NOT_FOUND');
+  const last = await patch(400_000, bytes.subarray(400_000));
+  t.deepEqual([last.status, last.body.received, last.body.existed], [201, bytes.length, false]);
+  t.is(await arrived(), null);
+  t.deepEqual((await patch(0, bytes)).body.existed, true);
 });

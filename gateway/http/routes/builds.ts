@@ -25,16 +25,17 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   async function admit(request: FastifyRequest): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization);
     if (key.scope !== KeyScope.ALL) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL');
-    if (request.method !== 'PUT') return;
+    if (request.method === 'GET' || request.method === 'HEAD') return;
     const { 'content-length': length, 'content-encoding': encoding } = request.headers;
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
       throw new CapstanError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding: must be absent', { field: 'Content-Encoding' });
+    if (request.method === 'PATCH') {
+      partOf(request);
+      return;
+    }
     if (length === undefined)
       throw new CapstanError('INVALID_ARGUMENT', 'Content-Length: must say the size of the build', { field: 'Content-Length' });
-    if (Number(length) > MAX_BUILD_BYTES)
-      throw new CapstanError('PAYLOAD_TOO_LARGE', `body: a build may have at most ${MAX_BUILD_BYTES} bytes, not ${length}`, {
-        field: 'body',
-      });
+    if (Number(length) > MAX_BUILD_BYTES) throw tooLarge('body', length);
     if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must be the build’s bytes', { field: 'body' });
   }
 
@@ -46,19 +47,35 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
 
   async function stat(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
-    const size = await uploads.size(digest, metadataOf(request));
-    if (size === null) throw new CapstanError('NOT_FOUND', `build ${digest} is not in the artifact store`);
+    const { exists, size, received } = await uploads.stat(digest, metadataOf(request));
+    reply.header('cache-control', 'no-store');
+    if (!exists) {
+      reply.header('upload-offset', String(received));
+      throw new CapstanError('NOT_FOUND', `build ${digest} is not in the artifact store`);
+    }
     reply.header('content-type', JSON_TYPE).send(JSON.stringify({ digest, size }));
   }
 
   async function put(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
     const size = Number(request.headers['content-length']);
-    const existed = await uploads.put(digest, size, request.raw, metadataOf(request));
+    const { existed } = await uploads.put({ digest, size, offset: null }, request.raw, metadataOf(request));
     reply
       .code(existed ? 200 : 201)
       .header('content-type', JSON_TYPE)
       .send(JSON.stringify({ digest, size, existed }));
+  }
+
+  async function patch(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { digest } = request.params as z.output<typeof params>;
+    const { offset, size } = partOf(request);
+    const { existed, received } = await uploads.put({ digest, size, offset }, request.raw, metadataOf(request));
+    const whole = received === size;
+    reply
+      .code(whole && !existed ? 201 : 200)
+      .header('content-type', JSON_TYPE)
+      .header('upload-offset', String(received))
+      .send(JSON.stringify({ digest, size, received, ...(whole ? { existed } : {}) }));
   }
 
   const onRequest = (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
@@ -95,6 +112,45 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         put(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
       },
     });
+    scope.route({
+      method: 'PATCH',
+      url: '/builds/:digest',
+      bodyLimit: MAX_BUILD_BYTES,
+      onRequest,
+      schema: {
+        summary: 'Put a part of a build',
+        description:
+          'Upload-Length says the size of the whole, Upload-Offset where in it the body begins: right after what has come before, which HEAD tells. What a broken connection brought stays for an hour.',
+        tags: ['Control'],
+        security: [{ key: [] }],
+        params,
+      },
+      handler(request, reply) {
+        patch(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+      },
+    });
     done();
   });
+}
+
+/** Where a part lies in its build. @throws CapstanError naming the header and the rule. */
+function partOf({ headers }: FastifyRequest): { readonly offset: number; readonly size: number } {
+  const whole = (name: 'Upload-Offset' | 'Upload-Length'): number => {
+    const given = headers[name.toLowerCase()];
+    if (typeof given === 'string' && /^\d{1,15}$/.test(given)) return Number(given);
+    throw new CapstanError('INVALID_ARGUMENT', `${name}: must be a whole number of bytes`, { field: name });
+  };
+  const offset = whole('Upload-Offset');
+  const size = whole('Upload-Length');
+  if (size > MAX_BUILD_BYTES) throw tooLarge('Upload-Length', String(size));
+  if (size === 0) throw new CapstanError('INVALID_ARGUMENT', 'Upload-Length: must be above 0', { field: 'Upload-Length' });
+  if (offset + Number(headers['content-length'] ?? 0) > size)
+    throw new CapstanError('INVALID_ARGUMENT', `Upload-Offset: with the body it goes beyond Upload-Length (${size})`, {
+      field: 'Upload-Offset',
+    });
+  return { offset, size };
+}
+
+function tooLarge(field: string, given: string): CapstanError {
+  return new CapstanError('PAYLOAD_TOO_LARGE', `${field}: a build may have at most ${MAX_BUILD_BYTES} bytes, not ${given}`, { field });
 }

@@ -12,6 +12,7 @@ import test, { type ExecutionContext } from 'ava';
 import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
 import { S3BlobStore } from '../../../scheduler/blobs/s3-store.ts';
 import { sweepOrphans } from '../../../scheduler/blobs/sweep.ts';
+import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
 
 interface World {
   readonly store: S3BlobStore;
@@ -117,4 +118,25 @@ test('bodies stay in the folder; old builds without a row are swept', async (t) 
   const swept = await sweepOrphans(store, { ageMs: 3_600_000, named: () => Promise.resolve([]) });
   t.is(swept.removed, 1);
   t.deepEqual([...objects.keys()], [id]);
+});
+
+test('a build that came in parts is sent from its file, which stays until the storage has it', async (t) => {
+  const w = await world(t);
+  const bytes = Buffer.from('some build, in parts');
+  const digest = createHash('sha256').update(bytes).digest('hex');
+  const build = { owner: 'a', digest, size: bytes.length };
+  const unfinished = await UnfinishedBuilds.open(join(w.folder, 'unfinished'));
+  async function* part(start: number, end?: number): AsyncGenerator<Buffer> {
+    yield bytes.subarray(start, end);
+  }
+  await unfinished.append(build, 0, part(0, 7));
+  t.is(await unfinished.append(build, 7, part(7)), bytes.length);
+  const finish = () => unfinished.finish(build, (file) => w.store.adopt(build, file));
+  w.fail = 503;
+  await t.throwsAsync(finish(), { message: /answered 503/ });
+  t.is(await unfinished.received('a', digest), bytes.length);
+  w.fail = 0;
+  t.false((await finish()).existed);
+  t.deepEqual(w.objects.get(`build/${digest}`)?.bytes, bytes);
+  t.deepEqual(await readdir(join(w.folder, 'unfinished')), []);
 });

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { join } from 'node:path';
 
 import { credentials, Metadata, Server, ServerCredentials, status, type ServiceError } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
@@ -14,6 +15,7 @@ import {
 } from '../../../proto/gen/capstan/v1/blobs.ts';
 import { fromServiceError } from '../../../proto/grpc-errors.ts';
 import { blobService, MAX_FRAME_BYTES } from '../../../scheduler/blobs/service.ts';
+import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
 import { filesIn, openStore, pieces, someBytes } from './blobs.ts';
 
 async function serve(t: ExecutionContext) {
@@ -24,8 +26,11 @@ async function serve(t: ExecutionContext) {
     BlobServiceService,
     blobService({
       store,
+      unfinished: await UnfinishedBuilds.open(join(root, 'unfinished')),
       authorize: (metadata) => {
-        if (metadata.get('authorization')[0] !== 'Bearer good') throw new CapstanError('UNAUTHENTICATED', 'a valid token is needed');
+        const token = metadata.get('authorization')[0];
+        if (token !== 'Bearer good' && token !== 'Bearer other') throw new CapstanError('UNAUTHENTICATED', 'a valid token is needed');
+        return token;
       },
       onFault: (error) => faults.push(error),
     }),
@@ -109,7 +114,7 @@ test('a build that is there is answered as such, to a sender in the middle of it
   const { bytes, digest } = someBytes(8_000_000);
   await put(client, upload(BlobPurpose.BUILD, bytes, digest));
   const again = await put(client, upload(BlobPurpose.BUILD, bytes, digest));
-  t.deepEqual(again, { id: `build/${digest}`, size: bytes.length, existed: true });
+  t.deepEqual(again, { id: `build/${digest}`, size: bytes.length, existed: true, received: 8_000_000 });
 });
 
 test('refusals name field and rule, and leave nothing', async (t) => {

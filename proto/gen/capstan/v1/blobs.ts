@@ -101,6 +101,11 @@ export interface PutBlobHeader {
   size: number;
   /** SHA-256 of the bytes, hex; wanted for a build, checked wherever it is given. */
   digest: string;
+  /**
+   * Of a build that comes in parts: where in it the bytes of this call begin, which must be as many as have come from
+   * this account before (CONFLICT says how many). Absent: the call brings the whole, or nothing stays of it.
+   */
+  offset?: number | undefined;
 }
 
 export interface PutBlobResponse {
@@ -108,6 +113,8 @@ export interface PutBlobResponse {
   size: number;
   /** A build with this digest was there already. */
   existed: boolean;
+  /** With an offset: bytes that have come so far; the build is there when they are `size`. */
+  received: number;
 }
 
 export interface GetBlobRequest {
@@ -126,6 +133,8 @@ export interface StatBlobResponse {
   /** NOT_FOUND is no error here: it is what one asks for. */
   exists: boolean;
   size: number;
+  /** Of a build that is not there: bytes that have come of it in parts from this account. */
+  received: number;
 }
 
 function createBasePutBlobRequest(): PutBlobRequest {
@@ -230,7 +239,7 @@ export const PutBlobRequest: MessageFns<PutBlobRequest> = {
 };
 
 function createBasePutBlobHeader(): PutBlobHeader {
-  return { purpose: BlobPurpose.UNSPECIFIED, size: 0, digest: "" };
+  return { purpose: BlobPurpose.UNSPECIFIED, size: 0, digest: "", offset: undefined };
 }
 
 export const PutBlobHeader: MessageFns<PutBlobHeader> = {
@@ -243,6 +252,9 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
     }
     if (message.digest !== "") {
       writer.uint32(26).string(message.digest);
+    }
+    if (message.offset !== undefined) {
+      writer.uint32(32).uint32(message.offset);
     }
     return writer;
   },
@@ -284,6 +296,14 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
             message.digest = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.offset = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -301,6 +321,7 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
       purpose: isSet(object.purpose) ? blobPurposeFromJSON(object.purpose) : BlobPurpose.UNSPECIFIED,
       size: isSet(object.size) ? globalThis.Number(object.size) : 0,
       digest: isSet(object.digest) ? globalThis.String(object.digest) : "",
+      offset: isSet(object.offset) ? globalThis.Number(object.offset) : undefined,
     };
   },
 
@@ -315,6 +336,9 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
     if (message.digest !== "") {
       obj.digest = message.digest;
     }
+    if (message.offset !== undefined) {
+      obj.offset = Math.round(message.offset);
+    }
     return obj;
   },
 
@@ -326,12 +350,13 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
     message.purpose = object.purpose ?? BlobPurpose.UNSPECIFIED;
     message.size = object.size ?? 0;
     message.digest = object.digest ?? "";
+    message.offset = object.offset ?? undefined;
     return message;
   },
 };
 
 function createBasePutBlobResponse(): PutBlobResponse {
-  return { id: "", size: 0, existed: false };
+  return { id: "", size: 0, existed: false, received: 0 };
 }
 
 export const PutBlobResponse: MessageFns<PutBlobResponse> = {
@@ -344,6 +369,9 @@ export const PutBlobResponse: MessageFns<PutBlobResponse> = {
     }
     if (message.existed !== false) {
       writer.uint32(24).bool(message.existed);
+    }
+    if (message.received !== 0) {
+      writer.uint32(32).uint32(message.received);
     }
     return writer;
   },
@@ -385,6 +413,14 @@ export const PutBlobResponse: MessageFns<PutBlobResponse> = {
             message.existed = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.received = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -402,6 +438,7 @@ export const PutBlobResponse: MessageFns<PutBlobResponse> = {
       id: isSet(object.id) ? globalThis.String(object.id) : "",
       size: isSet(object.size) ? globalThis.Number(object.size) : 0,
       existed: isSet(object.existed) ? globalThis.Boolean(object.existed) : false,
+      received: isSet(object.received) ? globalThis.Number(object.received) : 0,
     };
   },
 
@@ -416,6 +453,9 @@ export const PutBlobResponse: MessageFns<PutBlobResponse> = {
     if (message.existed !== false) {
       obj.existed = message.existed;
     }
+    if (message.received !== 0) {
+      obj.received = Math.round(message.received);
+    }
     return obj;
   },
 
@@ -427,6 +467,7 @@ export const PutBlobResponse: MessageFns<PutBlobResponse> = {
     message.id = object.id ?? "";
     message.size = object.size ?? 0;
     message.existed = object.existed ?? false;
+    message.received = object.received ?? 0;
     return message;
   },
 };
@@ -667,7 +708,7 @@ export const StatBlobRequest: MessageFns<StatBlobRequest> = {
 };
 
 function createBaseStatBlobResponse(): StatBlobResponse {
-  return { exists: false, size: 0 };
+  return { exists: false, size: 0, received: 0 };
 }
 
 export const StatBlobResponse: MessageFns<StatBlobResponse> = {
@@ -677,6 +718,9 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
     }
     if (message.size !== 0) {
       writer.uint32(16).uint32(message.size);
+    }
+    if (message.received !== 0) {
+      writer.uint32(24).uint32(message.received);
     }
     return writer;
   },
@@ -710,6 +754,14 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
             message.size = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.received = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -726,6 +778,7 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
     return {
       exists: isSet(object.exists) ? globalThis.Boolean(object.exists) : false,
       size: isSet(object.size) ? globalThis.Number(object.size) : 0,
+      received: isSet(object.received) ? globalThis.Number(object.received) : 0,
     };
   },
 
@@ -737,6 +790,9 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
     if (message.size !== 0) {
       obj.size = Math.round(message.size);
     }
+    if (message.received !== 0) {
+      obj.received = Math.round(message.received);
+    }
     return obj;
   },
 
@@ -747,6 +803,7 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
     const message = createBaseStatBlobResponse();
     message.exists = object.exists ?? false;
     message.size = object.size ?? 0;
+    message.received = object.received ?? 0;
     return message;
   },
 };
@@ -757,7 +814,10 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
  */
 export type BlobServiceService = typeof BlobServiceService;
 export const BlobServiceService = {
-  /** The first message holds the header, the others bytes. The reply leaves after fsync. */
+  /**
+   * The first message holds the header, the others bytes. The reply leaves after fsync. A build may come in several
+   * calls (`offset`): what one brought stays when it breaks off, for an hour after its last byte.
+   */
   put: {
     path: "/capstan.v1.BlobService/Put" as const,
     requestStream: true as const,
@@ -790,7 +850,10 @@ export const BlobServiceService = {
 } as const;
 
 export interface BlobServiceServer extends UntypedServiceImplementation {
-  /** The first message holds the header, the others bytes. The reply leaves after fsync. */
+  /**
+   * The first message holds the header, the others bytes. The reply leaves after fsync. A build may come in several
+   * calls (`offset`): what one brought stays when it breaks off, for an hour after its last byte.
+   */
   put: handleClientStreamingCall<PutBlobRequest, PutBlobResponse>;
   /** The first message holds the size, the others bytes. NOT_FOUND when the blob is gone. */
   get: handleServerStreamingCall<GetBlobRequest, GetBlobResponse>;
@@ -799,7 +862,10 @@ export interface BlobServiceServer extends UntypedServiceImplementation {
 }
 
 export interface BlobServiceClient extends Client {
-  /** The first message holds the header, the others bytes. The reply leaves after fsync. */
+  /**
+   * The first message holds the header, the others bytes. The reply leaves after fsync. A build may come in several
+   * calls (`offset`): what one brought stays when it breaks off, for an hour after its last byte.
+   */
   put(callback: (error: ServiceError | null, response: PutBlobResponse) => void): ClientWritableStream<PutBlobRequest>;
   put(
     metadata: Metadata,
