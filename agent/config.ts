@@ -107,6 +107,16 @@ export const agentConfig = z.object({
     z.coerce.number().int().min(16).max(4_194_304).default(4_096),
     'Processes and threads that one container may have',
   ),
+  containerSpares: setting(
+    'CAPSTAN_CONTAINER_SPARES',
+    whole(64).default(2),
+    'Containers kept started ahead, one for each kind (image, devices, limits) that workers of this node used last; none where less than a tenth of the memory is free',
+  ),
+  containerSpareMs: setting(
+    'CAPSTAN_CONTAINER_SPARE_MS',
+    whole(DAY_MS).default(600_000),
+    'Time after the last start or end of a worker of its kind that such a container is kept, ms',
+  ),
   containerGpus: setting(
     'CAPSTAN_CONTAINER_GPUS',
     z.enum(['nvidia', 'cdi', 'environment']).default('nvidia'),

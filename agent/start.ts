@@ -193,6 +193,7 @@ function containerRuntime(config: AgentConfig, folder: string, api: WorkerApi, l
       tmpBytes: config.containerTmpBytes,
       shmBytes: config.containerShmBytes,
     },
+    spares: { count: config.containerSpares, keptMs: config.containerSpareMs },
     registryAuthFile,
     log,
     // An image brings its own PATH and HOME.

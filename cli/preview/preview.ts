@@ -139,6 +139,8 @@ function environmentOf({ environment, settings }: PreviewOptions, { name }: Prev
       CAPSTAN_NODE_NAME: name,
       CAPSTAN_CONTAINER_SOCKET: settings.containerSocket,
       CAPSTAN_CONTAINER_NETWORK: network.name,
+      // One container for each endpoint, and no other.
+      CAPSTAN_CONTAINER_SPARES: '0',
       ...(network.host === undefined ? {} : { CAPSTAN_HTTP_HOST: network.host }),
     },
   };

@@ -100,6 +100,39 @@ if (noEngine === undefined) {
     t.false((await engine.docker('inspect', ...ids)).includes('a-secret-value'));
   });
 
+  test.serial('a worker moves into a container that waited: its own build and values, limits as asked, its name', async (t) => {
+    const runtime = await containerRuntime(t, engine.socket, { spares: { count: 1, keptMs: 600_000 } });
+    const limits = { memoryBytes: 128 * 1024 * 1024, cpuMillis: 500 };
+    const first = startWorkerOf(runtime, await writeBuild(t, { 'main.py': SOURCE, 'secret.py': '' }), 'whoami', limits);
+    await first.hear('loaded');
+    first.worker.end(false);
+    await first.hear('exited');
+    while (runtime.spares === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    const id = await engine.docker('ps', '-q', '--no-trunc');
+    t.regex(id, /^[0-9a-f]{64}$/, 'the spare alone');
+
+    const source = `${SOURCE}\ndef here(): return [sorted(os.listdir(".")), os.getcwd(), dict(os.environ)]\n`;
+    const folder = await writeBuild(t, { 'main.py': source });
+    const worker = startWorkerOf(runtime, folder, 'here', { ...limits, workerId: 'w-2', env: { API_TOKEN: 'a-secret-value' } });
+    await worker.hear('loaded');
+    const { value } = await worker.call('1');
+    const [files, cwd, env] = value as [string[], string, Record<string, string>];
+    t.deepEqual(
+      files.filter((name) => name !== '__pycache__'),
+      ['main.py'],
+    );
+    t.is(cwd, '/capstan/build');
+    t.like(env, { API_TOKEN: 'a-secret-value', HOME: '/tmp', CAPSTAN_WORKER_ID: 'w-2', CUDA_VISIBLE_DEVICES: '' });
+    const [found] = JSON.parse(await engine.docker('inspect', id)) as [{ Name: string; HostConfig: Record<string, unknown> }];
+    t.like(found.HostConfig, { Memory: limits.memoryBytes, NanoCpus: 500_000_000 });
+    t.regex(found.Name, /^\/capstan-w-2-/);
+    t.false(JSON.stringify(found).includes('a-secret-value'));
+    worker.worker.end(false);
+    t.is((await worker.hear('exited')).detail, 'the worker was ended');
+    await runtime.close();
+    t.is(await engine.docker('ps', '-aq'), '');
+  });
+
   test.serial('the image decides the user', async (t) => {
     await engine.docker('tag', 'capstan/base-python', 'capstan-test/root:1');
     const id = await engine.docker('create', 'capstan-test/root:1', 'python3');

@@ -32,9 +32,15 @@ export class ContainerHost implements Host {
   #connections: Connections | undefined;
   #writer: FrameWriter | undefined;
   #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
+  #early: (() => void)[] = [];
+  #isHeld = false;
   #killedFor: string | undefined;
   #killed = false;
-  #isUp = false;
+  readonly #up = Promise.withResolvers<boolean>();
+  /** The host has said that it is there. */
+  isUp = false;
+  /** The container is gone, or its worker was told so. */
+  gone = false;
   /** How the container's first process said that the host ended. */
   #report = '';
   /** Resolves when the container is gone, or was given up. */
@@ -46,13 +52,40 @@ export class ContainerHost implements Host {
     this.exited = this.#live();
   }
 
+  /** Resolves once the host has said that it is there, or, with false, once it never will. */
+  get up(): Promise<boolean> {
+    return this.#up.promise;
+  }
+
   listen(listener: HostListener): void {
     this.#listener = listener;
+    process.nextTick(() => {
+      const early = this.#early;
+      this.#early = [];
+      for (const tell of early) tell();
+    });
   }
 
   send(frame: ToHost, body?: Uint8Array): void {
-    if (this.#writer === undefined) this.#unsent.push([frame, body]);
+    if (this.#writer === undefined || this.#isHeld) this.#unsent.push([frame, body]);
     else this.#writer.send(frame, body);
+  }
+
+  /** Frames wait for this from now on. When it rejects the host is killed with its words. */
+  hold(until: Promise<void>): void {
+    this.#isHeld = true;
+    until.then(
+      () => {
+        this.#isHeld = false;
+        this.#flush();
+      },
+      (error: unknown) => this.kill(`the worker could not be started: ${error instanceof Error ? error.message : String(error)}`),
+    );
+  }
+
+  /** Gives the container a name for people. */
+  rename(name: string): void {
+    this.#container?.rename(name);
   }
 
   kill(why?: string): void {
@@ -87,7 +120,10 @@ export class ContainerHost implements Host {
     } finally {
       await channel?.close();
     }
-    this.#listener?.exited(this.#killedFor ?? detail);
+    this.gone = true;
+    this.#up.resolve(false);
+    const last = this.#killedFor ?? detail;
+    this.#tell(() => this.#listener?.exited(last));
     await this.#container?.gone;
   }
 
@@ -96,7 +132,7 @@ export class ContainerHost implements Host {
     this.#container = new WorkerContainer(this.#start.deps, orders, {
       preparing: (reason, text) => this.#events.preparing(reason, text),
       startFailed: (reason, text) => this.#events.startFailed(reason, text),
-      line: (stream, text) => this.#listener?.line(stream, text),
+      line: (stream, text) => this.#tell(() => this.#listener?.line(stream, text)),
       running: () => undefined,
       isAlive: () => this.#connections?.lifeline.readable === true,
       ended: resolve,
@@ -110,8 +146,8 @@ export class ContainerHost implements Host {
     this.#connections = connections;
     if (this.#killed) lifeline.destroy();
     const reader = new FrameReader<FromHost>((frame, body) => {
-      if (frame.t === 'up') this.#up();
-      this.#listener?.frame(frame, body);
+      if (frame.t === 'up') this.#isThere();
+      this.#tell(() => this.#listener?.frame(frame, body));
     });
     channel.on('data', (data) => {
       try {
@@ -120,18 +156,30 @@ export class ContainerHost implements Host {
         this.kill(error instanceof Error ? error.message : String(error));
       }
     });
-    const entered = new LineSplitter((key) => this.#listener?.entered(key));
+    const entered = new LineSplitter((key) => this.#tell(() => this.#listener?.entered(key)));
     entry.on('data', (data) => entered.push(data));
     const report = new LineSplitter((line) => (this.#report = line));
     lifeline.on('data', (data) => report.push(data));
     this.#writer = new FrameWriter(channel, process.nextTick);
+    this.#flush();
+  }
+
+  #flush(): void {
+    if (this.#writer === undefined || this.#isHeld) return;
     for (const [frame, body] of this.#unsent) this.#writer.send(frame, body);
     this.#unsent = [];
   }
 
-  #up(): void {
-    this.#isUp = true;
+  #isThere(): void {
+    this.isUp = true;
     this.#container?.heard();
+    this.#up.resolve(true);
+  }
+
+  /** What a spare says is kept for the worker that it becomes. */
+  #tell(tell: () => void): void {
+    if (this.#listener !== undefined && this.#early.length === 0) tell();
+    else this.#early.push(tell);
   }
 
   /** What it said before its end may still be in the sockets. */
@@ -153,7 +201,7 @@ export class ContainerHost implements Host {
     if (how === 'exit') return `the worker's process exited with code ${number}`;
     if (how === 'signal') return `the worker's process was killed by ${signalOf(128 + Number(number)) ?? `signal ${number}`}`;
     const end = containerEnd(exitCode, engineError);
-    if (this.#isUp) return end;
+    if (this.isUp) return end;
     return `${end}${lastWords === '' ? '' : `: ${lastWords}`} (${needs})`;
   }
 }

@@ -10,54 +10,48 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../../proto/errors.ts';
-import { baseImageOf, defaultBaseImage } from '../../../proto/base-images.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
 import type { Carry } from '../foreign/carrier.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { notStarted } from '../hosted/host-pool.ts';
 import { HostWorker, STOPPED_BY_AGENT } from '../hosted/host-worker.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
-import { languageOf, type Language } from '../process/language.ts';
-import { PYTHON_READS_AT_START } from '../process/process-runtime.ts';
+import { languageOf } from '../process/language.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { ServerWorker } from '../server/server-worker.ts';
 import { siteOnHost, type ServerSite } from '../server/site.ts';
-import { NODE_READS_AT_START } from '../thread/thread-runtime.ts';
-import { ENTRYPOINTS, NEEDS, stageBootstrap } from './bootstrap.ts';
+import { NEEDS } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
 import type { ContainerOrder, ContainerRules } from './create-request.ts';
-import type { ContainerEngine, EngineFacts } from './engine.ts';
+import type { EngineFacts } from './engine.ts';
 import { ForeignContainer } from './foreign-container.ts';
 import { ImagePulls } from './image-pull.ts';
-import { BOOTSTRAP, BUILD, CHANNEL, HOST_NAME, NODE } from './layout.ts';
-import { containerOwner, incarnationName, removeLeftovers } from './leftovers.ts';
-import { makeReadable } from './readable.ts';
+import { BUILD, HOST_NAME } from './layout.ts';
+import { removeFolders, removeLeftovers } from './leftovers.ts';
+import { ContainerSpares, type SpareLimits } from './spares.ts';
 import type { ContainerDeps } from './worker-container.ts';
+import { WorkerOrders, type ContainerShape, type WorkerOrdersOptions } from './worker-orders.ts';
 
 /** Where an image that listens itself does so, unless its endpoint's environment says otherwise (WIRE.md section 4). */
 const DEFAULT_PORT = 80;
 
-const READS_AT_START: Readonly<Record<Language, RegExp>> = { node: NODE_READS_AT_START, python: PYTHON_READS_AT_START };
-
-/** Which images get a read-only root (CAPSTAN_CONTAINER_READ_ONLY). */
-export type ReadOnlyRoots = 'base-images' | 'always' | 'never';
-
-export interface ContainerRuntimeOptions {
-  readonly engine: ContainerEngine;
-  /** The agent's own folder: sockets and the staged bootstrap lie in it. */
-  readonly folder: string;
-  /** Name of the node for people, in a label. */
-  readonly nodeName: string;
-  /** A network of the engine, `host`, `none`, or `auto`: its bridge, else none. */
-  readonly network: string;
-  readonly readOnlyRoots: ReadOnlyRoots;
+export interface ContainerRuntimeOptions extends WorkerOrdersOptions {
   readonly rules: ContainerRules;
+  readonly spares: SpareLimits;
   /** File of registry credentials, if any. */
   readonly registryAuthFile: string | undefined;
   readonly log: Logger;
   /** Workers that bring their own program; none without. */
   readonly foreign?: { readonly workers: ForeignWorkers; readonly api: WorkerApi };
 }
+
+/** A spare's image was there a moment ago: one that is gone is not fetched for it. */
+const NO_PULLS: ContainerDeps['pulls'] = { pull: (image) => Promise.reject(new CapstanError('NOT_FOUND', `${image}: not there any more`)) };
+const NO_EVENTS = { preparing() {}, startFailed() {} };
+const NOBODY = { workerId: '', endpointId: '' };
+
+/** Subfolder of the channels' folders, named by start. */
+const CHANNELS = 'channels';
 
 interface Live {
   kill(why?: string): void;
@@ -68,10 +62,10 @@ export class ContainerRuntime implements Runtime {
   readonly name = 'container';
   readonly #options: ContainerRuntimeOptions;
   readonly #deps: ContainerDeps;
+  readonly #orders: WorkerOrders;
+  readonly #spares: ContainerSpares;
   /** By start (LABELS.start). */
   readonly #live = new Map<string, Live>();
-  #owner: Promise<string> | undefined;
-  #staged: Promise<void> | undefined;
   #sweep: Promise<void> | undefined;
   #isSweepDue = true;
 
@@ -84,6 +78,14 @@ export class ContainerRuntime implements Runtime {
       pulls: new ImagePulls(engine, registryAuthFile),
       onLeftBehind: () => (this.#isSweepDue = true),
     };
+    this.#orders = new WorkerOrders(options);
+    this.#spares = new ContainerSpares({
+      limits: options.spares,
+      folder: join(options.folder, 'spares'),
+      keyOf: (shape) => this.#orders.keyOf(shape),
+      launch: (shape, start, build) => this.#launchSpare(shape, start, build),
+      log: options.log,
+    });
   }
 
   /** Asks the engine what it has; where it has come (back), clears what an earlier agent left there. Never rejects. */
@@ -91,7 +93,15 @@ export class ContainerRuntime implements Runtime {
     const facts = await this.#options.engine.probe();
     if (facts === undefined) this.#isSweepDue = true;
     else if (this.#isSweepDue) void this.#clear();
+    // Ahead of the first worker, whose own start tells what is wrong if this fails.
+    if (facts !== undefined) this.#orders.stage().catch(() => undefined);
+    this.#spares.converge();
     return facts;
+  }
+
+  /** Containers that wait for a worker. */
+  get spares(): number {
+    return this.#spares.ready;
   }
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
@@ -101,23 +111,18 @@ export class ContainerRuntime implements Runtime {
     if (fn === undefined) return notStarted(events, 'the release names no function');
     const language = languageOf(spec.folder, fn.module);
     const env = workerEnv(spec);
-    const start = randomUUID();
-    const folder = join(this.#options.folder, 'channels', start);
-    const host = new ContainerHost(
-      {
-        deps: this.#deps,
-        folder,
-        orders: async () => this.#orders(spec, language, env, start, folder),
-        memoryBytes: spec.memoryBytes,
-        needs: NEEDS[language],
-      },
-      events,
-    );
-    this.#keep(start, host);
-    return new HostWorker(host, { spec: { ...spec, folder: BUILD }, fn, env, stopTimes: STOPPED_BY_AGENT }, events, () => undefined);
+    const shape = this.#orders.shapeOf(spec, language);
+    const readAtStart = this.#orders.readAtStart(language, env);
+    const isPlain = Object.keys(readAtStart).length === 0;
+    const used = (): void => {
+      if (isPlain) this.#spares.used(shape, spec.folder);
+    };
+    const host = (isPlain ? this.#takeSpare(spec, shape) : undefined) ?? this.#launch(spec, shape, readAtStart, events);
+    return new HostWorker(host, { spec: { ...spec, folder: BUILD }, fn, env, stopTimes: STOPPED_BY_AGENT }, events, used);
   }
 
   async close(): Promise<void> {
+    await this.#spares.close();
     await this.#options.foreign?.workers.close();
     const live = [...this.#live.values()];
     for (const each of live) each.kill('the worker was killed');
@@ -125,24 +130,67 @@ export class ContainerRuntime implements Runtime {
     await this.#sweep;
   }
 
+  #launch(
+    spec: WorkerStart,
+    shape: ContainerShape,
+    readAtStart: Readonly<Record<string, string>>,
+    events: Pick<WorkerEvents, 'preparing' | 'startFailed'>,
+  ): ContainerHost {
+    const { workerId, endpointId } = spec;
+    const start = randomUUID();
+    const channel = join(this.#options.folder, CHANNELS, start);
+    const orders = (): Promise<ContainerOrder[]> =>
+      this.#orders.forHost(shape, { start, workerId, endpointId }, { channel, build: spec.folder }, readAtStart);
+    return this.#host(this.#deps, shape, start, channel, orders, events);
+  }
+
+  #launchSpare(shape: ContainerShape, start: string, build: string): ContainerHost {
+    const channel = join(this.#options.folder, CHANNELS, start);
+    const orders = (): Promise<ContainerOrder[]> => this.#orders.forHost(shape, { start, ...NOBODY }, { channel, build }, {});
+    return this.#host({ ...this.#deps, pulls: NO_PULLS }, shape, start, channel, orders, NO_EVENTS);
+  }
+
+  #host(
+    deps: ContainerDeps,
+    { language, memoryBytes }: ContainerShape,
+    start: string,
+    folder: string,
+    orders: () => Promise<ContainerOrder[]>,
+    events: Pick<WorkerEvents, 'preparing' | 'startFailed'>,
+  ): ContainerHost {
+    const host = new ContainerHost({ deps, folder, orders, memoryBytes, needs: NEEDS[language] }, events);
+    this.#keep(start, host);
+    return host;
+  }
+
+  #takeSpare({ workerId, folder }: WorkerStart, shape: ContainerShape): ContainerHost | undefined {
+    const taken = this.#spares.take(shape, folder);
+    if (taken === undefined) return undefined;
+    const { host, start, filled } = taken;
+    host.hold(filled);
+    // Its labels are what they were when it was nobody's.
+    host.rename(`capstan-${workerId}-${start.slice(0, 8)}`);
+    return host;
+  }
+
   /** An image that speaks the worker protocol itself (WIRE.md section 2), with a way to the agent. */
   #startForeign(spec: WorkerStart, events: WorkerEvents): RunningWorker {
-    const { foreign, network, engine } = this.#options;
+    const { foreign } = this.#options;
     if (foreign === undefined) return notStarted(events, 'this agent serves no workers with a program of their own');
     if (spec.image === '') return notStarted(events, 'the release names no image');
+    const { api } = foreign;
     const carry: Carry = (carried, env, carrierEvents) => {
       const start = randomUUID();
       const order = async (): Promise<ContainerOrder> => {
-        const ordered = await this.#foreignOrder(carried, env, start);
-        if (ordered.hostAddress !== undefined) await foreign.api.listenAlso(ordered.hostAddress);
+        const ordered = await this.#orders.forForeign(carried, env, start);
+        if (ordered.hostAddress !== undefined) await api.listenAlso(ordered.hostAddress);
         return ordered;
       };
       const made = new ForeignContainer(this.#deps, order, carrierEvents);
       this.#keep(start, made);
       return made;
     };
-    const isOnHost = network === 'host' || (network === 'auto' && engine.facts?.bridge === undefined);
-    return foreign.workers.start(spec, events, carry, `http://${isOnHost ? '127.0.0.1' : HOST_NAME}:${foreign.api.port}`);
+    return foreign.workers.start(spec, events, carry, `http://${this.#orders.isForeignOnHost ? '127.0.0.1' : HOST_NAME}:${api.port}`);
   }
 
   /** An image that listens itself (WIRE.md section 4). */
@@ -160,12 +208,12 @@ export class ContainerRuntime implements Runtime {
     const carry =
       (published: readonly number[]): Carry =>
       (spec, variables, events) => {
-        const order = async (): Promise<ContainerOrder> => ({ ...(await this.#foreignOrder(spec, variables, start)), published });
+        const order = async (): Promise<ContainerOrder> => ({ ...(await this.#orders.forForeign(spec, variables, start)), published });
         made = new ForeignContainer(this.#deps, order, events);
         this.#keep(start, made);
         return made;
       };
-    const network = await this.#network(true);
+    const network = await this.#orders.network(true);
     if (network === 'host') return siteOnHost(env, carry([]));
     const port = portOf('PORT', env, DEFAULT_PORT);
     const healthPort = portOf('PORT_HEALTH', env, port);
@@ -182,103 +230,15 @@ export class ContainerRuntime implements Runtime {
     void made.exited.then(() => this.#live.delete(start));
   }
 
-  async #orders(
-    spec: WorkerStart,
-    language: Language,
-    env: Readonly<Record<string, string>>,
-    start: string,
-    folder: string,
-  ): Promise<ContainerOrder[]> {
-    const options = this.#options;
-    await Promise.all([(this.#staged ??= stageBootstrap(join(options.folder, 'bootstrap'))), makeReadable(spec.folder)]);
-    const image = spec.image || defaultBaseImage(language, spec.deviceUuids.length > 0).name;
-    const readOnlyRoot = this.#isReadOnly(image);
-    const readAtStart = Object.entries(env).filter(([name]) => READS_AT_START[language].test(name));
-    const common = {
-      ...(await this.#common(spec, start, false)),
-      image,
-      command: [],
-      // All else comes over the channel: what stands here, anyone who may ask the engine can read.
-      env: {
-        ...(readOnlyRoot ? { HOME: '/tmp' } : {}),
-        ...(language === 'python' ? { PYTHONUNBUFFERED: '1' } : {}),
-        ...Object.fromEntries(readAtStart),
-      },
-      mounts: [
-        [join(options.folder, 'bootstrap'), BOOTSTRAP],
-        [folder, CHANNEL],
-        [spec.folder, BUILD],
-        ...(language === 'node' ? ([[process.execPath, NODE]] as const) : []),
-      ] as const,
-      readOnlyRoot,
-      // Python's own first process reaps; Node's cannot.
-      init: language === 'node' && (options.engine.facts?.hasInit ?? false),
-    };
-    return ENTRYPOINTS[language].map((entrypoint) => ({ ...common, entrypoint }));
-  }
-
-  async #foreignOrder(spec: WorkerStart, env: Readonly<Record<string, string>>, start: string): Promise<ContainerOrder> {
-    const { command, image, folder } = spec;
-    const common = await this.#common(spec, start, true);
-    if (common.network === 'none')
-      throw new CapstanError('CONFIG', 'CAPSTAN_CONTAINER_NETWORK is `none`: this worker and the agent could not reach one another');
-    if (folder !== '') await makeReadable(folder);
-    return {
-      ...common,
-      image,
-      entrypoint: command.length > 0 ? command : undefined,
-      command: command.length > 0 ? [] : undefined,
-      // Anyone who may ask the engine can read these: such a program has no other way to get them.
-      env,
-      mounts: folder === '' ? [] : [[folder, BUILD]],
-      readOnlyRoot: this.#isReadOnly(image),
-      init: this.#options.engine.facts?.hasInit ?? false,
-    };
-  }
-
-  async #common(
-    spec: Pick<WorkerStart, 'workerId' | 'endpointId' | 'deviceUuids' | 'memoryBytes' | 'cpuMillis'>,
-    start: string,
-    isForeign: boolean,
-  ): Promise<Pick<ContainerOrder, 'deviceUuids' | 'memoryBytes' | 'cpuMillis' | 'network' | 'hostAddress' | 'labels'>> {
-    const { deviceUuids, memoryBytes, cpuMillis, workerId, endpointId } = spec;
-    const network = await this.#network(isForeign);
-    const hostAddress = network === 'host' ? undefined : await this.#options.engine.hostAddress(network);
-    const labels = {
-      agent: await this.#ownerName(),
-      incarnation: incarnationName(),
-      start,
-      node: this.#options.nodeName,
-      worker: workerId,
-      endpoint: endpointId,
-    };
-    return { deviceUuids, memoryBytes, cpuMillis, network, hostAddress, labels };
-  }
-
-  /** A foreign worker must reach the agent: without a bridge it gets the host's own network. */
-  async #network(isForeign: boolean): Promise<string> {
-    const { network, engine } = this.#options;
-    if (network !== 'auto') return network;
-    const facts = engine.facts ?? (await engine.probe());
-    return facts?.bridge ?? (isForeign ? 'host' : 'none');
-  }
-
-  #isReadOnly(image: string): boolean {
-    const { readOnlyRoots } = this.#options;
-    return readOnlyRoots === 'always' || (readOnlyRoots === 'base-images' && baseImageOf(image) !== null);
-  }
-
-  #ownerName(): Promise<string> {
-    return (this.#owner ??= containerOwner(join(this.#options.folder, 'container-owner')));
-  }
-
   /** One sweep at a time; one that fails is due again. */
   async #clear(): Promise<void> {
     if (this.#sweep !== undefined) return;
     this.#isSweepDue = false;
-    const { engine, log } = this.#options;
-    this.#sweep = this.#ownerName()
-      .then((owner) => removeLeftovers(engine, owner, (start) => this.#live.has(start)))
+    const { engine, folder, log } = this.#options;
+    const isLive = (start: string): boolean => this.#live.has(start);
+    this.#sweep = removeFolders(join(folder, CHANNELS), isLive)
+      .then(() => this.#orders.owner())
+      .then((owner) => removeLeftovers(engine, owner, isLive))
       .then(
         (count) => {
           if (count > 0) log.info({ count }, 'containers without a worker removed');

@@ -18,6 +18,8 @@ export interface EngineFacts {
   readonly name: string;
   /** References with tags; base images first. */
   readonly images: readonly string[];
+  /** The ids of those images, by reference. */
+  readonly imageIds: ReadonlyMap<string, string>;
   /** Network that containers are in when the setting is `auto`: absent without one. */
   readonly bridge: string | undefined;
   /** It brings a first process that reaps. */
@@ -92,10 +94,14 @@ export class ContainerEngine {
     const tags = images.flatMap(({ RepoTags }) => RepoTags ?? []).filter((tag) => !tag.includes('<none>'));
     const ours = tags.filter((tag) => baseImageOf(tag) !== null);
     const others = tags.filter((tag) => baseImageOf(tag) === null);
+    const ids = images.flatMap(({ Id, RepoTags, RepoDigests }) =>
+      [...(RepoTags ?? []), ...(RepoDigests ?? [])].map((tag) => [tag, Id] as const),
+    );
     const [, number] = /^(\d+(?:\.\d+)*)/.exec(version.Version ?? '') ?? [];
     return {
       name: `${podman ? 'podman' : 'docker'} ${number ?? version.Version ?? ''}`.trim(),
       images: [...ours, ...others].slice(0, MAX_IMAGES).map(imageReference),
+      imageIds: new Map(ids.map(([tag, id]) => [imageReference(tag), id])),
       bridge: networks.find(({ Name, Driver }) => Driver === 'bridge' && BRIDGES.includes(Name))?.Name,
       hasInit: version.Components?.some(({ Name, Version }) => Name === 'docker-init' && /^\d/.test(Version ?? '')) ?? false,
     };

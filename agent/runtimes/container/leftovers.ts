@@ -1,8 +1,8 @@
 /** Containers that nobody looks after any more: found by their labels, and removed. */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 
 import { LABELS } from './layout.ts';
 import { engineStatus, type ContainerEngine } from './engine.ts';
@@ -50,6 +50,12 @@ export async function removeLeftovers(engine: ContainerEngine, owner: string, is
     }),
   );
   return doomed.length;
+}
+
+/** Removes the subfolders, named by start, of containers that `isLive` does not know. */
+export async function removeFolders(folder: string, isLive: (start: string) => boolean): Promise<void> {
+  const starts = await readdir(folder).catch(() => []);
+  await Promise.all(starts.filter((start) => !isLive(start)).map((start) => rm(join(folder, start), { recursive: true, force: true })));
 }
 
 /** Another agent on the same data folder must not lose its containers to this one. */

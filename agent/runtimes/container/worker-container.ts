@@ -25,7 +25,7 @@ export const NO_PROGRAM = /no such file or directory|executable file.*not found|
 
 export interface ContainerDeps {
   readonly engine: ContainerEngine;
-  readonly pulls: ImagePulls;
+  readonly pulls: Pick<ImagePulls, 'pull'>;
   readonly rules: ContainerRules;
   /** A container could not be removed: the next sweep has to. */
   readonly onLeftBehind: () => void;
@@ -109,6 +109,12 @@ export class WorkerContainer {
     const found = Number(bound?.[`${port}/tcp`]?.[0]?.HostPort ?? 0);
     if (found === 0) throw new CapstanError('UNAVAILABLE', `the container engine did not publish port ${port}`);
     return found;
+  }
+
+  /** Gives it a name for people; what it is known by stays its id. */
+  rename(name: string): void {
+    // An engine that cannot, or a container that has just ended: nothing depends on the name.
+    this.#container?.rename({ name }).catch(() => undefined);
   }
 
   async #live(orders: readonly ContainerOrder[]): Promise<void> {

@@ -24,6 +24,7 @@ export async function containerRuntime(
     network: 'auto',
     readOnlyRoots: 'base-images',
     rules: { gpus: 'environment', pids: 512, tmpBytes: 64 * 1024 * 1024, shmBytes: 64 * 1024 * 1024 },
+    spares: { count: 0, keptMs: 0 },
     registryAuthFile: undefined,
     log: pino({ level: 'silent' }),
     ...options,
