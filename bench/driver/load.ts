@@ -37,6 +37,8 @@ export interface LoadResult {
   readonly latency: Latency;
   /** Share of one core that this process used in the measured time; near 1 the driver is what limits. */
   readonly driverCpu: number;
+  /** Requests, warm-up included. */
+  readonly sent: number;
   /** Every answer by status, warm-up included. */
   readonly statuses: Readonly<Record<string, number>>;
   /** Answers that were not 2xx, connections lost, requests never answered; warm-up included. */
@@ -60,6 +62,7 @@ class Load {
   readonly #examples = new Map<string, string>();
   #errors = 0;
   #answers = 0;
+  #sent = 0;
   #open = 0;
   #measuring = false;
   #stopped = false;
@@ -88,6 +91,7 @@ class Load {
       seconds,
       latency: summarize(this.#histogram),
       driverCpu: (cpu.user + cpu.system) / 1e6 / seconds,
+      sent: this.#sent,
       statuses: Object.fromEntries([...this.#statuses].map(([status, count]) => [String(status), count])),
       errors: this.#errors,
       examples: Object.fromEntries(this.#examples),
@@ -96,6 +100,7 @@ class Load {
 
   #next(connection: Connection): void {
     this.#open += 1;
+    this.#sent += 1;
     connection.send(
       this.#request.bytes,
       (exchange) => {

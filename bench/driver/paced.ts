@@ -11,7 +11,11 @@ import type { PreparedRequest } from './request.ts';
 
 export interface PacedResult {
   readonly latency: Latency;
+  /** How late the requests were sent: a driver that waits for a core, or for its timer. */
+  readonly late: Latency;
   readonly answers: number;
+  /** Warm-up included. */
+  readonly sent: number;
   /** Answers that were not 2xx, lost connections, and requests that found no connection free. */
   readonly errors: number;
 }
@@ -22,6 +26,7 @@ const DRAIN_MS = 10_000;
 
 export async function runPaced(request: PreparedRequest, perSecond: number, durationMs: number, warmupMs: number): Promise<PacedResult> {
   const histogram = build({ highestTrackableValue: 600_000_000, numberOfSignificantValueDigits: 3 });
+  const late = build({ highestTrackableValue: 600_000_000, numberOfSignificantValueDigits: 3 });
   const free: Connection[] = [];
   const all: Connection[] = [];
   let errors = 0;
@@ -31,6 +36,7 @@ export async function runPaced(request: PreparedRequest, perSecond: number, dura
   let idle = Promise.withResolvers<void>();
   const start = performance.now();
   const send = (dueAt: number): void => {
+    if (dueAt - start >= warmupMs) late.recordValue(Math.max(1, Math.round((performance.now() - dueAt) * 1000)));
     let connection = free.pop();
     if (connection === undefined) {
       if (all.length >= MAX_CONNECTIONS) {
@@ -78,5 +84,5 @@ export async function runPaced(request: PreparedRequest, perSecond: number, dura
   idle = Promise.withResolvers<void>();
   if (open > 0) await Promise.race([idle.promise, new Promise((resolve) => setTimeout(resolve, DRAIN_MS).unref())]);
   for (const connection of all) connection.close();
-  return { latency: summarize(histogram), answers, errors: errors + open };
+  return { latency: summarize(histogram), late: summarize(late), answers, sent, errors: errors + open };
 }

@@ -3,7 +3,10 @@
  *
  *   node bench/lb/main.ts [--rounds 3] [--seconds 5] [--warmup 1] [--connections 64] [--rate 1000]
  *
- * Prints one JSON document; exits with 1 when any answer was an error.
+ * Prints one JSON document; exits with 1 when any answer was an error. Latency counts from the moment
+ * a request was due, so it holds the driver's own lateness (`driverLate`), of both subjects alike;
+ * `micros` is the processor time of each part for a request, which other programs on the machine
+ * change least.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,10 +14,14 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
 import { median } from '../figures.ts';
+import { coresBetween, cpuByRole } from '../process-cpu.ts';
 import { runLoad, type Latency } from '../driver/load.ts';
 import { runPaced, type PacedResult } from '../driver/paced.ts';
 import { prepareRequest, type PreparedRequest } from '../driver/request.ts';
 import { startStack } from '../stack.ts';
+
+/** Processor time for a request, microseconds, by what used it. */
+type Micros = Readonly<Record<string, number>>;
 
 interface Round {
   readonly ratio: number;
@@ -24,6 +31,9 @@ interface Round {
   readonly addedP95Ms: number;
   readonly bareLatency: Latency;
   readonly lbLatency: Latency;
+  /** How late the driver itself was with its requests. */
+  readonly driverLate: { readonly bare: Latency; readonly lb: Latency };
+  readonly micros: { readonly full: Micros; readonly paced: Micros };
   readonly errors: number;
 }
 
@@ -39,6 +49,13 @@ const { values } = parseArgs({
 const durationMs = Number(values.seconds) * 1000;
 const warmupMs = Number(values.warmup) * 1000;
 const connections = Number(values.connections);
+
+/** Runs a load and tells what each part of the stack used for each of its requests, those of the warm-up included. */
+async function costOf<T extends { readonly sent: number }>(pid: number, load: () => Promise<T>): Promise<{ result: T; micros: Micros }> {
+  const before = cpuByRole(pid);
+  const result = await load();
+  return { result, micros: coresBetween(before, cpuByRole(pid), result.sent / 1e6) };
+}
 
 const bare = fork(join(import.meta.dirname, 'bare.ts'), { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
 const [{ url: bareUrl }] = (await once(bare, 'message')) as [{ url: string }];
@@ -58,9 +75,9 @@ try {
     const throughput = async (request: PreparedRequest) => runLoad(request, { connections, durationMs, warmupMs });
     const paced = async (request: PreparedRequest): Promise<PacedResult> => runPaced(request, Number(values.rate), durationMs, warmupMs);
     const bareRate = await throughput(subjects.bare);
-    const lbRate = await throughput(subjects.lb);
+    const { result: lbRate, micros: full } = await costOf(stack.pid, async () => throughput(subjects.lb));
     const barePaced = await paced(subjects.bare);
-    const lbPaced = await paced(subjects.lb);
+    const { result: lbPaced, micros: slow } = await costOf(stack.pid, async () => paced(subjects.lb));
     rounds.push({
       ratio: lbRate.perSecond / bareRate.perSecond,
       barePerSecond: bareRate.perSecond,
@@ -69,6 +86,8 @@ try {
       addedP95Ms: lbPaced.latency.p95 - barePaced.latency.p95,
       bareLatency: barePaced.latency,
       lbLatency: lbPaced.latency,
+      driverLate: { bare: barePaced.late, lb: lbPaced.late },
+      micros: { full, paced: slow },
       errors: bareRate.errors + lbRate.errors + barePaced.errors + lbPaced.errors,
     });
   }

@@ -13,6 +13,7 @@ const latency = { p50: 1, p90: 2, p95: 2, p99: 3, p999: 4, max: 5, mean: 1 };
 const run = (perSecond: number, more: Partial<LoadResult> = {}): LoadResult => ({
   perSecond,
   answers: perSecond,
+  sent: perSecond,
   seconds: 1,
   latency,
   driverCpu: 0.5,
