@@ -2,6 +2,7 @@
 import type { Command } from './command.ts';
 import { accounts } from './commands/accounts.ts';
 import { agent } from './commands/agent.ts';
+import { backup } from './commands/backup.ts';
 import { build } from './commands/build.ts';
 import { builds, rollback } from './commands/builds.ts';
 import { completion } from './commands/completion.ts';
@@ -47,6 +48,7 @@ export const commands: readonly Command[] = [
   accounts,
   login,
   logout,
+  backup,
   doctor,
   completion,
   scheduler,

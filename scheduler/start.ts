@@ -39,6 +39,7 @@ import { keyRow } from './services/key-service.ts';
 import { JobChannels } from './services/job-service.ts';
 import { NodeSessions } from './services/node-service.ts';
 import { makeGrpcServer } from './services/server.ts';
+import { Snapshots } from './store/snapshots.ts';
 import { openSqliteStore } from './store/sqlite/client.ts';
 import { AddressGuard, parseAllowList } from './webhooks/guard.ts';
 import { systemResolver, type Resolve } from './webhooks/resolver.ts';
@@ -73,7 +74,10 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const gpus = await readGpuTable(config.gpuTable);
   const guard = new AddressGuard(parseAllowList(config.webhookAllow));
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey });
-  const store = await openSqliteStore({ file: join(folder.path, 'scheduler', 'capstan.db') });
+  const database = join(folder.path, 'scheduler', 'capstan.db');
+  const store = await openSqliteStore({ file: database });
+  const snapshots = new Snapshots(database, (file) => store.snapshot(file));
+  await snapshots.sweep();
   const cipher = new Cipher(folder.secrets.masterKey);
   const workerTokens = new WorkerTokens(folder.secrets.masterKey);
   const files = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
@@ -133,6 +137,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     log,
     webhookSecrets,
     buildSize: (digest) => buildSize(blobs, digest),
+    snapshot: () => snapshots.take(),
   });
   const gateways = new GatewaySessions({ engine, auth, sessions, clock, gatewayToken: folder.secrets.gatewayToken });
   Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics));

@@ -27,7 +27,11 @@ import { ToolError } from '../terminal/tool-error.ts';
 
 /** docs/architecture.md, Borders: bytes a message may have. */
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
+/** google.rpc.Code of a method that a server lacks. */
+const UNIMPLEMENTED = 12;
 const CALL_MS = 15_000;
+/** A copy of the database takes as long as the disk does. */
+const SNAPSHOT_MS = 3_600_000;
 
 export interface SchedulerClient {
   readonly address: string;
@@ -51,6 +55,8 @@ export interface SchedulerClient {
   redeliverWebhook(id: string): Promise<void>;
   webhookSecret(): Promise<string>;
   rotateWebhookSecret(): Promise<RotateWebhookSecretResponse>;
+  /** Has the scheduler write a copy of its database; the copy's path on its host. */
+  snapshotQueue(): Promise<string>;
   close(): void;
 }
 
@@ -77,9 +83,9 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
   const metadata = new Metadata();
   metadata.set('authorization', `Bearer ${apiKey}`);
 
-  const call = <Request, Reply>(method: Unary<Request, Reply>, request: Request): Promise<Reply> =>
+  const call = <Request, Reply>(method: Unary<Request, Reply>, request: Request, withinMs = CALL_MS): Promise<Reply> =>
     new Promise((resolve, reject) => {
-      method.call(control, request, metadata, { deadline: Date.now() + CALL_MS }, (error, reply) => {
+      method.call(control, request, metadata, { deadline: Date.now() + withinMs }, (error, reply) => {
         if (error === null) resolve(reply);
         else reject(explainService(error, address));
       });
@@ -109,6 +115,7 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
     },
     webhookSecret: async () => (await call<object, { secret: string }>(control.getWebhookSecret, {})).secret,
     rotateWebhookSecret: () => call<object, RotateWebhookSecretResponse>(control.rotateWebhookSecret, {}),
+    snapshotQueue: async () => (await call<object, { file: string }>(control.snapshotQueue, {}, SNAPSHOT_MS)).file,
     close: () => control.close(),
   };
 }
@@ -134,6 +141,9 @@ function explainService(thrown: ServiceError, address: string): CapstanError {
         },
       );
     default:
-      return error;
+      if (thrown.code !== UNIMPLEMENTED) return error;
+      return new ToolError('CONFLICT', `the scheduler at ${address} does not know this call`, 'It is older than this tool: upgrade it.', {
+        cause: error,
+      });
   }
 }

@@ -19,6 +19,7 @@ import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
+import type { Snapshot } from '../store/snapshots.ts';
 import type { HookHead } from '../store/store.ts';
 import type { AccountPrincipal, Authorizer, Reader } from './auth.ts';
 import { unary } from './calls.ts';
@@ -42,6 +43,8 @@ export interface ControlDeps {
   readonly webhookSecrets: WebhookSecrets;
   /** Size of a stored build, or null when it is not there. */
   readonly buildSize: (digest: string) => Promise<number | null>;
+  /** Writes a consistent copy of the database. */
+  readonly snapshot: () => Promise<Snapshot>;
 }
 
 export class Control {
@@ -115,6 +118,12 @@ export class Control {
         const page = await engine.store.read('hookPage', afterId, size);
         const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
         return { webhooks: page.filter((hook) => hook.account === owner).map(webhookInfo), nextAfterId };
+      }),
+      snapshotQueue: unary(log, 'SnapshotQueue', async (_request, metadata) => {
+        auth.operator(metadata);
+        const { file, bytes } = await this.#deps.snapshot();
+        log.info({ bytes }, 'a copy of the database was written');
+        return { file, bytes: BigInt(bytes) };
       }),
       redeliverWebhook: account('RedeliverWebhook', async ({ id }, owner) => {
         const hook = await engine.store.read('hook', id);

@@ -89,6 +89,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/DrainNode': operators,
   'ControlService/ResumeNode': operators,
   'ControlService/RemoveNode': operators,
+  'ControlService/SnapshotQueue': operators,
   'BlobService/Put': [...owners, 'node'],
   'BlobService/Get': [...owners, 'node'],
   'BlobService/Stat': [...owners, 'node'],

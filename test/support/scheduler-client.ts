@@ -43,8 +43,10 @@ export class TestScheduler {
     this.#deps = deps;
   }
 
+  /** On a new data folder, or on that of the settings, which ends with it as well. */
   static async open(settings: Record<string, unknown> = {}, deps: SchedulerDeps = {}): Promise<TestScheduler> {
-    const dataDir = await mkdtemp(join(tmpdir(), 'capstan-scheduler-'));
+    const given = settings['dataDir'];
+    const dataDir = typeof given === 'string' ? given : await mkdtemp(join(tmpdir(), 'capstan-scheduler-'));
     const all = { dataDir, port: 0, logLevel: 'silent', ...settings };
     return new TestScheduler(dataDir, await start(readConfig(all, {}), deps), all, deps);
   }

@@ -8,13 +8,13 @@
  *
  * In `failed` and `closed` every call rejects at once; nothing ever waits for a thread that is gone.
  */
-import { Worker } from 'node:worker_threads';
+import { MessageChannel, Worker } from 'node:worker_threads';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import type { Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
-import { fromFailure, isFailure, type Answer, type Question, type ThreadData } from './protocol.ts';
+import { fromFailure, isFailure, type Answer, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
 
 export interface SqliteStoreOptions {
   /** Path of the database; made with its folder where missing. */
@@ -42,7 +42,7 @@ const compactAt = 1_024;
  * Opens (or makes) the database and its thread. Rejects with `DATA_DIR` or `DATA_NEWER` when the
  * file cannot be used.
  */
-export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteClient> {
   const data: ThreadData = { file: options.file, checkpointPages: options.checkpointPages ?? null };
   const worker = new Worker(new URL('thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
   const client = new SqliteClient(options.file, worker);
@@ -110,6 +110,28 @@ export class SqliteClient implements Store {
   /** The file belongs to this process alone: nobody else changes a shard. */
   onHint(_wake: (shard: number) => void): () => void {
     return () => undefined;
+  }
+
+  /**
+   * Writes a consistent copy of the database into an empty file, while batches go on.
+   * @throws CapstanError DATA_DIR when the copy cannot be written; the store goes on.
+   */
+  async snapshot(file: string): Promise<void> {
+    if (this.#refusal !== null) throw this.#refusal;
+    const { port1: ours, port2: theirs } = new MessageChannel();
+    const ended = new Promise<SnapshotEnd | null>((resolve) => {
+      ours.once('message', resolve);
+      ours.once('close', () => resolve(null));
+    });
+    this.#worker.postMessage({ ask: 'snapshot', file, port: theirs } satisfies Question, [theirs]);
+    try {
+      await this.#expect(null, false, () => undefined);
+      const end = await ended;
+      if (end === null) throw this.#ended('while it copied the database');
+      if (end.ended === 'failed') throw fromFailure(end.failure, null);
+    } finally {
+      ours.close();
+    }
   }
 
   close(): Promise<void> {

@@ -2,6 +2,8 @@
  * What the client and the store thread say to each other. Questions are answered in order, so
  * neither side numbers them. A packed batch is posted as the bare buffer: it is the hot one.
  */
+import type { MessagePort } from 'node:worker_threads';
+
 import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
 
@@ -14,7 +16,12 @@ export type Question =
   | ArrayBuffer
   | { readonly ask: 'read'; readonly query: keyof Reads; readonly args: readonly unknown[] }
   | { readonly ask: 'acquire'; readonly shard: number; readonly owner: string; readonly forMs: number }
+  /** Answered at once; how it ended is told on the port. */
+  | { readonly ask: 'snapshot'; readonly file: string; readonly port: MessagePort }
   | { readonly ask: 'close' };
+
+/** How a snapshot ended. */
+export type SnapshotEnd = { readonly ended: 'done' } | { readonly ended: 'failed'; readonly failure: Failure };
 
 /** Null: done, and for a batch all outcomes `ok`. */
 export type Answer = null | ArrayBuffer | { readonly value: unknown } | { readonly failure: Failure };

@@ -10,7 +10,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { SqliteEngine } from './engine.ts';
 import { packOutcomes, unpackBatch } from './packing/batches.ts';
 import { packResult } from './packing/results.ts';
-import { toFailure, type Answer, type Failure, type Question, type ThreadData } from './protocol.ts';
+import { toFailure, type Answer, type Failure, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
 
 const port = parentPort;
 if (port === null) throw new Error('thread.ts runs as a worker thread only');
@@ -44,6 +44,9 @@ function ask(running: SqliteEngine, question: Question): void {
       answer(packResult(question.query, running.read(question.query, ...(question.args as never))));
     } else if (question.ask === 'acquire') {
       answer({ value: running.acquire(question.shard, question.owner, question.forMs) });
+    } else if (question.ask === 'snapshot') {
+      void snapshot(running, question);
+      answer(null);
     } else {
       running.close();
       answer(null);
@@ -54,6 +57,18 @@ function ask(running: SqliteEngine, question: Question): void {
     if (!isRead && failure.kind !== 'stale') broken = failure;
     answer({ failure });
   }
+}
+
+/** The copy is beside the database: its failure leaves the store as it is. */
+async function snapshot(running: SqliteEngine, { file, port: asker }: Extract<Question, { ask: 'snapshot' }>): Promise<void> {
+  let end: SnapshotEnd = { ended: 'done' };
+  try {
+    await running.snapshot(file);
+  } catch (error) {
+    end = { ended: 'failed', failure: toFailure(error) };
+  }
+  asker.postMessage(end);
+  asker.close();
 }
 
 /** After the answer, so that nobody waits for it; a failure shows with the next question. */

@@ -236,6 +236,15 @@ export function deploymentCauseToNumber(object: DeploymentCause): number {
   }
 }
 
+export interface SnapshotQueueRequest {
+}
+
+export interface SnapshotQueueResponse {
+  /** The copy on the scheduler's host, an absolute path. */
+  file: string;
+  bytes: bigint;
+}
+
 export interface WatchDirectoryRequest {
 }
 
@@ -874,6 +883,146 @@ export interface NoteKeyUseRequest {
 
 export interface NoteKeyUseResponse {
 }
+
+function createBaseSnapshotQueueRequest(): SnapshotQueueRequest {
+  return {};
+}
+
+export const SnapshotQueueRequest: MessageFns<SnapshotQueueRequest> = {
+  encode(_: SnapshotQueueRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SnapshotQueueRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSnapshotQueueRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): SnapshotQueueRequest {
+    return {};
+  },
+
+  toJSON(_: SnapshotQueueRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SnapshotQueueRequest>, I>>(base?: I): SnapshotQueueRequest {
+    return SnapshotQueueRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SnapshotQueueRequest>, I>>(_: I): SnapshotQueueRequest {
+    const message = createBaseSnapshotQueueRequest();
+    return message;
+  },
+};
+
+function createBaseSnapshotQueueResponse(): SnapshotQueueResponse {
+  return { file: "", bytes: 0n };
+}
+
+export const SnapshotQueueResponse: MessageFns<SnapshotQueueResponse> = {
+  encode(message: SnapshotQueueResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.file !== "") {
+      writer.uint32(10).string(message.file);
+    }
+    if (message.bytes !== 0n) {
+      if (BigInt.asUintN(64, message.bytes) !== message.bytes) {
+        throw new globalThis.Error("value provided for field message.bytes of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.bytes);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SnapshotQueueResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSnapshotQueueResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.file = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.bytes = reader.uint64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SnapshotQueueResponse {
+    return {
+      file: isSet(object.file) ? globalThis.String(object.file) : "",
+      bytes: isSet(object.bytes) ? BigInt(object.bytes) : 0n,
+    };
+  },
+
+  toJSON(message: SnapshotQueueResponse): unknown {
+    const obj: any = {};
+    if (message.file !== "") {
+      obj.file = message.file;
+    }
+    if (message.bytes !== 0n) {
+      obj.bytes = message.bytes.toString();
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SnapshotQueueResponse>, I>>(base?: I): SnapshotQueueResponse {
+    return SnapshotQueueResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SnapshotQueueResponse>, I>>(object: I): SnapshotQueueResponse {
+    const message = createBaseSnapshotQueueResponse();
+    message.file = object.file ?? "";
+    message.bytes = (object.bytes !== undefined && object.bytes !== null) ? BigInt(object.bytes) : 0n;
+    return message;
+  },
+};
 
 function createBaseWatchDirectoryRequest(): WatchDirectoryRequest {
   return {};
@@ -10693,6 +10842,21 @@ export const ControlServiceService = {
       Buffer.from(GetWebhookSecretResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetWebhookSecretResponse => GetWebhookSecretResponse.decode(value),
   },
+  /**
+   * For operators. Writes a consistent copy of the queue's database into the data folder while
+   * everything serves, in place of the last one. CONFLICT while another is being written, or where
+   * the disk has no room for it.
+   */
+  snapshotQueue: {
+    path: "/capstan.v1.ControlService/SnapshotQueue" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: SnapshotQueueRequest): Buffer => Buffer.from(SnapshotQueueRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): SnapshotQueueRequest => SnapshotQueueRequest.decode(value),
+    responseSerialize: (value: SnapshotQueueResponse): Buffer =>
+      Buffer.from(SnapshotQueueResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SnapshotQueueResponse => SnapshotQueueResponse.decode(value),
+  },
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret: {
     path: "/capstan.v1.ControlService/RotateWebhookSecret" as const,
@@ -10777,6 +10941,12 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   redeliverWebhook: handleUnaryCall<RedeliverWebhookRequest, RedeliverWebhookResponse>;
   /** With what the account's webhooks are signed (Standard Webhooks). */
   getWebhookSecret: handleUnaryCall<GetWebhookSecretRequest, GetWebhookSecretResponse>;
+  /**
+   * For operators. Writes a consistent copy of the queue's database into the data folder while
+   * everything serves, in place of the last one. CONFLICT while another is being written, or where
+   * the disk has no room for it.
+   */
+  snapshotQueue: handleUnaryCall<SnapshotQueueRequest, SnapshotQueueResponse>;
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret: handleUnaryCall<RotateWebhookSecretRequest, RotateWebhookSecretResponse>;
 }
@@ -11331,6 +11501,26 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * For operators. Writes a consistent copy of the queue's database into the data folder while
+   * everything serves, in place of the last one. CONFLICT while another is being written, or where
+   * the disk has no room for it.
+   */
+  snapshotQueue(
+    request: SnapshotQueueRequest,
+    callback: (error: ServiceError | null, response: SnapshotQueueResponse) => void,
+  ): ClientUnaryCall;
+  snapshotQueue(
+    request: SnapshotQueueRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SnapshotQueueResponse) => void,
+  ): ClientUnaryCall;
+  snapshotQueue(
+    request: SnapshotQueueRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SnapshotQueueResponse) => void,
   ): ClientUnaryCall;
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret(

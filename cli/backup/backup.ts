@@ -1,0 +1,177 @@
+/**
+ * A copy of the data folder of a scheduler that runs, good to start from.
+ *
+ * Order makes it whole: what the database names (builds, big bodies) is copied before the database
+ * is, and what came meanwhile after it. Whatever the copy of the database names was there at one of
+ * the two times: blobs never change, and a young one is never removed. What is removed between the
+ * two belonged to jobs whose time was over, and is forgotten by a restored scheduler at once.
+ */
+import { constants } from 'node:fs';
+import { chmod, copyFile, lstat, mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join, sep } from 'node:path';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+export interface BackupOptions {
+  /** Data folder of the running scheduler, absolute. */
+  readonly dataDir: string;
+  /** The copy; not there yet, absolute. */
+  readonly target: string;
+  /** Has the scheduler write a copy of its database; answers with its absolute path. */
+  readonly snapshot: () => Promise<string>;
+}
+
+export interface Backup {
+  readonly files: number;
+  readonly bytes: number;
+}
+
+/** Files of the data folder that are not the scheduler's: an agent's, logs, where the stack serves. */
+const SECRETS = 'secrets';
+const DATABASE = join('scheduler', 'capstan.db');
+const BLOBS = join('scheduler', 'blobs');
+/** Last: a folder without it counts as one whose first start has not finished. */
+const VERSION = 'version';
+
+/** @throws CapstanError INVALID_ARGUMENT, ALREADY_EXISTS, DATA_DIR or what `snapshot` throws; nothing is left under the target's name then. */
+export async function backUp({ dataDir, target, snapshot }: BackupOptions): Promise<Backup> {
+  await mustBeDataFolder(dataDir);
+  await mustBeNew(target, dataDir);
+  const unfinished = join(dirname(target), `.${basename(target)}.unfinished`);
+  await rm(unfinished, { recursive: true, force: true });
+  try {
+    await mkdir(join(unfinished, 'scheduler'), { recursive: true, mode: 0o700 });
+    const copy = new FolderCopy(dataDir, unfinished);
+    await copy.blobs();
+    await copy.database(await snapshot());
+    await copy.blobs();
+    await copy.folder(SECRETS);
+    await copy.file(VERSION);
+    await rename(unfinished, target);
+    await syncFolder(dirname(target));
+    return copy.done;
+  } catch (error) {
+    await rm(unfinished, { recursive: true, force: true });
+    throw error instanceof CapstanError ? error : failed(target, error);
+  }
+}
+
+class FolderCopy {
+  readonly #from: string;
+  readonly #to: string;
+  readonly #copied = new Set<string>();
+  #bytes = 0;
+
+  constructor(from: string, to: string) {
+    this.#from = from;
+    this.#to = to;
+  }
+
+  get done(): Backup {
+    return { files: this.#copied.size, bytes: this.#bytes };
+  }
+
+  /** Those that were not copied yet; what is only arriving is nobody's. */
+  async blobs(): Promise<void> {
+    for (const kind of await names(join(this.#from, BLOBS))) if (kind !== 'incoming') await this.folder(join(BLOBS, kind));
+  }
+
+  async folder(path: string): Promise<void> {
+    for (const name of await names(join(this.#from, path))) {
+      const inside = join(path, name);
+      const found = await lstat(join(this.#from, inside)).catch(unlessGone);
+      if (found?.isDirectory() === true) await this.folder(inside);
+      else if (found?.isFile() === true && !this.#copied.has(inside)) await this.file(inside);
+    }
+  }
+
+  /** The scheduler's own copy is taken away: it would only take room. */
+  async database(snapshot: string): Promise<void> {
+    const expected = await realpath(join(this.#from, 'scheduler'));
+    if ((await realpath(dirname(snapshot)).catch(unlessGone)) !== expected)
+      throw new ToolError(
+        'INVALID_ARGUMENT',
+        `--data-dir: the scheduler that was asked keeps its data in ${dirname(dirname(snapshot))}, not in ${this.#from}`,
+        "Run it on the scheduler's host, as a user who may read its data folder, with --data-dir and --scheduler of the same scheduler.",
+        { field: 'data-dir' },
+      );
+    await this.#copy(snapshot, DATABASE);
+    await rm(snapshot, { force: true });
+  }
+
+  async file(path: string): Promise<void> {
+    await this.#copy(join(this.#from, path), path);
+  }
+
+  async #copy(from: string, path: string): Promise<void> {
+    const to = join(this.#to, path);
+    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+    try {
+      await copyFile(from, to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+    } catch (error) {
+      if (path.startsWith(BLOBS) && isMissing(error)) return; // swept meanwhile
+      throw error;
+    }
+    await chmod(to, 0o600);
+    const file = await open(to, 'r');
+    try {
+      await file.sync();
+      this.#bytes += (await file.stat()).size;
+    } finally {
+      await file.close();
+    }
+    this.#copied.add(path);
+  }
+}
+
+async function mustBeDataFolder(dataDir: string): Promise<void> {
+  const version = await lstat(join(dataDir, VERSION)).catch(unlessGone);
+  if (version !== null) return;
+  throw new ToolError('DATA_DIR', `${dataDir} holds no data of Capstan`, "Name the scheduler's data folder with --data-dir.", {
+    field: 'data-dir',
+  });
+}
+
+async function mustBeNew(target: string, dataDir: string): Promise<void> {
+  const parent = await realpath(dirname(target)).catch(unlessGone);
+  if (parent === null) throw new CapstanError('NOT_FOUND', `folder: there is no folder ${dirname(target)}`, { field: 'folder' });
+  const data = await realpath(dataDir);
+  if (`${parent}${sep}`.startsWith(`${data}${sep}`))
+    throw new CapstanError('INVALID_ARGUMENT', `folder: must not lie inside of the data folder ${dataDir}`, { field: 'folder' });
+  if ((await lstat(target).catch(unlessGone)) !== null)
+    throw new ToolError('ALREADY_EXISTS', `folder: ${target} is there already`, 'Name a new folder: a backup never replaces another.', {
+      field: 'folder',
+    });
+}
+
+/** None for a folder that is not there. */
+async function names(folder: string): Promise<string[]> {
+  return readdir(folder).catch((error: unknown) => {
+    if (isMissing(error)) return [];
+    throw error;
+  });
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+function failed(target: string, error: unknown): CapstanError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new CapstanError('DATA_DIR', `the backup ${target} could not be written: ${reason}`, { cause: error });
+}
+
+function unlessGone(error: unknown): null {
+  if (isMissing(error)) return null;
+  throw error;
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
+}
