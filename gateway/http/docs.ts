@@ -10,6 +10,15 @@ import { JSON_TYPE } from './problem.ts';
 const POLICY =
   "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'";
 
+interface Shape {
+  readonly type?: string;
+  readonly anyOf?: readonly Shape[];
+}
+
+interface Operation {
+  readonly requestBody?: { required?: boolean; readonly content: Readonly<Record<string, { schema: Shape }>> };
+}
+
 /** To be awaited before routes are added: they are collected as they come. */
 export async function docsRoutes(app: FastifyInstance, version: string): Promise<void> {
   await app.register(swagger, {
@@ -26,6 +35,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
       tags: [
         { name: 'Queue', description: 'Jobs of queue-based endpoints.' },
         { name: 'OpenAI', description: 'OpenAI’s API, answered by a queue-based endpoint’s handler.' },
+        { name: 'Control', description: 'The control plane: GraphQL, and the builds that it deploys.' },
         { name: 'Service', description: 'The gateway itself; no key needed.' },
       ],
       components: {
@@ -33,6 +43,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
       },
     },
     transform: createJsonSchemaTransform({}),
+    transformObject: (document) => ('openapiObject' in document ? withOptionalBodies(document.openapiObject) : document.swaggerObject),
   });
 
   let text: string | null = null;
@@ -67,4 +78,18 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
       },
     });
   });
+}
+
+/** The plugin calls every body required; where null is among its shapes there need be none. */
+function withOptionalBodies<Document extends { paths?: object }>(document: Document): Document {
+  for (const operations of Object.values(document.paths ?? {}) as Record<string, Operation>[]) {
+    for (const { requestBody } of Object.values(operations)) {
+      const media = requestBody?.content['application/json'];
+      const shapes = media?.schema.anyOf?.filter(({ type }) => type !== 'null');
+      if (requestBody === undefined || media === undefined || shapes?.length !== 1 || shapes[0] === undefined) continue;
+      requestBody.required = false;
+      media.schema = shapes[0];
+    }
+  }
+  return document;
 }

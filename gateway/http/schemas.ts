@@ -18,6 +18,9 @@ function isHttpUrl(text: string): boolean {
   return URL.canParse(text);
 }
 
+/** How an address looks, for the document. */
+const urlShape = { format: 'uri', pattern: '^[hH][tT][tT][pP][sS]?://' } as const;
+
 const httpUrl = z
   .string('must be an http or https URL')
   .max(MAX_URL, `must be at most ${MAX_URL} characters long`)
@@ -58,7 +61,7 @@ const s3ConfigSchema = z
         .string({ error: (issue) => (issue.input === undefined ? 'is required and must be a string' : 'must be a string') })
         .max(MAX_URL, `must be at most ${MAX_URL} characters long`)
         .refine(isHttpUrl, 'must be an http or https URL')
-        .meta({ description: 'Address of the S3-compatible storage.' }),
+        .meta({ ...urlShape, description: 'Address of the S3-compatible storage.' }),
     },
     'must be an object',
   )
@@ -74,7 +77,7 @@ const inputSchema = z
 export const submissionSchema = z.object(
   {
     input: inputSchema,
-    webhook: httpUrl.nullish().meta({ description: 'Called when the job has ended.' }),
+    webhook: httpUrl.meta(urlShape).nullish().meta({ description: 'Called when the job has ended. Not a private address.' }),
     policy: policySchema.nullish(),
     s3Config: s3ConfigSchema.nullish(),
   },
@@ -94,15 +97,29 @@ export const referenceSchema = z
   .object({ id: z.string('must be a string').optional().meta({ description: 'Id of the job.' }) }, 'must be a JSON object')
   .nullish();
 
-const waitRule = 'must be a number of milliseconds';
+/** A body that nobody looks at, as some clients send it. */
+export const unusedBody = z.object({}, 'must be a JSON object').nullish();
+
+/** A number in a query; `read` gives it, or null for what breaks the rule. `described` stands in the OpenAPI document. */
+function queryNumber(
+  rule: string,
+  read: (text: string) => number | null,
+  described: object,
+): z.ZodType<number | undefined, string | undefined> {
+  return z
+    .custom<string>((value) => typeof value === 'string' && read(value) !== null, rule)
+    .transform((text) => read(text) ?? 0)
+    .optional()
+    .meta({ ...described });
+}
 
 function waitSchema(byDefault: number, min: number, max: number): z.ZodType<number | undefined, string | undefined> {
-  return z
-    .string(waitRule)
-    .regex(/^[+-]?\d{1,15}(\.\d{1,9})?$/, waitRule)
-    .transform((text) => Math.min(max, Math.max(min, Math.round(Number(text)))))
-    .optional()
-    .meta({ description: `Longest wait, ms; ${byDefault} when absent, brought into ${min} to ${max}.` });
+  const read = (text: string): number | null =>
+    /^[+-]?\d{1,15}(\.\d{1,9})?$/.test(text) ? Math.min(max, Math.max(min, Math.round(Number(text)))) : null;
+  return queryNumber('must be a number of milliseconds', read, {
+    type: 'number',
+    description: `Longest wait, ms; ${byDefault} when absent, brought into ${min} to ${max}.`,
+  });
 }
 
 /** Wait of /runsync and /status-sync, ms (WIRE.md section 1). */
@@ -123,28 +140,31 @@ const cursorSchema = z
   });
 
 export const streamQuery = z.object({
-  id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is not in the path.' }),
   wait: waitSchema(DEFAULT_STREAM_WAIT_MS, 0, 10_000),
   after: cursorSchema.optional().meta({
     description: `What the reader has: the ${CURSOR_HEADER} of the last answer that reached it. All later chunks come, also ones that were answered before.`,
   }),
 });
+/** What is said where a job's id may stand in several places and stands in none. */
+export const ID_RULE = 'is required, as a path segment, as ?id= or as {"id":…}';
+/** Where nothing but the query can tell it. */
+export const idQuery = z.object({
+  id: z.string({ error: ({ input }) => (input === undefined ? ID_RULE : 'must be given once') }).meta({ description: 'Id of the job.' }),
+});
 export const referenceQuery = z.object({
-  id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is neither in the path nor in the body.' }),
+  id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is not in the body.' }),
 });
 
 const statusNames = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
 const MAX_PAGE = 100;
 export const DEFAULT_PAGE = 20;
 
-function count(min: number, max: number): z.ZodType<number | undefined, string | undefined> {
-  const rule = `must be an integer between ${min} and ${max}`;
-  return z
-    .string(rule)
-    .regex(/^\d{1,10}$/, rule)
-    .transform(Number)
-    .refine((value) => value >= min && value <= max, rule)
-    .optional();
+function count(minimum: number, maximum: number, description: string): z.ZodType<number | undefined, string | undefined> {
+  const read = (text: string): number | null => {
+    const value = /^\d{1,10}$/.test(text) ? Number(text) : -1;
+    return value >= minimum && value <= maximum ? value : null;
+  };
+  return queryNumber(`must be an integer between ${minimum} and ${maximum}`, read, { type: 'integer', minimum, maximum, description });
 }
 
 export const requestsQuery = z.object({
@@ -152,8 +172,8 @@ export const requestsQuery = z.object({
     .enum(statusNames, `must be one of ${statusNames.join(', ')}`)
     .optional()
     .meta({ description: 'Only jobs in this state.' }),
-  limit: count(1, MAX_PAGE).meta({ description: `Jobs on a page, 1 to ${MAX_PAGE}; ${DEFAULT_PAGE} when absent.` }),
-  offset: count(0, 2_147_483_647).meta({ description: 'Jobs to skip; 0 when absent.' }),
+  limit: count(1, MAX_PAGE, `Jobs on a page; ${DEFAULT_PAGE} when absent.`),
+  offset: count(0, 2_147_483_647, 'Jobs to skip; 0 when absent.'),
 });
 
 export const endpointParams = z.object({ endpointId: z.string().meta({ description: 'Id of the endpoint.' }) });
@@ -209,6 +229,12 @@ export const healthAnswer = z
     }),
   })
   .meta({ description: 'Counts of jobs and workers.' });
+
+export const aboutAnswer = z
+  .object({ name: z.string(), version: z.string(), docs: z.string(), openapi: z.string() })
+  .meta({ description: 'Name and version, and where the API is described.' });
+
+export const okAnswer = z.object({ status: z.literal('ok') }).meta({ description: 'It is.' });
 
 export const openAiErrorAnswer = z
   .object({ error: z.object({ message: z.string(), type: z.string(), param: z.string().nullable(), code: z.string().nullable() }) })

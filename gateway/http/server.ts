@@ -1,21 +1,16 @@
 /** The HTTP server: parsing, validation and errors the same for every route. */
-import { createServer as createHttp, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
-import { createServer as createHttps } from 'node:https';
-import type { Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
-
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { tlsOptions } from './tls.ts';
 import { parseBody } from '../json/body.ts';
 import { cors } from './cors.ts';
 import { docsRoutes } from './docs.ts';
+import { openFrontDoor, refuseSocket } from './front-door.ts';
 import { tooLarge } from './guard.ts';
 import { measure } from './measure.ts';
 import { AllowedMethods } from './methods.ts';
-import { problemText, sendProblem, toCapstanError } from './problem.ts';
+import { sendProblem, toCapstanError } from './problem.ts';
 import { buildRoutes } from './routes/builds.ts';
 import { controlRoutes } from './routes/control.ts';
 import { graphqlRoutes } from './routes/graphql.ts';
@@ -38,20 +33,8 @@ const MAX_PARAM_LENGTH = 512;
 
 export async function createServer(services: Services): Promise<FastifyInstance> {
   const { config, log } = services;
-  const tls = tlsOptions(config);
   const app = fastify({
-    // Requests to load-balanced endpoints are taken before the framework sees them.
-    serverFactory(handler) {
-      const listener = (request: IncomingMessage, response: ServerResponse): void => {
-        if (!services.loadBalancer.take(request, response)) handler(request, response);
-      };
-      const limits = { requestTimeout: config.requestTimeoutMs, keepAliveTimeout: config.keepAliveMs };
-      const server = tls === null ? createHttp(limits, listener) : (createHttps({ ...limits, ...tls }, listener) as unknown as HttpServer);
-      server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-        if (!services.loadBalancer.takeUpgrade(request, socket, head)) socket.destroy();
-      });
-      return server;
-    },
+    serverFactory: (handler) => openFrontDoor(services, handler),
     // A logger of the framework's would cost a child per request; errors are logged below.
     logger: false,
     forceCloseConnections: 'idle',
@@ -147,31 +130,5 @@ function notFound(request: FastifyRequest, reply: FastifyReply, methods: Allowed
   } else {
     const error = new CapstanError('METHOD_NOT_ALLOWED', `${request.method} is not allowed here; use ${allowed}`);
     sendProblem(reply, error, { allow: allowed });
-  }
-}
-
-/** Requests that never became one: the parser's errors, answered on the raw socket. */
-function refuseSocket(error: Error & { code?: string }, socket: Socket): void {
-  if (socket.destroyed || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const [status, title, message] = socketProblem(error.code);
-  const body = problemText(status, title, message);
-  socket.end(
-    `HTTP/1.1 ${status} ${title}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-  );
-}
-
-function socketProblem(code: string | undefined): [number, string, string] {
-  switch (code) {
-    case 'HPE_HEADER_OVERFLOW':
-      return [431, 'Request Header Fields Too Large', 'headers: exceeded the max size of all headers'];
-    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
-      return [413, 'Payload Too Large', 'body: exceeded the max size of chunk extensions'];
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return [408, 'Request Timeout', 'the request was not complete in time'];
-    default:
-      return [400, 'Bad Request', 'the request is not HTTP/1.1'];
   }
 }

@@ -386,6 +386,73 @@ test('what is not HTTP gets a problem document and a closed connection', async (
   t.is(header?.status, 431);
 });
 
+const FRONT_DOOR: readonly { readonly name: string; readonly request: string; readonly status: number; readonly detail: RegExp }[] = [
+  { name: 'no Host', request: 'GET /ping HTTP/1.1\r\n\r\n', status: 400, detail: /Host: is required/ },
+  { name: 'two Hosts', request: 'GET /ping HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n', status: 400, detail: /Host: must be given once/ },
+  {
+    name: 'a coding that nobody decodes',
+    request: 'POST /ping HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
+    status: 400,
+    detail: /Transfer-Encoding: must be chunked/,
+  },
+  {
+    name: 'two lengths',
+    request: 'POST /ping HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}',
+    status: 400,
+    detail: /Content-Length: must be one number/,
+  },
+  {
+    name: 'a length beside chunks',
+    request: 'POST /ping HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    status: 400,
+    detail: /Transfer-Encoding/,
+  },
+  {
+    name: 'a chunk without size',
+    request: `POST /v2/ep/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
+    status: 400,
+    detail: /body: its chunks must begin with their size/,
+  },
+  { name: 'CONNECT', request: 'CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n\r\n', status: 405, detail: /CONNECT is not allowed here/ },
+  {
+    name: 'a WebSocket to what has none',
+    request: 'GET /ping HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
+    status: 404,
+    detail: /only load-balanced endpoints take WebSockets/,
+  },
+];
+
+test('HTTP that can be read in two ways is refused with a problem document, and its connection ends', async (t) => {
+  const { gateway } = await setup(t);
+  for (const { name, request, status, detail } of FRONT_DOOR) {
+    const raw = new RawConnection(t, gateway.url).write(request);
+    const answer = await raw.answer();
+    t.is(answer?.status, status, name);
+    const body = JSON.parse(answer?.body ?? '{}') as { status: number; detail: string };
+    t.is(body.status, status, name);
+    t.regex(body.detail, detail, name);
+    t.is(await raw.answer(), null, name);
+  }
+  const cut = new RawConnection(t, gateway.url).write(
+    `POST /v2/ep/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 9\r\n\r\n{}`,
+  );
+  cut.socket.end();
+  t.regex((await cut.answer())?.body ?? '', /ended before the request was complete/);
+});
+
+test('offers and expectations that nobody here knows are passed over', async (t) => {
+  const { scheduler, gateway } = await setup(t);
+  const head = `POST /v2/ep/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 12\r\n`;
+  for (const [index, header] of [
+    'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n',
+    'Expect: 200-ok\r\n',
+  ].entries()) {
+    const raw = new RawConnection(t, gateway.url).write(`${head}${header}\r\n{"input":{}}`);
+    t.is((await raw.answer())?.status, 200, header);
+    t.is(scheduler.submits.length, index + 1);
+  }
+});
+
 test('HEAD and OPTIONS are answered without side effects', async (t) => {
   const { scheduler, call } = await setup(t);
   const head = await call('HEAD', '/v2/ep/stream/x');

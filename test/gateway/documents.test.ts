@@ -16,7 +16,7 @@ interface Operation {
   readonly summary?: string;
   readonly security?: readonly object[];
   readonly parameters?: readonly { readonly name: string; readonly in: string }[];
-  readonly requestBody?: object;
+  readonly requestBody?: { readonly required?: boolean };
   readonly responses: Readonly<Record<string, { readonly description: string; readonly content?: object }>>;
 }
 
@@ -95,6 +95,31 @@ test('every operation of the queue says its key, its statuses and their shapes',
   }
   const submit = paths['/v2/{endpointId}/run']?.['post'];
   t.true(submit?.parameters?.some((each) => each.in === 'header' && each.name === 'idempotency-key'));
+});
+
+test('operations beside the queue say how they refuse', async (t) => {
+  const { paths } = await document(t);
+  for (const [path, method, ...statuses] of [
+    ['/healthz', 'get', '503'],
+    ['/metrics', 'get', '400', '401'],
+    ['/graphql', 'post', '400', '401', '413', '429', '503'],
+    ['/builds/{digest}', 'get', '400', '401', '404', '503'],
+    ['/builds/{digest}', 'put', '201', '400', '401', '413', '415', '503'],
+  ] as const)
+    for (const status of ['200', ...statuses]) t.truthy(paths[path]?.[method]?.responses[status]?.content, `${method} ${path} ${status}`);
+});
+
+test('a body is required where there must be one, and numbers of queries are numbers', async (t) => {
+  const { paths } = await document(t);
+  const required = (path: string): boolean | undefined => paths[`/v2/{endpointId}/${path}`]?.['post']?.requestBody?.required;
+  for (const path of ['run', 'runsync', 'openai/{*}']) t.true(required(path), path);
+  for (const path of ['cancel', 'cancel/{jobId}', 'retry', 'retry/{jobId}', 'purge-queue', 'stream']) t.false(required(path), path);
+  const query = (path: string, name: string): unknown =>
+    paths[`/v2/{endpointId}/${path}`]?.['get']?.parameters?.find((each) => each.in === 'query' && each.name === name);
+  t.like(query('requests', 'limit'), { required: false, schema: { type: 'integer', minimum: 1, maximum: 100 } });
+  t.like(query('status-sync/{jobId}', 'wait'), { required: false, schema: { type: 'number' } });
+  t.like(query('stream', 'id'), { required: true });
+  t.is(query('stream/{jobId}', 'id'), undefined);
 });
 
 test('docs/api.md names every field of a submission and of the status object', async (t) => {

@@ -9,6 +9,7 @@ import { keyText } from '../../auth/authenticate.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
 import type { Services } from '../services.ts';
+import { answers } from './describe.ts';
 
 /** The most bytes of a build (SPEC.md, Limits: 500 MB). */
 export const MAX_BUILD_BYTES = 500_000_000;
@@ -16,6 +17,10 @@ export const MAX_BUILD_BYTES = 500_000_000;
 const params = z.object({
   digest: z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 lower-case hex digits'),
 });
+
+const there = z.object({ digest: z.string(), size: z.int() }).meta({ description: 'It is there.' });
+const put200 = there.extend({ existed: z.literal(true) }).meta({ description: 'It was there already.' });
+const put201 = there.extend({ existed: z.literal(false) }).meta({ description: 'It is new.' });
 
 export function buildRoutes(app: FastifyInstance, services: Services): void {
   const { authenticator, config, blobs } = services;
@@ -90,7 +95,13 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
       method: ['GET', 'HEAD'],
       url: '/builds/:digest',
       onRequest,
-      schema: { summary: 'Whether a build is there', tags: ['Control'], security: [{ key: [] }], params },
+      schema: {
+        summary: 'Whether a build is there',
+        tags: ['Control'],
+        security: [{ key: [] }],
+        params,
+        response: answers({ 200: there }, 400, 401, 404, 500, 503),
+      },
       handler(request, reply) {
         stat(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
       },
@@ -107,6 +118,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         tags: ['Control'],
         security: [{ key: [] }],
         params,
+        response: answers({ 200: put200, 201: put201 }, 400, 401, 413, 415, 500, 503),
       },
       handler(request, reply) {
         put(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));

@@ -7,7 +7,7 @@ import { callUnary } from '../../jobs/unary.ts';
 import { changedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
-import { changedAnswer, endpointParams, jobParams, purgedAnswer, referenceQuery, referenceSchema } from '../schemas.ts';
+import { changedAnswer, endpointParams, jobParams, purgedAnswer, referenceQuery, referenceSchema, unusedBody } from '../schemas.ts';
 import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 import { jobIdOf } from './reference.ts';
@@ -53,7 +53,7 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
           summary,
           description,
           changedAnswer,
-          { params, querystring: referenceQuery, body: referenceSchema },
+          { params, ...(params === jobParams ? {} : { querystring: referenceQuery }), body: referenceSchema },
           { 409: conflict },
         ),
         handler(request, reply) {
@@ -70,7 +70,7 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
     url: '/v2/:endpointId/purge-queue',
     schema: described('Clear the queue', 'Ends every queued job of the endpoint as CANCELLED. Running jobs go on.', purgedAnswer, {
       params: endpointParams,
-      body: referenceSchema,
+      body: unusedBody,
     }),
     handler(request, reply) {
       callUnary(jobs.purgeQueue.bind(jobs), { endpointId: endpointId(request) }, metadata, config.readTimeoutMs).then(

@@ -15,10 +15,20 @@ const problems = {
   400: problemAnswer.describe('The request is wrong; the detail names the field and the rule.'),
   401: problemAnswer.describe('The key is missing, unknown, revoked, or may not do this.'),
   404: problemAnswer.describe('There is no such endpoint or job (any more).'),
+  413: problemAnswer.describe('The body is too large.'),
+  415: problemAnswer.describe('The body is not JSON, or is encoded.'),
   429: problemAnswer.describe('Too many requests; try again after Retry-After seconds.'),
   500: problemAnswer.describe('A fault of the service.'),
   503: problemAnswer.describe('Not available right now; try again after Retry-After seconds.'),
 };
+
+/** Answers of what is no operation on jobs: its own, and the problems that it may be refused with. */
+export function answers(
+  own: Readonly<Record<number, z.ZodType>>,
+  ...refusals: readonly (keyof typeof problems)[]
+): Record<number, z.ZodType> {
+  return { ...own, ...Object.fromEntries(refusals.map((status) => [status, problems[status]])) };
+}
 
 export function described(
   summary: string,
@@ -27,11 +37,9 @@ export function described(
   shapes: Shapes,
   more: Record<number, string> = {},
 ): FastifySchema {
-  const response: Record<number, z.ZodType> = { 200: answer, ...problems };
-  if (shapes.body !== undefined) {
-    response[413] = problemAnswer.describe('The body is too large.');
-    response[415] = problemAnswer.describe('The body is not JSON, or is encoded.');
-  }
+  const { 413: tooLarge, 415: notJson, ...always } = problems;
+  const response: Record<number, z.ZodType> = { 200: answer, ...always };
+  if (shapes.body !== undefined) Object.assign(response, { 413: tooLarge, 415: notJson });
   for (const [status, text] of Object.entries(more)) response[Number(status)] = problemAnswer.describe(text);
   return { summary, description, tags: ['Queue'], security: [{ key: [] }], response, ...shapes };
 }

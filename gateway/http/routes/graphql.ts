@@ -73,7 +73,15 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       tags: ['Control'],
       security: [{ key: [] }],
       body: requestBody,
-      response: { 200: answerBody },
+      response: {
+        200: answerBody,
+        400: answerBody.describe('The body or the query is wrong, or too large a query.'),
+        401: answerBody.describe('The key is missing, unknown or revoked.'),
+        413: answerBody.describe('The body is too large.'),
+        429: answerBody.describe('Too many requests; try again after Retry-After seconds.'),
+        500: answerBody.describe('A fault of the service.'),
+        503: answerBody.describe('Not available right now; try again after Retry-After seconds.'),
+      },
     },
     onRequest(request, reply, done) {
       admit(request).then(

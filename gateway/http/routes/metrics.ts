@@ -12,6 +12,7 @@ import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { callUnary } from '../../jobs/unary.ts';
 import { sendFailure } from '../problem.ts';
 import type { Services } from '../services.ts';
+import { answers } from './describe.ts';
 
 const TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 const TIMEOUT_MS = 5000;
@@ -66,6 +67,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
       description: 'Prometheus text format 0.0.4. Needs a key unless the gateway listens on a loopback address only (CAPSTAN_METRICS).',
       tags: ['Service'],
       querystring: partQuery,
+      response: answers({ 200: z.string().meta({ description: 'Prometheus text.' }) }, 400, 401, 503),
     },
     handler(request, reply) {
       answer(request, reply).catch((thrown: unknown) => {

@@ -35,6 +35,11 @@ const answer = z.any().meta({
     'What the handler yielded, byte for byte. With `"stream": true` server-sent events (text/event-stream) as it yields them; an error after the first is an event `error`, and the last.',
 });
 
+/** For the document: the route reads its body itself. */
+const passedOn = z
+  .any()
+  .meta({ type: 'object', additionalProperties: true, description: 'A request of OpenAI’s API, passed on byte for byte.' });
+
 export function openAiRoutes(app: FastifyInstance, services: Services): void {
   const { config, channel, bodies, jobs, metadata, log } = services;
 
@@ -70,6 +75,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
         tags: ['OpenAI'],
         security: [{ key: [] }],
         params: endpointParams.extend({ '*': z.string().meta({ description: 'Path of OpenAI’s API, for example v1/chat/completions.' }) }),
+        ...(method === 'POST' ? { body: passedOn } : {}),
         response: { 200: answer, ...refused },
       },
       handler(request, reply) {

@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { CapstanError } from '../../../proto/errors.ts';
 import { printable } from '../../auth/permission.ts';
 import { isId } from '../guard.ts';
+import { ID_RULE } from '../schemas.ts';
 
 /** The job's id, or why there is none. */
 export function jobIdOf(request: FastifyRequest): string | CapstanError {
@@ -15,7 +16,7 @@ export function jobIdOf(request: FastifyRequest): string | CapstanError {
     id = (request.body as { id?: unknown } | null | undefined)?.id;
   }
   if (id === undefined || id === '') {
-    return new CapstanError('INVALID_ARGUMENT', 'id: is required, as a path segment, as ?id= or as {"id":…}', { field: 'id' });
+    return new CapstanError('INVALID_ARGUMENT', `id: ${ID_RULE}`, { field: 'id' });
   }
   if (typeof id !== 'string') return new CapstanError('INVALID_ARGUMENT', 'id: must be a string', { field: 'id' });
   if (!isId(id)) return new CapstanError('NOT_FOUND', `job ${printable(id)} does not exist`);

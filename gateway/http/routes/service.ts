@@ -3,7 +3,9 @@ import type { FastifyInstance } from 'fastify';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import { JSON_TYPE, sendProblem } from '../problem.ts';
+import { aboutAnswer, okAnswer } from '../schemas.ts';
 import type { Services } from '../services.ts';
+import { answers } from './describe.ts';
 
 export function serviceRoutes(app: FastifyInstance, services: Services): void {
   const about = JSON.stringify({ name: 'capstan', version: services.version, docs: '/docs', openapi: '/openapi.json' });
@@ -11,7 +13,7 @@ export function serviceRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     method: ['GET', 'HEAD'],
     url: '/',
-    schema: { summary: 'About this service', tags: ['Service'] },
+    schema: { summary: 'About this service', tags: ['Service'], response: answers({ 200: aboutAnswer }) },
     handler(_request, reply) {
       reply.header('content-type', JSON_TYPE).send(about);
     },
@@ -20,7 +22,7 @@ export function serviceRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     method: ['GET', 'HEAD'],
     url: '/ping',
-    schema: { summary: 'The gateway is up', tags: ['Service'] },
+    schema: { summary: 'The gateway is up', tags: ['Service'], response: answers({ 200: okAnswer }) },
     handler(_request, reply) {
       reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
     },
@@ -29,7 +31,7 @@ export function serviceRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     method: ['GET', 'HEAD'],
     url: '/healthz',
-    schema: { summary: 'The gateway reaches its scheduler', tags: ['Service'] },
+    schema: { summary: 'The gateway reaches its scheduler', tags: ['Service'], response: answers({ 200: okAnswer }, 503) },
     handler(_request, reply) {
       if (services.channel.connected) reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
       else sendProblem(reply, new CapstanError('UNAVAILABLE', 'the scheduler cannot be reached', { retryAfterMs: 1000 }));

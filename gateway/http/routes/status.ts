@@ -1,5 +1,5 @@
 /** /status, /status-sync and /stream: reading one job (WIRE.md section 1). */
-import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import type { StreamCursor, StreamPart } from '../../../proto/gen/capstan/v1/jobs.ts';
@@ -14,7 +14,10 @@ import {
   DEFAULT_STREAM_WAIT_MS,
   DEFAULT_WAIT_MS,
   endpointParams,
+  idQuery,
   jobParams,
+  referenceQuery,
+  referenceSchema,
   statusAnswer,
   streamAnswer,
   streamQuery,
@@ -27,50 +30,68 @@ import { jobIdOf } from './reference.ts';
 /** A status request carries no body that matters; whatever is sent is small. */
 export const MAX_REFERENCE_BYTES = 64 * 1024;
 
+const streamDescription =
+  'Takes the chunks not read before, waiting for the first. Once the job has ended the answer carries all the rest, and the next one none. ' +
+  `The header ${CURSOR_HEADER} tells the reader’s place, for a next read that must miss nothing even if this answer gets lost.`;
+
 export function statusRoutes(app: FastifyInstance, services: Services): void {
   const onRequest = createGuard(services, 'read', MAX_REFERENCE_BYTES);
-  const common = { method: ['GET', 'POST'], bodyLimit: MAX_REFERENCE_BYTES, onRequest };
+  const common = { bodyLimit: MAX_REFERENCE_BYTES, onRequest };
+  const whenPosted = { 413: 'The body is too large.', 415: 'The body is not JSON, or is encoded.' };
 
-  app.route({
-    ...common,
-    url: '/v2/:endpointId/status/:jobId',
-    schema: described('Status of a job', 'The job as it stands, with its output once it has one.', statusAnswer, { params: jobParams }),
-    handler(request, reply) {
-      read(services, request, reply, (jobId) => ({ $case: 'get', value: { jobId, waitMs: 0 } }));
-    },
-  });
+  // Some clients read with POST (WIRE.md section 1).
+  for (const method of ['GET', 'POST'] as const) {
+    const refusals = method === 'POST' ? whenPosted : {};
+    app.route({
+      ...common,
+      method,
+      url: '/v2/:endpointId/status/:jobId',
+      schema: described(
+        'Status of a job',
+        'The job as it stands, with its output once it has one.',
+        statusAnswer,
+        { params: jobParams },
+        refusals,
+      ),
+      handler(request, reply) {
+        read(services, request, reply, (jobId) => ({ $case: 'get', value: { jobId, waitMs: 0 } }));
+      },
+    });
 
-  app.route({
-    ...common,
-    url: '/v2/:endpointId/status-sync/:jobId',
-    schema: described('Wait for a job', 'Answers when the job has ended, at the latest when the wait is over.', statusAnswer, {
-      params: jobParams,
-      querystring: waitQuery,
-    }),
-    handler(request, reply) {
-      const { wait = DEFAULT_WAIT_MS } = request.query as { wait?: number };
-      read(services, request, reply, (jobId) => ({ $case: 'get', value: { jobId, waitMs: wait } }));
-    },
-  });
+    app.route({
+      ...common,
+      method,
+      url: '/v2/:endpointId/status-sync/:jobId',
+      schema: described(
+        'Wait for a job',
+        'Answers when the job has ended, at the latest when the wait is over.',
+        statusAnswer,
+        { params: jobParams, querystring: waitQuery },
+        refusals,
+      ),
+      handler(request, reply) {
+        const { wait = DEFAULT_WAIT_MS } = request.query as { wait?: number };
+        read(services, request, reply, (jobId) => ({ $case: 'get', value: { jobId, waitMs: wait } }));
+      },
+    });
 
-  const stream: RouteHandlerMethod = (request, reply) => {
+    const bare =
+      method === 'GET'
+        ? { querystring: streamQuery.extend(idQuery.shape) }
+        : { querystring: streamQuery.extend(referenceQuery.shape), body: referenceSchema };
+    for (const [url, shapes] of [
+      ['/v2/:endpointId/stream', { params: endpointParams, ...bare }],
+      ['/v2/:endpointId/stream/:jobId', { params: jobParams, querystring: streamQuery }],
+    ] as const) {
+      const schema = described('Read a job’s stream', streamDescription, streamAnswer, shapes, refusals);
+      app.route({ ...common, method, url, schema, handler: stream });
+    }
+  }
+
+  function stream(request: FastifyRequest, reply: FastifyReply): void {
     const { wait = DEFAULT_STREAM_WAIT_MS, after } = request.query as { wait?: number; after?: StreamCursor };
     const cursor = after === undefined ? { exact: false } : { after, exact: true };
     read(services, request, reply, (jobId) => ({ $case: 'stream', value: { jobId, waitMs: wait, ...cursor } }));
-  };
-  const description =
-    'Takes the chunks not read before, waiting for the first. Once the job has ended the answer carries all the rest, and the next one none. ' +
-    `The header ${CURSOR_HEADER} tells the reader’s place, for a next read that must miss nothing even if this answer gets lost.`;
-  for (const [url, params] of [
-    ['/v2/:endpointId/stream', endpointParams],
-    ['/v2/:endpointId/stream/:jobId', jobParams],
-  ] as const) {
-    app.route({
-      ...common,
-      url,
-      schema: described('Read a job’s stream', description, streamAnswer, { params, querystring: streamQuery }),
-      handler: stream,
-    });
   }
 }
 
