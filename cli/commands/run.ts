@@ -18,32 +18,36 @@ export const run: Command = {
     if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
       throw new CapstanError('INVALID_ARGUMENT', '--port: must be a port number between 0 and 65535', { field: '--port' });
     const folder = resolve(env.cwd, args[0] ?? '.');
-    const [{ Project }, { serveProject }, { mustBeFolder }] = await Promise.all([
+    const [{ Project }, { serveProject }, { mustBeFolder }, { LocalWorkers }, { printer }, { workerVariables }] = await Promise.all([
       import('../dev/project.ts'),
       import('../dev/server.ts'),
       import('../deploy/application.ts'),
+      // oxlint-disable-next-line no-restricted-imports -- a door of the agent, loaded when this command runs
+      import('../../agent/local-workers.ts'),
+      import('../dev/printer.ts'),
+      import('../dev/worker-variables.ts'),
     ]);
     await mustBeFolder(folder);
     const ended = new Promise<void>((settle) => {
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => settle());
     });
-    const project = new Project(
-      folder,
-      { ...readDotEnv(folder), ...env.variables },
-      {
-        changed(routes, error) {
-          if (error === null) terminal.done(`serves ${routes.map(({ method, path }) => `${method} ${path}`).join(', ')}`);
-          else {
-            const { message, hint } = explain(error);
-            terminal.fail(message);
-            terminal.hint(hint);
-          }
-        },
+    const variables = { ...readDotEnv(folder), ...env.variables };
+    const { printed, print } = printer((text) => terminal.line(text));
+    const workers = await LocalWorkers.open(folder, workerVariables(variables), (endpoint, { text }) => print(endpoint, text));
+    const project = new Project(folder, variables, workers, {
+      changed(routes, error) {
+        if (error === null) terminal.done(`serves ${routes.map(({ method, path }) => `${method} ${path}`).join(', ')}`);
+        else {
+          const { message, hint } = explain(error);
+          terminal.fail(message);
+          terminal.hint(hint);
+        }
       },
-    );
+    });
+    const onProgress = (endpoint: string, text: string): void => terminal.line(`${endpoint} | progress: ${text}`);
     try {
       await project.start();
-      const server = await listening(() => serveProject(project, Number(port)), port);
+      const server = await listening(() => serveProject({ project, printed, onProgress }, Number(port)), port);
       terminal.done(`development server: ${server.url} (docs at ${server.url}/docs)`);
       terminal.line('Ctrl+C ends it.');
       await ended;

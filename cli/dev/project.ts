@@ -1,17 +1,22 @@
-/** A project under development: what it declares now, with a process for each of its worker files. */
+/** A project under development: what it declares now, with a worker for each of its endpoints. */
 import { watch, type FSWatcher } from 'node:fs';
 
+import type { LocalWorker, LocalWorkers } from '../../agent/local-workers.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { discover, EXAMPLE } from '../discovery/discover.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { functionSpecs, removeHandlers, writeHandlers } from './handlers.ts';
 import { routesOf, type DevRoute } from './routes.ts';
-import { WorkerProcess } from './worker-process.ts';
 
 /** Changes within this time are one: an editor writes a file in several steps. */
 const SETTLED_MS = 50;
-/** What no worker reads, or what running it writes. */
-const ignored = /(^|\/)(\.git|\.tool|node_modules|__pycache__)(\/|$)|~$|\.sw[px]$/;
+/** What code is made of, and what says which of it counts; anything else a function may write while it runs. */
+const followed = /\.(py|[mc]?[jt]s|[jt]sx|json)$|(^|\/)\.(git|tool)ignore$/;
+const ignored = /(^|\/)(\.git|\.tool|node_modules|__pycache__)\//;
+
+/** Requests that one endpoint serves at once, at least. */
+const LEAST_REQUESTS = 64;
 
 export interface ProjectEvents {
   /** Read anew; `error` when it cannot be. */
@@ -21,8 +26,9 @@ export interface ProjectEvents {
 export class Project {
   readonly #folder: string;
   readonly #variables: Readonly<Record<string, string | undefined>>;
+  readonly #workers: LocalWorkers;
   readonly #events: ProjectEvents;
-  readonly #workers = new Map<string, WorkerProcess>();
+  readonly #serving = new Map<string, LocalWorker>();
   #watcher: FSWatcher | undefined;
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
@@ -31,26 +37,26 @@ export class Project {
   /** Why the sources cannot be read; null when they can. */
   error: CapstanError | null = null;
 
-  constructor(folder: string, variables: Readonly<Record<string, string | undefined>>, events: ProjectEvents) {
+  /** `variables`: what discovery reads of the environment. */
+  constructor(folder: string, variables: Readonly<Record<string, string | undefined>>, workers: LocalWorkers, events: ProjectEvents) {
     this.#folder = folder;
     this.#variables = variables;
+    this.#workers = workers;
     this.#events = events;
   }
 
   /** Reads the sources and starts what they declare; from now on changes are followed. */
   async start(): Promise<void> {
     this.#watcher = watch(this.#folder, { recursive: true }, (_event, path) => {
-      if (path !== null && !ignored.test(path)) this.#touched();
+      if (path !== null && followed.test(path) && !ignored.test(path)) this.#touched();
     });
     await this.#read();
   }
 
-  /** The process of an endpoint's file, once what changed has been read. */
-  async worker(endpoint: DeclaredEndpoint): Promise<WorkerProcess> {
-    const known = this.#workers.get(endpoint.file);
-    if (known !== undefined && !known.isOver) return known;
-    await known?.close();
-    return this.#startWorker(endpoint);
+  /** The worker of an endpoint: of the newest code that could be read. */
+  worker(endpoint: DeclaredEndpoint): LocalWorker {
+    const known = this.#serving.get(endpoint.name);
+    return known === undefined || known.isOver ? this.#startWorker(endpoint) : known;
   }
 
   /** Settles when what has changed so far is read. */
@@ -63,7 +69,8 @@ export class Project {
     clearTimeout(this.#timer);
     this.#watcher?.close();
     await this.#reading;
-    await this.#endWorkers();
+    await this.#workers.close();
+    await removeHandlers(this.#folder);
   }
 
   #touched(): void {
@@ -78,33 +85,40 @@ export class Project {
   }
 
   async #read(): Promise<void> {
+    if (this.#closed) return;
     let endpoints: readonly DeclaredEndpoint[] = [];
     this.error = null;
     try {
       ({ endpoints } = await discover(this.#folder, (name) => this.#variables[name]));
       if (endpoints.length === 0) throw new ToolError('INVALID_MANIFEST', `nothing declares an endpoint in ${this.#folder}`, EXAMPLE);
+      await writeHandlers(this.#folder, endpoints);
     } catch (error) {
       // A file may vanish while it is read: the next change reads again.
       this.error = error instanceof CapstanError ? error : new CapstanError('INVALID_MANIFEST', String(error), { cause: error });
     }
-    await this.#endWorkers();
+    // Calls in flight end on the code they began with.
+    for (const worker of this.#serving.values()) worker.retire();
+    this.#serving.clear();
     if (this.#closed) return;
     this.routes = routesOf(endpoints);
-    for (const { endpoint } of this.routes) if (!this.#workers.has(endpoint.file)) this.#startWorker(endpoint);
+    for (const { endpoint } of this.routes) if (!this.#serving.has(endpoint.name)) this.#startWorker(endpoint);
     this.#events.changed(this.routes, this.error);
   }
 
-  #startWorker({ file, language }: DeclaredEndpoint): WorkerProcess {
-    const declared = this.routes.filter(({ endpoint }) => endpoint.file === file).map(({ endpoint }) => endpoint.settings.env);
-    const env: Record<string, string | undefined> = Object.assign({}, this.#variables, ...declared) as Record<string, string | undefined>;
-    const worker = new WorkerProcess(this.#folder, file, language, env);
-    this.#workers.set(file, worker);
+  #startWorker(endpoint: DeclaredEndpoint): LocalWorker {
+    const { name, language, settings, functions } = endpoint;
+    const servesHttp = functions.some(({ route }) => route !== null);
+    const worker = this.#workers.start({
+      name,
+      language,
+      folder: this.#folder,
+      functions: functionSpecs(endpoint),
+      env: settings.env,
+      servesHttp,
+      // One worker stands for the several that a deployed endpoint would start: an open stream must not hold up the rest.
+      maxConcurrency: servesHttp ? Math.max(settings.maxConcurrency, LEAST_REQUESTS) : settings.maxConcurrency,
+    });
+    this.#serving.set(name, worker);
     return worker;
-  }
-
-  async #endWorkers(): Promise<void> {
-    const workers = [...this.#workers.values()];
-    this.#workers.clear();
-    await Promise.all(workers.map((worker) => worker.close()));
   }
 }

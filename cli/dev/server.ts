@@ -1,14 +1,20 @@
-/** The development server (SPEC.md, Development server): what is declared, on this machine, without keys and queues. */
+/** The development server: what a project declares, on localhost, without keys, queues or builds (SPEC.md, Development server). */
 import { randomUUID } from 'node:crypto';
+import type { Readable } from 'node:stream';
 
 import scalar from '@scalar/fastify-api-reference';
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 
-import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { HttpRequest, LocalWorker, TaskResult } from '../../agent/local-workers.ts';
+import type { DeclaredEndpoint } from '../discovery/declared.ts';
+import { documentOf } from './document.ts';
+import { inputBreach, isObject, isReadable, routeBreach } from './fit.ts';
+import { answerByWorker } from './http-answer.ts';
 import type { Project } from './project.ts';
-import { fromText, inputBreach, matchRoute, schemaOf, type DevRoute } from './routes.ts';
-import type { Outcome } from './worker-process.ts';
+import { pageOf, refuse, wantsPage, type Refusal } from './refusal.ts';
+import { matchRoute, type DevRoute, type RouteMatch } from './routes.ts';
 
+/** SPEC.md leaves it open; WIRE.md section 4 for routes. */
 const MAX_BODY_BYTES = 30 * 1024 * 1024;
 
 export interface DevServer {
@@ -17,11 +23,25 @@ export interface DevServer {
   close(): Promise<void>;
 }
 
+export interface DevServerDeps {
+  readonly project: Project;
+  /** What an endpoint's worker printed last. */
+  readonly printed: (endpoint: string) => readonly string[];
+  /** A progress update of a job, JSON text. */
+  readonly onProgress: (endpoint: string, text: string) => void;
+}
+
 /** Serves on loopback. @throws Error of the system when the port is in use. */
-export async function serveProject(project: Project, port: number): Promise<DevServer> {
+export async function serveProject(deps: DevServerDeps, port: number): Promise<DevServer> {
   const app = fastify({ bodyLimit: MAX_BODY_BYTES, forceCloseConnections: true });
-  app.setErrorHandler((error: Error & { statusCode?: number }, _request, reply) =>
-    refuse(reply, error.statusCode ?? 500, error.statusCode === undefined ? 'Internal Server Error' : 'Bad Request', error.message),
+  const { project } = deps;
+  // Functions may take the request as it comes: bodies are read where it is known who wants them.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
+  app.setErrorHandler((error: Error & { statusCode?: number }, request, reply) =>
+    error instanceof Refused
+      ? refuse(request, reply, error.refusal)
+      : refuse(request, reply, { status: error.statusCode ?? 500, error: 'The development server failed', detail: error.message }),
   );
   app.get('/', () => ({ routes: project.routes.map(({ method, path }) => `${method} ${path}`), docs: '/docs' }));
   app.get('/ping', () => ({ status: 'ok' }));
@@ -39,96 +59,186 @@ export async function serveProject(project: Project, port: number): Promise<DevS
       mcp: { disabled: true },
     },
   });
-  app.all('/*', (request, reply) => answer(project, request, reply));
+  app.all('/*', (request, reply) => answer(deps, request, reply));
   await app.listen({ port, host: 'localhost' });
   const address = app.server.address();
   const bound = typeof address === 'object' && address !== null ? address.port : port;
   return { url: `http://localhost:${bound}`, close: () => app.close() };
 }
 
-async function answer(project: Project, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function answer(deps: DevServerDeps, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { project } = deps;
   await project.settled();
-  if (project.error !== null) return refuse(reply, 500, 'The sources cannot be read', project.error.message);
-  const { pathname } = new URL(request.url, 'http://localhost');
-  const found = matchRoute(project.routes, request.method, pathname);
-  if (found === null) {
-    const known = project.routes.map(({ method, path }) => `${method} ${path}`).join(', ');
-    return refuse(reply, 404, 'Not Found', `there is no ${request.method} ${pathname}; there is ${known}`);
+  if (project.error !== null) throw new Refused({ status: 500, error: 'The sources cannot be read', detail: project.error.message });
+  const url = new URL(request.url, 'http://localhost');
+  const found = matchRoute(project.routes, request.method, url.pathname);
+  if ('route' in found)
+    return found.route.fn.route === null ? runJob(deps, found.route, request, reply) : callRoute(deps, found, url, request, reply);
+  if (found.length > 0) {
+    void reply.header('allow', found.join(', '));
+    throw new Refused({
+      status: 405,
+      error: 'Method Not Allowed',
+      detail: `${request.method} is not allowed here; use ${found.join(', ')}`,
+    });
   }
-  const { route, parameters } = found;
-  const input = inputOf(route, request, parameters);
-  if (typeof input === 'string') return refuse(reply, 422, 'Unprocessable Content', input);
-  const breach = inputBreach(route.fn, input);
-  if (breach !== null) return refuse(reply, 422, 'Unprocessable Content', breach);
-  let outcome: Outcome;
+  const known = project.routes.map(({ method, path }) => `${method} ${path}`).join('\n');
+  throw new Refused({ status: 404, error: 'Not Found', detail: `there is no ${request.method} ${url.pathname}; there is\n${known}` });
+}
+
+/** As /runsync of a deployed endpoint, which waits as long as it takes. */
+async function runJob(
+  deps: DevServerDeps,
+  { endpoint, fn }: DevRoute,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const body = parsed(await textOf(request));
+  const input = isObject(body) ? body['input'] : undefined;
+  if (!isObject(input)) throw unfit('the body must hold the key input with an object');
+  const breach = inputBreach(fn, input);
+  if (breach !== null) throw unfit(breach);
   const id = `dev-${randomUUID()}`;
-  try {
-    const worker = await project.worker(route.endpoint);
-    outcome = await worker.call(orderOf(route, id, input));
-  } catch (error) {
-    return refuse(reply, 500, `${route.endpoint.file} does not run`, error instanceof Error ? error.message : String(error));
-  }
-  if (!outcome.ok && outcome.isInput) return refuse(reply, 422, 'Unprocessable Content', outcome.error);
-  if (route.fn.route === null)
-    return reply.send(
-      outcome.ok ? { id, status: 'COMPLETED', output: outcome.value ?? null } : { id, status: 'FAILED', error: outcome.error },
-    );
-  if (!outcome.ok) return refuse(reply, 500, `${route.fn.name} failed`, outcome.error);
-  return reply.type('application/json').send(JSON.stringify(outcome.value ?? null));
-}
-
-/** The function's input; a text is the rule that the request breaks. */
-function inputOf(
-  { fn }: DevRoute,
-  { body, query }: FastifyRequest,
-  parameters: Readonly<Record<string, string>>,
-): Record<string, unknown> | string {
-  const given: unknown = body ?? {};
-  if (!isObject(given)) return 'the body must be a JSON object';
-  if (fn.route === null) return isObject(given['input']) ? given['input'] : 'the body must hold the key input with an object';
-  return { ...fromText(fn, query as Record<string, string>), ...given, ...fromText(fn, parameters) };
-}
-
-function orderOf({ endpoint, fn }: DevRoute, id: string, input: Readonly<Record<string, unknown>>): Parameters<WorkerCall>[0] {
-  return {
-    id,
-    endpoint: endpoint.name,
-    function: fn.name,
-    input,
-    whole: fn.reading.style === CallStyle.WHOLE || fn.reading.style === CallStyle.OBJECT,
-    parameters: fn.reading.style === CallStyle.POSITIONAL ? fn.reading.parameters.map(({ name }) => name) : null,
-    methods: Object.keys(fn.methods),
-    route: fn.route,
+  const stop = new AbortController();
+  const { executionTimeoutMs } = endpoint.settings;
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    stop.abort();
+  }, executionTimeoutMs);
+  if (executionTimeoutMs === 0) clearTimeout(timer);
+  // Nobody else could ask for its result.
+  reply.raw.once('close', () => stop.abort());
+  const task = {
+    jobId: id,
+    input: Buffer.from(JSON.stringify(input)),
+    onProgress: (data: Buffer) => deps.onProgress(endpoint.name, data.toString()),
+    signal: stop.signal,
   };
-}
-
-type WorkerCall = Awaited<ReturnType<Project['worker']>>['call'];
-
-function refuse(reply: FastifyReply, status: number, error: string, detail: string): FastifyReply {
-  return reply.code(status).send({ error, detail });
-}
-
-function documentOf(routes: readonly DevRoute[]): object {
-  const paths: Record<string, Record<string, object>> = {};
-  for (const { method, path, endpoint, fn } of routes) {
-    const schema = schemaOf(fn);
-    const wrapped = fn.route === null ? { type: 'object', properties: { input: schema }, required: ['input'] } : schema;
-    const body = { required: true, content: { 'application/json': { schema: wrapped } } };
-    const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({ name, in: 'path', required: true, schema: { type: 'string' } }));
-    paths[path] = {
-      ...paths[path],
-      [method.toLowerCase()]: {
-        summary: fn.name,
-        tags: [endpoint.name],
-        parameters: names,
-        ...(method === 'GET' || method === 'DELETE' ? {} : { requestBody: body }),
-        responses: { 200: { description: 'The answer' }, 422: { description: 'The input does not fit the function' } },
-      },
-    };
+  try {
+    const result = await running(deps, endpoint, (worker) => worker.run(task));
+    return await reply.type('application/json; charset=utf-8').send(jobText(id, result, isLate));
+  } finally {
+    clearTimeout(timer);
   }
-  return { openapi: '3.1.0', info: { title: 'Endpoints under development', version: '0' }, paths };
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+function jobText(id: string, result: TaskResult, isLate: boolean): string {
+  switch (result.kind) {
+    case 'returned':
+      return `{"id":${JSON.stringify(id)},"status":"COMPLETED","output":${result.output.toString()}}`;
+    case 'failed':
+      return JSON.stringify({ id, status: 'FAILED', error: result.error });
+    case 'stopped':
+      return JSON.stringify(isLate ? { id, status: 'TIMED_OUT', error: 'executionTimeout exceeded' } : { id, status: 'CANCELLED' });
+  }
+}
+
+async function callRoute(
+  deps: DevServerDeps,
+  { route: { endpoint, fn, prefix }, parameters }: RouteMatch,
+  url: URL,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  let body: AsyncIterable<Uint8Array> | Iterable<Uint8Array> = request.body === undefined ? [] : (request.body as Readable);
+  if (isReadable(fn)) {
+    const text = await textOf(request);
+    const breach = routeBreach(fn, { path: parameters, query: url.searchParams, body: text.trim() === '' ? undefined : parsed(text) });
+    if (breach !== null) throw unfit(breach);
+    body = text === '' ? [] : [Buffer.from(text)];
+  }
+  const answering = {
+    request: requestOf(request, fn.name, prefix, parameters),
+    body,
+    response: reply.raw,
+    taken: () => void reply.hijack(),
+    failed: (message: string) => refuseRaw(request, reply, { status: 502, error: 'Bad Gateway', detail: message }),
+    threw: (bytes: Buffer) => (wantsPage(request) ? errorPage(bytes, deps.printed(endpoint.name)) : null),
+  };
+  await running(deps, endpoint, (worker) => answerByWorker({ ...answering, worker }));
+  return reply;
+}
+
+/** As a deployed endpoint would get it: its path is the one that was declared. */
+function requestOf(
+  request: FastifyRequest,
+  name: string,
+  prefix: string,
+  pathValues: Readonly<Record<string, string>>,
+): Omit<HttpRequest, 'body' | 'ended'> {
+  const { method, url, raw } = request;
+  const headers: [string, string][] = [];
+  for (let at = 0; at + 1 < raw.rawHeaders.length; at += 2)
+    headers.push([(raw.rawHeaders[at] ?? '').toLowerCase(), raw.rawHeaders[at + 1] ?? '']);
+  const declared = url.slice(prefix.length);
+  const path = declared.startsWith('/') ? declared : `/${declared}`;
+  return { function: name, method, url: `http://${request.headers.host ?? 'localhost'}${path}`, headers, pathValues };
+}
+
+/** Hands a call to the endpoint's worker; one whose file does not load is told with what it printed. */
+async function running<T>(
+  { project, printed }: DevServerDeps,
+  endpoint: DeclaredEndpoint,
+  call: (worker: LocalWorker) => Promise<T>,
+): Promise<T> {
+  try {
+    return await call(project.worker(endpoint));
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : String(error);
+    throw new Refused({ status: 500, error: `${endpoint.file} does not run`, detail, log: printed(endpoint.name) });
+  }
+}
+
+/** The page for a function that threw, whose answer is SPEC.md's error body; null for an answer of its own. */
+function errorPage(answer: Buffer, log: readonly string[]): Buffer | null {
+  let body: unknown;
+  try {
+    body = JSON.parse(answer.toString());
+  } catch {
+    return null; // the function's own words
+  }
+  if (!isObject(body) || body['error'] !== 'Internal Server Error' || typeof body['detail'] !== 'string') return null;
+  return Buffer.from(pageOf({ status: 500, error: 'The function failed', detail: body['detail'], log }));
+}
+
+function refuseRaw(request: FastifyRequest, { raw }: FastifyReply, refusal: Refusal): void {
+  const { status, error, detail } = refusal;
+  const page = wantsPage(request);
+  raw.writeHead(status, { 'content-type': page ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8' });
+  raw.end(page ? pageOf(refusal) : JSON.stringify({ error, detail }));
+}
+
+class Refused extends Error {
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal) {
+    super(refusal.detail);
+    this.refusal = refusal;
+  }
+}
+
+function unfit(detail: string): Refused {
+  return new Refused({ status: 422, error: 'Unprocessable Content', detail });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Refused({ status: 400, error: 'Bad Request', detail: 'body: must be JSON' });
+  }
+}
+
+async function textOf({ body }: FastifyRequest): Promise<string> {
+  if (body === undefined) return '';
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of body as AsyncIterable<Uint8Array>) {
+    size += part.length;
+    if (size > MAX_BODY_BYTES)
+      throw new Refused({ status: 413, error: 'Payload Too Large', detail: 'body: exceeded max body size of 30MiB' });
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString();
 }

@@ -21,19 +21,21 @@ export function layerBreaches(imports: readonly Import[]): string[] {
     if (outside.test(edge.target)) return [`${edge.from} imports ${edge.target}: no part may import what only serves development`];
     const to = partOf(edge.target);
     if (to === null || to === from || mayImport[from].includes(to)) return [];
-    if (from === 'cli') return cliBreach(edge, to);
+    if (from === 'cli') return cliBreach(edge);
     return [`${edge.from} imports ${edge.target}: ${from} may import ${mayImport[from].join(', ') || 'nothing of ours'}`];
   });
 }
 
-/** The tool loads a part only when its command runs, and only through the part's two doors. */
-function cliBreach(edge: Import, to: Part): string[] {
-  const door = edge.target === `${to}/start.ts` || edge.target === `${to}/config.ts`;
+const doors = /^\w+\/(start|config)\.ts$|^agent\/local-workers\.ts$/;
+
+/** The tool loads a part only when its command runs, and only through the part's doors. */
+function cliBreach(edge: Import): string[] {
+  const door = doors.test(edge.target);
   switch (edge.kind) {
     case 'type':
-      return door ? [] : [`${edge.from} imports a type of ${edge.target}: only start.ts and config.ts are a part's doors`];
+      return door ? [] : [`${edge.from} imports a type of ${edge.target}: only start.ts, config.ts and agent/local-workers.ts are doors`];
     case 'dynamic':
-      return door ? [] : [`${edge.from} loads ${edge.target}: only start.ts and config.ts are a part's doors`];
+      return door ? [] : [`${edge.from} loads ${edge.target}: only start.ts, config.ts and agent/local-workers.ts are doors`];
     case 'static':
       return [`${edge.from} imports ${edge.target} at load: cli loads a part with import() when its command runs`];
     default:

@@ -1,5 +1,5 @@
 /** `capstan run`: a new project served on this machine, changed while it is served, in both languages. */
-import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -131,3 +131,106 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
     t.deepEqual(processesOf(root), []);
   });
 }
+
+const python = `import os, time
+from capstan import Endpoint
+
+api = Endpoint(name="py-api")
+
+@api.get("/items/{id}")
+def item(id: int, full: bool = False):
+    return {"id": id, "full": full}
+
+@api.get("/events")
+def events(until: str):
+    yield {"n": 1}
+    while not os.path.exists(until):
+        time.sleep(0.01)
+    yield {"n": 2}
+
+@api.get("/held")
+def held(until: str):
+    while not os.path.exists(until):
+        time.sleep(0.01)
+    return "old"
+
+@api.post("/failing")
+def failing():
+    raise ValueError("no <more>")
+
+@Endpoint(name="py-queue", execution_timeout_ms=5000)
+def spin(turns: int):
+    while turns:
+        time.sleep(0.01)
+    return "done"
+`;
+
+const typescript = `import { Endpoint } from '@capstan/sdk';
+
+const api = new Endpoint({ name: 'ts-api' });
+api.post('/echo', async (request: Request) => new Response(request.body, {
+  status: 201,
+  headers: { 'content-type': 'text/csv', 'x-path': new URL(request.url).pathname, 'x-sent': request.headers.get('content-type') ?? '' },
+}));
+`;
+
+test('routes get and give what deployed ones do, in a project of two languages', async (t) => {
+  const root = await realpath(await mkdtemp(join(tmpdir(), 'capstan-dev-')));
+  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const folder = join(root, 'project');
+  const [first, second, held] = [join(root, 'first'), join(root, 'second'), join(root, 'held')];
+  await mkdir(folder);
+  await writeFile(join(folder, 'api.py'), python);
+  await writeFile(join(folder, 'web.ts'), typescript);
+  const server = run([bin, 'run', '--port', '0'], { cwd: folder, env: { TMPDIR: root } });
+  t.teardown(() => server.child.kill('SIGKILL'));
+  const [, base = ''] = await server.hear(/development server: (http:\/\/localhost:\d+)/);
+
+  // A function that takes the request reads its body and answers as it likes.
+  const echoed = await fetch(`${base}/web/echo`, { method: 'POST', body: 'a,b', headers: { 'content-type': 'text/plain' } });
+  t.is(echoed.status, 201);
+  t.deepEqual(
+    [echoed.headers.get('content-type'), echoed.headers.get('x-path'), echoed.headers.get('x-sent')],
+    ['text/csv', '/echo', 'text/plain'],
+  );
+  t.is(await echoed.text(), 'a,b');
+  t.deepEqual(await (await fetch(`${base}/api/items/3/?full=true&stray=1`)).json(), { id: 3, full: true });
+  t.is((await fetch(`${base}/api/items/3`, { method: 'HEAD' })).status, 200);
+  const refused = await fetch(`${base}/api/items/3`, { method: 'PUT' });
+  t.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET']);
+  t.is((await fetch(`${base}/api/items/three`)).status, 422);
+
+  // Chunks come when they are there.
+  const events = await fetch(`${base}/api/events?until=${first}`, { headers: { accept: 'text/event-stream' } });
+  const reader = events.body?.pipeThrough(new TextDecoderStream()).getReader();
+  t.is((await reader?.read())?.value, 'data: {"n":1}\n\n');
+  await writeFile(first, '');
+  t.is((await reader?.read())?.value, 'data: {"n":2}\n\n');
+
+  // People get a page where programs get SPEC.md's error body.
+  const failed = async (accept: string): Promise<Response> => fetch(`${base}/api/failing`, { method: 'POST', headers: { accept } });
+  t.deepEqual(await (await failed('*/*')).json(), { error: 'Internal Server Error', detail: 'no <more>' });
+  const page = await (await failed('text/html')).text();
+  t.regex(page, /<pre>no &lt;more&gt;<\/pre>/);
+  t.regex(page, /in failing/, 'what the worker printed');
+  t.regex(await (await fetch(`${base}/nowhere`, { headers: { accept: 'text/html' } })).text(), /GET \/api\/items\/\{id\}/);
+
+  const job = await fetch(`${base}/api/runsync`, { method: 'POST', body: '{"input":{"turns":1}}' });
+  t.like(await job.json(), { status: 'TIMED_OUT', error: 'executionTimeout exceeded' });
+
+  // A call in flight ends on the code it began with.
+  const call = fetch(`${base}/api/held?until=${held}`);
+  const other = await fetch(`${base}/api/events?until=${second}`);
+  await writeFile(join(folder, 'api.py'), python.replace('"old"', '"new"').replace('"full": full', '"whole": full'));
+  await until('the change is served', async () => (await (await fetch(`${base}/api/items/3`)).text()).includes('whole'), 10_000);
+  await writeFile(held, '');
+  t.is(await (await call).json(), 'old');
+  t.is(await (await fetch(`${base}/api/held?until=${held}`)).json(), 'new');
+
+  // What is still running ends with the server.
+  server.child.kill('SIGINT');
+  t.is(await server.ended, 0, server.stderr());
+  await t.throwsAsync(other.text());
+  t.deepEqual(processesOf(root), []);
+  t.deepEqual((await readdir(folder)).sort(), ['api.py', 'web.ts']);
+});

@@ -19,6 +19,8 @@ export interface HostPoolOptions {
   /** The first ones start after this time, ms. */
   readonly spareDelayMs: number;
   readonly stopTimes: StopTimes;
+  /** Workers see the GPUs that this process sees, instead of those they were given. */
+  readonly sharesDevices?: boolean;
 }
 
 export class HostPool {
@@ -37,8 +39,9 @@ export class HostPool {
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     const [fn] = spec.functions;
     if (fn === undefined) return notStarted(events, 'the release names no function');
-    const { baseEnv, readAtStart, stopTimes } = this.#options;
-    const env = { ...workerEnv(spec), ...markOf(baseEnv) };
+    const { baseEnv, readAtStart, stopTimes, sharesDevices } = this.#options;
+    const { CUDA_VISIBLE_DEVICES, ...own } = workerEnv(spec);
+    const env = { ...own, ...(sharesDevices === true ? {} : { CUDA_VISIBLE_DEVICES }), ...markOf(baseEnv) };
     let host: HostProcess;
     try {
       const spare = Object.keys(spec.env).some((name) => readAtStart.test(name)) ? undefined : this.#takeSpare();
@@ -73,7 +76,8 @@ export class HostPool {
   #refill(): void {
     try {
       while (!this.#closed && this.#spares.length < this.#options.spares) {
-        this.#spares.push(this.#spawn({ ...this.#options.baseEnv, CUDA_VISIBLE_DEVICES: '' }));
+        const { baseEnv, sharesDevices } = this.#options;
+        this.#spares.push(this.#spawn(sharesDevices === true ? baseEnv : { ...baseEnv, CUDA_VISIBLE_DEVICES: '' }));
       }
     } catch {
       // A host without room for a spare has none; the next worker's own start tells why it fails.

@@ -2,7 +2,9 @@
 import type { WorkerStart } from '../runtime.ts';
 
 /** The release's values, then the worker's own names, which no release can change. Holds secrets. */
-export function workerEnv(spec: Pick<WorkerStart, 'env' | 'endpointId' | 'workerId' | 'deviceUuids'>): Record<string, string> {
+export function workerEnv(
+  spec: Pick<WorkerStart, 'env' | 'endpointId' | 'workerId' | 'deviceUuids'>,
+): Record<string, string> & { readonly CUDA_VISIBLE_DEVICES: string } {
   return {
     ...spec.env,
     CAPSTAN_ENDPOINT_ID: spec.endpointId,

@@ -33,6 +33,8 @@ export interface ProcessRuntimeOptions {
   readonly python: string;
   /** Serves releases that bring a command of their own; without it they are refused. */
   readonly foreign?: ForeignWorkers;
+  /** As of HostPoolOptions. */
+  readonly sharesDevices?: boolean;
 }
 
 export class ProcessRuntime implements Runtime {
@@ -43,10 +45,10 @@ export class ProcessRuntime implements Runtime {
   /** Workers that listen themselves, with the moment they are gone. */
   readonly #servers = new Map<ServerWorker, Promise<void>>();
 
-  constructor({ baseEnv, spares, spareDelayMs = 0, python, foreign }: ProcessRuntimeOptions) {
+  constructor({ baseEnv, spares, spareDelayMs = 0, python, foreign, sharesDevices = false }: ProcessRuntimeOptions) {
     this.#foreign = foreign;
     this.#baseEnv = baseEnv;
-    const common = { spareDelayMs, stopTimes: STOPPED_BY_AGENT };
+    const common = { spareDelayMs, stopTimes: STOPPED_BY_AGENT, sharesDevices };
     this.#pools = {
       node: new HostPool({
         ...common,

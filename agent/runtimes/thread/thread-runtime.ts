@@ -16,13 +16,15 @@ export interface ThreadRuntimeOptions {
   readonly baseEnv: Readonly<Record<string, string>>;
   /** Hosts kept started ahead. */
   readonly spares: number;
+  /** As of HostPoolOptions. */
+  readonly sharesDevices?: boolean;
 }
 
 export class ThreadRuntime implements Runtime {
   readonly name = 'thread';
   readonly #pool: HostPool;
 
-  constructor({ baseEnv, spares }: ThreadRuntimeOptions) {
+  constructor({ baseEnv, spares, sharesDevices = false }: ThreadRuntimeOptions) {
     this.#pool = new HostPool({
       program: { ...nodeCommand(MAIN), lifeline: false },
       baseEnv,
@@ -30,6 +32,7 @@ export class ThreadRuntime implements Runtime {
       spares,
       spareDelayMs: 0,
       stopTimes: STOPPED_BY_HOST,
+      sharesDevices,
     });
   }
 

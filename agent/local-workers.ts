@@ -1,0 +1,233 @@
+/**
+ * Workers without a scheduler: the hosts that deployed workers have, fed by whoever starts them. The development
+ * server serves by them, so that a function gets and gives there what it will get and give when it is deployed.
+ */
+import { CapstanError } from '../proto/errors.ts';
+import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
+import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
+import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
+import type { HttpCall, HttpEvents, HttpRequest, LogEntry, RunningWorker, Runtime, TaskResult, WorkerEvents } from './runtimes/runtime.ts';
+import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
+
+export { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest, type LogEntry, type TaskResult } from './runtimes/runtime.ts';
+
+export interface LocalWorkerSpec {
+  /** Of the endpoint: what the functions are told as its id. */
+  readonly name: string;
+  readonly language: 'python' | 'node';
+  /** Root of the functions' modules; the workers' working folder. */
+  readonly folder: string;
+  readonly functions: readonly FunctionSpec[];
+  /** Secret values. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Its functions answer HTTP requests; else its one function runs jobs. */
+  readonly servesHttp: boolean;
+  /** Jobs at once. */
+  readonly maxConcurrency: number;
+}
+
+export interface LocalTask {
+  readonly jobId: string;
+  /** JSON text, UTF-8. */
+  readonly input: Buffer;
+  /** JSON text. */
+  readonly onProgress: (data: Buffer) => void;
+  /** Stops the task, first gently and a second later by force. */
+  readonly signal: AbortSignal;
+}
+
+export class LocalWorkers {
+  readonly #runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>;
+  readonly #onLog: (name: string, entry: LogEntry) => void;
+  #next = 1;
+
+  private constructor(runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>, onLog: (name: string, entry: LogEntry) => void) {
+    this.#runtimes = runtimes;
+    this.#onLog = onLog;
+  }
+
+  /** `env`: the environment of all workers, on top of which each has its own. `folder` names what is left behind by a kill. */
+  static async open(
+    folder: string,
+    env: Readonly<Record<string, string>>,
+    onLog: (name: string, entry: LogEntry) => void,
+  ): Promise<LocalWorkers> {
+    const baseEnv = { ...env, [AGENT_MARK]: await agentMark(folder) };
+    const runtimes = {
+      node: new ThreadRuntime({ baseEnv, spares: 0, sharesDevices: true }),
+      python: new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3', sharesDevices: true }),
+    };
+    return new LocalWorkers(runtimes, onLog);
+  }
+
+  /** Returns at once; `ready` of the worker tells what becomes of it. */
+  start(spec: LocalWorkerSpec): LocalWorker {
+    const number = this.#next++;
+    return new LocalWorker(this.#runtimes[spec.language], spec, `local-${number}`, (entry) => this.#onLog(spec.name, entry));
+  }
+
+  /** Kills what is left; resolves when no process is there. */
+  async close(): Promise<void> {
+    await Promise.all([this.#runtimes.node.close(), this.#runtimes.python.close()]);
+  }
+}
+
+/**
+ * One worker. Calls wait until it is loaded; jobs also for a free slot, in the order they came, as they would in a queue.
+ * A worker that is retired takes no more calls, and ends with the last it has.
+ */
+export class LocalWorker {
+  readonly #worker: RunningWorker;
+  readonly #slots: number;
+  readonly #ready = Promise.withResolvers<void>();
+  readonly #tasks = new Map<string, { readonly task: LocalTask; readonly settle: (result: TaskResult) => void }>();
+  readonly #queue: (() => void)[] = [];
+  #busy = 0;
+  #running = 0;
+  #next = 1;
+  #retired = false;
+  /** Why it takes no calls any more; null while it does. */
+  #over: CapstanError | null = null;
+
+  constructor(runtime: Runtime, spec: LocalWorkerSpec, workerId: string, onLog: (entry: LogEntry) => void) {
+    const { name, folder, functions, env, servesHttp, maxConcurrency } = spec;
+    this.#slots = maxConcurrency;
+    // A file that fails to load is told to whoever calls it.
+    this.#ready.promise.catch(() => undefined);
+    const common = { workerId, endpointId: name, folder, functions, env, servesHttp, maxConcurrency };
+    this.#worker = runtime.start(
+      { ...common, deviceUuids: [], memoryBytes: 0, cpuMillis: 0, image: '', command: [] },
+      { ...this.#events(), log: onLog },
+    );
+  }
+
+  /** @throws CapstanError INVALID_MANIFEST when its file does not load, WORKER_LOST when it ended. */
+  get ready(): Promise<void> {
+    return this.#ready.promise;
+  }
+
+  /** It ended, or its file did not load. */
+  get isOver(): boolean {
+    return this.#over !== null;
+  }
+
+  /** Runs a job. @throws as `ready`. */
+  async run(task: LocalTask): Promise<TaskResult> {
+    this.#busy += 1;
+    try {
+      await this.#ready.promise;
+      await this.#slot();
+      try {
+        return await this.#runNow(task);
+      } finally {
+        // The slot goes to the next in the queue, so that nobody comes in between.
+        const next = this.#queue.shift();
+        if (next === undefined) this.#running -= 1;
+        else next();
+      }
+    } finally {
+      this.#left();
+    }
+  }
+
+  /** Hands a request to its function, once it is loaded; `events` tell what comes of it. @throws as `ready`. */
+  async serve(request: HttpRequest, events: HttpEvents): Promise<HttpCall> {
+    this.#busy += 1;
+    let isOver = false;
+    const over = (): void => {
+      if (!isOver) this.#left();
+      isOver = true;
+    };
+    try {
+      await this.#ready.promise;
+      const { serve } = this.#worker;
+      if (this.#over !== null || serve === undefined) throw this.#over ?? new CapstanError('INTERNAL', 'the worker serves no requests');
+      return serve.call(this.#worker, request, {
+        head(status, headers, body, ended) {
+          events.head(status, headers, body, ended);
+          if (ended) over();
+        },
+        body(bytes, ended) {
+          events.body(bytes, ended);
+          if (ended) over();
+        },
+        credit: (bytes) => events.credit(bytes),
+        failed(code, message, untouched) {
+          events.failed(code, message, untouched);
+          over();
+        },
+      });
+    } catch (error) {
+      over();
+      throw error;
+    }
+  }
+
+  /** No more calls; it ends with the last. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#busy === 0) this.#worker.end(true);
+  }
+
+  #left(): void {
+    this.#busy -= 1;
+    if (this.#retired && this.#busy === 0) this.#worker.end(true);
+  }
+
+  async #slot(): Promise<void> {
+    if (this.#running < this.#slots) {
+      this.#running += 1;
+      return;
+    }
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#queue.push(resolve);
+    await promise;
+  }
+
+  #runNow(task: LocalTask): Promise<TaskResult> {
+    if (this.#over !== null) throw this.#over;
+    if (task.signal.aborted) return Promise.resolve({ kind: 'stopped', ms: 0 });
+    const key = `t${this.#next++}`;
+    const { promise, resolve } = Promise.withResolvers<TaskResult>();
+    const stop = (): void => this.#worker.cancel(key);
+    task.signal.addEventListener('abort', stop, { once: true });
+    this.#tasks.set(key, { task, settle: resolve });
+    this.#worker.run({ key, jobId: task.jobId, input: task.input, attempt: 1, s3Config: undefined });
+    return promise.finally(() => task.signal.removeEventListener('abort', stop));
+  }
+
+  #settle(key: string, result: TaskResult): void {
+    this.#tasks.get(key)?.settle(result);
+    this.#tasks.delete(key);
+  }
+
+  #settleAll(error: string): void {
+    for (const [key, { task }] of this.#tasks)
+      this.#settle(key, task.signal.aborted ? { kind: 'stopped', ms: 0 } : { kind: 'failed', error, ms: 0 });
+  }
+
+  #events(): Omit<WorkerEvents, 'log'> {
+    return {
+      preparing: () => undefined,
+      startFailed: (_reason, detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
+      started: () => undefined,
+      loaded: () => this.#ready.resolve(),
+      loadFailed: (detail) => {
+        this.#end(new CapstanError('INVALID_MANIFEST', detail));
+        this.#worker.end(true);
+      },
+      entered: () => undefined,
+      chunk: (key) => this.#worker.credit(key, 1),
+      progress: (key, data) => this.#tasks.get(key)?.task.onProgress(data),
+      ended: (key, result) => this.#settle(key, result),
+      reloading: () => this.#settleAll('the functions of the worker were stopped'),
+      exited: (detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
+    };
+  }
+
+  #end(error: CapstanError): void {
+    this.#over ??= error;
+    this.#ready.reject(this.#over);
+    this.#settleAll(this.#over.message);
+  }
+}

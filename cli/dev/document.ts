@@ -1,0 +1,56 @@
+/** The OpenAPI document of what is under development, made from the functions' signatures. */
+import type { Parameter } from '../deploy/parameters.ts';
+import { isReadable } from './fit.ts';
+import type { DevRoute } from './routes.ts';
+
+export function documentOf(routes: readonly DevRoute[]): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const route of routes) {
+    const path = route.path.replaceAll(/\/:(\w+)/g, '/{$1}');
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route, path) };
+  }
+  return { openapi: '3.1.0', info: { title: 'Endpoints under development', version: '0' }, paths };
+}
+
+function operationOf({ method, endpoint, fn }: DevRoute, path: string): object {
+  const { parameters } = fn.reading;
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name ?? '');
+  const rest = parameters.filter(({ name }) => !inPath.includes(name));
+  const hasBody = fn.route === null || (method !== 'GET' && method !== 'DELETE');
+  const located = (name: string, place: 'path' | 'query', parameter: Parameter | undefined): object => ({
+    name,
+    in: place,
+    required: place === 'path' || parameter?.required === true,
+    schema: schemaOf(parameter) ?? { type: 'string' },
+  });
+  const own = isReadable(fn) ? objectOf(rest) : { type: 'object' };
+  const wrapped = fn.route === null ? { type: 'object', properties: { input: own }, required: ['input'] } : own;
+  return {
+    summary: fn.name,
+    tags: [endpoint.name],
+    parameters: [
+      ...inPath.map((name) =>
+        located(
+          name,
+          'path',
+          parameters.find((each) => each.name === name),
+        ),
+      ),
+      ...(hasBody || !isReadable(fn) ? [] : rest.map((each) => located(each.name, 'query', each))),
+    ],
+    ...(hasBody ? { requestBody: { required: true, content: { 'application/json': { schema: wrapped } } } } : {}),
+    responses: { 200: { description: 'The answer' }, 422: { description: 'The input does not fit the function' } },
+  };
+}
+
+function objectOf(parameters: readonly Parameter[]): object {
+  return {
+    type: 'object',
+    properties: Object.fromEntries(parameters.map((each) => [each.name, { ...schemaOf(each), example: each.sample }])),
+    required: parameters.filter(({ required }) => required).map(({ name }) => name),
+  };
+}
+
+function schemaOf(parameter: Parameter | undefined): { readonly type: string } | undefined {
+  return parameter === undefined || parameter.type === '' ? undefined : { type: parameter.type };
+}

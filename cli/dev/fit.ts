@@ -1,0 +1,102 @@
+/** Whether what a caller sent fits the function, as its source says: told before the function is called. */
+import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Parameter } from '../deploy/parameters.ts';
+import type { DeclaredFunction } from '../discovery/declared.ts';
+
+export interface RouteValues {
+  readonly path: Readonly<Record<string, string>>;
+  readonly query: URLSearchParams;
+  /** Undefined when there is none. */
+  readonly body: unknown;
+}
+
+/** The function's source tells what it takes, and it does not read the request itself. */
+export function isReadable({ reading }: DeclaredFunction): boolean {
+  const known = reading.style === CallStyle.POSITIONAL || reading.style === CallStyle.OBJECT;
+  return known && !reading.parameters.some(({ name, type }) => type === 'request' || (type === '' && name === 'request'));
+}
+
+/** The rule that a job's input breaks, or null: keys too few or too many, values of another type. */
+export function inputBreach(fn: DeclaredFunction, input: Readonly<Record<string, unknown>>): string | null {
+  if (!isReadable(fn)) return null;
+  return strayKey(fn, input) ?? firstBreach(fn, (parameter) => jsonBreach(parameter, input[parameter.name]));
+}
+
+/** The same of a request, whose path comes before its body, and its query last. Other keys of a query are nobody's concern. */
+export function routeBreach(fn: DeclaredFunction, { path, query, body }: RouteValues): string | null {
+  if (!isReadable(fn)) return null;
+  if (body !== undefined && !isObject(body)) return 'the body must be a JSON object whose keys are the parameters';
+  return (
+    strayKey(fn, body ?? {}) ??
+    firstBreach(fn, (parameter) => {
+      const { name } = parameter;
+      if (Object.hasOwn(path, name)) return textBreach(parameter, path[name] ?? '');
+      if (body !== undefined && Object.hasOwn(body, name)) return jsonBreach(parameter, body[name]);
+      const text = query.getAll(name).at(-1);
+      return text === undefined ? jsonBreach(parameter, undefined) : textBreach(parameter, text);
+    })
+  );
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function strayKey({ reading }: DeclaredFunction, given: Readonly<Record<string, unknown>>): string | null {
+  const names = reading.parameters.map(({ name }) => name);
+  const stray = Object.keys(given).find((key) => !names.includes(key));
+  return stray === undefined
+    ? null
+    : `unknown argument: ${stray} (the function takes ${names.length === 0 ? 'no arguments' : names.join(', ')})`;
+}
+
+function firstBreach({ reading }: DeclaredFunction, breachOf: (parameter: Parameter) => string | null): string | null {
+  for (const parameter of reading.parameters) {
+    const breach = breachOf(parameter);
+    if (breach !== null) return breach;
+  }
+  return null;
+}
+
+function jsonBreach({ name, required, type }: Parameter, value: unknown): string | null {
+  if (value === undefined) return required ? `missing argument: ${name}` : null;
+  // It stands for a value that need not be given.
+  if (value === null && !required) return null;
+  return fits(value, type) ? null : wrongType(name, type);
+}
+
+/** Text is converted by the worker: what it can make of it fits. */
+function textBreach({ name, type }: Parameter, text: string): string | null {
+  const isNumber = text.trim() !== '' && Number.isFinite(Number(text));
+  switch (type) {
+    case 'number':
+      return isNumber ? null : wrongType(name, type);
+    case 'integer':
+      return isNumber && Number.isInteger(Number(text)) ? null : wrongType(name, type);
+    case 'boolean':
+      return /^(true|false|1|0)$/i.test(text) ? null : wrongType(name, type);
+    default:
+      return null;
+  }
+}
+
+function wrongType(name: string, type: string): string {
+  return `${name} must be ${/^[aio]/.test(type) ? 'an' : 'a'} ${type}`;
+}
+
+function fits(value: unknown, type: string): boolean {
+  switch (type) {
+    case 'string':
+    case 'number':
+    case 'boolean':
+      return typeof value === type;
+    case 'integer':
+      return Number.isInteger(value);
+    case 'array':
+      return Array.isArray(value);
+    case 'object':
+      return isObject(value);
+    default:
+      return true;
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * What the development server's workers load: in Python the worker files themselves; in Node a file for each
+ * endpoint that loads its worker file with this very SDK and takes from it what was declared.
+ */
+import { mkdir, rm, rmdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+import { CallStyle, type FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { servedExports } from '../build/handlers-node.ts';
+import { installRoot } from '../config.ts';
+import type { DeclaredEndpoint, DeclaredFunction } from '../discovery/declared.ts';
+
+/** In the project's folder: a worker loads nothing from outside of it. */
+const FOLDER = '.tool/dev';
+
+export async function writeHandlers(folder: string, endpoints: readonly DeclaredEndpoint[]): Promise<void> {
+  const node = endpoints.filter(({ language, functions }) => language === 'node' && functions.length > 0);
+  if (node.length === 0) return;
+  await mkdir(join(folder, FOLDER), { recursive: true });
+  await Promise.all(node.map((endpoint) => writeFile(join(folder, moduleOf(endpoint)), handlerOf(folder, endpoint))));
+}
+
+export async function removeHandlers(folder: string): Promise<void> {
+  await rm(join(folder, FOLDER), { recursive: true, force: true });
+  // It stays where a build left something there.
+  await rmdir(dirname(join(folder, FOLDER))).catch(() => undefined);
+}
+
+export function functionSpecs(endpoint: DeclaredEndpoint): FunctionSpec[] {
+  const specs = new Map<string, FunctionSpec>();
+  for (const fn of endpoint.functions) if (!specs.has(fn.name)) specs.set(fn.name, specOf(endpoint, fn));
+  return [...specs.values()];
+}
+
+function specOf(endpoint: DeclaredEndpoint, { name, isClass, reading }: DeclaredFunction): FunctionSpec {
+  return {
+    name,
+    module: moduleOf(endpoint),
+    // The worker reads a class's methods once it has made it.
+    callStyle: isClass ? CallStyle.UNSPECIFIED : reading.style,
+    parameters: isClass ? [] : reading.parameters.map(({ name: key, required, type }) => ({ name: key, required, type })),
+  };
+}
+
+function moduleOf({ language, file, name }: DeclaredEndpoint): string {
+  return language === 'python' ? file : `${FOLDER}/${name}.mjs`;
+}
+
+function handlerOf(folder: string, endpoint: DeclaredEndpoint): string {
+  const sdk = pathToFileURL(join(installRoot, 'sdk/typescript/sdk.ts')).href;
+  return `// Written by \`capstan run\` for the endpoint ${endpoint.name}; it goes when that ends.
+import { registerHooks } from 'node:module';
+
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === '@capstan/sdk' ? { url: ${JSON.stringify(sdk)}, shortCircuit: true } : next(specifier, context),
+});
+const { declarations } = await import('@capstan/sdk');
+await import(${JSON.stringify(pathToFileURL(join(folder, endpoint.file)).href)});
+${servedExports(endpoint)}`;
+}
