@@ -1,0 +1,123 @@
+/** The prose is held to what it speaks of: links, files, commands with their options, settings. */
+import { existsSync, globSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+
+import test from 'ava';
+
+import { commands } from '../../cli/commands.ts';
+
+const root = join(import.meta.dirname, '../..');
+const folders = 'agent,bench,cli,deploy,docs,examples,gateway,proto,scheduler,sdk,test,.ci,.github';
+const isOurs = (file: string): boolean => !/(^|\/)(node_modules|dist|\.tool)\//.test(file) && statSync(join(root, file)).isFile();
+const sources = globSync([`{${folders}}/**/*`, '.ci/*', '.github/**/*'], { cwd: root }).filter(isOurs);
+const pages = [...globSync('*.md', { cwd: root }), ...sources.filter((file) => file.endsWith('.md'))];
+const text = (file: string): string => readFileSync(join(root, file), 'utf8');
+
+/** The page without its blocks of code, where brackets mean something else. */
+const prose = (file: string): string => text(file).replaceAll(/^```.*?^```/gms, '');
+
+/** Names of a page's headings as links have them. */
+function anchors(file: string): Set<string> {
+  return new Set(
+    [...prose(file).matchAll(/^#+ +(.*)$/gm)].map(([, title = '']) =>
+      title
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .trim()
+        .replaceAll(/\s/g, '-'),
+    ),
+  );
+}
+
+test('every relative link leads to a file, and to a heading of it', (t) => {
+  const dead: string[] = [];
+  let seen = 0;
+  for (const page of pages) {
+    for (const [, target = ''] of prose(page).matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^[a-z]+:/.test(target)) continue;
+      seen += 1;
+      const [path = '', anchor] = target.split('#');
+      const file = path === '' ? page : relative(root, join(root, dirname(page), path));
+      if (!existsSync(join(root, file))) dead.push(`${page}: ${target} is not there`);
+      else if (anchor !== undefined && !anchors(file).has(anchor)) dead.push(`${page}: ${file} has no heading #${anchor}`);
+    }
+  }
+  t.deepEqual(dead, []);
+  t.true(seen > 50, `only ${seen} links were found`);
+});
+
+/** Folders there have names of parts, too. */
+const ofDataFolder = new Set(['agent/node.json', 'scheduler/capstan.db']);
+
+test('every file of the sources that a page names is there', (t) => {
+  const gone: string[] = [];
+  let seen = 0;
+  for (const page of pages) {
+    for (const [, path = ''] of text(page).matchAll(
+      /`((?:agent|bench|cli|deploy|examples|gateway|proto|scheduler|sdk|test)\/[\w./-]+)`/g,
+    )) {
+      if (ofDataFolder.has(path)) continue;
+      seen += 1;
+      if (!existsSync(join(root, path)) && !existsSync(join(root, dirname(page), path))) gone.push(`${page}: ${path}`);
+    }
+  }
+  t.deepEqual(gone, []);
+  t.true(seen > 30, `only ${seen} paths were found`);
+});
+
+/** Lines that a reader would type: of blocks of code, and in single quotes of code. */
+function typed(file: string): string[] {
+  const source = text(file);
+  const blocks = [...source.matchAll(/^```(?:\w*)\n(.*?)^```/gms)].flatMap(([, code = '']) => code.split('\n'));
+  const spans = [...prose(file).matchAll(/`([^`\n]+)`/g)].map(([, code = '']) => code);
+  return [...blocks, ...spans].map((line) => line.trim());
+}
+
+test('every command that a page names is one of the tool, with the options it has', (t) => {
+  const wrong: string[] = [];
+  const names = new Map(commands.map((command) => [command.name, command]));
+  let seen = 0;
+  for (const page of pages) {
+    for (const line of typed(page)) {
+      for (const [, name = '', rest = ''] of line.matchAll(/(?:^|[\s=;&|])(?:npx )?capstan (?!capstan |import )([a-z]+)\b([^;&|#`]*)/g)) {
+        seen += 1;
+        const command = names.get(name);
+        if (command === undefined) {
+          if (name !== 'help') wrong.push(`${page}: capstan ${name}`);
+          continue;
+        }
+        const options = new Set((command.options ?? []).flatMap(({ flags }) => flags.match(/--?[a-z-]+/g) ?? []));
+        for (const [, flag = ''] of rest.matchAll(/(?:^|\s)\[?(--[a-z-]+|-[a-z]\b)/g))
+          if (!options.has(flag) && flag !== '--help') wrong.push(`${page}: capstan ${name} ${flag}`);
+      }
+    }
+  }
+  t.deepEqual(wrong, []);
+  t.true(seen > 40, `only ${seen} commands were found`);
+});
+
+test('the page of the tool has every command and every option, and no other', (t) => {
+  const page = text('docs/tool.md');
+  const rows = [...page.matchAll(/^\| (`.*?) \| /gm)].map(([, cell = '']) => cell);
+  const missing = commands
+    .filter(({ hidden }) => hidden !== true)
+    .filter(({ name }) => !rows.some((cell) => new RegExp(`\`${name}\\b`).test(cell)))
+    .map(({ name }) => name);
+  t.deepEqual(missing, []);
+  const told = new Set(pages.flatMap((file) => text(file).match(/--[a-z][a-z-]+/g) ?? []));
+  const untold = commands
+    .filter(({ hidden }) => hidden !== true)
+    .flatMap(({ name, options = [] }) => options.map(({ flags }) => ({ name, flag: /--[a-z-]+/.exec(flags)?.[0] ?? '' })))
+    .filter(({ flag }) => !told.has(flag))
+    .map(({ name, flag }) => `${name} ${flag}`);
+  t.deepEqual(untold, []);
+});
+
+test('every setting that a page names is read somewhere', (t) => {
+  const readers = sources.filter((file) => !file.endsWith('.md') && statSync(join(root, file)).size < 1_000_000);
+  const known = new Set(readers.flatMap((file) => text(file).match(/\bCAPSTAN_[A-Z0-9_]*[A-Z0-9]/g) ?? []));
+  const unknown = new Set<string>();
+  for (const page of pages)
+    for (const name of text(page).match(/\bCAPSTAN_[A-Z0-9_]*[A-Z0-9]\b/g) ?? []) if (!known.has(name)) unknown.add(`${page}: ${name}`);
+  t.deepEqual([...unknown], []);
+});
