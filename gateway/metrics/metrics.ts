@@ -3,8 +3,9 @@
  * what a request costs is then a few additions. Labels are bounded: a route is its pattern, never
  * the path that was asked for.
  */
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
+import { addProcessMetrics } from '../../proto/process-metrics.ts';
 import { LbMetrics, type LbLevels } from './lb-metrics.ts';
 
 /** Levels that are read when somebody asks. */
@@ -74,7 +75,7 @@ export class GatewayMetrics {
     this.#level('capstan_gateway_scheduler_connected', '1 while the stream to the scheduler stands.', () => (levels.connected() ? 1 : 0));
     this.#level('capstan_gateway_body_memory_bytes', 'Memory that request bodies hold.', () => levels.bodyMemory());
     this.lb = new LbMetrics(this.#registry, levels.lb);
-    collectDefaultMetrics({ register: this.#registry, prefix: 'capstan_gateway_' });
+    addProcessMetrics(this.#registry, 'capstan_gateway_');
   }
 
   /** A request was answered. `route` is its pattern, undefined for a path that has none. */

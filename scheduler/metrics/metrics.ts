@@ -3,8 +3,9 @@
  * somebody asks; only what has a distribution is observed as it happens, in the batches that were
  * committed, so that the core stays free of it.
  */
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
+import { addProcessMetrics } from '../../proto/process-metrics.ts';
 import type { Effect, Write } from '../core/effects.ts';
 import type { Image } from '../core/image.ts';
 import type { EndpointImage, Tallies } from '../core/image/endpoints.ts';
@@ -112,7 +113,7 @@ export class SchedulerMetrics implements CommitWatcher {
     });
     addLevels(this.#registry, source);
     addTallies(this.#registry, source);
-    collectDefaultMetrics({ register: this.#registry, prefix: 'capstan_scheduler_' });
+    addProcessMetrics(this.#registry, 'capstan_scheduler_');
   }
 
   committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void {

@@ -42,13 +42,15 @@ test('requests are counted by method, route and status, with their bytes and the
 test('what callers make up adds no series: unknown paths, methods and ids', async (t) => {
   const { call } = await setup(t);
   await call('GET', '/v2/ep/status/x');
-  const before = (await scrape(call)).size;
+  // A kind of garbage collection has its series once it happened.
+  const size = (samples: ReadonlyMap<string, number>): number => [...samples.keys()].filter((name) => !name.includes('_nodejs_')).length;
+  const before = size(await scrape(call));
   for (const path of ['/a', '/b', '/v2/ep/nonsense', '/v2/other/x/y']) await call('GET', path);
   for (const id of ['x1', 'x2', 'x3']) await call('GET', `/v2/ep/status/${id}`);
   const samples = await scrape(call);
   t.is(samples.get('capstan_http_requests_total{method="GET",route="none",status="404"}'), 4);
   // One new route, `none`, with its count, bytes, sum and buckets, and the scrape's own.
-  t.true(samples.size <= before + 2 * 22);
+  t.true(size(samples) <= before + 2 * 22);
   for (const name of samples.keys()) t.false(/x1|nonsense/.test(name));
 });
 
