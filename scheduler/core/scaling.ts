@@ -2,10 +2,14 @@
  * How many workers an endpoint gets (WIRE.md section 5). Jobs with lowPriority are left out of
  * every input.
  *
- * Growth is the scaler's; from none to one at once. Shrinking is the idle time-out's alone, for both
+ * Growth is the scaler's; from none to one at once. Shrinking is the idle time-out's, for both
  * scalers, and that damps flapping: a worker stays for the idle time-out after its last job, after
  * it became ready, and, while it starts, after a job was last seen waiting. Workers still starting go
  * first, then the least recently used. What exceeds workersMax goes at once, and finishes what it holds.
+ *
+ * Requests of a load-balanced endpoint go to its least busy worker, so while they come no worker is
+ * ever idle. There one worker too many goes for each idle time-out in which REQUEST_COUNT wanted
+ * fewer all the time; never the last one.
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
@@ -90,6 +94,7 @@ export function scaleEndpoint(image: Image, out: Decision, now: Now, endpoint: E
   if (load.waiting > 0) endpoint.lastWaiting = now.mono;
   const wanted = wantedNow(endpoint, now, staying, load);
   if (staying.length < wanted.count) {
+    endpoint.surplusSince = null;
     grow(image, out, now, endpoint, wanted.count - staying.length, wanted.reason);
     return;
   }
@@ -216,6 +221,9 @@ function shrink(image: Image, now: Now, endpoint: EndpointImage, staying: readon
   }
   const needed = config.scalerType === 'REQUEST_COUNT' ? Math.ceil((load.waiting + load.running) / Math.max(1, config.scalerValue)) : 0;
   const floor = Math.max(config.workersMin, needed, endpoint.replace?.count ?? 0);
+  if (load.waiting > 0 || left <= Math.max(1, floor) || config.kind !== 'LOAD_BALANCED' || config.scalerType !== 'REQUEST_COUNT')
+    endpoint.surplusSince = null;
+  else endpoint.surplusSince ??= now.mono;
   if (load.waiting + endpoint.lanes[1].count > 0) return;
   for (const worker of order) {
     if (left <= floor) break;
@@ -225,6 +233,11 @@ function shrink(image: Image, now: Now, endpoint: EndpointImage, staying: readon
     drainWorker(image, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'nothing waits for it any more');
     left--;
   }
+  if (endpoint.surplusSince === null || left <= Math.max(1, floor) || now.mono - endpoint.surplusSince < config.idleTimeoutS * 1_000)
+    return;
+  const [surplus] = order.filter((worker) => !worker.drain);
+  if (surplus !== undefined) drainWorker(image, now, surplus, `not needed for ${config.idleTimeoutS} s`);
+  endpoint.surplusSince = now.mono;
 }
 
 /** Those still starting (the last asked for first), then the idle ones, the least recently used first. */

@@ -19,6 +19,8 @@ class Load {
   readonly answers = new Map<string, number>();
   /** Processes that answered. */
   readonly workers = new Set<number>();
+  /** How long the function takes, ms. */
+  #ms = 60;
   readonly #agent = new Agent({ connections: 256, headersTimeout: 150_000 });
   readonly #open = new Set<Promise<void>>();
   readonly #timer: NodeJS.Timeout;
@@ -26,11 +28,11 @@ class Load {
   readonly #begun = performance.now();
 
   constructor(stack: Stack, endpoint: string) {
-    const url = `${stack.url}/lb/${endpoint}/work`;
+    const url = `${stack.url}/lb/${endpoint}/work?ms=`;
     const headers = { authorization: `Bearer ${stack.apiKey}` };
     this.#timer = setInterval(() => {
       for (; this.#sent < ((performance.now() - this.#begun) * PER_SECOND) / 1000; this.#sent += 1) {
-        const sent: Promise<void> = request(url, { headers, dispatcher: this.#agent })
+        const sent: Promise<void> = request(`${url}${this.#ms}`, { headers, dispatcher: this.#agent })
           .then(
             async ({ statusCode, body }) =>
               this.#nameOf(statusCode, (await body.json()) as { release?: number; pid?: number; detail?: string }),
@@ -48,6 +50,11 @@ class Load {
   #nameOf(status: number, { release, pid, detail }: { release?: number; pid?: number; detail?: string }): string {
     if (pid !== undefined) this.workers.add(pid);
     return `${status} ${release === undefined ? (detail ?? '') : `release ${release}`}`;
+  }
+
+  /** The function takes a moment only, so that one worker is enough. */
+  quicken(): void {
+    this.#ms = 1;
   }
 
   count(start: string): number {
@@ -68,7 +75,15 @@ class Load {
   }
 }
 
-test('from zero, up, over a change of release, through a drain of the agent: no request is lost', async (t) => {
+/** Workers that the endpoint has, those that are about to go included. */
+async function workersOf(stack: Stack, endpoint: string): Promise<number> {
+  const body = JSON.stringify({ query: 'query ($endpoint: ID) { workers(endpoint: $endpoint) { id } }', variables: { endpoint } });
+  const answer = await stack.call('/graphql', { method: 'POST', body });
+  const { data } = (await answer.json()) as { data: { workers: unknown[] } };
+  return data.workers.length;
+}
+
+test('from zero, up, over a change of release, down, through a drain of the agent: no request is lost', async (t) => {
   const stack = await Stack.start();
   t.teardown(() => stack.close());
   const folder = await mkdtemp(join(tmpdir(), 'capstan-lb-'));
@@ -84,6 +99,9 @@ test('from zero, up, over a change of release, through a drain of the agent: no 
     await writeFile(join(copy, 'work.ts'), source.replace('release: 1', 'release: 2'));
     await stack.deploy(copy);
     await until('the new release answers', () => load.count('200 release 2') > 100);
+    await until('three workers serve', async () => (await workersOf(stack, id)) === 3);
+    load.quicken();
+    await until('one worker is left', async () => (await workersOf(stack, id)) === 1);
     const before = load.count('200');
     const agent = stack.signal('agent', 'SIGTERM');
     await until(

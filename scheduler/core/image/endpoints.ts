@@ -156,6 +156,8 @@ export interface EndpointImage {
   replace: { readonly count: number; readonly until: number; readonly reason: string } | null;
   /** Monotonic time at which a job of normal priority was last seen waiting. */
   lastWaiting: number;
+  /** Load-balanced: since when (monotonic) it has had more workers than REQUEST_COUNT wants; null when it has not. */
+  surplusSince: number | null;
   /** The last decisions of the scaler, oldest first. */
   readonly decisions: ScalingDecision[];
   /** What callers used of the rate limits. */
@@ -178,6 +180,7 @@ export function newEndpoint(config: EndpointConfig): EndpointImage {
     starts: newStarts(),
     replace: null,
     lastWaiting: 0,
+    surplusSince: null,
     decisions: [],
     usage: new Map(),
     requests: new Map(),

@@ -1,7 +1,7 @@
 /** Takes a moment, and says of which release and in which process it was. */
-export async function work(): Promise<object> {
+export async function work(ms: number = 60): Promise<object> {
   await new Promise((resolve) => {
-    setTimeout(resolve, 20);
+    setTimeout(resolve, ms);
   });
   return { release: 1, pid: process.pid };
 }

@@ -175,3 +175,34 @@ test('decisions are kept with their reasons, the last ones', (t) => {
     ['ASK QUEUE_DELAY: a job waits and no worker runs', 'DRAIN idle for 5 s'],
   );
 });
+
+test('of a load-balanced endpoint that needs fewer for the idle time-out one worker goes after the other, though all of them serve', (t) => {
+  const world = fleet('a');
+  const input = { ...queueInput('web', { workersMax: 3, scalerType: 'REQUEST_COUNT', scalerValue: 4 }), kind: 'LOAD_BALANCED' as const };
+  const [endpoint = ''] = world.deploy(input);
+  const requests = (inFlight: number): void =>
+    world.event({ event: 'levels', gateway: 1, levels: [{ endpointId: endpoint, held: 0, inFlight, oldestHeldMs: 0 }] });
+  requests(12);
+  world.settle();
+  t.is(world.staying(endpoint).length, 3);
+  for (const { id } of world.staying(endpoint)) world.report(id, { state: WorkerState.RUNNING });
+  world.pass(60_000);
+  t.is(world.staying(endpoint).length, 3, 'each is needed');
+  requests(8);
+  world.pass(4_000);
+  requests(12);
+  world.pass(4_000);
+  requests(8);
+  world.pass(4_000);
+  t.is(world.staying(endpoint).length, 3, 'never for the whole time-out of 5 s');
+  requests(1);
+  world.pass(2_000);
+  t.is(world.staying(endpoint).length, 2);
+  world.pass(3_000);
+  t.is(world.staying(endpoint).length, 2, 'the next one goes after another time-out');
+  world.pass(4_000);
+  t.is(world.staying(endpoint).length, 1);
+  requests(0);
+  world.pass(60_000);
+  t.is(world.staying(endpoint).length, 1, 'the last one stays while its agent says that it serves');
+});
