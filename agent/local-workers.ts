@@ -2,9 +2,12 @@
  * Workers without a scheduler: the hosts that deployed workers have, fed by whoever starts them. The development
  * server serves by them, so that a function gets and gives there what it will get and give when it is deployed.
  */
+import { join } from 'node:path';
+
 import { CapstanError } from '../proto/errors.ts';
 import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
 import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
+import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import type { HttpCall, HttpEvents, HttpRequest, LogEntry, RunningWorker, Runtime, TaskResult, WorkerEvents } from './runtimes/runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
@@ -53,9 +56,10 @@ export class LocalWorkers {
     onLog: (name: string, entry: LogEntry) => void,
   ): Promise<LocalWorkers> {
     const baseEnv = { ...env, [AGENT_MARK]: await agentMark(folder) };
+    const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
     const runtimes = {
-      node: new ThreadRuntime({ baseEnv, spares: 0, sharesDevices: true }),
-      python: new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3', sharesDevices: true }),
+      node: new ThreadRuntime({ bootstrap, baseEnv, spares: 0, sharesDevices: true }),
+      python: new ProcessRuntime({ bootstrap, baseEnv, spares: { node: 0, python: 0 }, python: 'python3', sharesDevices: true }),
     };
     return new LocalWorkers(runtimes, onLog);
   }

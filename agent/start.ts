@@ -20,6 +20,7 @@ import type { DeviceProbe } from './inventory/probe.ts';
 import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
 import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
 import { LogStore } from './logs/log-store.ts';
+import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
 import { ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
@@ -165,9 +166,11 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
 async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerApi, log: Logger): Promise<Runtime[]> {
   const { hostEnv, spareHosts, workerPingMs } = config;
   const baseEnv = { ...hostEnv, [AGENT_MARK]: await agentMark(folder) };
+  const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
   return [
-    new ThreadRuntime({ baseEnv, spares: spareHosts }),
+    new ThreadRuntime({ bootstrap, baseEnv, spares: spareHosts }),
     new ProcessRuntime({
+      bootstrap,
       baseEnv,
       // A host without Python has no spares of it; its inventory says so, and no release for Python comes here.
       spares: { node: spareHosts, python: spareHosts },
@@ -175,15 +178,16 @@ async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerA
       python: 'python3',
       foreign: new ForeignWorkers({ api, baseEnv, pingMs: workerPingMs }),
     }),
-    containerRuntime(config, folder, api, log),
+    containerRuntime(config, folder, bootstrap, api, log),
   ];
 }
 
-function containerRuntime(config: AgentConfig, folder: string, api: WorkerApi, log: Logger): ContainerRuntime {
+function containerRuntime(config: AgentConfig, folder: string, bootstrap: string, api: WorkerApi, log: Logger): ContainerRuntime {
   const { nodeName, workerPingMs: pingMs, containerNetwork: network, containerReadOnly: readOnlyRoots, registryAuthFile } = config;
   return new ContainerRuntime({
     engine: new ContainerEngine(config.containerSocket),
     folder,
+    bootstrap,
     nodeName,
     network,
     readOnlyRoots,

@@ -1,8 +1,7 @@
 /** A worker, or an agent, that gets no processor for a while is not taken for one that does not obey (DESIGN.md invariant 5). */
 import test, { type ExecutionContext } from 'ava';
 
-import { ProcessRuntime } from '../../agent/runtimes/process/process-runtime.ts';
-import { ThreadRuntime } from '../../agent/runtimes/thread/thread-runtime.ts';
+import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
 import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 
 const SOURCE = `
@@ -15,11 +14,7 @@ export async function serve(waits: boolean, ctx: any) {
 const STARVED_MS = 3_500;
 
 async function workerIn(t: ExecutionContext, kind: 'process' | 'thread'): Promise<TestWorker> {
-  const baseEnv = { PATH: '/usr/local/bin:/usr/bin:/bin' };
-  const runtime =
-    kind === 'thread'
-      ? new ThreadRuntime({ baseEnv, spares: 0 })
-      : new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3' });
+  const runtime = kind === 'thread' ? threadRuntime() : processRuntime();
   t.teardown(() => runtime.close());
   const worker = startWorkerOf(runtime, await writeBuild(t, { 'main.ts': SOURCE }), 'serve', { maxConcurrency: 2 });
   await worker.hear('loaded');

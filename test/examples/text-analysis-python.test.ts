@@ -4,18 +4,14 @@ import { join } from 'node:path';
 import { fc, testProp } from '@fast-check/ava';
 import test from 'ava';
 
-import { ProcessRuntime } from '../../agent/runtimes/process/process-runtime.ts';
 import { analyze } from '../../examples/text-analysis/analyze.ts';
+import { processRuntime } from '../conformance/runtime/hosts.ts';
 import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { Stack } from '../support/stack.ts';
 import { analysisOf, cases } from './text-analysis-cases.ts';
 
 const folder = join(import.meta.dirname, '../../examples/text-analysis-python');
-const runtime = new ProcessRuntime({
-  baseEnv: { PATH: '/usr/local/bin:/usr/bin:/bin' },
-  spares: { node: 0, python: 0 },
-  python: 'python3',
-});
+const runtime = processRuntime();
 let worker: TestWorker;
 let calls = 0;
 

@@ -7,14 +7,12 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { ProcessRuntime } from '../../agent/runtimes/process/process-runtime.ts';
 import type { Runtime } from '../../agent/runtimes/runtime.ts';
-import { ThreadRuntime } from '../../agent/runtimes/thread/thread-runtime.ts';
+import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
 import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { fakePeers, type Asked } from './fake-peers.ts';
 
 const sdk = join(import.meta.dirname, '../../sdk');
-const baseEnv = { PATH: '/usr/local/bin:/usr/bin:/bin' };
 
 const manifest = JSON.stringify({
   resources: {
@@ -99,18 +97,18 @@ interface Kind {
 }
 
 const kinds: readonly Kind[] = [
-  { name: 'thread', files: { 'main.ts': typescript }, make: () => new ThreadRuntime({ baseEnv, spares: 0 }) },
+  { name: 'thread', files: { 'main.ts': typescript }, make: () => threadRuntime() },
   {
     name: 'process/node',
     files: { 'main.ts': typescript },
 
-    make: () => new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3' }),
+    make: () => processRuntime(),
   },
   {
     name: 'process/python',
     files: { 'main.py': python },
 
-    make: () => new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3' }),
+    make: () => processRuntime(),
   },
 ];
 

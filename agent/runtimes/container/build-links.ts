@@ -7,7 +7,7 @@ import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-import { makeReadable } from './readable.ts';
+import { makeReadable } from '../hosted/readable.ts';
 
 const run = promisify(execFile);
 

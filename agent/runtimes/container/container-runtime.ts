@@ -93,8 +93,6 @@ export class ContainerRuntime implements Runtime {
     const facts = await this.#options.engine.probe();
     if (facts === undefined) this.#isSweepDue = true;
     else if (this.#isSweepDue) void this.#clear();
-    // Ahead of the first worker, whose own start tells what is wrong if this fails.
-    if (facts !== undefined) this.#orders.stage().catch(() => undefined);
     this.#spares.converge();
     return facts;
   }

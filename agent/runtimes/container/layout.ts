@@ -1,6 +1,6 @@
 /** Where things lie inside of a worker's container; init/ repeats what it needs of it. */
 
-/** The staged bootstrap (bootstrap.ts), read-only. */
+/** The staged bootstrap (hosted/bootstrap.ts), read-only. */
 export const BOOTSTRAP = '/capstan/bootstrap';
 /** The agent's own Node, read-only. */
 export const NODE = '/capstan/node';

@@ -3,16 +3,16 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import { baseImageOf, defaultBaseImage, imageReference } from '../../../proto/base-images.ts';
+import { makeReadable } from '../hosted/readable.ts';
 import type { Language } from '../process/language.ts';
 import { PYTHON_READS_AT_START } from '../process/process-runtime.ts';
 import type { WorkerStart } from '../runtime.ts';
 import { NODE_READS_AT_START } from '../thread/thread-runtime.ts';
-import { ENTRYPOINTS, stageBootstrap } from './bootstrap.ts';
+import { ENTRYPOINTS } from './bootstrap.ts';
 import type { ContainerOrder } from './create-request.ts';
 import type { ContainerEngine } from './engine.ts';
 import { BOOTSTRAP, BUILD, CHANNEL, NODE } from './layout.ts';
 import { containerOwner, incarnationName } from './leftovers.ts';
-import { makeReadable } from './readable.ts';
 
 const READS_AT_START: Readonly<Record<Language, RegExp>> = { node: NODE_READS_AT_START, python: PYTHON_READS_AT_START };
 
@@ -21,8 +21,10 @@ export type ReadOnlyRoots = 'base-images' | 'always' | 'never';
 
 export interface WorkerOrdersOptions {
   readonly engine: ContainerEngine;
-  /** The agent's own folder: the staged bootstrap lies in it. */
+  /** The agent's own folder: sockets lie in it. */
   readonly folder: string;
+  /** The staged bootstrap. */
+  readonly bootstrap: string;
   /** Name of the node for people, in a label. */
   readonly nodeName: string;
   /** A network of the engine, `host`, `none`, or `auto`: its bridge, else none. */
@@ -58,7 +60,6 @@ export interface ContainerFolders {
 export class WorkerOrders {
   readonly #options: WorkerOrdersOptions;
   #owner: Promise<string> | undefined;
-  #staged: Promise<void> | undefined;
 
   constructor(options: WorkerOrdersOptions) {
     this.#options = options;
@@ -81,15 +82,6 @@ export class WorkerOrders {
     return Object.fromEntries(Object.entries(env).filter(([name]) => READS_AT_START[language].test(name)));
   }
 
-  /** Puts the bootstrap where containers find it, once. */
-  stage(): Promise<void> {
-    this.#staged ??= stageBootstrap(join(this.#options.folder, 'bootstrap')).catch((error: unknown) => {
-      this.#staged = undefined;
-      throw error;
-    });
-    return this.#staged;
-  }
-
   /** The name under which this agent's containers are found again. */
   owner(): Promise<string> {
     return (this.#owner ??= containerOwner(join(this.#options.folder, 'container-owner')));
@@ -102,9 +94,9 @@ export class WorkerOrders {
     folders: ContainerFolders,
     env: Readonly<Record<string, string>>,
   ): Promise<ContainerOrder[]> {
-    const { engine, folder } = this.#options;
+    const { engine, bootstrap } = this.#options;
     const { language, image } = shape;
-    const [common] = await Promise.all([this.#common(shape, identity, false), this.stage(), makeReadable(folders.build)]);
+    const [common] = await Promise.all([this.#common(shape, identity, false), makeReadable(folders.build)]);
     const readOnlyRoot = this.#isReadOnly(image);
     const order = {
       ...common,
@@ -116,7 +108,7 @@ export class WorkerOrders {
         ...env,
       },
       mounts: [
-        [join(folder, 'bootstrap'), BOOTSTRAP],
+        [bootstrap, BOOTSTRAP],
         [folders.channel, CHANNEL],
         [folders.build, BUILD],
         ...(language === 'node' ? ([[process.execPath, NODE]] as const) : []),

@@ -1,4 +1,5 @@
 /** The programs that worker hosts run. */
+import { join } from 'node:path';
 
 export interface HostProgram {
   readonly command: string;
@@ -21,7 +22,7 @@ export const NODE_FLAGS = [
   '--enable-source-maps',
 ];
 
-/** Command and arguments that run a TypeScript file of ours in this very Node. */
-export function nodeCommand(file: string): Pick<HostProgram, 'command' | 'args'> {
-  return { command: process.execPath, args: [...NODE_FLAGS, file] };
+/** Command and arguments that run a program of the staged bootstrap, a path below agent/runtimes, in this very Node. */
+export function nodeCommand(bootstrap: string, program: string): Pick<HostProgram, 'command' | 'args'> {
+  return { command: process.execPath, args: [...NODE_FLAGS, join(bootstrap, 'agent/runtimes', program)] };
 }

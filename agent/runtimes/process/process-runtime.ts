@@ -19,10 +19,11 @@ import { languageOf, type Language } from './language.ts';
 /** Read by Python itself, or by libraries it links, when the process starts. */
 export const PYTHON_READS_AT_START = /^(PYTHON|LD_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
 
-const NODE_MAIN = fileURLToPath(new URL('node/main.ts', import.meta.url));
 const PYTHON_MAIN = fileURLToPath(new URL('python/start.py', import.meta.url));
 
 export interface ProcessRuntimeOptions {
+  /** The staged bootstrap. */
+  readonly bootstrap: string;
   /** The environment of every host: nothing of the agent's own. */
   readonly baseEnv: Readonly<Record<string, string>>;
   /** Hosts of each language kept started ahead. */
@@ -45,14 +46,14 @@ export class ProcessRuntime implements Runtime {
   /** Workers that listen themselves, with the moment they are gone. */
   readonly #servers = new Map<ServerWorker, Promise<void>>();
 
-  constructor({ baseEnv, spares, spareDelayMs = 0, python, foreign, sharesDevices = false }: ProcessRuntimeOptions) {
+  constructor({ bootstrap, baseEnv, spares, spareDelayMs = 0, python, foreign, sharesDevices = false }: ProcessRuntimeOptions) {
     this.#foreign = foreign;
     this.#baseEnv = baseEnv;
     const common = { spareDelayMs, stopTimes: STOPPED_BY_AGENT, sharesDevices };
     this.#pools = {
       node: new HostPool({
         ...common,
-        program: { ...nodeCommand(NODE_MAIN), lifeline: true },
+        program: { ...nodeCommand(bootstrap, 'process/node/main.js'), lifeline: true },
         baseEnv,
         readAtStart: NODE_READS_AT_START,
         spares: spares.node,

@@ -1,6 +1,4 @@
 /** The `thread` runtime: one host process per worker, the user's handlers in a thread of it. */
-import { fileURLToPath } from 'node:url';
-
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_HOST } from '../hosted/host-worker.ts';
@@ -9,9 +7,9 @@ import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runti
 /** Read by Node itself, or by libraries it links, when the process starts. */
 export const NODE_READS_AT_START = /^(NODE_|LD_|UV_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
 
-const MAIN = fileURLToPath(new URL('host/main.ts', import.meta.url));
-
 export interface ThreadRuntimeOptions {
+  /** The staged bootstrap. */
+  readonly bootstrap: string;
   /** The environment of every host: nothing of the agent's own. */
   readonly baseEnv: Readonly<Record<string, string>>;
   /** Hosts kept started ahead. */
@@ -24,9 +22,9 @@ export class ThreadRuntime implements Runtime {
   readonly name = 'thread';
   readonly #pool: HostPool;
 
-  constructor({ baseEnv, spares, sharesDevices = false }: ThreadRuntimeOptions) {
+  constructor({ bootstrap, baseEnv, spares, sharesDevices = false }: ThreadRuntimeOptions) {
     this.#pool = new HostPool({
-      program: { ...nodeCommand(MAIN), lifeline: false },
+      program: { ...nodeCommand(bootstrap, 'thread/host/main.js'), lifeline: false },
       baseEnv,
       readAtStart: NODE_READS_AT_START,
       spares,

@@ -7,6 +7,7 @@ import { pino } from 'pino';
 
 import { ContainerRuntime, type ContainerRuntimeOptions } from '../../../agent/runtimes/container/container-runtime.ts';
 import { ContainerEngine } from '../../../agent/runtimes/container/engine.ts';
+import { bootstrap } from './hosts.ts';
 
 /** A runtime whose workers without an image of their own run in `image`. */
 export async function containerRuntime(
@@ -20,6 +21,7 @@ export async function containerRuntime(
   const runtime = new ContainerRuntime({
     engine,
     folder,
+    bootstrap,
     nodeName: 'test-node',
     network: 'auto',
     readOnlyRoots: 'base-images',

@@ -3,12 +3,10 @@ import { chmod } from 'node:fs/promises';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { ProcessRuntime } from '../../../agent/runtimes/process/process-runtime.ts';
 import type { WorkerStart } from '../../../agent/runtimes/runtime.ts';
+import { processRuntime } from './hosts.ts';
 import { isRunning } from './running.ts';
 import { startWorkerOf, writeBuild, type TestWorker } from './worker-under-test.ts';
-
-const baseEnv = { PATH: '/usr/local/bin:/usr/bin:/bin' };
 
 interface Made extends TestWorker {
   /** Runs a task whose input is this very text; the text of its result, or its error. */
@@ -22,7 +20,7 @@ async function workerOf(
 ): Promise<Made> {
   const { module = 'main.py', ...start } = more;
   const folder = await writeBuild(t, typeof source === 'string' ? { 'main.py': source } : source);
-  const runtime = new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3' });
+  const runtime = processRuntime();
   t.teardown(() => runtime.close());
   const functions = [{ name: 'f', module, parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' as const }];
   const worker = startWorkerOf(runtime, folder, 'f', { functions, ...start });
@@ -385,7 +383,7 @@ test('what cannot be loaded says why, in its log, too', async (t) => {
     ['def g(): pass', /module main\.py has no function f \(its functions: g\)/],
   ] as const) {
     const folder = await writeBuild(t, { 'main.py': source });
-    const runtime = new ProcessRuntime({ baseEnv, spares: { node: 0, python: 0 }, python: 'python3' });
+    const runtime = processRuntime();
     t.teardown(() => runtime.close());
     const functions = [{ name: 'f', module: 'main.py', parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' as const }];
     const worker = startWorkerOf(runtime, folder, 'f', { functions });
@@ -400,7 +398,7 @@ test('a host without Python, or with one too old, says so', async (t) => {
     old: '#!/bin/sh\nexec /usr/bin/env python3 -c "import sys; sys.version_info = (3, 7); sys.argv[0:1] = []; exec(open(sys.argv[0]).read())" "$@"\n',
   });
   const start = (python: string): TestWorker => {
-    const runtime = new ProcessRuntime({ baseEnv, spares: { node: 0, python: 1 }, python });
+    const runtime = processRuntime({ python: 1 }, python);
     t.teardown(() => runtime.close());
     return startWorkerOf(runtime, folder, 'f');
   };

@@ -1,4 +1,4 @@
-import { ThreadRuntime } from '../../../agent/runtimes/thread/thread-runtime.ts';
+import { shared, threadRuntime } from './hosts.ts';
 import { runtimeConformance } from './suite.ts';
 
-runtimeConformance('thread', () => new ThreadRuntime({ baseEnv: { PATH: '/usr/local/bin:/usr/bin:/bin' }, spares: 1 }));
+runtimeConformance('thread', shared(threadRuntime(1)), undefined, { atOnce: 12 });

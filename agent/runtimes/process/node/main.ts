@@ -14,6 +14,7 @@ import { loadHandler } from '../../thread/host/module.ts';
 import { errorMessage, errorStack } from '../../thread/host/output.ts';
 import { runTask, type TaskControl } from '../../thread/host/task.ts';
 import { captureOutput, type OutputCapture } from '../../thread/host/thread-output.ts';
+import { loadTranspilerWhenIdle } from '../../thread/host/transpiler.ts';
 
 interface Loaded {
   readonly endpointId: string;
@@ -31,7 +32,7 @@ const running = new Map<string, TaskControl>();
 let loaded: Loaded | undefined;
 let http: HttpFunctions | undefined;
 
-const lifeline = new Worker(new URL('lifeline.ts', import.meta.url), { stdin: false, env: {}, argv: [] });
+const lifeline = new Worker(new URL('./lifeline.ts', import.meta.url), { stdin: false, env: {}, argv: [] });
 lifeline.unref();
 const reader = new FrameReader<ToHost>(onFrame);
 socket.on('data', (data) => reader.push(data));
@@ -41,10 +42,12 @@ process.on('uncaughtException', died);
 // The last words of a handler that calls process.exit() are still corked.
 process.on('exit', () => flushChannel?.());
 channel.send({ t: 'up' } satisfies FromHost);
+const hasOrder = loadTranspilerWhenIdle();
 
 function onFrame(frame: ToHost, body: Buffer): void {
   switch (frame.t) {
     case 'load':
+      hasOrder();
       // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
       Object.assign(process.env, frame.env);
       process.chdir(frame.folder);

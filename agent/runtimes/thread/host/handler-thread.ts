@@ -12,6 +12,7 @@ import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
 import { runTask, type TaskControl } from './task.ts';
 import { captureOutput, type OutputCapture } from './thread-output.ts';
+import { loadTranspilerWhenIdle } from './transpiler.ts';
 
 export type ThreadOrder =
   | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadOrder)
@@ -30,6 +31,7 @@ const MAX_STOPPED_EARLY = 1_000;
 const stoppedEarly = new Set<string>();
 let loaded: Loaded | undefined;
 let http: HttpFunctions | undefined;
+const hasOrder = loadTranspilerWhenIdle();
 
 /** piscina's entry point. */
 export async function handle(order: ThreadOrder): Promise<void> {
@@ -53,6 +55,7 @@ export async function handle(order: ThreadOrder): Promise<void> {
 }
 
 async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void> {
+  hasOrder();
   const { port } = order;
   const output = captureOutput(soleJob, (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }));
   port.on('message', (message: ToThread) => {

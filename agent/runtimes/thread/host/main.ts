@@ -83,7 +83,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
 
 function newPool(): Piscina {
   const made = new Piscina({
-    filename: fileURLToPath(new URL('handler-thread.ts', import.meta.url)),
+    filename: fileURLToPath(new URL('./handler-thread.ts', import.meta.url)),
     name: 'handle',
     minThreads: 1,
     maxThreads: 1,

@@ -1,0 +1,49 @@
+/** The runtimes whose hosts are processes of this machine, as tests make them. */
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { stageBootstrap } from '../../../agent/runtimes/hosted/bootstrap.ts';
+import type { Language } from '../../../agent/runtimes/process/language.ts';
+import { ProcessRuntime } from '../../../agent/runtimes/process/process-runtime.ts';
+import type { Runtime } from '../../../agent/runtimes/runtime.ts';
+import { ThreadRuntime } from '../../../agent/runtimes/thread/thread-runtime.ts';
+
+const baseEnv = { PATH: '/usr/local/bin:/usr/bin:/bin' };
+export const bootstrap = await stageBootstrap(join(tmpdir(), 'capstan-test-bootstrap'));
+
+/** Without spares unless told otherwise. */
+export function threadRuntime(spares = 0): ThreadRuntime {
+  return new ThreadRuntime({ bootstrap, baseEnv, spares });
+}
+
+/** Without spares unless told otherwise. */
+export function processRuntime(spares: Partial<Record<Language, number>> = {}, python = 'python3'): ProcessRuntime {
+  return new ProcessRuntime({ bootstrap, baseEnv, spares: { node: 0, python: 0, ...spares }, python });
+}
+
+/** One runtime for all cases of a file. What a case gets ends with `close` the workers that the case started. */
+export function shared(runtime: Runtime): () => Runtime {
+  test.after.always(() => runtime.close());
+  return () => {
+    const ends: (() => Promise<void>)[] = [];
+    return {
+      name: runtime.name,
+      start(spec, events) {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        const exited = (detail: string, hardStop: boolean): void => {
+          resolve();
+          events.exited(detail, hardStop);
+        };
+        const worker = runtime.start(spec, { ...events, exited });
+        ends.push(async () => {
+          worker.end(true);
+          await promise;
+        });
+        return worker;
+      },
+      close: async () => void (await Promise.all(ends.map((end) => end()))),
+    };
+  };
+}
