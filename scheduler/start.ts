@@ -1,5 +1,6 @@
 /** The scheduler as a part: opens its data folder, takes its queue over, and serves gRPC. */
 import { randomBytes, randomUUID } from 'node:crypto';
+import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
@@ -91,6 +92,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     image: () => (engine.up ? engine.image : null),
     wall: () => clock.now().wall,
     channels: () => channels.size,
+    freeBytes: () => freeBytes(folder.path),
   });
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
@@ -242,6 +244,14 @@ function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
     unsizedMemoryBytes: config.unsizedMemoryMb * mebibyte,
   };
   return { ...defaultSettings, ...times, ...placement, workerQuota, maxAttempts, limits, requestsPerWorker, buildsKept, publicUrl };
+}
+
+/** What root has set aside is not the scheduler's. */
+async function freeBytes(folder: string): Promise<number | null> {
+  return statfs(folder).then(
+    ({ bavail, bsize }) => bavail * bsize,
+    () => null,
+  );
 }
 
 async function buildSize(blobs: BlobStore, digest: string): Promise<number | null> {

@@ -9,6 +9,7 @@ import { addProcessMetrics } from '../../proto/process-metrics.ts';
 import type { Effect, Write } from '../core/effects.ts';
 import type { Image } from '../core/image.ts';
 import type { EndpointImage, Tallies } from '../core/image/endpoints.ts';
+import { inCrashLoop } from '../core/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';
@@ -21,6 +22,8 @@ export interface MetricsSource {
   wall(): number;
   /** Gateways' open streams. */
   channels(): number;
+  /** Bytes that may still be written to the data folder's disk; null when the system does not say. */
+  freeBytes(): Promise<number | null>;
 }
 
 /** How a webhook delivery went: `delivered`, `failed` (tried again later), `exhausted` (given up), `refused` (the address is not allowed). */
@@ -114,6 +117,7 @@ export class SchedulerMetrics implements CommitWatcher {
     addLevels(this.#registry, source);
     addTallies(this.#registry, source);
     addProcessMetrics(this.#registry, 'capstan_scheduler_');
+    addDisk(this.#registry, source);
   }
 
   committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void {
@@ -179,6 +183,19 @@ function addTallies(registry: Registry, { image }: MetricsSource): void {
   }
 }
 
+function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
+  const gauge: Gauge = new Gauge({
+    name: 'capstan_data_folder_free_bytes',
+    help: 'Bytes that may still be written to the disk of the data folder.',
+    registers: [registry],
+    collect: async () => {
+      const free = await freeBytes();
+      if (free === null) gauge.remove();
+      else gauge.set(free);
+    },
+  });
+}
+
 function addLevels(registry: Registry, { image, wall, channels }: MetricsSource): void {
   /** A gauge that is set anew whenever it is read. */
   const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, image: Image) => void): void => {
@@ -233,6 +250,16 @@ function addLevels(registry: Registry, { image, wall, channels }: MetricsSource)
     gauge.set({ connected: 'true' }, connected);
     gauge.set({ connected: 'false' }, nodes.size - connected);
   });
+  level('capstan_devices', 'GPUs and MIG slices of the connected nodes.', ['health'], (gauge, { nodes }) => {
+    const connected = [...nodes.values()].filter(({ session }) => session !== null);
+    const devices = connected.flatMap(({ inventory }) => inventory?.devices ?? []);
+    const healthy = devices.filter((device) => device.healthy).length;
+    gauge.set({ health: 'healthy' }, healthy);
+    gauge.set({ health: 'unhealthy' }, devices.length - healthy);
+  });
+  perEndpoint('capstan_endpoint_crash_loop', '1 while starts of the endpoint’s workers fail again and again.', (endpoint) =>
+    inCrashLoop(endpoint) ? 1 : 0,
+  );
   level('capstan_waiting_requests', 'Requests that wait for a job’s end or its next chunk.', [], (gauge, present) => {
     let waiting = 0;
     for (const open of present.channels.values()) waiting += open.size;

@@ -62,6 +62,9 @@ test('the queue, its jobs, attempts, workers and commits', async (t) => {
   t.is(value('capstan_jobs_in_progress', echo), 0);
   t.is(value('capstan_nodes', { connected: 'true' }), 1);
   t.is(value('capstan_gateways_connected', {}), 1);
+  t.is(value('capstan_devices', { health: 'unhealthy' }), 0);
+  t.is(value('capstan_endpoint_crash_loop', echo), 0);
+  t.true((value('capstan_data_folder_free_bytes', {}) ?? 0) > 0);
   t.true((value('capstan_store_commit_duration_seconds_count', {}) ?? 0) > 0);
   t.true((value('capstan_store_commit_operations_sum', {}) ?? 0) >= 8);
   await until('the worker of echo is idle', async () => {
