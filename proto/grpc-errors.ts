@@ -36,6 +36,11 @@ export function fromServiceError(thrown: unknown): CapstanError {
   });
 }
 
+/** True when the peer said which of our errors it is; else it comes from the library, or from what stands between. */
+export function isNamed(thrown: unknown): boolean {
+  return thrown instanceof CapstanError || (isServiceError(thrown) && first(thrown.metadata, CODE_KEY) !== undefined);
+}
+
 /** The error as a message inside a stream. */
 export function toFailure(error: CapstanError): Failure {
   return { code: error.code, message: error.message, field: error.field ?? '', retryAfterMs: error.retryAfterMs ?? 0 };

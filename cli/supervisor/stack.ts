@@ -151,6 +151,8 @@ const inWords: Readonly<Record<string, string>> = {
   ENOTDIR: 'it, or a folder above it, is a file',
   EROFS: 'the file system is read-only',
   ENOSPC: 'the disk is full',
+  // What a recursive mkdir says of a read-only file system.
+  ENOENT: 'it cannot be made there',
 };
 
 interface EndSignals {

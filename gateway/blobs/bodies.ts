@@ -4,7 +4,7 @@ import type { Metadata } from '@grpc/grpc-js';
 import { CapstanError } from '../../proto/errors.ts';
 import { BlobPurpose, type BlobServiceClient, type GetBlobResponse, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { BlobRef } from '../../proto/gen/capstan/v1/common.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { schedulerRefusal } from '../grpc/refusals.ts';
 import { backoffMs } from '../grpc/connection.ts';
 
 const FRAME_BYTES = 256 * 1024;
@@ -42,7 +42,7 @@ export class Bodies {
       try {
         return await action();
       } catch (thrown) {
-        const error = fromServiceError(thrown);
+        const error = schedulerRefusal(thrown);
         const wait = backoffMs(attempt);
         if (error.code !== 'UNAVAILABLE' || this.#now() + wait > end) throw error;
         await new Promise((resolve) => setTimeout(resolve, wait));
@@ -53,7 +53,7 @@ export class Bodies {
   #putOnce(bytes: Buffer): Promise<BlobRef> {
     return new Promise((resolve, reject) => {
       const call = this.#client.put(this.#metadata, { deadline: Date.now() + this.#patienceMs }, (error, response) => {
-        if (error !== null) reject(fromServiceError(error));
+        if (error !== null) reject(schedulerRefusal(error));
         else resolve({ id: response.id, size: bytes.length });
       });
       let offset = 0;

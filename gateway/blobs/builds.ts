@@ -8,7 +8,7 @@ import {
   type PutBlobResponse,
   type StatBlobResponse,
 } from '../../proto/gen/capstan/v1/blobs.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';
 
 const FRAME_BYTES = 256 * 1024;
@@ -46,7 +46,7 @@ export class BuildUploads {
     const call = this.#client.put(metadata, (error, response) => {
       state.answered = true;
       if (error === null) reply.resolve(response);
-      else reply.reject(fromServiceError(error));
+      else reply.reject(schedulerRefusal(error));
       state.wake();
     });
     // The stream's own error says the same as the reply's.

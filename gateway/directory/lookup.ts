@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { ControlServiceClient, EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';
 import { Rate } from '../limits/budget.ts';
 import { keyOf, type Directory, type Key } from './directory.ts';
@@ -123,7 +123,7 @@ export class Lookup {
     try {
       return await question();
     } catch (thrown) {
-      const error = fromServiceError(thrown);
+      const error = schedulerRefusal(thrown);
       if (error.code !== 'NOT_FOUND') {
         throw new CapstanError('UNAVAILABLE', 'the scheduler cannot be reached', { retryAfterMs: 1000, cause: error });
       }

@@ -1,7 +1,7 @@
 /** Calls that change or list jobs one at a time: one unary call each, with a deadline. */
 import type { CallOptions, ClientUnaryCall, Metadata, ServiceError } from '@grpc/grpc-js';
 
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { schedulerRefusal } from '../grpc/refusals.ts';
 
 export type UnaryMethod<Request, Response> = (
   request: Request,
@@ -20,7 +20,7 @@ export function callUnary<Request, Response>(
   return new Promise((resolve, reject) => {
     method(request, metadata, { deadline: Date.now() + timeoutMs }, (error, response) => {
       if (error === null) resolve(response);
-      else reject(fromServiceError(error));
+      else reject(schedulerRefusal(error));
     });
   });
 }

@@ -68,7 +68,8 @@ export type Effect =
       readonly effect: 'log';
       readonly level: 'info' | 'warn' | 'error';
       readonly message: string;
-      readonly facts: Readonly<Record<string, unknown>>;
+      /** `name` is the part's own in every line. */
+      readonly facts: Readonly<Record<string, unknown>> & { readonly name?: never };
     };
 
 /** Results of commands. */

@@ -91,7 +91,7 @@ export function drainNode(image: Image, out: Decision, now: Now, call: number, c
   // A node that is back may be what some endpoint waits for.
   else for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.unsettled.add(endpoint.config.id);
   const message = draining ? 'node drained' : 'node resumed';
-  out.do({ effect: 'log', level: 'info', message, facts: { node: node.config.id, name: node.config.name } }, write);
+  out.do({ effect: 'log', level: 'info', message, facts: { node: node.config.id, nodeName: node.config.name } }, write);
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
 }
 
@@ -116,7 +116,7 @@ export function removeNode(image: Image, out: Decision, now: Now, call: number, 
   if (image.versions.has(rowKey('desired', id))) putRow(image, out, 'desired', id, null);
   const write = putRow(image, out, 'node', id, removed);
   if (session !== null) out.do({ effect: 'close-session', node: id, session, reason: 'the node was removed' }, write);
-  out.do({ effect: 'log', level: 'info', message: 'node removed', facts: { node: id, name } }, write);
+  out.do({ effect: 'log', level: 'info', message: 'node removed', facts: { node: id, nodeName: name } }, write);
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
 }
 

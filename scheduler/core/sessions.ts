@@ -51,7 +51,7 @@ export function sessionOpened(image: Image, out: Decision, now: Now, event: Extr
     effect: 'log',
     level: 'info',
     message: 'node connected',
-    facts: { node: event.node, name: node.config.name, incarnation: hello.incarnation },
+    facts: { node: event.node, nodeName: node.config.name, incarnation: hello.incarnation },
   });
 }
 
@@ -77,7 +77,7 @@ export function sessionClosed(image: Image, out: Decision, now: Now, event: Extr
     effect: 'log',
     level: 'info',
     message: 'node disconnected',
-    facts: { node: event.node, name: node.config.name, graceMs: image.settings.nodeGraceMs },
+    facts: { node: event.node, nodeName: node.config.name, graceMs: image.settings.nodeGraceMs },
   });
 }
 
@@ -114,7 +114,7 @@ export function graceOver(image: Image, out: Decision, now: Now, id: string): vo
   const node = image.nodes.get(id);
   if (node === undefined || node.session !== null) return;
   giveUpNode(image, out, now, node, `node ${node.config.name} lost`);
-  out.do({ effect: 'log', level: 'warn', message: 'node lost', facts: { node: id, name: node.config.name } });
+  out.do({ effect: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
 }
 
 /** What a node holds is given up: its jobs go elsewhere, and its workers are asked for elsewhere. `how` is why, for people. */

@@ -82,7 +82,7 @@ export function removalStep(image: Image, out: Decision, now: Now, endpoint: End
   image.endpoints.delete(id);
   putRow(image, out, 'endpoint', id, null);
   sweepBuilds(image, out);
-  out.do({ effect: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, name: endpoint.config.name } });
+  out.do({ effect: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
 }
 
 function markAll(image: Image, out: Decision, endpoints: readonly EndpointImage[], stopJobs: boolean): Write | null {

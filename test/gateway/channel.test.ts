@@ -90,6 +90,23 @@ test('a read of a stream says what came before, also when it is sent again', asy
   t.deepEqual(places, [undefined, { token: 3, nextIndex: 2 }, { token: 3, nextIndex: 2 }, undefined, { token: 2, nextIndex: 7 }]);
 });
 
+test('calls beside the channel are answered 503 in our own words while the scheduler is away', async (t) => {
+  const { scheduler, call } = await setup(t, { readTimeoutMs: 300 });
+  scheduler.stop();
+  for (const [method, path] of [
+    ['GET', '/v2/ep/health'],
+    ['GET', '/v2/ep/requests'],
+    ['POST', '/v2/ep/cancel/a'],
+    ['POST', '/v2/ep/purge-queue'],
+  ] as const) {
+    const { status, headers, json } = await call(method, path);
+    t.is(status, 503, path);
+    t.is(headers['retry-after'], '1', path);
+    // Neither addresses nor the library's inner states.
+    t.regex(String(json['detail']), /^service unavailable: the scheduler (cannot be reached|did not answer in time)$/, path);
+  }
+});
+
 test('the read after one that was given up misses nothing of the answer that nobody took', async (t) => {
   const { scheduler, call } = await setup(t);
   const arrived = new Promise<void>((resolve) => {

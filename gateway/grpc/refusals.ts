@@ -1,0 +1,21 @@
+/** What callers are told when a call of the scheduler failed. */
+import { CapstanError } from '../../proto/errors.ts';
+import { fromServiceError, isNamed } from '../../proto/grpc-errors.ts';
+
+/** Refusals of the scheduler as they are; what the connection itself says (addresses, its inner states) is for the log, as the cause. */
+export function schedulerRefusal(thrown: unknown): CapstanError {
+  const error = fromServiceError(thrown);
+  if (isNamed(thrown)) return error;
+  switch (error.code) {
+    case 'UNAVAILABLE':
+      return away('the scheduler cannot be reached', thrown);
+    case 'DEADLINE_EXCEEDED':
+      return away('the scheduler did not answer in time', thrown);
+    default:
+      return error;
+  }
+}
+
+function away(message: string, cause: unknown): CapstanError {
+  return new CapstanError('UNAVAILABLE', message, { retryAfterMs: 1000, cause });
+}
