@@ -91,6 +91,11 @@ export const gatewayConfig = z.object({
     'File with the certificate and chain (PEM) of the HTTP server, which then speaks HTTPS; for load-balanced endpoints it must cover *.<domain>.',
   ),
   httpTlsKey: setting('CAPSTAN_HTTP_TLS_KEY', z.string().min(1).optional(), 'File with the private key (PEM) of that certificate.'),
+  httpTlsCheckMs: setting(
+    'CAPSTAN_HTTP_TLS_CHECK_MS',
+    integer(10, 86_400_000, 60_000),
+    'How often the two files are looked at, ms: a renewed certificate is taken up without a restart.',
+  ),
   trustedProxies: setting(
     'CAPSTAN_TRUSTED_PROXIES',
     z

@@ -14,6 +14,7 @@ import { Lookup } from './directory/lookup.ts';
 import { DirectoryWatch } from './directory/watch.ts';
 import { callMetadata, channelOptions } from './grpc/connection.ts';
 import { createServer } from './http/server.ts';
+import { readCertificate } from './http/tls.ts';
 import type { AgentLink } from './invoke/agent-link.ts';
 import { InvokeServer } from './invoke/invoke-server.ts';
 import { LoadReport } from './invoke/report.ts';
@@ -63,6 +64,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const log = deps.log ?? createLog(config.logLevel);
   const now = deps.now ?? (() => performance.now());
   const token = gatewayToken(config);
+  const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
   const patient = callMetadata(token, true);
   const quick = callMetadata(token, false);
@@ -120,25 +122,28 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     metrics: metrics.lb,
     closing: () => closing,
   });
-  const app = await createServer({
-    config,
-    log,
-    version: pkg.version,
-    channel,
-    jobs,
-    control,
-    metadata: patient,
-    quickMetadata: quick,
-    bodies: new Bodies(blobs, patient, config.submitTimeoutMs, now),
-    blobs,
-    now,
-    lookup,
-    authenticator,
-    loadBalancer,
-    memory,
-    metrics,
-    closing: () => closing,
-  });
+  const app = await createServer(
+    {
+      config,
+      log,
+      version: pkg.version,
+      channel,
+      jobs,
+      control,
+      metadata: patient,
+      quickMetadata: quick,
+      bodies: new Bodies(blobs, patient, config.submitTimeoutMs, now),
+      blobs,
+      now,
+      lookup,
+      authenticator,
+      loadBalancer,
+      memory,
+      metrics,
+      closing: () => closing,
+    },
+    certificate,
+  );
 
   const noting = setInterval(() => {
     const hashes = authenticator.takeUsed();
@@ -164,7 +169,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     const onServing = pools.setServing.bind(pools);
     const listening = await InvokeServer.listen({ host, port, tls: config, gatewayToken: token, log, onServing });
     invoke = listening.server;
-    url = await app.listen({ host: config.host, port: config.port });
+    const bound = await app.listen({ host: config.host, port: config.port });
+    url = certificate === null ? bound : bound.replace(/^http:/, 'https:');
     report.open(config.invokeAddress ?? listening.address);
   } catch (thrown) {
     await invoke?.close();

@@ -22,6 +22,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
     portOf(addresses.get('scheduler')) ?? String(settings.grpcPort ?? DEFAULT_GRPC_PORT);
   const httpPort = (addresses: ReadonlyMap<string, string>): string =>
     portOf(addresses.get('gateway')) ?? String(settings.httpPort ?? DEFAULT_HTTP_PORT);
+  const scheme = (environment.variables['CAPSTAN_HTTP_TLS_CERT'] ?? '') === '' ? 'http' : 'https';
   return [
     {
       name: 'scheduler',
@@ -59,7 +60,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
       command: (addresses) => ({
         args: [main, 'agent'],
         env: {
-          CAPSTAN_PUBLIC_URL: `http://${reachableHost(environment)}:${httpPort(addresses)}`,
+          CAPSTAN_PUBLIC_URL: `${scheme}://${reachableHost(environment)}:${httpPort(addresses)}`,
           ...common,
           CAPSTAN_SCHEDULER: addresses.get('scheduler'),
           CAPSTAN_JOIN_TOKEN_FILE: join(secrets, 'join-token'),

@@ -7,33 +7,50 @@ import { createServer as createHttps } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
+import { isAnswering } from '../lb/fronts.ts';
 import { JSON_TYPE, problemText } from './problem.ts';
 import type { Services } from './services.ts';
-import { tlsOptions } from './tls.ts';
+import { followRenewals, type Certificate } from './tls.ts';
+
+/** Time for the headers of a request, ms, where a whole request has more. */
+const MAX_HEADERS_MS = 60_000;
+/** How often it is looked for requests that are out of time: so many times in that time, and at least so often, ms. */
+const CHECKS = 10;
+const MAX_CHECK_MS = 5_000;
 
 type Listener = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** The server: load-balanced requests are taken out before the framework's `handler` sees them. */
-export function openFrontDoor({ config, loadBalancer }: Pick<Services, 'config' | 'loadBalancer'>, handler: Listener): Server {
-  const tls = tlsOptions(config);
+/** The server: load-balanced requests are taken out before the framework's `handler` sees them. `certificate`: null for plain HTTP. */
+export function openFrontDoor(
+  { config, log, loadBalancer }: Pick<Services, 'config' | 'log' | 'loadBalancer'>,
+  certificate: Certificate | null,
+  handler: Listener,
+): Server {
   const listener: Listener = (request, response) => {
     const wrong = breach(request);
     if (wrong !== null) {
       // What follows on this connection cannot be told from this request's body.
-      const body = problemText(400, 'Bad Request', wrong);
+      const body = bodyOf(400, 'Bad Request', wrong);
       const headers = { 'content-type': JSON_TYPE, 'content-length': Buffer.byteLength(body), connection: 'close' };
       response.writeHead(400, headers).end(body);
     } else if (!loadBalancer.take(request, response)) handler(request, response);
   };
   const options = {
     requestTimeout: config.requestTimeoutMs,
+    headersTimeout: Math.min(config.requestTimeoutMs, MAX_HEADERS_MS),
+    connectionsCheckingInterval: Math.min(MAX_CHECK_MS, config.requestTimeoutMs / CHECKS),
     keepAliveTimeout: config.keepAliveMs,
     // Refused below, with a body that says so.
     requireHostHeader: false,
     // Clients that would rather speak HTTP/2 offer it with their first request (Java's does always): it is served as it is.
     shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket',
   };
-  const server = tls === null ? createHttp(options, listener) : (createHttps({ ...options, ...tls }, listener) as unknown as Server);
+  const encrypted = certificate === null ? null : createHttps({ ...options, ...certificate }, listener);
+  const server = encrypted === null ? createHttp(options, listener) : (encrypted as unknown as Server);
+  if (certificate !== null && encrypted !== null) {
+    const use = encrypted.setSecureContext.bind(encrypted);
+    server.once('close', followRenewals(certificate, { files: config, everyMs: config.httpTlsCheckMs, log, use }));
+  }
   // An expectation that nobody knows may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', listener);
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
@@ -68,14 +85,20 @@ export function refuseSocket(error: Error & { code?: string }, socket: Socket): 
 
 /** Answers on the bare socket and ends the connection. */
 function refuse(socket: Duplex, status: number, title: string, message: string): void {
-  if (socket.destroyed || !socket.writable) {
+  // Into an answer that has begun nothing else may be written.
+  if (socket.destroyed || !socket.writable || isAnswering(socket)) {
     socket.destroy();
     return;
   }
-  const body = problemText(status, title, message);
+  const body = bodyOf(status, title, message);
   socket.end(
     `HTTP/1.1 ${status} ${title}\r\nContent-Type: ${JSON_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   );
+}
+
+/** A problem document that has `error`, too: it may have been for the host of a load-balanced endpoint (SPEC.md, Error bodies). */
+function bodyOf(status: number, title: string, message: string): string {
+  return JSON.stringify({ ...(JSON.parse(problemText(status, title, message)) as object), error: title });
 }
 
 function problemOf(code: string | undefined): [number, string, string] {

@@ -3,6 +3,7 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
+import type { Certificate } from './tls.ts';
 import { parseBody } from '../json/body.ts';
 import { cors } from './cors.ts';
 import { docsRoutes } from './docs.ts';
@@ -31,10 +32,11 @@ declare module 'fastify' {
 
 const MAX_PARAM_LENGTH = 512;
 
-export async function createServer(services: Services): Promise<FastifyInstance> {
+/** `certificate`: null for plain HTTP. */
+export async function createServer(services: Services, certificate: Certificate | null): Promise<FastifyInstance> {
   const { config, log } = services;
   const app = fastify({
-    serverFactory: (handler) => openFrontDoor(services, handler),
+    serverFactory: (handler) => openFrontDoor(services, certificate, handler),
     // A logger of the framework's would cost a child per request; errors are logged below.
     logger: false,
     forceCloseConnections: 'idle',

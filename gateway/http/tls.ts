@@ -1,17 +1,69 @@
-/** The certificate of the HTTP server, where one is configured. */
+/** The certificate of the HTTP server, where one is configured; a renewed one is taken up without a restart. */
 import { readFileSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { GatewayConfig } from '../config.ts';
+import type { Log } from '../log.ts';
 
-/** Null: plain HTTP. Throws CONFIG when only half of it is set, or a file cannot be read. */
-export function tlsOptions({ httpTlsCert, httpTlsKey }: GatewayConfig): { cert: Buffer; key: Buffer } | null {
+export interface Certificate {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+}
+
+type Files = Pick<GatewayConfig, 'httpTlsCert' | 'httpTlsKey'>;
+
+/** Null: plain HTTP. Throws CONFIG when only half of it is set, a file cannot be read, or the two do not belong together. */
+export function readCertificate({ httpTlsCert, httpTlsKey }: Files): Certificate | null {
   if (httpTlsCert === undefined && httpTlsKey === undefined) return null;
   if (httpTlsCert === undefined || httpTlsKey === undefined) {
     const missing = httpTlsCert === undefined ? 'CAPSTAN_HTTP_TLS_CERT' : 'CAPSTAN_HTTP_TLS_KEY';
     throw new CapstanError('CONFIG', `${missing}: must be set too; certificate and key go together`, { field: missing });
   }
-  return { cert: read('CAPSTAN_HTTP_TLS_CERT', httpTlsCert), key: read('CAPSTAN_HTTP_TLS_KEY', httpTlsKey) };
+  const found = { cert: read('CAPSTAN_HTTP_TLS_CERT', httpTlsCert), key: read('CAPSTAN_HTTP_TLS_KEY', httpTlsKey) };
+  try {
+    createSecureContext(found);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new CapstanError('CONFIG', `CAPSTAN_HTTP_TLS_CERT: ${httpTlsCert} and ${httpTlsKey} are no certificate and its key (${why})`, {
+      field: 'CAPSTAN_HTTP_TLS_CERT',
+      cause,
+    });
+  }
+  return found;
+}
+
+export interface RenewalOptions {
+  readonly files: Files;
+  readonly everyMs: number;
+  readonly log: Log;
+  /** Serves new connections; those that are open keep what they have. */
+  readonly use: (certificate: Certificate) => void;
+}
+
+/**
+ * Reads the files again and again: whatever renews them (a link that is put elsewhere, a file that is
+ * replaced) is seen alike. What does not fit, as between two writes, is left until it does.
+ */
+export function followRenewals(first: Certificate, { files, everyMs, log, use }: RenewalOptions): () => void {
+  let known = first;
+  let complained = '';
+  const timer = setInterval(() => {
+    try {
+      const found = readCertificate(files);
+      if (found === null || (found.cert.equals(known.cert) && found.key.equals(known.key))) return;
+      known = found;
+      complained = '';
+      use(found);
+      log.info('the certificate of the HTTP server was renewed');
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      if (reason !== complained) log.warn({ reason }, 'a renewed certificate cannot be used yet; the one before it stays');
+      complained = reason;
+    }
+  }, everyMs);
+  timer.unref();
+  return () => clearInterval(timer);
 }
 
 function read(variable: string, path: string): Buffer {

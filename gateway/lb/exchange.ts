@@ -205,7 +205,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   #outOfTime(): void {
     if (this.#over) return;
-    const message = `the function did not answer within ${Math.round(this.#options.timeoutMs / 1000)} s`;
+    const message = `the function did not answer within ${this.#options.timeoutMs / 1000} s`;
     this.#send({ $case: 'abort', value: { code: 'DEADLINE_EXCEEDED', message, untouched: false } }, 0);
     this.#fail(new CapstanError('WORKER_LOST', message));
   }

@@ -9,6 +9,14 @@ import type { Front } from './exchange.ts';
 /** As nginx has it: the caller went away before there was an answer. */
 const CALLER_GONE = 499;
 
+/** Connections whose answer has begun before their request was complete. */
+const answering = new WeakSet<Duplex>();
+
+/** An answer is under way on the connection of a request that still comes. */
+export function isAnswering(socket: Duplex): boolean {
+  return answering.has(socket);
+}
+
 /** An HTTP answer. */
 export class HttpFront implements Front {
   readonly #request: IncomingMessage;
@@ -35,6 +43,7 @@ export class HttpFront implements Front {
   }
 
   head(status: number, headers: string[]): void {
+    if (!this.#request.complete) answering.add(this.#request.socket);
     this.#response.writeHead(status, headers);
   }
 
@@ -45,6 +54,7 @@ export class HttpFront implements Front {
   end(): void {
     this.#ended = true;
     this.#response.end();
+    answering.delete(this.#request.socket);
     drain(this.#request);
   }
 

@@ -241,8 +241,7 @@ export class Pools<Host extends WorkerHost> {
       if (held.since + holdMs > now()) break;
       pool.held.delete(held);
       this.#settings.onChange(endpointId, false);
-      const seconds = Math.round(holdMs / 1000);
-      held.seeker.refused(new CapstanError('UNAVAILABLE', `no worker became free within ${seconds} s`, { retryAfterMs: 5000 }));
+      held.seeker.refused(new CapstanError('UNAVAILABLE', `no worker became free within ${holdMs / 1000} s`, { retryAfterMs: 5000 }));
     }
     this.serve(endpointId);
   }

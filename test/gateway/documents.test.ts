@@ -34,7 +34,7 @@ async function served(): Promise<readonly string[]> {
     lb: { endpoints: () => [], level: () => ({ held: 0, inFlight: 0 }) },
   };
   const services = { config: readConfig({}, {}), version: '0', metrics: new GatewayMetrics(levels), closing: () => false };
-  const app = await createServer(services as unknown as Services);
+  const app = await createServer(services as unknown as Services, null);
   await app.ready();
   const routes = app.served.list();
   await app.close();

@@ -1,6 +1,6 @@
 /**
  * A scheduler that does what a test tells it, over real gRPC: JobService, ControlService (the
- * directory) and BlobService. Left alone it runs every job at once and returns its input.
+ * directory), GatewayService and BlobService. Left alone it runs every job at once and returns its input.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
@@ -26,6 +26,12 @@ import {
   type WatchDirectoryRequest,
 } from '../../proto/gen/capstan/v1/control.ts';
 import {
+  GatewayServiceService,
+  type GatewayNotice,
+  type GatewayReport,
+  type GatewayServiceServer,
+} from '../../proto/gen/capstan/v1/invoke.ts';
+import {
   EndpointHealth,
   JobServiceService,
   type Job,
@@ -41,6 +47,8 @@ import {
   type StreamPart,
   type Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
+
+import { Signals } from '../agent/signals.ts';
 
 export const TOKEN = 'gateway-token-of-tests';
 
@@ -86,6 +94,8 @@ export class FakeScheduler {
   readonly abandoned: number[] = [];
   readonly lookups: string[] = [];
   readonly calls: string[] = [];
+  /** What gateways said of themselves, in order. */
+  readonly reports = new Signals<GatewayReport>();
   /** Emits `submit`, `read`, `abandon`, `watch`, `stream`, `blob-get`, `blob-put`. */
   readonly events = new EventEmitter();
   /** Changes are told to watching gateways; else they must ask. */
@@ -119,6 +129,7 @@ export class FakeScheduler {
   #port = 0;
   #streams = 0;
   readonly #watchers = new Set<ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>>();
+  readonly #gateways = new Set<ServerDuplexStream<GatewayReport, GatewayNotice>>();
   readonly #open = new Set<ServerDuplexStream<JobRequests, JobReplies>>();
 
   get address(): string {
@@ -133,6 +144,7 @@ export class FakeScheduler {
     const server = new Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024, 'grpc.max_send_message_length': 32 * 1024 * 1024 });
     server.addService(JobServiceService, this.#jobService());
     server.addService(BlobServiceService, this.#blobService());
+    server.addService(GatewayServiceService, this.#gatewayService());
     server.addService(ControlServiceService, this.#controlService());
     this.#port = await new Promise<number>((resolve, reject) => {
       server.bindAsync(`127.0.0.1:${this.#port}`, ServerCredentials.createInsecure(), (error, port) => {
@@ -176,7 +188,7 @@ export class FakeScheduler {
     this.#tell({ removedKeys: [hash] });
   }
 
-  addEndpoint(id: string, account = 'acc', kind: EndpointKind = EndpointKind.QUEUE): void {
+  addEndpoint(id: string, account = 'acc', kind: EndpointKind = EndpointKind.QUEUE, more: Partial<EndpointEntry> = {}): void {
     const endpoint: EndpointEntry = {
       id,
       name: id,
@@ -186,9 +198,15 @@ export class FakeScheduler {
       releaseId: 'r1',
       routes: [],
       isPublic: false,
+      ...more,
     };
     this.endpoints.set(id, endpoint);
     this.#tell({ endpoints: [endpoint] });
+  }
+
+  /** Tells every gateway. */
+  notify(notice: GatewayNotice): void {
+    for (const call of this.#gateways) call.write(notice);
   }
 
   removeEndpoint(id: string): void {
@@ -307,6 +325,18 @@ export class FakeScheduler {
     } catch (error) {
       callback(toStatus(error));
     }
+  }
+
+  #gatewayService(): GatewayServiceServer {
+    return {
+      session: (call) => {
+        this.#gateways.add(call);
+        call.on('data', (report: GatewayReport) => this.reports.push(report));
+        call.on('end', () => call.end());
+        call.on('error', () => undefined);
+        call.on('close', () => this.#gateways.delete(call));
+      },
+    } satisfies GatewayServiceServer;
   }
 
   #blobService(): BlobServiceServer {

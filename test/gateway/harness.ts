@@ -97,6 +97,8 @@ export class RawConnection {
   readonly socket: Socket;
   #text = '';
   #closed = false;
+  /** Resolves when the connection is gone. */
+  readonly closed: Promise<void>;
   #wake: () => void = () => undefined;
 
   constructor(t: ExecutionContext, url: string) {
@@ -108,11 +110,19 @@ export class RawConnection {
       this.#wake();
     });
     this.socket.on('error', () => undefined);
-    this.socket.on('close', () => {
-      this.#closed = true;
-      this.#wake();
+    this.closed = new Promise((resolve) => {
+      this.socket.on('close', () => {
+        this.#closed = true;
+        this.#wake();
+        resolve();
+      });
     });
     t.teardown(() => this.socket.destroy());
+  }
+
+  /** What came and was not answered as a whole. */
+  get text(): string {
+    return this.#text;
   }
 
   write(text: string | Buffer): this {

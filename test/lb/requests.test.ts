@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import test from 'ava';
 import { request } from 'undici';
 
+import { readConfig } from '../../gateway/config.ts';
+import { start as startGateway } from '../../gateway/start.ts';
 import { until } from '../support/until.ts';
 import { web } from './web.ts';
 
@@ -171,6 +173,40 @@ test('a worker that ends fails its own requests with 502, and the next one gets 
   t.is(status, 502);
   t.is(json['error'], 'Bad Gateway');
   t.is((await call('/works', {}, 'fragile')).status, 200);
+});
+
+test('a second gateway serves the same endpoints with the same workers, and its end is nobody else’s', async (t) => {
+  const { grpc } = JSON.parse(await readFile(join(stack().dataDir, 'run.json'), 'utf8')) as { grpc: string };
+  const tokenFile = join(stack().dataDir, 'secrets/gateway-token');
+  const gateway = await startGateway(readConfig({ port: 0, scheduler: grpc, tokenFile, logLevel: 'silent', closeGraceMs: 0 }, {}));
+  const file = join(stack().scratch, 'over-both');
+  const headers = { authorization: `Bearer ${stack().apiKey}` };
+  const url = (base: string, name: string): string => `${base}/lb/${id('web')}/park?ms=60000&file=${encodeURIComponent(file)}-${name}`;
+  const said = (name: string): Promise<string> => readFile(`${file}-${name}`, 'utf8').catch(() => '');
+  const leave = new AbortController();
+  try {
+    await until('the second gateway serves', async () => {
+      const { statusCode, body } = await request(`${gateway.url}/lb/${id('web')}/health`, { headers });
+      await body.dump();
+      return statusCode === 200;
+    });
+    const [first, second] = [url(stack().url, 'first'), url(gateway.url, 'second')].map((each) =>
+      request(each, { headers, signal: leave.signal }).then(
+        ({ statusCode }) => statusCode,
+        (error: Error) => error.name,
+      ),
+    );
+    await until('both serve at once', async () => (await said('first')) === 'entered\n' && (await said('second')) === 'entered\n');
+    await gateway.close();
+    t.not(await second, 200);
+    // Its caller is gone; that of the other gateway is not.
+    await until('the function heard of it', async () => (await said('second')) === 'entered\naborted\n');
+    t.is(await said('first'), 'entered\n');
+    leave.abort();
+    t.is(await first, 'AbortError');
+  } finally {
+    await gateway.close();
+  }
 });
 
 test('metrics count requests by endpoint and status', async (t) => {

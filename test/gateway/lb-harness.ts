@@ -1,0 +1,35 @@
+/** A gateway with one load-balanced endpoint, `web`, and calls to it by its host. */
+import type { ExecutionContext } from 'ava';
+
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { RouteEntry } from '../../proto/gen/capstan/v1/control.ts';
+import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { FakeScheduler } from './fake-scheduler.ts';
+import { setup, type Setup } from './harness.ts';
+
+export const HOST = 'web.lb.localhost';
+
+export interface LbSetup extends Setup {
+  /** Where agents reach the gateway. */
+  readonly invokeAddress: string;
+}
+
+function route(method: string, path: string, name: string): RouteEntry {
+  return { method, path, function: { name, module: 'm.ts', parameters: [], callStyle: CallStyle.UNSPECIFIED } };
+}
+
+export function addWeb(scheduler: FakeScheduler): void {
+  const routes = [route('GET', '/fn', 'fn'), route('POST', '/fn', 'fn'), route('PUT', '/other', 'other')];
+  scheduler.addEndpoint('web', 'acc', EndpointKind.LOAD_BALANCED, { routes });
+}
+
+export async function setupLb(t: ExecutionContext, overrides: Record<string, unknown> = {}): Promise<LbSetup> {
+  const made = await setup(t, overrides);
+  addWeb(made.scheduler);
+  const { invokeAddress } = await made.scheduler.reports.next((report) => report.invokeAddress !== '');
+  const call: Setup['call'] = (method, path, options = {}) =>
+    made.call(method, path, { ...options, headers: { host: HOST, ...options.headers } });
+  // Known to the gateway once it is not 404.
+  while ((await call('DELETE', '/fn')).status === 404);
+  return { ...made, call, invokeAddress };
+}

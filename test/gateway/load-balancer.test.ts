@@ -1,0 +1,186 @@
+/** Load-balanced requests at the gateway: its limits, every refusal's status and body, and what it does with agents' answers. */
+import test from 'ava';
+import { request } from 'undici';
+
+import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import { FakeAgent, invokeToken } from './fake-agent.ts';
+import { KEY, RawConnection, startGateway } from './harness.ts';
+import { HOST, setupLb } from './lb-harness.ts';
+
+const head = (first: string, ...lines: string[]): string =>
+  `${[`${first} HTTP/1.1`, `Host: ${HOST}`, `Authorization: Bearer ${KEY}`, ...lines].join('\r\n')}\r\n\r\n`;
+
+test('every refusal has its status and {error, detail}', async (t) => {
+  const { call, gateway, scheduler, invokeAddress } = await setupLb(t, { lbMaxBodyBytes: 2_000 });
+  scheduler.addKey('reader', { scope: KeyScope.READ_ONLY });
+  scheduler.addKey('of-another', { scope: KeyScope.ENDPOINTS, endpoints: ['ep'] });
+  scheduler.addKey('stranger', { account: 'others' });
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 8 });
+  agent.onRequest = (taken) => {
+    const how = taken.begin.target.split('?')[1];
+    if (how === 'lost') taken.send({ $case: 'abort', value: { code: 'WORKER_LOST', message: 'the worker died', untouched: false } });
+    else if (how === 'odd') taken.send({ $case: 'abort', value: { code: 'NO_SUCH_CODE', message: 'what?', untouched: false } });
+    else taken.answer(Number(how), '{"error":"Too Many Requests","detail":"slower, please"}', { 'content-type': 'application/json' });
+  };
+  const wrong = 'the API key is unknown or was revoked';
+  for (const [method, path, options, status, error, detail] of [
+    ['GET', '/fn', { key: null }, 401, 'Unauthorized', 'the header Authorization is missing; send Authorization: Bearer <API_KEY>'],
+    ['GET', '/fn', { key: 'wrong' }, 401, 'Unauthorized', wrong],
+    // A route runs code, whatever its method: a key that may only read may not call it.
+    ['GET', '/fn', { key: 'reader' }, 401, 'Unauthorized', 'this key may only read'],
+    ['GET', '/fn', { key: 'of-another' }, 401, 'Unauthorized', 'this key is not good for the endpoint web'],
+    ['GET', '/fn', { key: 'stranger' }, 404, 'Not Found', 'endpoint "web" does not exist'],
+    ['GET', '/nothing', {}, 404, 'Not Found', 'the endpoint has no route "/nothing"'],
+    ['DELETE', '/fn', {}, 405, 'Method Not Allowed', 'DELETE is not allowed here; use GET, POST'],
+    ['POST', '/fn', { body: 'x'.repeat(2_001) }, 413, 'Payload Too Large', 'body: exceeded max body size of 2000 bytes'],
+    ['GET', '/fn?429', {}, 429, 'Too Many Requests', 'slower, please'],
+    ['GET', '/fn?lost', {}, 502, 'Bad Gateway', 'the worker died'],
+    ['GET', '/fn?odd', {}, 502, 'Bad Gateway', 'what?'],
+  ] as const) {
+    const reply = await call(method, path, options);
+    t.is(reply.status, status, detail);
+    t.deepEqual(reply.json, { error, detail });
+    t.is(reply.headers['allow'], status === 405 ? 'GET, POST' : undefined);
+    t.is(reply.headers['www-authenticate'], status === 401 ? 'Bearer' : undefined);
+  }
+  const chunked = new RawConnection(t, gateway.url).write(head('POST /fn', 'Transfer-Encoding: chunked'));
+  chunked.write(`9c4\r\n${'x'.repeat(2_500)}\r\n0\r\n\r\n`);
+  const refused = await chunked.answer();
+  t.is(refused?.status, 413);
+  t.deepEqual(JSON.parse(refused?.body ?? ''), { error: 'Payload Too Large', detail: 'body: exceeded max body size of 2000 bytes' });
+  // What never became a request is refused in both forms: nobody knows which host it was for.
+  const long = await new RawConnection(t, gateway.url).write(head('GET /fn', `X: ${'x'.repeat(100_000)}`)).answer();
+  t.is(long?.status, 431);
+  t.like(JSON.parse(long?.body ?? ''), { status: 431, error: 'Request Header Fields Too Large' });
+});
+
+test('requests wait for a worker, bounded in number; one too many is 503 with Retry-After', async (t) => {
+  const { gateway, scheduler, call, invokeAddress } = await setupLb(t, { lbMaxHeld: 1 });
+  const first = fetch(`${gateway.url}/lb/web/fn`, { headers: { authorization: `Bearer ${KEY}` } });
+  await scheduler.reports.next(({ levels }) => levels.some(({ held }) => held === 1));
+  const full = await call('GET', '/fn');
+  t.is(full.status, 503);
+  t.deepEqual(full.json, { error: 'Service Unavailable', detail: 'the endpoint has 1 requests waiting for a worker already' });
+  t.is(full.headers['retry-after'], '1');
+  const agent = new FakeAgent(t, invokeAddress);
+  agent.onRequest = (taken) => taken.answer(200, '"served"');
+  agent.serve('web', { w1: 1 });
+  t.is(await (await first).text(), '"served"');
+  await scheduler.reports.next(({ levels }) => levels.some(({ held, inFlight }) => held === 0 && inFlight === 0));
+});
+
+test('requests wait for a worker, bounded in time; then 503 with Retry-After', async (t) => {
+  const { scheduler, call } = await setupLb(t, { lbHoldMs: 200 });
+  const late = await call('GET', '/fn');
+  t.is(late.status, 503);
+  t.deepEqual(late.json, { error: 'Service Unavailable', detail: 'no worker became free within 0.2 s' });
+  t.is(late.headers['retry-after'], '5');
+  await scheduler.reports.next(({ levels }) => levels.some(({ held }) => held === 1));
+});
+
+test('a worker that does not answer in time is told so, and the caller gets 502', async (t) => {
+  const { call, invokeAddress } = await setupLb(t, { lbTimeoutMs: 200 });
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
+  const reply = await call('GET', '/fn');
+  t.is(reply.status, 502);
+  t.deepEqual(reply.json, { error: 'Bad Gateway', detail: 'the function did not answer within 0.2 s' });
+  t.like(await agent.frames.next(({ frame }) => frame?.$case === 'abort'), { frame: { value: { code: 'DEADLINE_EXCEEDED' } } });
+  t.is(agent.taken.items[0]?.begin.timeoutMs, 200);
+});
+
+test('a caller that dawdles with its headers or its body gets 408 and holds no worker', async (t) => {
+  const { gateway, invokeAddress } = await setupLb(t, { requestTimeoutMs: 3_000 });
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 8 });
+  agent.onRequest = (taken) => {
+    // Answers while the body is still coming.
+    if (taken.begin.method === 'PUT')
+      taken.send({ $case: 'head', value: { status: 200, headers: [], body: Buffer.from('begun'), ended: false } });
+  };
+  const headers = new RawConnection(t, gateway.url).write(`GET /fn HTTP/1.1\r\nHost: ${HOST}\r\nX-Slow: `);
+  const short = new RawConnection(t, gateway.url).write(head('POST /fn', 'Content-Length: 10')).write('12345');
+  const answering = new RawConnection(t, gateway.url).write(head('PUT /other', 'Content-Length: 1000000')).write('12345');
+  for (const slow of [headers, short]) {
+    const answer = await slow.answer();
+    t.is(answer?.status, 408);
+    t.like(JSON.parse(answer?.body ?? ''), { status: 408, error: 'Request Timeout' });
+    t.is(await slow.answer(), null);
+  }
+  // An answer that has begun is cut off, and nothing else is put into it.
+  await answering.closed;
+  t.regex(answering.text, /^HTTP\/1\.1 200 OK\r\n/);
+  t.false(answering.text.includes('408'));
+  await agent.frames.next(({ frame }) => frame?.$case === 'abort');
+  t.deepEqual(
+    agent.taken.items.map(({ begin }) => begin.method),
+    ['PUT'],
+  );
+});
+
+test('what an agent did not take goes to another worker, whole; what it may have begun does not', async (t) => {
+  const { call, invokeAddress } = await setupLb(t);
+  const agents = ['a', 'b'].map((name) => new FakeAgent(t, invokeAddress, name));
+  const refusedBy: string[] = [];
+  for (const [at, agent] of agents.entries()) {
+    agent.onRequest = (taken) => {
+      if (refusedBy.length === 0) {
+        refusedBy.push(taken.begin.workerId);
+        taken.send({ $case: 'abort', value: { code: 'UNAVAILABLE', message: 'full', untouched: true } });
+      } else taken.answer(200, `${taken.begin.workerId}: ${taken.begin.body.toString()}`);
+    };
+    agent.serve('web', { [`w${at}`]: 1 });
+  }
+  const reply = await call('POST', '/fn', { body: 'the body' });
+  t.is(reply.text, `${refusedBy[0] === 'w0' ? 'w1' : 'w0'}: the body`);
+
+  for (const agent of agents) agent.onRequest = () => agent.break();
+  t.deepEqual((await call('GET', '/fn')).json, {
+    error: 'Bad Gateway',
+    detail: 'the connection to the worker broke before it had answered',
+  });
+});
+
+test('X-Forwarded-* are believed from trusted proxies alone, and told to the function', async (t) => {
+  const claims = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.org' };
+  for (const [trustedProxies, seen] of [
+    ['', { for: '127.0.0.1', proto: 'http', host: HOST }],
+    ['10.0.0.0/8, 127.0.0.1', { for: '203.0.113.9, 127.0.0.1', proto: 'https', host: 'api.example.org' }],
+  ] as const) {
+    const { call, invokeAddress } = await setupLb(t, { trustedProxies });
+    const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
+    agent.onRequest = (taken) => taken.answer(200, '');
+    await call('GET', '/fn', { headers: claims });
+    const { begin } = await agent.taken.next(() => true);
+    const told = new Map(begin.headers.map(({ name, value }) => [name, value]));
+    t.deepEqual({ for: told.get('x-forwarded-for'), proto: told.get('x-forwarded-proto'), host: told.get('x-forwarded-host') }, seen);
+    t.like(begin, { scheme: seen.proto, authority: seen.host });
+    t.false(told.has('authorization'));
+  }
+});
+
+test('an agent serves at several gateways; each counts its own, and the loss of one costs its own requests alone', async (t) => {
+  const one = await setupLb(t);
+  const two = await startGateway(t, one.scheduler);
+  const reports = one.scheduler.reports;
+  const { invokeAddress } = await reports.next((report) => !['', one.invokeAddress].includes(report.invokeAddress));
+  const agents = [one.invokeAddress, invokeAddress].map((address) => new FakeAgent(t, address).serve('web', { w1: 2 }));
+  const headers = { host: HOST, authorization: `Bearer ${KEY}` };
+  const calls = [one.gateway, two].map(async ({ url }) => {
+    const answer = await request(`${url}/fn`, { headers });
+    return { status: answer.statusCode, text: await answer.body.text() };
+  });
+  // Both report what they have: the scheduler adds them up.
+  const taken = await Promise.all(agents.map((agent) => agent.taken.next(() => true)));
+  const inFlight = reports.items.length;
+  t.true(inFlight > 0);
+  await one.gateway.close();
+  t.is((await calls[0]!.catch(() => ({ status: 503, text: '' }))).status >= 500, true);
+  taken[1]?.answer(200, 'from the other');
+  t.deepEqual(await calls[1], { status: 200, text: 'from the other' });
+});
+
+test('an agent needs a token of its node that has not ended', async (t) => {
+  const { invokeAddress } = await setupLb(t);
+  for (const token of ['', 'node-1.99999999999999.c2lnbmF0dXJl', invokeToken('node-1', Date.now() - 1), `${invokeToken('node-1')}.more`]) {
+    t.is((await new FakeAgent(t, invokeAddress, 'node-1', token).ended)?.code, 16, token);
+  }
+});
