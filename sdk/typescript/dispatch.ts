@@ -1,8 +1,9 @@
 /** One call of a function of another endpoint: manifest, state manager, target (SPEC.md, Cross-endpoint calls). */
 import { EndpointClient } from './client.ts';
-import { variable } from './environment.ts';
+import { chunksOf, JSON_LINES, valueOf } from './chunks.ts';
+import { stopSignal, variable } from './environment.ts';
 import { CapstanApiError, ConnectionError, DispatchError, JobError, NotFoundError, RemoteError } from './errors.ts';
-import { exchange, parsed, type CallRequest, type Connection } from './http.ts';
+import { exchangeWith, type Connection } from './http.ts';
 import { endpointOf, routeOf } from './manifest.ts';
 import { Peers, type Peer } from './peers.ts';
 import { defaultRetryPolicy } from './retry.ts';
@@ -31,37 +32,34 @@ interface Route {
  * @throws RemoteError with the function's message; DispatchError, CapstanApiError, ConnectionError.
  */
 export async function invoke(target: Target, input: object): Promise<unknown> {
-  const { connection, environment, name } = await wayTo(target);
+  return whereItIs(target, (connection, peer) =>
+    peer.isLoadBalanced ? callRoute(connection, peer, target, input) : runJob(connection, peer, target, input),
+  );
+}
+
+/** Calls a generator, and gives its chunks as they come. Leaving it ends the job or the request there. Throws what `invoke` throws. */
+export async function* invokeStream(target: Target, input: object): AsyncGenerator<unknown, void, void> {
+  yield* await whereItIs(target, (connection, peer) =>
+    peer.isLoadBalanced ? streamRoute(connection, peer, target, input) : streamJob(connection, peer, target, input),
+  );
+}
+
+/** Does what is to be done at the endpoint, and once more where it is now when it has moved meanwhile. */
+async function whereItIs<T>(target: Target, work: (connection: Connection, peer: Peer) => Promise<T>): Promise<T> {
+  const connection = workerConnection();
+  const environment = variable('CAPSTAN_ENVIRONMENT') ?? 'default';
+  const name = target.endpointName ?? (await endpointOf(target.functionName));
   const { peer, remembered } = await peers.find(connection, environment, name);
   try {
-    return await invokeAt(connection, peer, target, input);
+    return await work(connection, peer);
   } catch (error) {
     if (!remembered || !mayHaveMoved(error)) throw error;
     // It may have been deployed anew, with another id and address.
     peers.drop(connection, environment, name);
     const { peer: fresh } = await peers.find(connection, environment, name);
     if (fresh.id === peer.id && fresh.url === peer.url) throw error;
-    return invokeAt(connection, fresh, target, input);
+    return work(connection, fresh);
   }
-}
-
-/** Calls a generator of a queue-based endpoint, and gives its chunks as they come. Throws what `invoke` throws. */
-export async function* invokeStream(target: Target, input: object): AsyncGenerator<unknown, void, void> {
-  const { connection, environment, name } = await wayTo(target);
-  const { peer } = await peers.find(connection, environment, name);
-  try {
-    yield* (await clientOf(connection, peer).run(input)).stream();
-  } catch (error) {
-    throw remoteError(error, target.functionName, name);
-  }
-}
-
-async function wayTo(target: Target): Promise<{ readonly connection: Connection; readonly environment: string; readonly name: string }> {
-  return {
-    connection: workerConnection(),
-    environment: variable('CAPSTAN_ENVIRONMENT') ?? 'default',
-    name: target.endpointName ?? (await endpointOf(target.functionName)),
-  };
 }
 
 /** How this worker reaches the service. */
@@ -78,17 +76,55 @@ function mayHaveMoved(error: unknown): boolean {
   return error instanceof NotFoundError || error instanceof ConnectionError || (error instanceof RemoteError && error.status === 404);
 }
 
-async function invokeAt(connection: Connection, peer: Peer, target: Target, input: object): Promise<unknown> {
-  if (peer.isLoadBalanced) return callRoute(connection, peer, target, input);
+async function runJob(connection: Connection, peer: Peer, { functionName }: Target, input: object): Promise<unknown> {
+  const signal = stopSignal();
+  const idempotencyKey = crypto.randomUUID();
   try {
-    return await clientOf(connection, peer).runSync(input);
+    return await clientOf(connection, peer).runSync(input, { idempotencyKey, ...(signal === undefined ? {} : { signal }) });
   } catch (error) {
-    throw remoteError(error, target.functionName, peer.name);
+    // The same submission again tells the id of a job that is not known yet.
+    if (signal?.aborted === true)
+      abandon(async () => {
+        const job = await clientOf(connection, peer, hurried).run(input, { idempotencyKey });
+        await job.cancel();
+      });
+    throw remoteError(error, functionName, peer.name);
   }
 }
 
-function clientOf({ apiKey, baseUrl }: Connection, peer: Peer): EndpointClient<object> {
-  return new EndpointClient<object>(peer.id, { apiKey, baseUrl });
+async function streamJob(
+  connection: Connection,
+  peer: Peer,
+  { functionName }: Target,
+  input: object,
+): Promise<AsyncGenerator<unknown, void, void>> {
+  const job = await clientOf(connection, peer).run(input);
+  const signal = stopSignal();
+  const chunks = async function* (): AsyncGenerator<unknown, void, void> {
+    let hasEnded = false;
+    try {
+      yield* job.stream(signal === undefined ? {} : { signal });
+      hasEnded = true;
+    } catch (error) {
+      hasEnded = error instanceof JobError;
+      throw remoteError(error, functionName, peer.name);
+    } finally {
+      if (!hasEnded) abandon(() => clientOf(connection, peer, hurried).job(job.id).cancel());
+    }
+  };
+  return chunks();
+}
+
+/** What is left of a worker that was told to stop is short. */
+const hurried = { retry: { ...defaultRetryPolicy, retries: 2 }, timeoutMs: 5_000 };
+
+/** Cancels what nobody waits for any more, as far as that can be done: it may have ended, and has time limits of its own. */
+function abandon(cancel: () => Promise<void>): void {
+  void cancel().catch(() => undefined);
+}
+
+function clientOf({ apiKey, baseUrl }: Connection, peer: Peer, more: Partial<typeof hurried> = {}): EndpointClient<object> {
+  return new EndpointClient<object>(peer.id, { apiKey, baseUrl, ...more });
 }
 
 function remoteError(error: unknown, functionName: string, endpointName: string): unknown {
@@ -97,19 +133,53 @@ function remoteError(error: unknown, functionName: string, endpointName: string)
   return new RemoteError(message, { functionName, endpointName, jobId: error.jobId }, error);
 }
 
-async function callRoute(connection: Connection, peer: Peer, { functionName, route }: Target, input: object): Promise<unknown> {
+async function callRoute(connection: Connection, peer: Peer, target: Target, input: object): Promise<unknown> {
+  const read = async (response: Response): Promise<readonly [Headers, Uint8Array]> => [
+    response.headers,
+    new Uint8Array(await response.arrayBuffer()),
+  ];
+  const { answer, call } = await request(connection, peer, target, input, {}, read);
+  return valueOf(call, ...answer);
+}
+
+async function streamRoute(
+  connection: Connection,
+  peer: Peer,
+  target: Target,
+  input: object,
+): Promise<AsyncGenerator<unknown, void, void>> {
+  const accept = `${JSON_LINES}, */*;q=0.1`;
+  const { answer, call } = await request(connection, peer, target, input, { accept }, (response) => Promise.resolve(response));
+  return chunksOf(call, answer);
+}
+
+async function request<T>(
+  connection: Connection,
+  peer: Peer,
+  { functionName, route }: Target,
+  input: object,
+  headers: Readonly<Record<string, string>>,
+  read: (response: Response) => Promise<T>,
+): Promise<{ readonly answer: T; readonly call: string }> {
   const { method, path: template } = route ?? (await routeOf(peer.name, functionName));
-  const request: CallRequest = {
-    method,
-    ...requestOf(method, template, input),
-    accepts: (status) => status >= 200 && status < 300,
-    // After anything else the function may have run, and shall not run twice.
-    repeats: (status) => status === 429 || status === 503,
-    againWhenUnreachable: method === 'GET',
-  };
+  const wanted = requestOf(method, template, input);
   try {
-    const answer = await exchange({ ...connection, baseUrl: peer.url, timeoutMs: ROUTE_TIMEOUT_MS }, request);
-    return answer.text === '' ? undefined : parsed(request, answer);
+    const answer = await exchangeWith(
+      { ...connection, baseUrl: peer.url, timeoutMs: ROUTE_TIMEOUT_MS },
+      {
+        method,
+        ...wanted,
+        headers,
+        // A caller that is gone is seen there.
+        signal: stopSignal(),
+        accepts: (status) => status >= 200 && status < 300,
+        // After anything else the function may have run, and shall not run twice.
+        repeats: (status) => status === 429 || status === 503,
+        againWhenUnreachable: method === 'GET',
+      },
+      read,
+    );
+    return { answer, call: `${method} ${wanted.path}` };
   } catch (error) {
     if (!(error instanceof CapstanApiError)) throw error;
     // What the service itself refuses on such an address has the same form as the function's own errors.

@@ -15,3 +15,12 @@ export function isForeign(endpointName: string): boolean {
 
 /** The build's folder while its module is loaded: user code may change the working folder later. */
 export const startFolder = (globalThis as { readonly process?: { readonly cwd?: () => string } }).process?.cwd?.() ?? '';
+
+/**
+ * Aborted when the job or the request that the calling code is part of is stopped. The worker's host knows it
+ * (agent/runtimes/thread/host/stopping.ts); undefined anywhere else.
+ */
+export function stopSignal(): AbortSignal | undefined {
+  const known = (globalThis as { readonly [key: symbol]: unknown })[Symbol.for('capstan.stopSignal')];
+  return typeof known === 'function' ? (known as () => AbortSignal | undefined)() : undefined;
+}

@@ -62,13 +62,18 @@ export function parsed({ method, path }: CallRequest, { text }: Answer): unknown
  * Calls until an answer is accepted. Tries again after 429, 5xx and broken connections.
  * @throws CapstanApiError, ConnectionError, TimeoutError; the signal's reason when it is raised.
  */
-export async function exchange(connection: Connection, request: CallRequest): Promise<Answer> {
+export function exchange(connection: Connection, request: CallRequest): Promise<Answer> {
+  return exchangeWith(connection, request, async (response) => ({ headers: response.headers, text: await response.text() }));
+}
+
+/** As `exchange`. `read` belongs to the try: what it throws is a broken connection. */
+export async function exchangeWith<T>(connection: Connection, request: CallRequest, read: (response: Response) => Promise<T>): Promise<T> {
   const name = `${request.method} ${request.path}`;
   const body = request.body === undefined ? undefined : JSON.stringify(request.body);
   for (let attempt = 0; ; attempt += 1) {
     request.signal?.throwIfAborted();
-    const outcome = await tryOnce(connection, request, body, name, attempt + 1);
-    if ('text' in outcome) return outcome;
+    const outcome = await tryOnce(connection, request, read, { body, name, attempts: attempt + 1 });
+    if ('value' in outcome) return outcome.value;
     request.signal?.throwIfAborted();
     const left = request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY;
     if (left === 0) throw new TimeoutError(`${name}: no answer within ${request.deadline?.limitMs ?? 0} ms`);
@@ -79,23 +84,20 @@ export async function exchange(connection: Connection, request: CallRequest): Pr
   }
 }
 
-type Outcome = Answer | { readonly error: Error; readonly again: boolean; readonly retryAfter: string | null };
+type Outcome<T> = { readonly value: T } | { readonly error: Error; readonly again: boolean; readonly retryAfter: string | null };
 
-async function tryOnce(
+async function tryOnce<T>(
   connection: Connection,
   request: CallRequest,
-  body: string | undefined,
-  name: string,
-  attempts: number,
-): Promise<Outcome> {
+  read: (response: Response) => Promise<T>,
+  { body, name, attempts }: { readonly body: string | undefined; readonly name: string; readonly attempts: number },
+): Promise<Outcome<T>> {
   const limit = Math.min(connection.timeoutMs + (request.waitMs ?? 0), request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY);
   const controller = new AbortController();
   const timer = setTimeout(
     () => controller.abort(new Error(`no answer within ${Math.round(limit)} ms`)),
     Math.min(limit, LONGEST_TIMER_MS),
   );
-  let status: number;
-  let answer: Answer;
   try {
     const response = await connection.fetch(connection.baseUrl + request.path, {
       method: request.method,
@@ -109,16 +111,15 @@ async function tryOnce(
       // The key must not follow to another address.
       redirect: 'manual',
     });
-    status = response.status;
-    answer = { headers: response.headers, text: await response.text() };
+    const { status, headers } = response;
+    if ((request.accepts ?? isOk)(status)) return { value: await read(response) };
+    const error = apiError(name, problemOf(status, await response.text()), attempts);
+    return { error, again: (request.repeats ?? isRetryable)(status), retryAfter: headers.get('retry-after') };
   } catch (cause) {
     return { error: new ConnectionError(name, cause), again: request.againWhenUnreachable ?? true, retryAfter: null };
   } finally {
     clearTimeout(timer);
   }
-  if ((request.accepts ?? isOk)(status)) return answer;
-  const error = apiError(name, problemOf(status, answer.text), attempts);
-  return { error, again: (request.repeats ?? isRetryable)(status), retryAfter: answer.headers.get('retry-after') };
 }
 
 /** Clients of the queue API treat only 200 as success (WIRE.md section 1). */

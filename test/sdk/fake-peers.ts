@@ -8,6 +8,8 @@ import type { ExecutionContext } from 'ava';
 export interface Asked {
   readonly request: string;
   readonly authorization: string | undefined;
+  readonly accept: string | undefined;
+  readonly idempotencyKey: string | undefined;
   readonly body: unknown;
 }
 
@@ -15,13 +17,40 @@ interface Submitted {
   readonly input: Readonly<Record<string, unknown>>;
 }
 
-/** Queue endpoint `gpu` echoes its input, load-balanced endpoint `api` its request; `gone` is not there. */
-export async function fakePeers(t: ExecutionContext): Promise<{ readonly url: string; readonly asked: Asked[] }> {
+export interface FakePeers {
+  readonly url: string;
+  readonly asked: Asked[];
+  /** Waits until a request that begins so was made. */
+  heard(request: string): Promise<Asked>;
+}
+
+/**
+ * Queue endpoint `gpu` echoes its input, load-balanced endpoint `api` its request; `gone` is not there. A job with the
+ * text `held` never ends, and neither does what `/held` streams: LEFT is told when its caller goes away.
+ */
+export async function fakePeers(t: ExecutionContext): Promise<FakePeers> {
   const asked: Asked[] = [];
+  const listeners = new Set<() => void>();
+  const tell = (request: Asked): void => {
+    asked.push(request);
+    for (const listener of listeners) listener();
+  };
   const server = createServer((request, response) => {
     void bodyOf(request).then((body) => {
       const { method = '', url = '' } = request;
-      asked.push({ request: `${method} ${url}`, authorization: request.headers.authorization, body });
+      const { authorization, accept, 'idempotency-key': key } = request.headers;
+      tell({ request: `${method} ${url}`, authorization, accept, idempotencyKey: Array.isArray(key) ? key[0] : key, body });
+      if (url.startsWith('/lb/api/lines')) {
+        response.writeHead(200, { 'content-type': 'application/x-ndjson' });
+        response.write('"a"\n{"n":');
+        if (!url.includes('held')) response.end('1}\n');
+        else response.write('1}\n');
+        response.once('close', () => {
+          if (!response.writableFinished) tell({ request: 'LEFT', authorization, accept, idempotencyKey: undefined, body: undefined });
+        });
+        return;
+      }
+      if (isHeld(url, body)) return;
       const [status, answer] = answerTo(method, url, body, `http://${request.headers.host ?? ''}`);
       response.writeHead(status, { 'content-type': 'application/json', 'capstan-stream-cursor': '1.2' });
       response.end(JSON.stringify(answer));
@@ -33,7 +62,22 @@ export async function fakePeers(t: ExecutionContext): Promise<{ readonly url: st
     server.closeAllConnections();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+  const heard = async (wanted: string): Promise<Asked> => {
+    for (;;) {
+      const found = asked.find(({ request }) => request.startsWith(wanted));
+      if (found !== undefined) return found;
+      const { promise, resolve } = Promise.withResolvers<void>();
+      listeners.add(resolve);
+      await promise;
+      listeners.delete(resolve);
+    }
+  };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked, heard };
+}
+
+function isHeld(url: string, body: unknown): boolean {
+  if (url.startsWith('/v2/id-gpu/stream/job-held')) return url.includes('after=1.2');
+  return url.startsWith('/v2/id-gpu/runsync') && (body as Submitted).input['text'] === 'held';
 }
 
 function answerTo(method: string, url: string, body: unknown, base: string): readonly [status: number, answer: unknown] {
@@ -48,7 +92,10 @@ function answerTo(method: string, url: string, body: unknown, base: string): rea
     if (input['text'] === 'bad') return [200, { id: 'sync-1', status: 'FAILED', error: 'the text is bad' }];
     return [200, { id: 'sync-1', status: 'COMPLETED', output: input }];
   }
-  if (url.startsWith('/v2/id-gpu/run')) return [200, { id: 'job-1', status: 'IN_QUEUE' }];
+  if (url.startsWith('/v2/id-gpu/run'))
+    return [200, { id: (body as Submitted).input['text'] === 'held' ? 'job-held' : 'job-1', status: 'IN_QUEUE' }];
+  if (url.startsWith('/v2/id-gpu/cancel')) return [200, { id: 'job-held', status: 'CANCELLED' }];
+  if (url.startsWith('/v2/id-gpu/stream/job-held')) return [200, { status: 'IN_PROGRESS', stream: [{ output: 'a' }] }];
   if (url.startsWith('/v2/id-gpu/stream')) return [200, { status: 'COMPLETED', stream: [{ output: 'a' }, { output: 'b' }] }];
   if (url.startsWith('/lb/api/items/bad')) return [422, { error: 'Unprocessable', detail: 'id: must be a number' }];
   if (url.startsWith('/lb/api/')) return [200, { method, url, body: body ?? null }];

@@ -10,7 +10,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { Runtime } from '../../agent/runtimes/runtime.ts';
 import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
 import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
-import { fakePeers, type Asked } from './fake-peers.ts';
+import { fakePeers, type Asked, type FakePeers } from './fake-peers.ts';
 
 const sdk = join(import.meta.dirname, '../../sdk');
 
@@ -19,8 +19,8 @@ const manifest = JSON.stringify({
     gpu: { functions: [{ name: 'embed', module: 'gpu_worker' }] },
     api: { is_load_balanced: true, functions: [{ name: 'item', module: 'lb_worker' }] },
   },
-  routes: { api: { 'GET /items/{id}': 'item', 'POST /items/{id}/notes': 'note' } },
-  function_registry: { embed: 'gpu', Model: 'gpu', item: 'api', note: 'api', lost: 'gone' },
+  routes: { api: { 'GET /items/{id}': 'item', 'POST /items/{id}/notes': 'note', 'GET /lines': 'lines', 'GET /lines/held': 'held' } },
+  function_registry: { embed: 'gpu', Model: 'gpu', item: 'api', note: 'api', lines: 'api', held: 'api', lost: 'gone' },
 });
 
 const typescript = `
@@ -45,6 +45,9 @@ export async function* streaming() { yield* remote('embed', { parameters: [], is
 export async function viaRoute(id: string) { return [await item(id, true), await note(id, 'hi')]; }
 export async function failingRoute() { return told(item('bad') as any); }
 export async function missing() { return told(remote('lost', { parameters: [] })()); }
+export async function* lines() { yield* remote('lines', { parameters: [], isGenerator: true })(); }
+export async function left() { for await (const chunk of remote('held', { parameters: [], isGenerator: true })()) return chunk; }
+export async function* held(text: string) { yield* remote('embed', { parameters: ['text'], isGenerator: true })(text); }
 export async function wrong() { return told(embed('a', 1, 2)); }
 `;
 
@@ -87,6 +90,13 @@ def streaming(): yield from remote.stub("embed", parameters=(), is_generator=Tru
 async def viaRoute(id): return [item(id, full=True), await note(id, "hi")]
 def failingRoute(): return told(lambda: item("bad"))
 def missing(): return told(remote.stub("lost", parameters=()))
+def lines(): yield from remote.stub("lines", parameters=(), is_generator=True)()
+def left():
+    for chunk in remote.stub("held", parameters=(), is_generator=True)(): return chunk
+async def held(text):
+    async for chunk in remote.stub("embed", parameters=("text",), is_generator=True, is_async=True)(text): yield chunk
+async def linesAsync():
+    async for chunk in remote.stub("lines", parameters=(), is_generator=True, is_async=True)(): yield chunk
 def wrong(): return told(lambda: embed("a", 1, 2))
 `;
 
@@ -113,8 +123,12 @@ const kinds: readonly Kind[] = [
 ];
 
 for (const kind of kinds) {
-  const start = async (t: ExecutionContext, fn: string): Promise<{ readonly worker: TestWorker; readonly asked: Asked[] }> => {
-    const { url, asked } = await fakePeers(t);
+  const start = async (
+    t: ExecutionContext,
+    fn: string,
+    maxConcurrency = 1,
+  ): Promise<{ readonly worker: TestWorker; readonly asked: Asked[]; readonly heard: FakePeers['heard'] }> => {
+    const { url, asked, heard } = await fakePeers(t);
     const folder = await writeBuild(t, { ...kind.files, 'tool_manifest.json': manifest });
     if (kind.name === 'process/python') await cp(join(sdk, 'python/capstan'), join(folder, 'python_packages/capstan'), { recursive: true });
     const runtime = kind.make();
@@ -125,10 +139,10 @@ for (const kind of kinds) {
       CAPSTAN_ENVIRONMENT: 'staging',
       CAPSTAN_ENDPOINT_NAME: 'cpu',
     };
-    const worker = startWorkerOf(runtime, folder, fn, { env });
+    const worker = startWorkerOf(runtime, folder, fn, { env, maxConcurrency });
     const first = await worker.said.next(({ say }) => say === 'loaded' || say === 'load-failed');
     t.is(first.say, 'loaded', JSON.stringify(worker.said.items));
-    return { worker, asked };
+    return { worker, asked, heard };
   };
   const says = (title: string, body: (t: ExecutionContext) => Promise<void>): void => test(`${kind.name}: ${title}`, body);
 
@@ -189,5 +203,39 @@ for (const kind of kinds) {
     const wrong = await start(t, 'wrong');
     t.like((await wrong.worker.call('1')).value, { name: 'TypeError' });
     t.deepEqual(wrong.asked, []);
+  });
+
+  says('what a route yields comes chunk by chunk, as it was yielded; a stream that is left ends there', async (t) => {
+    for (const fn of kind.name === 'process/python' ? ['lines', 'linesAsync'] : ['lines']) {
+      const { worker, asked } = await start(t, fn);
+      t.deepEqual((await worker.call('1')).value, ['a', { n: 1 }]);
+      t.regex(asked[1]?.accept ?? '', /^application\/x-ndjson/);
+    }
+    const { worker, heard } = await start(t, 'left');
+    t.is((await worker.call('1')).value, 'a');
+    await heard('LEFT');
+  });
+
+  // In threads of Python, too, where nothing interrupts a call that waits.
+  for (const atOnce of kind.name === 'process/python' ? [1, 2] : [1]) {
+    says(`a job that is stopped cancels the one it waits for (${atOnce} at once)`, async (t) => {
+      const { worker, asked, heard } = await start(t, 'viaStub', atOnce);
+      worker.run('1', { text: 'held' });
+      const waiting = await heard('POST /v2/id-gpu/runsync');
+      worker.worker.cancel('1');
+      await heard('POST /v2/id-gpu/cancel/job-held');
+      // The id was not known yet: the same submission told it.
+      const again = asked.find(({ request }) => request === 'POST /v2/id-gpu/run');
+      t.deepEqual([again?.idempotencyKey, again?.body], [waiting.idempotencyKey, waiting.body]);
+    });
+  }
+
+  says('a job that is stopped cancels the one whose stream it reads', async (t) => {
+    const { worker, heard } = await start(t, 'held');
+    worker.run('1', { text: 'held' });
+    await worker.hear('chunk');
+    worker.worker.cancel('1');
+    await heard('POST /v2/id-gpu/cancel/job-held');
+    t.is((await worker.ended('1')).result.kind, 'stopped');
   });
 }

@@ -11,6 +11,7 @@ import test from 'ava';
 import { Endpoint, JobCancelledError, JobFailedError, NotFoundError } from '../../sdk/typescript/sdk.ts';
 import { writeBuild } from '../conformance/runtime/worker-under-test.ts';
 import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
 
 const sdk = join(import.meta.dirname, '../../sdk');
 const found = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 8))']).status === 0;
@@ -170,6 +171,31 @@ def relay(texts: list):
         except capstan.RemoteError as error:
             found.append({"error": str(error), "endpoint": error.endpoint})
     return found
+
+@capstan.Endpoint(name="reads")
+def reads(to: int):
+    # A route in TypeScript.
+    yield from capstan.remote.stub("ticks", parameters=["to"], is_generator=True)(to)
+
+@capstan.Endpoint(name="waits")
+def waits():
+    from held_worker import hold
+    return hold()
+`,
+  'held_worker.py': `
+import time
+import capstan
+
+@capstan.Endpoint(name="held")
+def hold():
+    time.sleep(3600)
+
+steps_api = capstan.Endpoint(name="steps-api")
+
+@steps_api.get("/steps/{to}")
+def steps(to: int):
+    for i in range(to):
+        yield {"step": i}
 `,
   'relay_worker.ts': `
 import { endpoint, remote, remoteClass, type RemoteError } from '@capstan/sdk';
@@ -181,6 +207,13 @@ export const relayInThread = endpoint({ name: 'relay-thread' }, async (text: str
   const failed = await words('').catch((error: RemoteError) => error.message);
   return [await new Model()['embed']!(text), await words(text), failed];
 });
+
+// A route in Python.
+export const readsInThread = endpoint({ name: 'reads-thread' }, async function* readsInThread(to: number) {
+  yield* remote('steps', { parameters: ['to'], isGenerator: true })(to);
+});
+
+export const waitsInThread = endpoint({ name: 'waits-thread' }, async () => remote('hold', { parameters: [] })());
 `,
   'api_worker.ts': `
 import { Endpoint } from '@capstan/sdk';
@@ -190,6 +223,10 @@ export const api = new Endpoint({ name: 'api' });
 api.post('/words', function words(text: string) {
   if (text === '') throw new Error('there are no words');
   return { words: text.split(' ').length };
+});
+
+api.get('/ticks', function* ticks(to: number) {
+  for (let i = 0; i < to; i += 1) yield 'tick ' + i;
 });
 `,
 };
@@ -211,4 +248,21 @@ check.serial(`functions call those of other endpoints${skipped}`, async (t) => {
   t.deepEqual(embedded, { length: 9, calls: 3 });
   t.deepEqual(counted, { words: 2 });
   t.is(failed, 'there are no words');
+
+  // What a route yields comes as it was yielded.
+  t.deepEqual(await call('reads', { to: 3 }), ['tick 0', 'tick 1', 'tick 2']);
+  t.deepEqual(await call('reads-thread', { to: 2 }), [{ step: 0 }, { step: 1 }]);
+
+  // Jobs that are cancelled take those they wait for with them: one runs there, one is in the queue.
+  const options = { apiKey: stack.apiKey, baseUrl: stack.url };
+  const held = new Endpoint(ids.get('held') ?? '', options);
+  const jobs = [];
+  for (const name of ['waits', 'waits-thread']) jobs.push(await new Endpoint(ids.get(name) ?? '', options).run({}));
+  const open = async (): Promise<number> => {
+    const { jobs: counts } = await held.health();
+    return counts.inProgress + counts.inQueue;
+  };
+  await until('both wait', async () => (await open()) === 2, 60_000);
+  for (const job of jobs) await job.cancel();
+  await until('neither is waited for', async () => (await open()) === 0, 60_000);
 });

@@ -3,16 +3,19 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
-from typing import Any, Dict, Mapping, Optional, Tuple
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar, Union
 from urllib.parse import quote, urlencode
 
 from . import jobs
+from .abandon import cancel_submitted, cancelling
+from .chunks import JSON_LINES, value_of
 from .errors import ApiError, ConnectionFailed, DispatchError, NotFound, RemoteError
-from .exchange import Connection, Flow, Response, exchange, parsed
+from .exchange import Connection, Flow, Response, exchange
 from .jobs import Submission
 from .manifest import own_manifest
-from .peers import Peer, ask, peers
+from .peers import Peer, peers
 from .retry import RetryPolicy
 from .routes import parameter_of
 
@@ -40,62 +43,99 @@ def invoke(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] 
     Calls a function with its arguments by name and gives its value. ``endpoint`` is the name of the one that serves
     it; the manifest knows it. Raises RemoteError with the function's message, DispatchError, ApiError, ConnectionFailed.
     """
+
+    def at(connection: Connection, peer: Peer) -> Flow[Any]:
+        if peer.is_load_balanced:
+            response, call = yield from _request(connection, peer, function, arguments, False)
+            return value_of(call, response.headers, response.body)
+        return (yield from _run_job(connection, peer, function, arguments))
+
+    return (yield from _where_it_is(function, endpoint, at))
+
+
+def begin_stream(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Union["JobStream", "RouteStream"]]:
+    """Begins a call of a generator, whose chunks are then to be read. Raises what :func:`invoke` raises."""
+
+    def at(connection: Connection, peer: Peer) -> Flow[Union[JobStream, RouteStream]]:
+        if peer.is_load_balanced:
+            response, call = yield from _request(connection, peer, function, arguments, True)
+            return RouteStream(call, response)
+        submitted = yield from jobs.submit(connection, jobs.endpoint_path(peer.id), arguments, Submission())
+        return JobStream(connection, peer, submitted.id)
+
+    return (yield from _where_it_is(function, endpoint, at))
+
+
+@dataclass(frozen=True)
+class JobStream:
+    """A generator that runs as a job."""
+
+    connection: Connection
+    peer: Peer
+    job_id: str
+
+
+@dataclass(frozen=True)
+class RouteStream:
+    """A generator that answers a request; ``response.rest`` is what comes."""
+
+    call: str
+    response: Response
+
+
+Value = TypeVar("Value")
+
+
+def _where_it_is(function: str, endpoint: Optional[str], at: Callable[[Connection, Peer], Flow[Value]]) -> Flow[Value]:
     connection = worker_connection()
     name = endpoint or own_manifest().endpoint_of(function)
     known = peers.get(connection.base_url, environment(), name)
     if known is not None:
         try:
-            return (yield from _invoke_at(connection, known, function, arguments))
+            return (yield from at(connection, known))
         except (NotFound, ConnectionFailed, RemoteError) as error:
             if isinstance(error, RemoteError) and error.status != 404:
                 raise
             # It may have been deployed anew, with another id and address.
             peers.drop(connection.base_url, environment(), name)
-            fresh = yield from find(connection, name)
+            fresh = yield from peers.find(connection, environment(), name)
             if fresh == known:
                 raise
-            return (yield from _invoke_at(connection, fresh, function, arguments))
-    return (yield from _invoke_at(connection, (yield from find(connection, name)), function, arguments))
+            return (yield from at(connection, fresh))
+    return (yield from at(connection, (yield from peers.find(connection, environment(), name))))
 
 
-def find(connection: Connection, name: str) -> Flow[Peer]:
-    """The endpoint of this name, from memory or from the state manager."""
-    known = peers.get(connection.base_url, environment(), name)
-    if known is not None:
-        return known
-    peer = yield from ask(connection, environment(), name)
-    peers.put(connection.base_url, environment(), name, peer)
-    return peer
-
-
-def _invoke_at(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any]) -> Flow[Any]:
-    if peer.is_load_balanced:
-        return (yield from _call_route(connection, peer, function, arguments))
-    snapshot = yield from jobs.submit_and_wait(connection, jobs.endpoint_path(peer.id), arguments, Submission(), None)
+def _run_job(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any]) -> Flow[Any]:
+    path = jobs.endpoint_path(peer.id)
+    submission = Submission(idempotency_key=str(uuid.uuid4()))
+    with cancelling(lambda: cancel_submitted(connection, path, arguments, submission)):
+        snapshot = yield from jobs.submit_and_wait(connection, path, arguments, submission, None)
     if snapshot.status != "COMPLETED":
         raise RemoteError(snapshot.error or "the job ended %s" % snapshot.status, function, peer.name, job_id=snapshot.id)
     return snapshot.output
 
 
-def _call_route(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any]) -> Flow[Any]:
+def _request(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any], streams: bool) -> Flow[Tuple[Response, str]]:
+    """The answer of a route, and the call's name for errors."""
     method, template = own_manifest().route_of(peer.name, function)
     path, body = request_of(method, template, arguments)
-    is_read = method in ("GET", "HEAD")
     try:
         response: Response = yield from exchange(
             replace(connection, base_url=peer.url, timeout=ROUTE_TIMEOUT),
             method,
             path,
             body=body,
+            headers={"accept": JSON_LINES + ", */*;q=0.1"} if streams else None,
             accepts=lambda status: 200 <= status < 300,
             # After anything else the function may have run, and shall not run twice.
             repeats=lambda status: status in (429, 503),
-            repeats_when_unreachable=is_read,
+            repeats_when_unreachable=method in ("GET", "HEAD"),
+            streams=streams,
         )
     except ApiError as refused:
         # What the service itself refuses on such an address has the same form as the function's own errors.
         raise RemoteError(refused.detail or str(refused), function, peer.name, status=refused.status) from refused
-    return None if not response.body else parsed("%s %s" % (method, path), response.body)
+    return response, "%s %s" % (method, path)
 
 
 def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tuple[str, Optional[Dict[str, Any]]]:

@@ -28,6 +28,8 @@ class Request:
     timeout: float
     #: It may be sent again unasked when a kept connection turns out to be closed: nobody counts it as a try.
     repeatable: bool
+    #: The body of an answer of success is not to be read, but handed over.
+    streams: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Response:
     #: Names in lower case.
     headers: Mapping[str, str]
     body: bytes
+    #: Of a request that streams: the body as it comes, an iterator of bytes or, under asyncio, an asynchronous one. Either raises Unreachable.
+    rest: Any = None
 
 
 class Unreachable(Exception):
@@ -109,6 +113,7 @@ def exchange(
     accepts: Callable[[int], bool] = lambda status: status == 200,
     repeats: Callable[[int], bool] = is_retryable,
     repeats_when_unreachable: bool = True,
+    streams: bool = False,
 ) -> Flow[Response]:
     """
     Calls until an answer is accepted. Tries again after what ``repeats`` (429 and 5xx), and after broken
@@ -133,7 +138,7 @@ def exchange(
         failure: CapstanError
         retry_after: Optional[float] = None
         try:
-            response = yield Request(method, connection.base_url + path, sent, data, timeout, repeatable)
+            response = yield Request(method, connection.base_url + path, sent, data, timeout, repeatable, streams)
         except Unreachable as error:
             failure = ConnectionFailed("%s: %s" % (name, error))
             failure.__cause__ = error.__cause__

@@ -4,13 +4,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 import weakref
-from typing import Dict, List, MutableMapping, Optional, Tuple
+from typing import AsyncIterator, Dict, List, MutableMapping, Optional, Tuple
 from urllib.parse import urlsplit
 
 from .exchange import Flow, Pause, Request, Response, Unreachable, Value
 
 #: Idle connections kept for one address.
 _KEPT = 16
+_PART_BYTES = 64 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
 
 _Address = Tuple[str, str, int]
@@ -101,7 +102,7 @@ async def _send(request: Request) -> Response:
             connection.close()
             continue
         try:
-            return await _exchange(connection, address, request.method, data)
+            return await _exchange(connection, address, request, data)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if not request.repeatable or (isinstance(error, asyncio.IncompleteReadError) and error.partial):
                 raise
@@ -110,26 +111,53 @@ async def _send(request: Request) -> Response:
     reader, writer = await asyncio.open_connection(
         address[1], address[2], ssl=ssl.create_default_context() if secure else None, limit=_MAX_HEAD_BYTES
     )
-    return await _exchange(_Connection(reader, writer), address, request.method, data)
+    return await _exchange(_Connection(reader, writer), address, request, data)
 
 
-async def _exchange(connection: _Connection, address: _Address, method: str, data: bytes) -> Response:
+async def _exchange(connection: _Connection, address: _Address, request: Request, data: bytes) -> Response:
     whole = False
+    handed = False
     try:
         connection.writer.write(data)
         await connection.writer.drain()
         status, headers, keeps = await _read_head(connection.reader)
         while 100 <= status < 200:
             status, headers, keeps = await _read_head(connection.reader)
-        body, bounded = await _read_body(connection.reader, method, status, headers)
+        parts, bounded = _body(connection.reader, request.method, status, headers)
+        if request.streams and 200 <= status < 300:
+            handed = True
+            return Response(status, headers, b"", _rest(connection, address, parts, keeps and bounded, request.timeout))
+        body = b"".join([part async for part in parts])
         whole = keeps and bounded
         return Response(status, headers, body)
     finally:
-        kept = _idle.setdefault(asyncio.get_running_loop(), {}).setdefault(address, [])
-        if whole and len(kept) < _KEPT:
-            kept.append(connection)
-        else:
-            connection.close()
+        if not handed:
+            _put_back(connection, address, whole)
+
+
+async def _rest(connection: _Connection, address: _Address, parts: AsyncIterator[bytes], keeps: bool, timeout: float) -> AsyncIterator[bytes]:
+    """The body as it comes; a connection that is not read to its end is closed."""
+    whole = False
+    try:
+        while True:
+            try:
+                part = await asyncio.wait_for(parts.__anext__(), timeout)
+            except StopAsyncIteration:
+                break
+            except (asyncio.TimeoutError, OSError, EOFError, _BrokenAnswer) as error:
+                raise _unreachable(error, timeout) from error
+            yield part
+        whole = keeps
+    finally:
+        _put_back(connection, address, whole)
+
+
+def _put_back(connection: _Connection, address: _Address, whole: bool) -> None:
+    kept = _idle.setdefault(asyncio.get_running_loop(), {}).setdefault(address, [])
+    if whole and len(kept) < _KEPT:
+        kept.append(connection)
+    else:
+        connection.close()
 
 
 async def _read_head(reader: asyncio.StreamReader) -> Tuple[int, Dict[str, str], bool]:
@@ -151,30 +179,41 @@ async def _read_head(reader: asyncio.StreamReader) -> Tuple[int, Dict[str, str],
     return int(words[1]), headers, keeps
 
 
-async def _read_body(reader: asyncio.StreamReader, method: str, status: int, headers: Dict[str, str]) -> Tuple[bytes, bool]:
-    """The body, and whether its end was known."""
+def _body(reader: asyncio.StreamReader, method: str, status: int, headers: Dict[str, str]) -> Tuple[AsyncIterator[bytes], bool]:
+    """The body as it comes, and whether its end is told other than by the connection's."""
     if method == "HEAD" or status in (204, 304):
-        return b"", True
+        return _read_parts(reader, 0), True
     if "chunked" in headers.get("transfer-encoding", "").lower():
-        return await _read_chunks(reader), True
+        return _read_chunks(reader), True
     length = _length(headers.get("content-length"))
-    if length is None:
-        return await reader.read(-1), False
-    return await reader.readexactly(length), True
+    return _read_parts(reader, length), length is not None
 
 
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    chunks = []
+async def _read_parts(reader: asyncio.StreamReader, length: Optional[int]) -> AsyncIterator[bytes]:
+    """So many bytes; all there are when that is not known."""
+    left = length
+    while left is None or left > 0:
+        part = await reader.read(_PART_BYTES if left is None else min(left, _PART_BYTES))
+        if not part:
+            if left is not None:
+                raise _BrokenAnswer("the connection was closed before the answer was whole")
+            return
+        if left is not None:
+            left -= len(part)
+        yield part
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     while True:
         size = _hex(await reader.readuntil(b"\r\n"))
         if size == 0:
             break
-        chunks.append(await reader.readexactly(size))
+        async for part in _read_parts(reader, size):
+            yield part
         await reader.readexactly(2)
     # Trailers, of which none is of interest.
     while await reader.readuntil(b"\r\n") != b"\r\n":
         continue
-    return b"".join(chunks)
 
 
 def _hex(line: bytes) -> int:

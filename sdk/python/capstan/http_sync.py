@@ -7,13 +7,14 @@ import selectors
 import ssl
 import threading
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 from urllib.parse import urlsplit
 
 from .exchange import Flow, Pause, Request, Response, Unreachable, Value
 
 #: Idle connections kept for one address.
 _KEPT = 16
+_PART_BYTES = 64 * 1024
 
 _Address = Tuple[str, str, int]
 
@@ -130,16 +131,40 @@ def _connect(address: _Address, timeout: float) -> http.client.HTTPConnection:
 
 def _exchange(connection: http.client.HTTPConnection, address: _Address, request: Request, target: str) -> Response:
     kept = False
+    handed = False
     try:
         connection.timeout = request.timeout
         if connection.sock is not None:
             connection.sock.settimeout(request.timeout)
         connection.request(request.method, target, body=request.body, headers=dict(request.headers))
         answer = connection.getresponse()
-        body = answer.read()
-        response = Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        if request.streams and 200 <= answer.status < 300:
+            handed = True
+            return Response(answer.status, headers, b"", _rest(connection, address, answer, request.timeout))
+        response = Response(answer.status, headers, answer.read())
         kept = not answer.will_close
         return response
+    finally:
+        if kept:
+            _pool.give(address, connection)
+        elif not handed:
+            connection.close()
+
+
+def _rest(connection: http.client.HTTPConnection, address: _Address, answer: http.client.HTTPResponse, timeout: float) -> Iterator[bytes]:
+    """The body as it comes; a connection that is not read to its end is closed."""
+    kept = False
+    try:
+        while True:
+            try:
+                part = answer.read1(_PART_BYTES)
+            except (OSError, http.client.HTTPException) as error:
+                raise _unreachable(error, timeout) from error
+            if not part:
+                break
+            yield part
+        kept = not answer.will_close
     finally:
         if kept:
             _pool.give(address, connection)

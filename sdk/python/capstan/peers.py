@@ -4,13 +4,15 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, Optional, Set, Tuple
 
 from .errors import DispatchError
-from .exchange import Connection, Flow, call
+from .exchange import Connection, Flow, Pause, call
 
 #: Seconds an address is trusted (SPEC.md, Limits).
 TRUSTED_FOR = 300.0
+#: How often one looks whether another has heard the answer, seconds.
+_LOOK_AGAIN = 0.005
 
 QUERY = "query($environment: String!, $name: String!) { endpoint(environment: $environment, name: $name) { id name kind url } }"
 
@@ -29,6 +31,8 @@ class PeerCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: Dict[Tuple[str, str, str], Tuple[float, Peer]] = {}
+        #: Who asks the state manager now: threads and coroutines that want the same wait for one answer.
+        self._asking: Set[Tuple[str, str, str]] = set()
 
     def get(self, service: str, environment: str, name: str) -> Optional[Peer]:
         with self._lock:
@@ -42,6 +46,29 @@ class PeerCache:
     def drop(self, service: str, environment: str, name: str) -> None:
         with self._lock:
             self._known.pop((service, environment, name), None)
+
+
+    def find(self, connection: Connection, environment: str, name: str) -> Flow[Peer]:
+        """The endpoint of this name, from memory or from the state manager. Raises what :func:`ask` raises."""
+        key = (connection.base_url, environment, name)
+        while True:
+            known = self.get(*key)
+            if known is not None:
+                return known
+            with self._lock:
+                asks = key not in self._asking
+                self._asking.add(key)
+            if asks:
+                break
+            # A lock would hold up the event loop of those who are asynchronous.
+            yield Pause(_LOOK_AGAIN)
+        try:
+            peer = yield from ask(connection, environment, name)
+            self.put(*key, peer)
+            return peer
+        finally:
+            with self._lock:
+                self._asking.discard(key)
 
 
 peers = PeerCache()

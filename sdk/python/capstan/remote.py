@@ -6,15 +6,18 @@ modules, and a decorator leaves one in place of what belongs to another endpoint
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any, AsyncIterator, Callable, Dict, Iterator, Mapping, Optional, Sequence, Union
 
-from . import aio, http_async, http_sync
+from . import aio, http_async, http_sync, jobs
+from .abandon import cancel_job, cancelling
+from .chunks import ChunkReader
 from .client import EndpointClient
-from .dispatch import find, invoke, worker_connection
-from .errors import DispatchError, JobError, RemoteError
+from .dispatch import JobStream, RouteStream, begin_stream, invoke
+from .errors import ConnectionFailed, DispatchError, JobError, RemoteError
+from .exchange import Flow, Unreachable
 from .functions import FunctionDeclaration, Shape
-from .manifest import own_manifest
 
 Stub = Callable[..., Any]
 
@@ -82,29 +85,14 @@ def _stub(function: str, shape: Shape, endpoint: Optional[str], method: Optional
 
     if shape.is_async and shape.is_generator:
 
-        async def streams(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            value = input_of(args, kwargs)
-            connection = worker_connection()
-            peer = await http_async.run(find(connection, _endpoint(function, endpoint)))
-            target = aio.Endpoint(peer.id, api_key=connection.api_key, base_url=connection.base_url)
-            try:
-                async for chunk in (await target.run(value)).stream():
-                    yield chunk
-            except JobError as error:
-                raise _remote(error, function, peer.name) from error
+        def streams(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            return _chunks_async(function, input_of(args, kwargs), endpoint)
 
         made: Stub = streams
     elif shape.is_generator:
 
         def stream(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            value = input_of(args, kwargs)
-            connection = worker_connection()
-            peer = http_sync.run(find(connection, _endpoint(function, endpoint)))
-            target = EndpointClient(peer.id, api_key=connection.api_key, base_url=connection.base_url)
-            try:
-                yield from target.run(value).stream()
-            except JobError as error:
-                raise _remote(error, function, peer.name) from error
+            return _chunks(function, input_of(args, kwargs), endpoint)
 
         made = stream
     elif shape.is_async:
@@ -146,8 +134,57 @@ def arguments_of(function: str, shape: Shape, args: Sequence[Any], kwargs: Mappi
     return given
 
 
-def _endpoint(function: str, endpoint: Optional[str]) -> str:
-    return endpoint or own_manifest().endpoint_of(function)
+def _chunks(function: str, given: Mapping[str, Any], endpoint: Optional[str]) -> Iterator[Any]:
+    begun = http_sync.run(begin_stream(function, given, endpoint))
+    if isinstance(begun, RouteStream):
+        reader = ChunkReader(begun.call, begun.response.headers)
+        # Closed with this generator: then the caller is gone there, and its function is told.
+        with contextlib.closing(begun.response.rest) as parts:
+            try:
+                for part in parts:
+                    yield from reader.feed(part)
+            except Unreachable as broken:
+                raise _broken_off(begun.call, broken) from broken
+        yield from reader.end()
+        return
+    job = EndpointClient(begun.peer.id, api_key=begun.connection.api_key, base_url=begun.connection.base_url).job(begun.job_id)
+    with cancelling(_cancels(begun)):
+        try:
+            yield from job.stream()
+        except JobError as error:
+            raise _remote(error, function, begun.peer.name) from error
+
+
+async def _chunks_async(function: str, given: Mapping[str, Any], endpoint: Optional[str]) -> AsyncIterator[Any]:
+    begun = await http_async.run(begin_stream(function, given, endpoint))
+    if isinstance(begun, RouteStream):
+        reader = ChunkReader(begun.call, begun.response.headers)
+        try:
+            async for part in begun.response.rest:
+                for chunk in reader.feed(part):
+                    yield chunk
+        except Unreachable as broken:
+            raise _broken_off(begun.call, broken) from broken
+        finally:
+            await begun.response.rest.aclose()
+        for chunk in reader.end():
+            yield chunk
+        return
+    job = aio.Endpoint(begun.peer.id, api_key=begun.connection.api_key, base_url=begun.connection.base_url).job(begun.job_id)
+    with cancelling(_cancels(begun)):
+        try:
+            async for chunk in job.stream():
+                yield chunk
+        except JobError as error:
+            raise _remote(error, function, begun.peer.name) from error
+
+
+def _cancels(begun: JobStream) -> Callable[[], Flow[Any]]:
+    return lambda: cancel_job(begun.connection, jobs.endpoint_path(begun.peer.id), begun.job_id)
+
+
+def _broken_off(call: str, broken: Unreachable) -> ConnectionFailed:
+    return ConnectionFailed("%s: the stream broke off: %s" % (call, broken))
 
 
 def _remote(error: JobError, function: str, endpoint: str) -> RemoteError:

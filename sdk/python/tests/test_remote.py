@@ -1,5 +1,6 @@
 """Calls of other endpoints' functions, as a worker makes them: manifest, state manager, target."""
 import asyncio
+import concurrent.futures
 import json
 import os
 import tempfile
@@ -89,6 +90,22 @@ class Queues(Worker):
             self.now = 300.0
             self.assertEqual(embed("a"), 3)
             self.assertEqual([each for each in service.asked if each == "POST /graphql"], ["POST /graphql"] * 2)
+
+    def test_those_who_want_an_address_at_once_ask_for_it_once(self):
+        embed = remote.stub("embed", parameters=("text",))
+        embed_async = remote.stub("embed", parameters=("text",), is_async=True)
+
+        async def main():
+            try:
+                return await asyncio.gather(*[embed_async("a") for _ in range(3)])
+            finally:
+                await aio.close()
+
+        with self.service(GPU, *[done(1)] * 6) as service:
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                loop = pool.submit(asyncio.run, main())
+                self.assertEqual(list(pool.map(embed, "abc")) + loop.result(), [1] * 6)
+            self.assertEqual(sorted(service.asked), ["POST /graphql"] + ["POST /v2/id-gpu/runsync?wait=60000"] * 6)
 
     def test_an_endpoint_that_was_made_anew_is_found_again(self):
         embed = remote.stub("embed", parameters=("text",))

@@ -6,6 +6,7 @@ import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
 import { argumentsFor, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
+import { withStopSignal } from './stopping.ts';
 import type { OutputCapture } from './thread-output.ts';
 
 /** What the main thread can do to a running task. */
@@ -48,7 +49,7 @@ export async function runTask(
   writeSync(ENTRY_FD, `${key}\n`);
   let end: FromThread;
   try {
-    const bytes = await callHandler(order, choose, control, endpointId, post);
+    const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, choose, control, endpointId, post));
     end = { t: 'returned', key, ms: 0, bytes };
   } catch (error) {
     // What a handler says after it was told to stop is of no interest to anyone.

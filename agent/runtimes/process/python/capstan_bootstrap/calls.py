@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+from . import stopping
 from .arguments import InputError
 from .interrupts import JobStopped
 from .logs import current_task
@@ -41,6 +42,7 @@ class Calls:
             self.skip(task)
             return
         current_task.set(task)
+        stopping.current.set(task.stopping)
         self._channel.enter(task.key)
         began = time.perf_counter()
         try:
@@ -57,10 +59,12 @@ class Calls:
             end = ({"t": "stopped"}, b"")
         self._finish(task, end, began)
         current_task.set(None)
+        stopping.current.set(None)
 
     async def run_async(self, task):
         """In the event loop of the main thread."""
         current_task.set(task)
+        stopping.current.set(task.stopping)
         self._channel.enter(task.key)
         began = time.perf_counter()
         try:

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 
+from . import stopping
 from .http_arguments import BadRequest, HttpSignature
 from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
@@ -38,6 +39,7 @@ class Call:
         self.key = header["key"]
         self.body = Body(body, header["ended"], lambda count: channel.send({"t": "http-credit", "key": self.key, "count": count}))
         self.gone = False
+        self.stopping = stopping.Stopping()
         self.window = WINDOW_BYTES
         self.changed = threading.Condition()
         # The coroutine's task, when the function is asynchronous.
@@ -53,6 +55,7 @@ class Call:
             self.gone = True
             self.changed.notify_all()
         self.body.fail()
+        self.stopping.stop()
         if self.task is not None:
             self.task.cancel()
 
@@ -103,6 +106,7 @@ class HttpFunctions:
     def _run(self, call):
         """Serves one request to its end, whatever it is; never raises."""
         answer = Answer(call, self._channel)
+        stopping.current.set(call.stopping)
         try:
             self._answer(call, answer)
         except BadRequest as error:
@@ -127,7 +131,7 @@ class HttpFunctions:
             value = self._await(call, value)
         if hasattr(value, "__aiter__"):
             value = self._iterate(call, value)
-        answer.send(value, "text/event-stream" in request.headers.get("accept", ""))
+        answer.send(value, request.headers.get("accept", ""))
 
     def _await(self, call, value):
         async def waited():
@@ -176,13 +180,13 @@ class Answer:
         else:
             self.error(500, "Internal Server Error", error_message(error))
 
-    def send(self, value, events):
+    def send(self, value, accept):
         if isinstance(value, (bytes, bytearray)):
             self._whole(200, {"content-type": "application/octet-stream"}, bytes(value))
         elif _is_response(value):
             self._response(value)
         elif hasattr(value, "__next__"):
-            self._stream(value, events)
+            self._stream(value, accept)
         else:
             self._whole(200, {"content-type": JSON_TYPE}, to_json(value, "result"))
 
@@ -203,15 +207,20 @@ class Answer:
         self._head(int(status), headers)
         self._rest(body, lambda part: part.encode() if isinstance(part, str) else bytes(part))
 
-    def _stream(self, chunks, events):
-        """The first chunk tells what kind of stream it is: text, bytes, or a JSON document a line."""
+    def _stream(self, chunks, accept):
+        """
+        Events or JSON documents, one a line, where the caller asks for them; else the first chunk tells what kind of
+        stream it is: text, bytes, or JSON documents.
+        """
         first = next(chunks, None)
+        events = "text/event-stream" in accept
+        is_bytes = isinstance(first, (bytes, bytearray))
         if events:
             kind = "text/event-stream; charset=utf-8"
-        elif first is None or isinstance(first, str):
-            kind = "text/plain; charset=utf-8"
-        elif isinstance(first, (bytes, bytearray)):
+        elif is_bytes:
             kind = "application/octet-stream"
+        elif "application/x-ndjson" not in accept and (first is None or isinstance(first, str)):
+            kind = "text/plain; charset=utf-8"
         else:
             kind = "application/x-ndjson; charset=utf-8"
 

@@ -3,6 +3,7 @@ import threading
 from types import SimpleNamespace
 
 from .output import progress_bytes
+from .stopping import Stopping
 
 # Chunks a generator may be ahead of the credits it was given (agent/runtimes/runtime.ts).
 FIRST_CREDITS = 32
@@ -18,6 +19,7 @@ class Task:
         self.s3_config = header.get("s3Config")
         self.input = body
         self.stopped = False
+        self.stopping = Stopping()
         self.credits = FIRST_CREDITS
         self.wake = threading.Condition()
         # The thread whose handler may be interrupted.
@@ -39,6 +41,7 @@ class Task:
         with self.wake:
             self.stopped = True
             self.wake.notify_all()
+        self.stopping.stop()
         return self._tell_loop(self._cancel)
 
     def _set_credited(self):

@@ -28,7 +28,7 @@ export async function answerOf(value: unknown, accept: string): Promise<Answer> 
   if (value instanceof Uint8Array) return bytesAnswer(value);
   if (value instanceof ArrayBuffer) return bytesAnswer(new Uint8Array(value));
   const chunks = chunksOf(value);
-  if (chunks !== undefined) return streamed(chunks, accept.includes('text/event-stream'));
+  if (chunks !== undefined) return streamed(chunks, accept);
   const bytes = encoder.encode(toJson(value, 'result'));
   return { status: 200, headers: JSON_HEADERS, bytes, rest: undefined };
 }
@@ -54,16 +54,15 @@ export function chunksOf(value: unknown): Chunks | undefined {
   return undefined;
 }
 
-/** The first chunk tells what kind of stream it is: text, bytes, or a JSON document a line. */
-async function streamed(chunks: Chunks, events: boolean): Promise<Answer> {
+/**
+ * Events or JSON documents, one a line, where the caller asks for them; else the first chunk tells what kind of
+ * stream it is: text, bytes, or JSON documents.
+ */
+async function streamed(chunks: Chunks, accept: string): Promise<Answer> {
   const first = await chunks.next();
-  const kind = events
-    ? 'events'
-    : first.done === true || typeof first.value === 'string'
-      ? 'text'
-      : first.value instanceof Uint8Array
-        ? 'bytes'
-        : 'lines';
+  const events = accept.includes('text/event-stream');
+  const isText = !accept.includes('application/x-ndjson') && (first.done === true || typeof first.value === 'string');
+  const kind = events ? 'events' : first.value instanceof Uint8Array ? 'bytes' : isText ? 'text' : 'lines';
   const type = {
     events: 'text/event-stream; charset=utf-8',
     text: 'text/plain; charset=utf-8',

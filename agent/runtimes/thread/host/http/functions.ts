@@ -4,6 +4,7 @@ import { HTTP_WINDOW_BYTES } from '../../../runtime.ts';
 import { loadHandler, type Handler } from '../module.ts';
 import { errorMessage, errorStack } from '../output.ts';
 import { signatureOf } from '../signature.ts';
+import { withStopSignal } from '../stopping.ts';
 import type { OutputCapture } from '../thread-output.ts';
 import { answerOf, errorAnswer, type Answer } from './answer.ts';
 import { RequestBody } from './body.ts';
@@ -101,7 +102,7 @@ export class HttpFunctions {
       wake: undefined,
     };
     this.#calls.set(key, call);
-    void this.#run(frame, call).then(() => this.#calls.delete(key));
+    void withStopSignal(call.abort.signal, () => this.#run(frame, call)).then(() => this.#calls.delete(key));
   }
 
   /** Serves one request to its end, whatever it is; never throws. */

@@ -1,0 +1,77 @@
+/** What another endpoint's route answers, from bytes to values: whole, or chunk by chunk as they come. */
+import { ConnectionError } from './errors.ts';
+
+/** Asks a route for each chunk of its function as a JSON document of its own, whatever the chunks are. */
+export const JSON_LINES = 'application/x-ndjson';
+
+/** JSON as its value, text as text, anything else as bytes; undefined for nothing. @throws ConnectionError for broken JSON */
+export function valueOf(call: string, headers: Headers, bytes: Uint8Array): unknown {
+  if (bytes.length === 0) return undefined;
+  const kind = mediaType(headers);
+  if (kind !== JSON_LINES && !isJson(kind) && !kind.startsWith('text/')) return bytes;
+  const text = new TextDecoder().decode(bytes);
+  if (kind === JSON_LINES) return linesOf(text).map((line) => parsed(call, line));
+  return isJson(kind) ? parsed(call, text) : text;
+}
+
+/** Chunks as they were yielded where the answer tells them apart (JSON lines); else text or bytes as they come. @throws ConnectionError */
+export async function* chunksOf(call: string, response: Response): AsyncGenerator<unknown, void, void> {
+  const kind = mediaType(response.headers);
+  if (response.body === null) return;
+  const asText = kind === JSON_LINES || kind.startsWith('text/');
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const bytes of partsOf(call, response.body)) {
+    if (!asText) {
+      yield bytes;
+      continue;
+    }
+    const text = decoder.decode(bytes, { stream: true });
+    if (kind === JSON_LINES) {
+      const lines = (rest + text).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) if (line !== '') yield parsed(call, line);
+    } else if (text !== '') yield text;
+  }
+  if (rest !== '') yield parsed(call, rest);
+}
+
+/** Leaving it ends the request: then the caller is gone there, and its function is told. */
+async function* partsOf(call: string, body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+  const reader = body.getReader();
+  let isOver = false;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      isOver = done;
+      if (done) return;
+      yield value;
+    }
+  } catch (cause) {
+    isOver = true;
+    throw new ConnectionError(`${call}: the stream broke off`, cause);
+  } finally {
+    // Not awaited: what becomes of a body nobody wants is of no interest to anyone.
+    if (!isOver) void reader.cancel().catch(() => undefined);
+  }
+}
+
+function mediaType(headers: Headers): string {
+  return (headers.get('content-type') ?? 'application/json').split(';')[0]?.trim().toLowerCase() ?? '';
+}
+
+function isJson(kind: string): boolean {
+  return kind === 'application/json' || kind.endsWith('+json');
+}
+
+function linesOf(text: string): string[] {
+  return text.split('\n').filter((line) => line !== '');
+}
+
+function parsed(call: string, text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (cause) {
+    throw new ConnectionError(`${call}: the answer is not JSON`, cause);
+  }
+}
