@@ -22,6 +22,11 @@ export class FrameWriter {
 
   /** Sends a frame; what is sent after the channel's end is dropped, the reader's end tells of that. */
   send(header: object, body?: Uint8Array): void {
+    this.sendText(JSON.stringify(header), body);
+  }
+
+  /** The same for a header that is JSON text already. */
+  sendText(header: string, body?: Uint8Array): void {
     if (!this.#socket.writable) return;
     if (!this.#corked) {
       this.#corked = true;
@@ -31,7 +36,7 @@ export class FrameWriter {
         this.#socket.uncork();
       });
     }
-    const text = Buffer.from(JSON.stringify(header));
+    const text = Buffer.from(header);
     const prefix = Buffer.allocUnsafe(PREFIX_BYTES + text.length);
     prefix.writeUInt32LE(4 + text.length + (body?.length ?? 0), 0);
     prefix.writeUInt32LE(text.length, 4);
@@ -43,12 +48,13 @@ export class FrameWriter {
 
 /** Cuts a byte stream into frames. */
 export class FrameReader<Header> {
-  readonly #onFrame: (header: Header, body: Buffer) => void;
+  readonly #onFrame: (header: Header, body: Buffer, text: string) => void;
   #parts: Buffer[] = [];
   #have = 0;
   #want = PREFIX_BYTES;
 
-  constructor(onFrame: (header: Header, body: Buffer) => void) {
+  /** `text`: the header as it came. */
+  constructor(onFrame: (header: Header, body: Buffer, text: string) => void) {
     this.#onFrame = onFrame;
   }
 
@@ -73,10 +79,10 @@ export class FrameReader<Header> {
         break;
       }
       const bodyAt = PREFIX_BYTES + headerLength;
-      const header = JSON.parse(bytes.toString('utf8', PREFIX_BYTES, bodyAt)) as Header;
+      const text = bytes.toString('utf8', PREFIX_BYTES, bodyAt);
       const body = bytes.subarray(bodyAt, end);
       bytes = bytes.subarray(end);
-      this.#onFrame(header, body);
+      this.#onFrame(JSON.parse(text) as Header, body, text);
     }
     this.#have = bytes.length;
     if (bytes.length > 0) this.#parts.push(bytes);

@@ -101,9 +101,19 @@ export type FromThread =
   | { readonly t: 'stopped'; readonly key: string; readonly ms: number; readonly entered: boolean }
   | { readonly t: 'log'; readonly stream: 'stdout' | 'stderr'; readonly jobId: string; readonly text: string };
 
+/** What a running task says. */
+export type FromTask = Exclude<FromThread, { t: HttpFromHost['t'] }>;
+
+/** Frames of HTTP requests between the two threads of a host (thread/host/http/posted-frames.ts). */
+export interface PostedFrames {
+  readonly t: 'http-frames';
+  /** Header (JSON) and bytes of each, one after the other; short bytes as Latin-1 text. */
+  readonly frames: readonly (string | Uint8Array)[];
+}
+
 /** What the main thread says to its handler thread, on the control port. */
 export type ToThread =
-  | (HttpToHost & { readonly bytes: Uint8Array })
+  | PostedFrames
   | { readonly t: 'abort'; readonly key: string }
   | { readonly t: 'credit'; readonly key: string; readonly count: number };
 

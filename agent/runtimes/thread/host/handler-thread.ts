@@ -5,8 +5,9 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 
-import type { FromThread, LoadOrder, RunOrder, ToThread } from '../../hosted/protocol.ts';
-import { HttpFunctions } from './http/functions.ts';
+import type { FromTask, HttpToHost, LoadOrder, PostedFrames, RunOrder, ToThread } from '../../hosted/protocol.ts';
+import { HttpFunctions, type Post } from './http/functions.ts';
+import { FramePoster, postedFrames } from './http/posted-frames.ts';
 import { choiceOf, type Choose } from './methods.ts';
 import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
@@ -18,6 +19,9 @@ export type ThreadOrder =
   | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadOrder)
   | ({ readonly kind: 'run'; readonly input: Uint8Array } & RunOrder);
 
+/** What this thread says. */
+export type ThreadMessage = FromTask | PostedFrames;
+
 interface Loaded {
   readonly port: MessagePort;
   readonly endpointId: string;
@@ -25,6 +29,7 @@ interface Loaded {
   readonly output: OutputCapture;
 }
 
+const NOTHING = new Uint8Array();
 const running = new Map<string, TaskControl>();
 /** Tasks that were stopped before they came: the two travel on different ports. */
 const MAX_STOPPED_EARLY = 1_000;
@@ -59,8 +64,8 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
   const { port } = order;
   const output = captureOutput(soleJob, (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }));
   port.on('message', (message: ToThread) => {
-    if (message.t !== 'abort' && message.t !== 'credit') {
-      http?.heard(message, message.bytes);
+    if (message.t === 'http-frames') {
+      for (const [header, bytes] of postedFrames(message)) http?.heard(JSON.parse(header) as HttpToHost, bytes);
       return;
     }
     const control = running.get(message.key);
@@ -74,7 +79,7 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
   });
   try {
     if (order.httpFunctions.length > 0) {
-      http = await HttpFunctions.load(order, output, (message) => post(port, message));
+      http = await HttpFunctions.load(order, output, httpPost(port));
       post(port, { t: 'loaded' });
       return;
     }
@@ -102,6 +107,23 @@ function soleJob(): string {
   return '';
 }
 
-function post(port: MessagePort, message: FromThread): void {
+/** Answers of one turn leave together. */
+function httpPost(port: MessagePort): Post {
+  const poster = new FramePoster((message, transfer) => port.postMessage(message, transfer));
+  const flush = (): void => poster.flush();
+  // What was said before user code ended the thread is still heard.
+  process.on('exit', flush);
+  return (message) => {
+    if (poster.isEmpty) setImmediate(flush);
+    if (!('bytes' in message)) {
+      poster.add(JSON.stringify(message), NOTHING, true);
+      return;
+    }
+    const { bytes, ...header } = message;
+    poster.add(JSON.stringify(header), bytes, true);
+  };
+}
+
+function post(port: MessagePort, message: ThreadMessage): void {
   port.postMessage(message, 'bytes' in message ? [message.bytes.buffer as ArrayBuffer] : []);
 }

@@ -14,8 +14,9 @@ import { assertNever } from '../../../../proto/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { afterGrace } from '../../grace.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';
-import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
-import type { ThreadOrder } from './handler-thread.ts';
+import { CHANNEL_FD, type FromHost, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
+import type { ThreadMessage, ThreadOrder } from './handler-thread.ts';
+import { FramePoster, postedFrames } from './http/posted-frames.ts';
 
 /** More than any worker's concurrency: the agent counts slots, piscina need not. */
 const TASKS_AT_ONCE = 4_096;
@@ -32,13 +33,17 @@ let stopping = false;
 /** How often the module was loaded again. */
 let life = 0;
 
+const httpFrames = new FramePoster((message, transfer) => port?.postMessage(message, transfer));
 const reader = new FrameReader<ToHost>(onFrame);
-socket.on('data', (data) => reader.push(data));
+socket.on('data', (data) => {
+  reader.push(data);
+  httpFrames.flush();
+});
 socket.on('close', killGroup);
 socket.on('error', killGroup);
 say({ t: 'up' });
 
-function onFrame(frame: ToHost, body: Buffer): void {
+function onFrame(frame: ToHost, body: Buffer, text: string): void {
   switch (frame.t) {
     case 'load':
       // Before the thread reads it: the thread shares this environment, native code included.
@@ -69,12 +74,12 @@ function onFrame(frame: ToHost, body: Buffer): void {
       tellThread({ t: 'credit', key: frame.key, count: frame.count });
       break;
     case 'http':
-      if (frame.life === life) tellThread({ ...frame, bytes: new Uint8Array(body) });
+      if (frame.life === life) httpFrames.add(text, body, false);
       break;
     case 'http-body':
     case 'http-credit':
     case 'http-abort':
-      tellThread({ ...frame, bytes: new Uint8Array(body) });
+      httpFrames.add(text, body, false);
       break;
     default:
       assertNever(frame);
@@ -113,8 +118,12 @@ function runInPool(task: ThreadOrder, transferList: (ArrayBuffer | MessagePort)[
   pool.run(task, { transferList }).catch(threadDied);
 }
 
-function onThreadMessage(message: FromThread): void {
+function onThreadMessage(message: ThreadMessage): void {
   if (stopping) return;
+  if (message.t === 'http-frames') {
+    for (const [header, bytes] of postedFrames(message)) channel.sendText(header, bytes);
+    return;
+  }
   if (message.t === 'returned' || message.t === 'failed' || message.t === 'stopped') {
     running.delete(message.key);
     graces.get(message.key)?.();

@@ -1,7 +1,7 @@
 /** One call of the user's function: its input, its context, its chunks, its end. */
 import { writeSync } from 'node:fs';
 
-import { ENTRY_FD, type FromThread, type HandlerS3Config, type RunOrder } from '../../hosted/protocol.ts';
+import { ENTRY_FD, type FromTask, type HandlerS3Config, type RunOrder } from '../../hosted/protocol.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
 import { argumentsFor, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
@@ -33,7 +33,7 @@ export interface JobContext {
   readonly s3Config: HandlerS3Config | undefined;
 }
 
-type Post = (message: FromThread) => void;
+type Post = (message: FromTask) => void;
 
 /** Runs one task to its end, whatever it is, and posts it; never throws. */
 export async function runTask(
@@ -47,7 +47,7 @@ export async function runTask(
   const { key } = order;
   const startedAt = performance.now();
   writeSync(ENTRY_FD, `${key}\n`);
-  let end: FromThread;
+  let end: FromTask;
   try {
     const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, choose, control, endpointId, post));
     end = { t: 'returned', key, ms: 0, bytes };
