@@ -1,6 +1,54 @@
-/** Tests run as they are: Node strips the types. Each file is its own process, so that what it starts ends with it. */
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+
+/** The files that take longest, longest first: started last, one of them would keep the whole run waiting for itself. */
+const LONG = [
+  'simulator/odd-seeds',
+  'clients/runpod-python',
+  'fault/kill',
+  'simulator/even-seeds',
+  'fault/fleet',
+  'lb/faults',
+  'conformance/runtime/container-python',
+  'cli/preview',
+  'cli/remote',
+  'fault/stall',
+  'fault/supervisor',
+  'agent/containers',
+  'agent/session',
+  'agent/processes',
+  'agent/starvation',
+  'clients/runpod-worker',
+  'cli/start',
+  'cli/stack',
+  'cli/deploy',
+  'cli/declared',
+  'cli/packages',
+  'cli/tool',
+  'cli/tutorial',
+  'agent/stopping',
+  'agent/process-runtime',
+  'contract/time',
+  'agent/inventory',
+].map((name) => join('test', `${name}.test.ts`));
+
+const place = (file) => {
+  const found = LONG.findIndex((name) => file.endsWith(name));
+  return found === -1 ? LONG.length : found;
+};
+
+/**
+ * Tests run as they are: Node strips the types. Each file is a thread of its own, and what it starts
+ * it ends; more of them than there are processors, since many wait most of their time.
+ */
 export default {
   files: ['test/**/*.test.ts'],
   extensions: ['ts'],
   timeout: '2m',
+  concurrency: Math.min(8, Math.ceil(availableParallelism() * 1.5)),
+  sortTestFiles: (a, b) => place(a) - place(b) || a.localeCompare(b),
+  // `npm test` sets it; `npx ava` alone would have every process strip and compile all sources anew.
+  environmentVariables: {
+    NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? join(import.meta.dirname, 'node_modules/.cache/compile'),
+  },
 };

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { Stack } from '../support/stack.ts';
+import { shared } from './fakes/run.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
@@ -19,7 +20,7 @@ interface Ran {
 /** The tool on another machine: a home and a data folder of its own, nothing but an address and a key. */
 function runTool(home: string, args: readonly string[], variables: Readonly<Record<string, string>> = {}, stdin = ''): Promise<Ran> {
   return new Promise((resolve) => {
-    const env = { PATH: process.env['PATH'], HOME: home, CAPSTAN_DATA_DIR: join(home, 'data'), NO_COLOR: '1', ...variables };
+    const env = { ...shared, HOME: home, CAPSTAN_DATA_DIR: join(home, 'data'), NO_COLOR: '1', ...variables };
     const child = execFile(process.execPath, [tool, ...args], { cwd: home, env }, (error, out, err) => {
       resolve({ code: error === null ? 0 : Number(error.code), out, err });
     });
@@ -27,7 +28,12 @@ function runTool(home: string, args: readonly string[], variables: Readonly<Reco
   });
 }
 
+function runAll(home: string, commands: readonly (readonly string[])[]): Promise<(Ran & { readonly args: readonly string[] })[]> {
+  return Promise.all(commands.map(async (args) => ({ args, ...(await runTool(home, args)) })));
+}
+
 test('a machine that reaches only the gateway deploys, changes, goes back and cleans up', async (t) => {
+  t.timeout(600_000, 'some forty runs of the tool, of which ava hears nothing');
   const home = await mkdtemp(join(tmpdir(), 'capstan-remote-'));
   const stack = await Stack.start();
   t.teardown(async () => {
@@ -94,15 +100,15 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   t.is((await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=31'])).code, 73);
 
   // What only the scheduler knows says where to ask for it.
-  for (const args of [['nodes'], ['workers'], ['endpoints', 'show', 'hello'], ['node', 'drain', 'x'], ['webhooks', 'list']]) {
-    const { code, err } = await runTool(home, args);
+  const local = [['nodes'], ['workers'], ['endpoints', 'show', 'hello'], ['node', 'drain', 'x'], ['webhooks', 'list']];
+  for (const { args, code, err } of await runAll(home, local)) {
     t.is(code, 78, args.join(' '));
     t.regex(
       err,
       /this command asks the scheduler itself.*\nhint: Run it on the scheduler's host with its --data-dir, or set CAPSTAN_SCHEDULER/,
     );
   }
-  for (const args of [
+  const surplus = [
     ['endpoints', 'show', 'hello', 'more'],
     ['endpoints', 'list', 'hello'],
     ['env', 'list', 'more'],
@@ -111,8 +117,8 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
     ['jobs', 'purge', 'hello', 'more'],
     ['node', 'tokens', 'more'],
     ['webhooks', 'list', 'more'],
-  ]) {
-    const { code, err } = await runTool(home, args);
+  ];
+  for (const { args, code, err } of await runAll(home, surplus)) {
     t.is(code, 2, args.join(' '));
     t.regex(err, /takes no "(more|hello)"\nhint: Correct it and run the command again; with --help/);
   }

@@ -7,6 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { Notice } from '../../cli/supervisor/log-line.ts';
 import { supervise, type PartPlan, type Supervisor } from '../../cli/supervisor/supervisor.ts';
+import { shared } from './fakes/run.ts';
 
 const fake = join(import.meta.dirname, 'fakes/part.ts');
 const order = ['gateway', 'agent', 'scheduler'];
@@ -32,7 +33,7 @@ async function world(t: ExecutionContext, behaviours: Readonly<Record<string, st
     name,
     needs: name === 'scheduler' ? [] : ['scheduler'],
     graceMs,
-    command: () => ({ args: [fake, behaviours[name] ?? 'serve'], env: { PATH: process.env['PATH'] } }),
+    command: () => ({ args: [fake, behaviours[name] ?? 'serve'], env: shared }),
   }));
   const supervisor = supervise({
     parts,

@@ -24,7 +24,17 @@ export async function pythonPackage(
   await mkdir(cache, { recursive: true });
   const fresh = await mkdtemp(join(cache, 'new-'));
   try {
-    const args = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-input', '--no-warn-script-location'];
+    // Python compiles what it imports, and keeps it: most of these modules nobody imports.
+    const args = [
+      '-m',
+      'pip',
+      'install',
+      '--no-compile',
+      '--quiet',
+      '--disable-pip-version-check',
+      '--no-input',
+      '--no-warn-script-location',
+    ];
     await run('python3', [...args, '--target', fresh, requirement], { timeout: limitMs });
     // Whoever else installs it meanwhile may be first.
     await rename(fresh, path).catch(async (error: unknown) => {

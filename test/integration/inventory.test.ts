@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import test from 'ava';
 
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
+import { shared } from '../cli/fakes/run.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
@@ -31,7 +32,7 @@ test('an ill GPU is shown with its reason, and its neighbour is not', async (t) 
   t.teardown(() => stack.close());
   const capstan = (...args: string[]): Promise<{ stdout: string; stderr: string }> =>
     promisify(execFile)(process.execPath, [tool, ...args, '--data-dir', stack.dataDir], {
-      env: { PATH: process.env['PATH'], NO_COLOR: '1' },
+      env: { ...shared, NO_COLOR: '1' },
     });
   const row = await until('the node tells its devices', async () => {
     const [node] = JSON.parse((await capstan('nodes', '--json')).stdout) as Row[];

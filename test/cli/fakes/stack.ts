@@ -9,6 +9,7 @@ import type { PartPlan } from '../../../cli/supervisor/supervisor.ts';
 import { runStack } from '../../../cli/supervisor/stack.ts';
 import { createTerminal } from '../../../cli/terminal/terminal.ts';
 import { explain } from '../../../cli/terminal/tool-error.ts';
+import { shared } from './run.ts';
 
 const [dataDir = '', agent = 'serve', after = 'wait'] = process.argv.slice(2);
 const environment = { variables: {}, cwd: process.cwd() };
@@ -17,7 +18,7 @@ const parts = ['scheduler', 'gateway', 'agent'].map((name): PartPlan => ({
   name,
   needs: name === 'scheduler' ? [] : ['scheduler'],
   graceMs: 60_000,
-  command: () => ({ args: [join(import.meta.dirname, 'part.ts'), name === 'agent' ? agent : 'serve'], env: { PATH: process.env['PATH'] } }),
+  command: () => ({ args: [join(import.meta.dirname, 'part.ts'), name === 'agent' ? agent : 'serve'], env: shared }),
 }));
 
 try {
