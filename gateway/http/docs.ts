@@ -7,7 +7,7 @@ import { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 import { JSON_TYPE } from './problem.ts';
 
 /** The browser itself holds the page to this host. */
-const POLICY =
+export const PAGE_POLICY =
   "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'";
 
 interface Shape {
@@ -28,7 +28,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
         title: 'Capstan',
         version,
         description:
-          'Queue-based endpoints: jobs go in by HTTP, run on a worker, and their results come back. Every error is a problem document.',
+          'Queue-based endpoints: jobs go in by HTTP, run on a worker, and their results come back. Every error is a problem document. The routes of a load-balanced endpoint are described at /lb/<endpoint id>/docs.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: '/' }],
@@ -60,7 +60,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
   // In a scope of its own: the page's headers are no business of the other routes.
   await app.register(async (scope) => {
     scope.addHook('onSend', (_request, reply, _payload, done) => {
-      reply.header('content-security-policy', POLICY);
+      reply.header('content-security-policy', PAGE_POLICY);
       done();
     });
     await scope.register(scalar, {

@@ -20,6 +20,9 @@ import type { Log } from '../log.ts';
 import type { LbMetrics } from '../metrics/lb-metrics.ts';
 import { lbAddress, type LbAddress } from './address.ts';
 import { errorAnswer, sendError } from './answer.ts';
+import { DOCS_PATH, DOCUMENT_PATH, sendDocument, sendPage, serverOf } from './docs/answers.ts';
+import { documentOf } from './docs/document.ts';
+import { SCRIPT_PATH } from './docs/page.ts';
 import { Exchange, RETAINED_BYTES, type Front } from './exchange.ts';
 import { answerHeaders, callerOf, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
@@ -38,6 +41,8 @@ export interface LoadBalancerDeps {
 }
 
 const NOTHING = Buffer.alloc(0);
+/** Spares other requests the look at their path. */
+const MAYBE_DOCS = /^\/(docs|openapi)/;
 
 export class LoadBalancer {
   readonly #deps: LoadBalancerDeps;
@@ -52,11 +57,22 @@ export class LoadBalancer {
   take(request: IncomingMessage, response: ServerResponse): boolean {
     const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
     if (address === null) return false;
+    const asked = this.#docsAsked(request, address);
+    // The gateway's own page has the same script.
+    if (asked === SCRIPT_PATH) return false;
+    if (asked === DOCS_PATH) {
+      sendPage(response, request.method === 'HEAD');
+      return true;
+    }
     const begun = performance.now();
     this.#admit(
       request,
       address,
       (endpoint) => {
+        if (asked === DOCUMENT_PATH) {
+          sendDocument(response, documentOf(endpoint, serverOf(request.url ?? '', address)), request.method === 'HEAD');
+          return;
+        }
         const front = new HttpFront(request, response);
         front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun);
         try {
@@ -95,6 +111,17 @@ export class LoadBalancer {
       refuse,
     );
     return true;
+  }
+
+  /** Which part of its documentation an endpoint is asked for, unless it has a route there itself. */
+  #docsAsked({ method }: IncomingMessage, { endpointId, target }: LbAddress): string | null {
+    if (!MAYBE_DOCS.test(target) || (method !== 'GET' && method !== 'HEAD')) return null;
+    const [path = ''] = target.split('?');
+    if (path !== DOCS_PATH && path !== DOCUMENT_PATH && path !== SCRIPT_PATH) return null;
+    const endpoint = this.#deps.lookup.knownEndpoint(endpointId);
+    // One that listens itself knows its own paths.
+    if (endpoint === undefined || endpoint.routes.length === 0 || this.#routes.has(endpoint, path)) return null;
+    return path;
   }
 
   #admit(

@@ -30,6 +30,12 @@ export class RouteTables {
     throw new CapstanError('METHOD_NOT_ALLOWED', `${method} is not allowed here; use ${allowed.join(', ')}`, { field: allowed.join(', ') });
   }
 
+  /** Whether a route of the endpoint's own answers this path, by whatever method. */
+  has(endpoint: EndpointEntry, path: string): boolean {
+    const table = this.#tableOf(endpoint);
+    return METHODS.some((method) => find(table, method, path) !== null);
+  }
+
   #tableOf(endpoint: EndpointEntry): Router {
     const known = this.#tables.get(endpoint);
     if (known !== undefined) return known;

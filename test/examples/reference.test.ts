@@ -54,6 +54,16 @@ for (const [language, main, gpu] of [
     t.deepEqual(await call(main, '/analyze', { text: 1 }), { error: 'Bad Request', detail: 'text: must be a string' });
   });
 
+  test(`${language}: the routes are described from the signatures of their functions`, async (t) => {
+    const { paths } = (await call(main, '/openapi.json')) as { paths: Record<string, Record<string, object>> };
+    t.deepEqual(Object.keys(paths).sort(), ['/analyze', '/health', '/info']);
+    const schema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'], additionalProperties: false };
+    t.like(paths['/analyze']?.['post'], {
+      summary: 'analyze',
+      requestBody: { required: true, content: { 'application/json': { schema } } },
+    });
+  });
+
   test(`${language}: POST /sentiment says label, score and device`, async (t) => {
     const of = (text: string, label: string, score: number): object => ({ text, sentiment: { label, score }, device: 'GPU' });
     t.deepEqual(await call(gpu, '/sentiment', { text: 'I love it' }), of('I love it', 'POSITIVE', 1));

@@ -14,13 +14,26 @@ export interface LbSetup extends Setup {
   readonly invokeAddress: string;
 }
 
-function route(method: string, path: string, name: string): RouteEntry {
+interface Route {
+  readonly method: string;
+  readonly path: string;
+  /** Of its function. */
+  readonly name: string;
+}
+
+function entryOf({ method, path, name }: Route): RouteEntry {
   return { method, path, function: { name, module: 'm.ts', parameters: [], callStyle: CallStyle.UNSPECIFIED } };
 }
 
-export function addWeb(scheduler: FakeScheduler): void {
-  const routes = [route('GET', '/fn', 'fn'), route('POST', '/fn', 'fn'), route('PUT', '/other', 'other')];
-  scheduler.addEndpoint('web', 'acc', EndpointKind.LOAD_BALANCED, { routes });
+/** `GET /fn`, `POST /fn`, `PUT /other`, and more. */
+export function addWeb(scheduler: FakeScheduler, ...more: readonly Route[]): void {
+  const routes = [
+    { method: 'GET', path: '/fn', name: 'fn' },
+    { method: 'POST', path: '/fn', name: 'fn' },
+    { method: 'PUT', path: '/other', name: 'other' },
+    ...more,
+  ];
+  scheduler.addEndpoint('web', 'acc', EndpointKind.LOAD_BALANCED, { routes: routes.map(entryOf) });
 }
 
 export async function setupLb(t: ExecutionContext, overrides: Record<string, unknown> = {}): Promise<LbSetup> {

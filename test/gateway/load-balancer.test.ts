@@ -5,7 +5,7 @@ import { request } from 'undici';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import { FakeAgent, invokeToken } from './fake-agent.ts';
 import { KEY, RawConnection, startGateway } from './harness.ts';
-import { HOST, setupLb } from './lb-harness.ts';
+import { addWeb, HOST, setupLb } from './lb-harness.ts';
 
 const head = (first: string, ...lines: string[]): string =>
   `${[`${first} HTTP/1.1`, `Host: ${HOST}`, `Authorization: Bearer ${KEY}`, ...lines].join('\r\n')}\r\n\r\n`;
@@ -176,6 +176,35 @@ test('an agent serves at several gateways; each counts its own, and the loss of 
   t.is((await calls[0]!.catch(() => ({ status: 503, text: '' }))).status >= 500, true);
   taken[1]?.answer(200, 'from the other');
   t.deepEqual(await calls[1], { status: 200, text: 'from the other' });
+});
+
+test('an endpoint’s routes have a page, which holds nothing, and a document, which wants the key', async (t) => {
+  const { call, scheduler, gateway } = await setupLb(t);
+  const page = await call('GET', '/docs', { key: null });
+  t.is(page.status, 200);
+  t.regex(String(page.headers['content-security-policy']), /default-src 'none'/);
+  t.false(page.text.includes('/fn'));
+  t.deepEqual([...page.text.matchAll(/(?:https?:)?\/\/[a-z0-9.-]+\.[a-z]{2,}/gi)].map(String), []);
+  const [, script = ''] = /<script src="([^"]+)"/.exec(page.text) ?? [];
+  t.regex(String((await call('GET', script, { key: null })).headers['content-type']), /javascript/);
+
+  t.like(await call('GET', '/openapi.json', { key: null }), { status: 401 });
+  const { json } = await call('GET', '/openapi.json');
+  t.like(json, { openapi: '3.1.0', info: { title: 'web' }, servers: [{ url: '/' }] });
+  const operations = Object.entries(json['paths'] as Record<string, object>).map(([path, methods]) => [path, Object.keys(methods)]);
+  t.deepEqual(operations, [
+    ['/fn', ['get', 'post']],
+    ['/other', ['put']],
+  ]);
+  const byPath = await fetch(`${gateway.url}/lb/web/openapi.json?x=1`, { headers: { authorization: `Bearer ${KEY}` } });
+  t.like(await byPath.json(), { servers: [{ url: '/lb/web' }] });
+  t.is((await call('POST', '/docs')).status, 404);
+
+  // Routes of its own come first, also where they take another method.
+  addWeb(scheduler, { method: 'POST', path: '/docs', name: 'fn' }, { method: 'GET', path: '/openapi.json', name: 'fn' });
+  while ((await call('GET', '/docs')).status === 200);
+  t.is((await call('GET', '/docs')).status, 405);
+  t.is((await call('GET', '/openapi.json', { key: null })).status, 401);
 });
 
 test('an agent needs a token of its node that has not ended', async (t) => {

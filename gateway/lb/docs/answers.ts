@@ -1,0 +1,30 @@
+/** What a browser gets of an endpoint's documentation: the page, which needs no key, and the document, which does. */
+import type { ServerResponse } from 'node:http';
+
+import { PAGE_POLICY } from '../../http/docs.ts';
+import { JSON_TYPE } from '../../http/problem.ts';
+import type { LbAddress } from '../address.ts';
+import { PAGE } from './page.ts';
+
+export const DOCS_PATH = '/docs';
+export const DOCUMENT_PATH = '/openapi.json';
+
+export function sendPage(response: ServerResponse, headOnly: boolean): void {
+  send(response, 'text/html; charset=utf-8', PAGE, headOnly, { 'content-security-policy': PAGE_POLICY, 'referrer-policy': 'no-referrer' });
+}
+
+export function sendDocument(response: ServerResponse, document: object, headOnly: boolean): void {
+  // It changes with each deployment.
+  send(response, JSON_TYPE, JSON.stringify(document), headOnly, { 'cache-control': 'no-store' });
+}
+
+/** What stands before the endpoint's own paths: nothing on its host, `/lb/<id>` in the path form. */
+export function serverOf(url: string, { endpointId, target }: LbAddress): string {
+  const prefix = `/lb/${endpointId}`;
+  return url === `${prefix}${target}` ? prefix : '';
+}
+
+function send(response: ServerResponse, type: string, text: string, headOnly: boolean, more: Readonly<Record<string, string>>): void {
+  const headers = { 'content-type': type, 'content-length': Buffer.byteLength(text), 'x-content-type-options': 'nosniff', ...more };
+  response.writeHead(200, headers).end(headOnly ? '' : text);
+}

@@ -1,0 +1,67 @@
+/**
+ * The page of an endpoint's routes. It holds nothing of the endpoint itself: the document is fetched from the
+ * browser, with the key that the reader gives, which stays in the page's memory and is gone with it.
+ */
+export const SCRIPT_PATH = '/docs/js/scalar.js';
+
+export const PAGE = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Endpoint</title>
+<link rel="icon" href="data:,">
+<style>
+  body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: #1b1f24; background: #fff; }
+  #ask { max-width: 26rem; margin: 18vh auto 0; padding: 0 1rem; }
+  #ask h1 { font-size: 1.25rem; }
+  #ask label { display: block; font-weight: 600; }
+  #ask input { box-sizing: border-box; width: 100%; padding: .5rem; margin: .25rem 0 .75rem; font: inherit; border: 1px solid #8c959f; border-radius: 6px; }
+  #ask button { padding: .5rem 1rem; font: inherit; color: #fff; background: #1f6feb; border: 0; border-radius: 6px; }
+  #refused { color: #b42318; min-height: 1.5em; }
+  @media (prefers-color-scheme: dark) { body { color: #e6edf3; background: #0d1117; } #ask input { color: inherit; background: #161b22; } #refused { color: #ff7b72; } }
+</style>
+</head>
+<body>
+<div id="reference"></div>
+<form id="ask" hidden>
+  <h1>This endpoint wants its key</h1>
+  <label for="key">API key</label>
+  <input id="key" type="password" autocomplete="off" spellcheck="false" required>
+  <button>Show the routes</button>
+  <p>The key stays in this page, and is forgotten with it.</p>
+  <p role="alert" id="refused"></p>
+</form>
+<script src="${SCRIPT_PATH}"></script>
+<script>
+  const base = location.pathname.replace(/\\/docs\\/?$/, '');
+  const ask = document.getElementById('ask');
+  const show = async (key) => {
+    const headers = key === '' ? {} : { authorization: 'Bearer ' + key };
+    const answer = await fetch(base + '/openapi.json', { headers });
+    const content = await answer.json();
+    if (!answer.ok) throw new Error(content.detail);
+    ask.remove();
+    document.title = content.info.title;
+    Scalar.createApiReference('#reference', {
+      content,
+      withDefaultFonts: false,
+      telemetry: false,
+      hideClientButton: true,
+      showDeveloperTools: 'never',
+      agent: { disabled: true },
+      mcp: { disabled: true },
+      persistAuth: false,
+      authentication: { preferredSecurityScheme: 'key', securitySchemes: { key: { token: key } } },
+    });
+  };
+  ask.addEventListener('submit', (event) => {
+    event.preventDefault();
+    const key = document.getElementById('key');
+    show(key.value).catch((error) => { document.getElementById('refused').textContent = error.message; });
+  });
+  show('').catch(() => { ask.hidden = false; document.getElementById('key').focus(); });
+</script>
+</body>
+</html>
+`;
