@@ -1,11 +1,12 @@
 /** The agent as a whole: one session with the scheduler, and the workers it asks for. */
 import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
 import { clientCredentials } from '../proto/grpc-tls.ts';
+import { acquireLock } from '../proto/lock.mjs';
 import { CapstanError } from '../proto/errors.ts';
 import type { LogsRequest, SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
@@ -57,12 +58,25 @@ export interface AgentHandle {
   close(): Promise<void>;
 }
 
-/** Starts the agent; it serves until closed, whether the scheduler is there or not. Throws DATA_DIR, CONFIG. */
+/**
+ * Starts the agent; it serves until closed, whether the scheduler is there or not. Throws DATA_DIR, CONFIG, and
+ * CONFLICT where another agent runs on the data folder.
+ */
 export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<AgentHandle> {
-  const log = deps.log ?? pino({ name: 'agent', level: config.logLevel }, pino.destination(2));
-  const scheduler = { address: config.scheduler, credentials: clientCredentials(config.scheduler, config) };
   const folder = join(config.dataDir, 'agent');
   await prepareFolder(folder);
+  const lock = takeFolder(folder);
+  try {
+    return await startIn(folder, config, deps, lock);
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, lock: { release(): void }): Promise<AgentHandle> {
+  const log = deps.log ?? pino({ name: 'agent', level: config.logLevel }, pino.destination(2));
+  const scheduler = { address: config.scheduler, credentials: clientCredentials(config.scheduler, config) };
   const left = await killLeftovers(folder);
   if (left > 0) log.warn({ processes: left }, 'processes that an earlier agent left were killed');
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
@@ -150,6 +164,7 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
     await workerApi.close();
     blobs.close();
     await logs.close();
+    lock.release();
     log.info('agent ended');
   }
 
@@ -221,6 +236,17 @@ async function prepareFolder(folder: string): Promise<void> {
     const reason = error instanceof Error ? error.message : String(error);
     throw new CapstanError('DATA_DIR', `the agent's folder cannot be made: ${folder} (${reason})`, { cause: error });
   }
+}
+
+/** Two agents on one folder would be one node twice: each would kill what the other's workers started. */
+function takeFolder(folder: string): { release(): void } {
+  const lock = acquireLock(join(folder, 'lock'));
+  if ('release' in lock) return lock;
+  throw new CapstanError(
+    'CONFLICT',
+    `another agent runs on the data folder ${dirname(folder)} already (process ${lock.heldBy}): end it, or give this one a folder of its own`,
+    { field: 'dataDir' },
+  );
 }
 
 /** Waits a little for the acknowledgements of the last results: another agent of this node could not send them again. */

@@ -99,7 +99,7 @@ const table = {
     http: 401,
     exit: 77,
     title: 'Unauthorized',
-    hint: 'To let this host join again, remove agent/node.json from its data folder and give it a join token.',
+    hint: 'To let this host join again, remove agent/node.json from its data folder, give it a join token, and start its agent (or `capstan up`) again.',
   },
 } as const satisfies Record<string, ErrorEntry>;
 

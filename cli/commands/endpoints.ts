@@ -144,7 +144,7 @@ function show({ options, terminal }: Invocation, detail: EndpointDetail | null):
   if (detail.queueReason !== '') terminal.warn(`jobs wait (${detail.queueReason}): ${detail.queueDetail}`);
   for (const { reason, nodes, examples } of detail.rejections) {
     const shown = examples.map(({ node, detail }) => (detail === '' ? node : `${node} (${detail})`)).join(', ');
-    terminal.warn(`no place on ${nodes} nodes: ${reason}: ${shown}`);
+    terminal.warn(`no place on ${nodes} ${nodes === 1 ? 'node' : 'nodes'}: ${reason}: ${shown}`);
   }
   if (detail.failedStarts > 0) terminal.warn(`${detail.failedStarts} starts failed in a row; the last: ${detail.lastStartError}`);
 }

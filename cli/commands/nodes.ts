@@ -41,7 +41,9 @@ export const nodes: Command = {
 function given({ given, inAll, devices }: NodeRow): string {
   const cpus = inAll.cpus === null ? '' : `${round(given.cpus)}/${round(inAll.cpus)} CPU`;
   const memory = inAll.memoryBytes === null ? '' : `${round(given.memoryBytes / 1e9)}/${round(inAll.memoryBytes / 1e9)} GB`;
-  const gpus = devices.length === 0 ? '' : `${given.devices}/${devices.length} GPU`;
+  // One that is lost or ill cannot be given, unless it was before.
+  const usable = Math.max(devices.filter(({ healthy }) => healthy).length, given.devices);
+  const gpus = devices.length === 0 ? '' : `${given.devices}/${usable} GPU`;
   return [cpus, memory, gpus].filter((part) => part !== '').join(', ');
 }
 

@@ -125,7 +125,7 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   try {
     const nodes = await client.listNodes();
     const connected = nodes.filter((node) => node.connected).length;
-    const text = `${address} answers; ${connected} of ${nodes.length} nodes connected`;
+    const text = `${address} answers; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
     return connected > 0
       ? [ok(name, text), ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
       : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }];

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { acquireLock } from '../lock.mjs';
+import { acquireLock } from '../../proto/lock.mjs';
 import type { PreviewName } from './engine.ts';
 
 const PREFIX = 'capstan-preview-';

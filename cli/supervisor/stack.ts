@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { assertNever, CapstanError, isErrorCode } from '../../proto/errors.ts';
 import type { Environment, Settings } from '../config.ts';
 import { storedApiKey } from '../local.ts';
-import { acquireLock } from '../lock.mjs';
+import { acquireLock } from '../../proto/lock.mjs';
 import { removeRunFile, writeRunFile } from '../run-file.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';

@@ -32,6 +32,18 @@ test('a node joins once, keeps its identity to itself, and says hello with all i
   t.not(again.incarnation, hello.incarnation);
 });
 
+test('a second agent on one data folder is refused, and the folder is free again with the end of the first', async (t) => {
+  const scheduler = await startScheduler(t);
+  const dataDir = await temporaryFolder(t);
+  const first = await startAgent(t, scheduler, { dataDir });
+  await t.throwsAsync(startAgent(t, scheduler, { dataDir }), {
+    code: 'CONFLICT',
+    message: new RegExp(`another agent runs on the data folder ${dataDir} already \\(process ${process.pid}\\)`),
+  });
+  await first.close();
+  await t.notThrowsAsync(startAgent(t, scheduler, { dataDir }));
+});
+
 test('heartbeats keep a quiet session alive on both sides', async (t) => {
   const scheduler = await startScheduler(t);
   scheduler.limits = { heartbeatMs: 20, silenceMs: 60_000 };

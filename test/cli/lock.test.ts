@@ -7,9 +7,9 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { acquireLock } from '../../cli/lock.mjs';
+import { acquireLock } from '../../proto/lock.mjs';
 
-const lockModule = join(import.meta.dirname, '../../cli/lock.mjs');
+const lockModule = join(import.meta.dirname, '../../proto/lock.mjs');
 
 async function lockPath(t: ExecutionContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'capstan-lock-'));

@@ -58,7 +58,9 @@ async function checkout(t: ExecutionContext): Promise<Checkout> {
   const folder = await mkdtemp(join(tmpdir(), 'capstan-setup-'));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   await mkdir(join(folder, 'cli'));
-  for (const file of ['setup.mjs', 'lock.mjs', 'capstan.mjs']) await cp(join(cli, file), join(folder, 'cli', file));
+  for (const file of ['setup.mjs', 'capstan.mjs']) await cp(join(cli, file), join(folder, 'cli', file));
+  await mkdir(join(folder, 'proto'));
+  await cp(join(cli, '../proto/lock.mjs'), join(folder, 'proto/lock.mjs'));
   await writeFile(join(folder, 'cli/main.ts'), fakeMain);
   await writeFile(join(folder, 'package.json'), '{"type": "module", "devDependencies": {"ava": "*"}}');
   await writeFile(join(folder, 'package-lock.json'), '{}');

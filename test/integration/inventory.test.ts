@@ -48,7 +48,9 @@ test('an ill GPU is shown with its reason, and its neighbour is not', async (t) 
     xids: [],
   });
   t.like(row.devices[1], { healthy: true, problem: '' });
-  t.regex((await capstan('nodes')).stdout, /NVIDIA Ill \(recovery action needed: GPU Reset\), NVIDIA Well/);
+  const shown = (await capstan('nodes')).stdout;
+  t.regex(shown, /NVIDIA Ill \(recovery action needed: GPU Reset\), NVIDIA Well/);
+  t.regex(shown, / 0\/1 GPU/, 'an ill one is not there to be given');
   const { stderr } = await capstan('doctor');
   t.regex(stderr, /^! GPU of .*: NVIDIA Ill: recovery action needed: GPU Reset$/m);
   t.notRegex(stderr, /NVIDIA Well:/);

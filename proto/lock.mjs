@@ -1,6 +1,6 @@
 /**
  * A lock file that names its holder, for programs on one host: `npm start` and `npm test` setting
- * one checkout up, `capstan up` on one data folder. A holder that has died holds nothing. Plain
+ * one checkout up, `capstan up` and agents on one data folder. A holder that has died holds nothing. Plain
  * JavaScript, because the set-up runs on whatever Node the machine has.
  *
  * A process id alone would call a lock held after a reboot gave the id to somebody else; so the
@@ -76,7 +76,7 @@ function unlinkIfThere(path) {
 /** The holder's process id; null when the file is gone, unreadable as a lock, or its holder is dead. */
 function livingHolder(path) {
   const holder = readHolder(path);
-  if (holder === null || !isAlive(holder.pid)) return null;
+  if (holder === null || !isAlive(holder.pid) || isZombie(holder.pid)) return null;
   const started = startOf(holder.pid);
   return started === null || holder.started === null || started === holder.started ? holder.pid : null;
 }
@@ -106,15 +106,28 @@ function isAlive(pid) {
   }
 }
 
-/** What tells this process from an earlier one with its id; null where the system does not say (it needs Linux's /proc). */
-function startOf(pid) {
+/** It has ended; only its parent has not asked yet how. */
+function isZombie(pid) {
+  return statOf(pid)?.[0] === 'Z';
+}
+
+/** Fields of /proc/<pid>/stat after the command name, which stands in parentheses and may hold spaces; null where there is none. */
+function statOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The command name, in parentheses, may hold spaces; the start time is the 20th field after it.
-    const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
-    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-    return `${boot}:${ticks}`;
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   } catch {
-    return null; // no /proc here
+    return null; // gone, or no /proc here
+  }
+}
+
+/** What tells this process from an earlier one with its id; null where the system does not say (it needs Linux's /proc). */
+function startOf(pid) {
+  const ticks = statOf(pid)?.[19];
+  if (ticks === undefined) return null;
+  try {
+    return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()}:${ticks}`;
+  } catch {
+    return null; // a /proc without it
   }
 }
