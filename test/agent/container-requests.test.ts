@@ -109,6 +109,14 @@ const order: ContainerOrder = {
   labels: { agent: 'a', incarnation: 'i', start: 's', node: 'n', worker: 'w', endpoint: 'e' },
 };
 
+test('a bridge that does not tell its gateway, as Docker’s before its second start, has it at its first address', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.gateway = '10.1.0.0/16';
+  engine.images.add('capstan/base-python:latest');
+  await (await refusedWorker(t, engine, {})).hear('exited');
+  t.deepEqual(engine.created[0]?.HostConfig?.ExtraHosts, ['host.docker.internal:10.1.0.1']);
+});
+
 test('an image that listens itself has its ports to itself on a network, and shows them to this host alone', async (t) => {
   const engine = await fakeEngine(t);
   engine.gateway = '10.1.0.1';

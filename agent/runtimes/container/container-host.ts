@@ -196,8 +196,8 @@ export class ContainerHost implements Host {
     if (cause !== undefined) return cause;
     const { memoryBytes, needs } = this.#start;
     if (startError !== undefined) return NO_PROGRAM.test(startError) ? `${startError} (${needs})` : startError;
-    if (outOfMemory) return outOfMemoryText(exitCode, memoryBytes);
-    const [, how, number = ''] = /^(exit|signal) (\d+)$/.exec(this.#report) ?? [];
+    const [, how, number = '', oom] = /^(exit|signal) (\d+)( oom)?$/.exec(this.#report) ?? [];
+    if (outOfMemory || oom !== undefined) return outOfMemoryText(exitCode, memoryBytes);
     if (how === 'exit') return `the worker's process exited with code ${number}`;
     if (how === 'signal') return `the worker's process was killed by ${signalOf(128 + Number(number)) ?? `signal ${number}`}`;
     const end = containerEnd(exitCode, engineError);

@@ -179,12 +179,20 @@ export class ContainerRuntime implements Runtime {
     const { api } = foreign;
     const carry: Carry = (carried, env, carrierEvents) => {
       const start = randomUUID();
+      let address: string | undefined;
       const order = async (): Promise<ContainerOrder> => {
         const ordered = await this.#orders.forForeign(carried, env, start);
-        if (ordered.hostAddress !== undefined) await api.listenAlso(ordered.hostAddress);
+        address = ordered.hostAddress;
+        // Podman makes its bridge with the first container on it.
+        if (address !== undefined) await api.listenAlso(address).catch(unlessNotThere);
         return ordered;
       };
-      const made = new ForeignContainer(this.#deps, order, carrierEvents);
+      const started = (): void => {
+        if (address !== undefined)
+          void api.listenAlso(address).catch((error: unknown) => made.kill(`no way for the worker to this agent: ${String(error)}`));
+        carrierEvents.started();
+      };
+      const made = new ForeignContainer(this.#deps, order, { ...carrierEvents, started });
       this.#keep(start, made);
       return made;
     };
@@ -257,4 +265,9 @@ function portOf(name: string, env: Readonly<Record<string, string>>, byDefault: 
   const port = Number(text);
   if (/^\d+$/.test(text) && port >= 1 && port <= 65_535) return port;
   throw new CapstanError('INVALID_ARGUMENT', `env.${name}: must be a port, 1 to 65535`);
+}
+
+/** The address belongs to no interface yet; anything else is thrown on. */
+function unlessNotThere(error: unknown): void {
+  if (!(error instanceof Error && 'code' in error && error.code === 'EADDRNOTAVAIL')) throw error;
 }

@@ -49,14 +49,13 @@ const NO_DEVICES = 'void';
 /** A request of the Docker Engine API (ContainerCreate, version 1.40 and newer). */
 export function createRequest(order: ContainerOrder, rules: ContainerRules): Docker.ContainerCreateOptions {
   const { deviceUuids, memoryBytes, cpuMillis, readOnlyRoot, network } = order;
-  const env = { ...order.env, NVIDIA_VISIBLE_DEVICES: deviceUuids.join(',') || NO_DEVICES };
   const published = publishing(order.published ?? []);
   return {
     Image: order.image,
     ...(order.entrypoint === undefined ? {} : { Entrypoint: [...order.entrypoint] }),
     ...(order.command === undefined ? {} : { Cmd: [...order.command] }),
-    Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
-    Labels: Object.fromEntries(Object.entries(order.labels).map(([key, value]) => [LABELS[key as keyof typeof LABELS], value])),
+    Env: Object.entries(commonEnv(order)).map(([name, value]) => `${name}=${value}`),
+    Labels: labelsOf(order),
     // The image's check would run commands beside the worker; ours is the worker's channel.
     Healthcheck: { Test: ['NONE'] },
     ...published.exposed,
@@ -87,6 +86,15 @@ export function createRequest(order: ContainerOrder, rules: ContainerRules): Doc
       RestartPolicy: { Name: 'no' },
     },
   };
+}
+
+/** Whatever the engine: what the container's programs find in their environment beyond their image's. */
+export function commonEnv({ env, deviceUuids }: ContainerOrder): Record<string, string> {
+  return { ...env, NVIDIA_VISIBLE_DEVICES: deviceUuids.join(',') || NO_DEVICES };
+}
+
+export function labelsOf({ labels }: ContainerOrder): Record<string, string> {
+  return Object.fromEntries(Object.entries(labels).map(([key, value]) => [LABELS[key as keyof typeof LABELS], value]));
 }
 
 /** On the loopback address: what an endpoint serves is reached through a gateway, with a key. */

@@ -1,12 +1,17 @@
 /** The container engine of this host, over the Docker Engine API: Docker's own, or Podman's of the same shape. */
 import type Docker from 'dockerode';
+import ipaddr from 'ipaddr.js';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import { baseImageOf, imageReference } from '../../../proto/base-images.ts';
 import { findContainerSocket } from '../../../proto/container-socket.ts';
+import { PODMAN_CREATE, podmanRequest } from './create-podman.ts';
+import { createRequest, type ContainerOrder, type ContainerRules } from './create-request.ts';
 
 /** A probe that takes longer says that there is no engine, ms. */
 const PROBE_MS = 5_000;
+/** A container that is to be created waits longer for the same answer, ms. */
+const VERSION_MS = 60_000;
 /** Most images that are told (nodes.proto, Inventory). */
 const MAX_IMAGES = 256;
 /** Docker's network that every engine with a bridge has; Podman's. */
@@ -30,6 +35,8 @@ export class ContainerEngine {
   readonly #socket: string;
   #docker: { readonly path: string; readonly client: Docker } | undefined;
   #facts: EngineFacts | undefined;
+  /** It is Podman, whose own API makes its containers; absent until it said what it is. */
+  #isPodman: boolean | undefined;
   #addresses = new Map<string, string>();
 
   /** `socket`: a path, `auto` for the usual places, `none` for no engine at all. */
@@ -50,6 +57,7 @@ export class ContainerEngine {
       // Loaded late: hosts without an engine do without its weight.
       const { default: Engine } = await import('dockerode');
       // The environment's DOCKER_HOST must not decide for the agent.
+      this.#isPodman = undefined;
       this.#docker = { path, client: new Engine({ socketPath: path, host: undefined, protocol: 'http' }) };
     }
     return this.#docker.client;
@@ -67,6 +75,19 @@ export class ContainerEngine {
     return this.#facts;
   }
 
+  /** Creates a container; rejects with the engine's refusal, {@link isMissingImage} among them. */
+  async create(order: ContainerOrder, rules: ContainerRules): Promise<Docker.Container> {
+    const client = await this.client();
+    this.#isPodman ??= podmanIn(await this.#version(client, AbortSignal.timeout(VERSION_MS)));
+    const named = { ...order, image: imageReference(order.image) };
+    // The client changes what it is given.
+    if (!this.#isPodman) return client.createContainer(structuredClone(createRequest(named, rules)));
+    const { promise, resolve, reject } = Promise.withResolvers<{ readonly Id: string }>();
+    const request = { path: PODMAN_CREATE, method: 'POST', options: podmanRequest(named, rules), statusCodes: { 201: true } };
+    (client.modem as PlainModem).dial(request, (error, made) => (made === null ? reject(error) : resolve(made)));
+    return client.getContainer((await promise).Id);
+  }
+
   /** Where a network's containers reach this host: its gateway; the loopback address for `host`; absent for `none`. */
   async hostAddress(network: string): Promise<string | undefined> {
     if (network === 'none') return undefined;
@@ -75,9 +96,13 @@ export class ContainerEngine {
     if (known !== undefined) return known;
     const client = await this.client();
     const { IPAM } = (await timely(client.getNetwork(network).inspect(), AbortSignal.timeout(PROBE_MS))) as NetworkFacts;
-    const gateway = IPAM?.Config?.map(({ Gateway }) => Gateway).find((address) => address !== undefined && address !== '');
+    const gateway = gatewayOf(IPAM?.Config ?? []);
     if (gateway !== undefined) this.#addresses.set(network, gateway);
     return gateway;
+  }
+
+  #version(client: Docker, signal: AbortSignal): Promise<VersionFacts> {
+    return timely(client.version() as Promise<VersionFacts>, signal);
   }
 
   async #ask(): Promise<EngineFacts> {
@@ -85,12 +110,11 @@ export class ContainerEngine {
     const abortSignal = AbortSignal.timeout(PROBE_MS);
     const within = { abortSignal };
     const [version, images, networks] = await Promise.all([
-      timely(client.version() as Promise<VersionFacts>, abortSignal),
+      this.#version(client, abortSignal),
       timely(client.listImages(within), abortSignal),
       timely(client.listNetworks(within), abortSignal),
     ]);
-    const engine = version.Components?.find(({ Name }) => /engine/i.test(Name ?? ''));
-    const podman = /podman/i.test(engine?.Name ?? '');
+    this.#isPodman = podmanIn(version);
     const tags = images.flatMap(({ RepoTags }) => RepoTags ?? []).filter((tag) => !tag.includes('<none>'));
     const ours = tags.filter((tag) => baseImageOf(tag) !== null);
     const others = tags.filter((tag) => baseImageOf(tag) === null);
@@ -99,7 +123,7 @@ export class ContainerEngine {
     );
     const [, number] = /^(\d+(?:\.\d+)*)/.exec(version.Version ?? '') ?? [];
     return {
-      name: `${podman ? 'podman' : 'docker'} ${number ?? version.Version ?? ''}`.trim(),
+      name: `${this.#isPodman ? 'podman' : 'docker'} ${number ?? version.Version ?? ''}`.trim(),
       images: [...ours, ...others].slice(0, MAX_IMAGES).map(imageReference),
       imageIds: new Map(ids.map(([tag, id]) => [imageReference(tag), id])),
       bridge: networks.find(({ Name, Driver }) => Driver === 'bridge' && BRIDGES.includes(Name))?.Name,
@@ -108,13 +132,33 @@ export class ContainerEngine {
   }
 }
 
+/** Docker does not tell the gateway of its default bridge before its second start: it is the subnet's first address then. */
+function gatewayOf(subnets: readonly Subnet[]): string | undefined {
+  const told = subnets.map(({ Gateway }) => Gateway).find((address) => address !== undefined && address !== '');
+  const subnet = subnets.map(({ Subnet }) => Subnet).find((range) => range !== undefined && ipaddr.IPv4.isValidCIDR(range));
+  if (told !== undefined || subnet === undefined) return told;
+  const [a = 0, b = 0, c = 0, d = 0] = ipaddr.IPv4.networkAddressFromCIDR(subnet).octets;
+  return [a, b, c, d + 1].join('.');
+}
+
+function podmanIn({ Components }: VersionFacts): boolean {
+  return /podman/i.test(Components?.find(({ Name }) => /engine/i.test(Name ?? ''))?.Name ?? '');
+}
+
 /** What the types of the client leave open. */
 interface VersionFacts {
   readonly Version?: string;
   readonly Components?: readonly { readonly Name?: string; readonly Version?: string }[];
 }
+interface PlainModem {
+  dial(request: object, done: (error: Error | null, made: { readonly Id: string } | null) => void): void;
+}
 interface NetworkFacts {
-  readonly IPAM?: { readonly Config?: readonly { readonly Gateway?: string }[] };
+  readonly IPAM?: { readonly Config?: readonly Subnet[] };
+}
+interface Subnet {
+  readonly Gateway?: string;
+  readonly Subnet?: string;
 }
 
 async function timely<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
@@ -131,6 +175,11 @@ export function engineMessage(error: unknown): string {
   if (typeof body === 'object' && body !== null && 'message' in body && typeof body.message === 'string') return body.message.trim();
   if (typeof body === 'object' && body !== null && 'cause' in body && typeof body.cause === 'string') return body.cause.trim();
   return error.message.replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
+}
+
+/** The engine refused to create a container for want of its image. */
+export function isMissingImage(error: unknown): boolean {
+  return (engineStatus(error) === 404 && /image/i.test(engineMessage(error))) || /image not known/i.test(engineMessage(error));
 }
 
 /** HTTP status of the engine's refusal; absent when it did not answer. */

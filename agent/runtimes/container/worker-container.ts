@@ -4,10 +4,9 @@ import { constants } from 'node:os';
 import type Docker from 'dockerode';
 
 import { CapstanError } from '../../../proto/errors.ts';
-import { imageReference } from '../../../proto/base-images.ts';
 import { LineSplitter } from '../lines.ts';
-import { createRequest, type ContainerOrder, type ContainerRules } from './create-request.ts';
-import { engineMessage, engineStatus, type ContainerEngine } from './engine.ts';
+import type { ContainerOrder, ContainerRules } from './create-request.ts';
+import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';
 import type { ImagePulls } from './image-pull.ts';
 import { OutputFrames } from './output-frames.ts';
 
@@ -173,14 +172,12 @@ export class WorkerContainer {
 
   /** Creates the container, after a pull where the engine lacks the image. */
   async #create(order: ContainerOrder): Promise<Docker.Container> {
-    const client = await this.#deps.engine.client();
-    const request = createRequest({ ...order, image: imageReference(order.image) }, this.#deps.rules);
     // Never cut off: what the engine makes after we hung up would be nobody's.
-    const create = (): Promise<Docker.Container> => client.createContainer(structuredClone(request));
+    const create = (): Promise<Docker.Container> => this.#deps.engine.create(order, this.#deps.rules);
     try {
       return await create();
     } catch (error) {
-      if (engineStatus(error) !== 404 || !/image/i.test(engineMessage(error))) throw error;
+      if (!isMissingImage(error)) throw error;
     }
     await this.#pull(order.image);
     return create();

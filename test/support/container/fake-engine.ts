@@ -23,7 +23,7 @@ export class FakeEngine {
   readonly asked = new Signals<Asked>();
   /** Tags that it has. */
   readonly images = new Set<string>();
-  /** A bridge network with this gateway; none when empty. */
+  /** A bridge network with this gateway, or with this range of addresses and no gateway that it tells; none when empty. */
   gateway = '';
   /** What a start answers: a refusal, since nothing can run in here. */
   startFailure = 'this engine runs nothing';
@@ -84,7 +84,8 @@ export class FakeEngine {
         [...this.images].map((tag) => ({ RepoTags: [tag] })),
       );
     } else if (call === 'GET /networks') say(200, this.gateway === '' ? [] : [{ Name: 'bridge', Driver: 'bridge' }]);
-    else if (call === 'GET /networks/bridge') say(200, { IPAM: { Config: [{ Gateway: this.gateway }] } });
+    else if (call === 'GET /networks/bridge')
+      say(200, { IPAM: { Config: [this.gateway.includes('/') ? { Subnet: this.gateway } : { Gateway: this.gateway }] } });
     else if (call === 'GET /containers/json') say(200, this.containers);
     else if (call === 'POST /containers/create') {
       const { Image = '' } = body as { Image?: string };

@@ -17,7 +17,7 @@ const POLL_MS = 25;
 const PREFIX = 'capstan-docker';
 
 /** Why no private engine can be started here; absent when one can. */
-export const noEngine: string | undefined = whyNot();
+export const noEngine: string | undefined = lacking(['dockerd', 'docker', 'python3', 'tar', 'ldd']);
 
 export interface PrivateEngine {
   readonly socket: string;
@@ -90,10 +90,11 @@ export async function startEngine(names: readonly string[]): Promise<PrivateEngi
   return { socket, docker, restart, stop };
 }
 
-function whyNot(): string | undefined {
+/** Why an engine of these programs cannot be started here; absent when it can. */
+export function lacking(programs: readonly string[]): string | undefined {
   if (process.platform !== 'linux') return 'needs Linux';
   if (process.getuid?.() !== 0) return 'needs root';
-  for (const program of ['dockerd', 'docker', 'python3', 'tar', 'ldd']) if (!isOnPath(program)) return `needs ${program}`;
+  for (const program of programs) if (!isOnPath(program)) return `needs ${program}`;
   return undefined;
 }
 

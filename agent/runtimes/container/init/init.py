@@ -87,6 +87,19 @@ def reap(host):
             ended = status
 
 
+def ran_out_of_memory():
+    """Not every engine tells it of a process that is not the container's first. The files of cgroup v2 and v1."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        try:
+            with open(path) as events:
+                counts = dict(line.split() for line in events)
+        except (OSError, ValueError):
+            continue
+        if int(counts.get("oom_kill", 0)) > 0:
+            return True
+    return False
+
+
 def main():
     connections = [connect(role) for role in ROLES]
     host = os.fork()
@@ -100,7 +113,8 @@ def main():
     status = supervise(host, lifeline)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        report, code = "signal %d\n" % number, 128 + number
+        why = " oom" if number == signal.SIGKILL and ran_out_of_memory() else ""
+        report, code = "signal %d%s\n" % (number, why), 128 + number
     else:
         code = os.WEXITSTATUS(status)
         report = "exit %d\n" % code

@@ -4,6 +4,7 @@
  * ends everything in the container.
  */
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -28,7 +29,8 @@ host.once('error', (error) => {
 });
 host.once('exit', (code, signal) => {
   const number = signal === null ? 0 : constants.signals[signal];
-  const report = signal === null ? `exit ${code ?? 1}\n` : `signal ${number}\n`;
+  const why = signal === 'SIGKILL' && ranOutOfMemory() ? ' oom' : '';
+  const report = signal === null ? `exit ${code ?? 1}\n` : `signal ${number}${why}\n`;
   lifeline.end(report, () => process.exit(signal === null ? (code ?? 1) : 128 + number));
 });
 lifeline.once('close', () => process.exit(KILLED));
@@ -46,6 +48,17 @@ function open(role: string): Promise<Socket> {
     socket.write(role, () => resolve(socket));
   });
   return promise;
+}
+
+/** Not every engine tells it of a process that is not the container's first. The files of cgroup v2 and v1. */
+function ranOutOfMemory(): boolean {
+  return ['/sys/fs/cgroup/memory.events', '/sys/fs/cgroup/memory/memory.oom_control'].some((path) => {
+    try {
+      return /^oom_kill [1-9]/m.test(readFileSync(path, 'utf8'));
+    } catch {
+      return false; // the other version's
+    }
+  });
 }
 
 function passOn(signal: NodeJS.Signals): void {

@@ -1,0 +1,85 @@
+/**
+ * The same container as create-request.ts asks for, in the words of Podman's own API (libpod 4.0 and newer): what Podman
+ * makes of Docker's request has no devices (it drops DeviceRequests without a word), and raises limits that were not named
+ * beyond what the host may give.
+ */
+import { readFileSync } from 'node:fs';
+
+import { commonEnv, type ContainerOrder, type ContainerRules, type GpuAccess, labelsOf } from './create-request.ts';
+import { HOST_NAME } from './layout.ts';
+
+export const PODMAN_CREATE = '/v4.0.0/libpod/containers/create';
+
+/** Docker's name of the network that Podman has by default. */
+const DEFAULT_BRIDGE = 'bridge';
+const CPU_PERIOD_US = 100_000;
+/** Open files that Podman gives where none are named. */
+const MOST_FILES = 1_048_576;
+
+/** A request of Podman's API (SpecGenerator). */
+export function podmanRequest(order: ContainerOrder, rules: ContainerRules): Readonly<Record<string, unknown>> {
+  const { image, entrypoint, command, memoryBytes, cpuMillis, readOnlyRoot, network, hostAddress, published = [] } = order;
+  const binds = order.mounts.map(([source, destination]) => ({ type: 'bind', source, destination, options: ['ro', 'rbind'] }));
+  const tmpOptions = ['rw', 'exec', 'nosuid', 'nodev', 'mode=1777', `size=${rules.tmpBytes}`];
+  return {
+    image,
+    ...(entrypoint === undefined ? {} : { entrypoint }),
+    ...(command === undefined ? {} : { command }),
+    env: commonEnv(order),
+    labels: labelsOf(order),
+    healthconfig: { Test: ['NONE'] },
+    mounts: [...binds, ...(readOnlyRoot ? [{ type: 'tmpfs', destination: '/tmp', options: tmpOptions }] : [])],
+    read_only_filesystem: readOnlyRoot,
+    cap_drop: ['ALL'],
+    no_new_privileges: true,
+    resource_limits: {
+      pids: { limit: rules.pids },
+      // Swap would hide that a worker needs more than it was given.
+      ...(memoryBytes > 0 ? { memory: { limit: memoryBytes, swap: memoryBytes } } : {}),
+      ...(cpuMillis > 0 ? { cpu: { period: CPU_PERIOD_US, quota: (cpuMillis * CPU_PERIOD_US) / 1_000 } } : {}),
+    },
+    shm_size: rules.shmBytes,
+    r_limits: limits(),
+    ...networkOf(network),
+    ...(hostAddress === undefined ? {} : { hostadd: [`${HOST_NAME}:${hostAddress}`] }),
+    portmappings: published.map((port) => ({ container_port: port, host_ip: '127.0.0.1', protocol: 'tcp' })),
+    // Without capabilities not even root could listen on a port as low as 80.
+    ...(published.length === 0 ? {} : { sysctl: { 'net.ipv4.ip_unprivileged_port_start': '0' } }),
+    devices: deviceNames(order.deviceUuids, rules.gpus).map((path) => ({ path })),
+    init: order.init,
+    log_configuration: { driver: 'none' },
+    restart_policy: 'no',
+  };
+}
+
+function networkOf(network: string): Readonly<Record<string, unknown>> {
+  if (network === 'none' || network === 'host') return { netns: { nsmode: network } };
+  return { netns: { nsmode: 'bridge' }, ...(network === DEFAULT_BRIDGE ? {} : { networks: { [network]: {} } }) };
+}
+
+/** Podman knows devices by their CDI names only. */
+function deviceNames(uuids: readonly string[], access: GpuAccess): string[] {
+  return access === 'environment' ? [] : uuids.map((uuid) => `nvidia.com/gpu=${uuid}`);
+}
+
+/**
+ * Podman would ask for fixed numbers, which a host without the right to raise limits refuses. Processes are counted by
+ * `pids`: this limit is a user's on the whole host, so it is as many as there can be at all.
+ */
+function limits(): { readonly type: string; readonly soft: number; readonly hard: number }[] {
+  const most = { nofile: Math.min(MOST_FILES, ownLimit('Max open files')), nproc: Math.min(ownLimit('Max processes'), mostProcesses()) };
+  return Object.entries({ core: 0, ...most }).map(([type, limit]) => ({ type, soft: limit, hard: limit }));
+}
+
+/** This process's own hard limit, by its name in proc(5). */
+function ownLimit(name: string): number {
+  const line = readFileSync('/proc/self/limits', 'utf8')
+    .split('\n')
+    .find((each) => each.startsWith(name));
+  const [, hard] = line?.slice(name.length).trim().split(/\s+/) ?? [];
+  return Number(hard) || Infinity;
+}
+
+function mostProcesses(): number {
+  return Number(readFileSync('/proc/sys/kernel/pid_max', 'utf8'));
+}
