@@ -25,7 +25,7 @@ function isPort(port: number | undefined): port is number {
   return port !== undefined && port !== 0;
 }
 
-export function apiKeyFile(dataDir: string): string {
+function apiKeyFile(dataDir: string): string {
   return join(dataDir, 'secrets', 'api-key');
 }
 

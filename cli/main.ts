@@ -50,16 +50,23 @@ async function main(args: readonly string[]): Promise<number> {
     code = given;
   });
   try {
-    await program.parseAsync([...args], { from: 'user' });
+    await program.parseAsync(helpful(args), { from: 'user' });
     return code;
   } catch (error) {
-    if (error instanceof CommanderError) return usage(error, terminal);
+    if (error instanceof CommanderError) return usage(error, args, terminal);
     const { message, hint, exitCode } = explain(error);
     terminal.fail(message);
     terminal.hint(hint);
     if ((env.variables['CAPSTAN_DEBUG'] ?? '') !== '') terminal.line(stackOf(error));
     return exitCode;
   }
+}
+
+/** Help about what is no command is a mistake like the command itself: commander shows the whole help instead. */
+function helpful(args: readonly string[]): string[] {
+  const [word, about] = args;
+  const known = about === undefined || about === 'help' || commands.some(({ name }) => name === about);
+  return word === 'help' && !known ? [about] : [...args];
 }
 
 /** The causes belong to it: the outermost error often only names the step. */
@@ -70,12 +77,17 @@ function stackOf(error: unknown): string {
 }
 
 /** Help and version are no errors; `capstan` alone shows its help, and that is a mistake of use. */
-function usage(error: CommanderError, terminal: Terminal): number {
+function usage(error: CommanderError, args: readonly string[], terminal: Terminal): number {
   if (error.exitCode === 0) return 0;
   if (error.code === 'commander.help') return USAGE_EXIT;
+  const command = commands.find(({ name }) => name === args[0]);
   const [message = '', ...more] = error.message.replace(/^error: /, '').split('\n');
   terminal.fail(message);
-  terminal.hint(more.length > 0 ? more.join(' ').replaceAll(/[()]/g, '') : 'capstan --help lists the commands and their options.');
+  terminal.hint(
+    more.length > 0
+      ? more.join(' ').replaceAll(/[()]/g, '')
+      : `capstan ${command === undefined ? '' : `${command.name} `}--help lists ${command === undefined ? 'the commands' : 'what it takes'}.`,
+  );
   return USAGE_EXIT;
 }
 

@@ -8,9 +8,9 @@ import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { endIfFree, forgiveFailures } from './workers.ts';
 
 /** Documents above this size, bytes, travel through the blob store (docs/architecture.md, Bodies). */
-export const INLINE_BYTES = 64 * 1024;
+const INLINE_BYTES = 64 * 1024;
 /** The error of a job whose handler ran too long (WIRE.md section 1). */
-export const TIMED_OUT_ERROR = 'executionTimeout exceeded';
+const TIMED_OUT_ERROR = 'executionTimeout exceeded';
 
 /** Takes the job, or says why not. The same lease twice is one attempt. */
 export function acceptDispatch(image: Image, dispatch: Dispatch, out: Effect[]): void {

@@ -15,7 +15,7 @@ import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 /** Chunks kept for sending again, at most. */
 export const KEPT_CHUNKS = 1_000;
 /** Bytes of chunks kept for sending again, at most. */
-export const KEPT_BYTES = 8 * 1024 * 1024;
+const KEPT_BYTES = 8 * 1024 * 1024;
 /** A reader that drained nothing for this long, ms, is not waited for. */
 export const READER_LAPSE_MS = 15_000;
 

@@ -7,13 +7,13 @@ import { CRASH_LOOP_FAILURES } from './report.ts';
 /** First wait before a failed worker is started again, ms; doubles with each failure in a row. */
 export const BACKOFF_FIRST_MS = 1_000;
 /** Longest such wait, ms. */
-export const BACKOFF_LAST_MS = 60_000;
+const BACKOFF_LAST_MS = 60_000;
 /** A worker that served this long, ms, starts its count of failures anew. */
-export const STEADY_MS = 60_000;
+const STEADY_MS = 60_000;
 /** A worker is said to be busy this long after its last request, ms. */
 const BUSY_AFTER_MS = 1_000;
 /** Time to become ready where the release says none, ms. */
-export const DEFAULT_START_TIMEOUT_MS = 60_000;
+const DEFAULT_START_TIMEOUT_MS = 60_000;
 
 /** Moves the actual set towards the desired one as far as it can go now. */
 export function converge(image: Image, now: number, out: Effect[]): void {

@@ -2,7 +2,7 @@
 import { StringDecoder } from 'node:string_decoder';
 
 /** Longer lines are cut, characters. */
-export const MAX_LINE = 16_384;
+const MAX_LINE = 16_384;
 
 export class LineSplitter {
   readonly #onLine: (line: string) => void;

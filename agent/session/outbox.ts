@@ -3,7 +3,7 @@ import { AgentEvent, type AgentMessage } from '../../proto/gen/capstan/v1/nodes.
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 
 /** A new message begins at this size, bytes (docs/architecture.md, Bodies). */
-export const BATCH_BYTES = 1024 * 1024;
+const BATCH_BYTES = 1024 * 1024;
 /** Allowance for the fields of a small event. */
 const EVENT_BYTES = 256;
 

@@ -9,7 +9,7 @@ import { listFiles } from './files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** SPEC.md, Limits: bytes. */
-export const ARTIFACT_LIMIT = 500_000_000;
+const ARTIFACT_LIMIT = 500_000_000;
 /** Where the tool keeps what it makes, inside the application's folder. */
 export const TOOL_FOLDER = '.tool';
 const STAGING = `${TOOL_FOLDER}/.build`;

@@ -70,7 +70,7 @@ export async function findExport(module: ParsedModule, name: string, depth = 0):
 }
 
 /** `file:line` of an offset. */
-export function placeOf(module: Module, offset: number): string {
+function placeOf(module: Module, offset: number): string {
   return `${module.path}:${module.source.slice(0, offset).split('\n').length}`;
 }
 

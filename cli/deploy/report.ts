@@ -23,7 +23,7 @@ export function curlFor(url: string, input: unknown, key: string): string {
 }
 
 /** An input with a value of the right type for every parameter that must be given. */
-export function sampleInput({ functions }: ApplicationEndpoint): unknown {
+function sampleInput({ functions }: ApplicationEndpoint): unknown {
   const parameters = functions[0]?.parameters ?? [];
   return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
 }

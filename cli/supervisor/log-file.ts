@@ -4,8 +4,8 @@
  */
 import { closeSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 
-export const ROTATE_BYTES = 10_000_000;
-export const KEEP_FILES = 3;
+const ROTATE_BYTES = 10_000_000;
+const KEEP_FILES = 3;
 
 export interface LogFile {
   write(text: string): void;

@@ -3,13 +3,13 @@ import { Kind, Lexer, Source, TokenKind, type DocumentNode, type FragmentDefinit
 
 import { CapstanError } from '../../proto/errors.ts';
 
-export const MAX_DEPTH = 20;
+const MAX_DEPTH = 20;
 /** Fields, those of a fragment counted wherever it is spread. */
-export const MAX_FIELDS = 1_000;
+const MAX_FIELDS = 1_000;
 /** Root fields: each is at least one call of the scheduler. */
-export const MAX_ROOT_FIELDS = 20;
+const MAX_ROOT_FIELDS = 20;
 /** Tokens of the query's text. */
-export const MAX_TOKENS = 5_000;
+const MAX_TOKENS = 5_000;
 /** Brackets open at once, those of arguments included. */
 const MAX_BRACKETS = 64;
 

@@ -1,7 +1,7 @@
 /** The control plane's schema. Its descriptions are the reference: introspection shows them. */
 import { buildSchema } from 'graphql';
 
-export const schemaText = `
+const schemaText = `
 """A JSON value."""
 scalar JSON
 """An endpoint as a deployment names it: the JSON form of the message EndpointSpec (proto/capstan/v1/control.proto)."""

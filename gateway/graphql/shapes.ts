@@ -33,7 +33,7 @@ function scopeName(scope: KeyScope): ScopeName {
 }
 
 /** Where an endpoint is called; `base` is that of the HTTP API. */
-export function endpointUrl(base: string, { id, spec }: EndpointInfo): string {
+function endpointUrl(base: string, { id, spec }: EndpointInfo): string {
   return spec?.kind === EndpointKind.LOAD_BALANCED ? `${base}/lb/${id}` : `${base}/v2/${id}`;
 }
 

@@ -7,8 +7,8 @@ import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 
 /** First wait before a broken connection is tried again, and the longest one, ms. */
-export const BACKOFF_MIN_MS = 50;
-export const BACKOFF_MAX_MS = 1000;
+const BACKOFF_MIN_MS = 50;
+const BACKOFF_MAX_MS = 1000;
 
 export const channelOptions: ChannelOptions = {
   'grpc.initial_reconnect_backoff_ms': BACKOFF_MIN_MS,

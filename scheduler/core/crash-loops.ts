@@ -20,7 +20,7 @@ import type { WorkerImage } from './image/fleet.ts';
 import type { Now } from './now.ts';
 
 /** Failed starts in a row that make a crash loop. */
-export const crashLoopFailures = 3;
+const crashLoopFailures = 3;
 /** Failed starts in a row on one node, after which another node is tried. */
 export const nodeFailures = 2;
 const pauseFirstMs = 1_000;

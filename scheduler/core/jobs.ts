@@ -33,7 +33,7 @@ export interface Ending {
   readonly agoMs: number;
 }
 
-export function endpointOf(image: Image, job: JobImage): EndpointImage | undefined {
+function endpointOf(image: Image, job: JobImage): EndpointImage | undefined {
   return image.endpoints.get(job.endpoint);
 }
 

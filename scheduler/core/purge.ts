@@ -11,7 +11,7 @@ import { expire, finish } from './jobs.ts';
 import { first } from './lanes.ts';
 
 /** Error of a job that a purge ended. */
-export const purgedError = 'purged from the queue';
+const purgedError = 'purged from the queue';
 
 /** Begins a purge, or joins the one under way. `error` becomes that of its jobs; nobody is answered without a `call`. */
 export function startPurge(image: Image, endpoint: EndpointImage, call: number | null, error: string = purgedError): void {

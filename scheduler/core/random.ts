@@ -6,7 +6,7 @@
 export type RandomState = [number, number, number, number];
 
 /** The next 32 random bits. */
-export function nextRandom(state: RandomState): number {
+function nextRandom(state: RandomState): number {
   const [a, b, c, d] = state;
   const sum = (a + b + d) >>> 0;
   state[0] = (b ^ (b >>> 9)) >>> 0;

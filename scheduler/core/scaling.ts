@@ -51,7 +51,7 @@ export interface ScalingInput {
 }
 
 /** How many workers there shall be, and why. */
-export function wantedWorkers(input: ScalingInput): { readonly count: number; readonly reason: string } {
+function wantedWorkers(input: ScalingInput): { readonly count: number; readonly reason: string } {
   const { workersMin, workersMax, queued, running, workers } = input;
   let count = Math.max(workers, workersMin);
   let reason = workersMin > workers ? `workersMin is ${workersMin}` : '';

@@ -29,7 +29,7 @@ import { abandonWaiter, dropChannel, findWaiter } from './waiters.ts';
 import { flushDesired } from './workers.ts';
 
 /** Jobs removed per read of due ones: small, so that live work is not held up. */
-export const dueBatch = 50;
+const dueBatch = 50;
 
 /** Applies one event. */
 export function step(image: Image, event: CoreEvent, now: Now, out: Decision): void {

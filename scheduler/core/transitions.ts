@@ -82,8 +82,3 @@ const table: { readonly [P in Phase]: { readonly [E in JobEvent]: Transition | n
 export function transition(phase: Phase, event: JobEvent): Transition | null {
   return table[phase][event];
 }
-
-/** True for phases whose job has ended. */
-export function isTerminal(phase: Phase): boolean {
-  return phase === 'COMPLETED' || phase === 'FAILED' || phase === 'CANCELLED' || phase === 'TIMED_OUT';
-}

@@ -23,7 +23,7 @@ import { putRow } from './rows.ts';
 import { drainWorker } from './workers.ts';
 
 /** Error of the jobs that a deletion ends. */
-export const deletedError = 'the endpoint was deleted';
+const deletedError = 'the endpoint was deleted';
 
 export function undeploy(image: Image, out: Decision, call: number, command: Extract<Command, { command: 'undeploy' }>): void {
   const { account, endpoints: ids, stopJobs } = command;

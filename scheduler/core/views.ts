@@ -13,7 +13,7 @@ export function toPayload(body: Body): Payload {
 }
 
 /** The same bytes, as the generated code wants them. */
-export function asBuffer(bytes: Uint8Array): Buffer {
+function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 

@@ -1,6 +1,6 @@
 /** Small files that are there whole or not at all, whenever the machine stops. */
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, open, rename, unlink } from 'node:fs/promises';
+import { link, mkdir, open, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /**
@@ -8,28 +8,6 @@ import { dirname, join } from 'node:path';
  * processes that try at once exactly one is answered true.
  */
 export async function createDurably(path: string, text: string): Promise<boolean> {
-  return place(path, text, async (temporary) => {
-    try {
-      await link(temporary, path);
-      return true;
-    } catch (error) {
-      if (isErrno(error, 'EEXIST')) return false;
-      throw error;
-    } finally {
-      await unlink(temporary);
-    }
-  });
-}
-
-/** Writes the file with mode 0600, in place of the one that is there. */
-export async function replaceDurably(path: string, text: string): Promise<void> {
-  await place(path, text, async (temporary) => {
-    await rename(temporary, path);
-    return true;
-  });
-}
-
-async function place(path: string, text: string, settle: (temporary: string) => Promise<boolean>): Promise<boolean> {
   const folder = dirname(path);
   const temporary = join(folder, `.new-${randomBytes(8).toString('hex')}`);
   const file = await open(temporary, 'wx', 0o600);
@@ -42,9 +20,22 @@ async function place(path: string, text: string, settle: (temporary: string) => 
     throw error;
   }
   await file.close();
-  const settled = await settle(temporary);
+  const created = await linked(temporary, path);
   await syncFolder(folder);
-  return settled;
+  return created;
+}
+
+/** False when the name is taken; the temporary name is gone in either case. */
+async function linked(temporary: string, path: string): Promise<boolean> {
+  try {
+    await link(temporary, path);
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'EEXIST')) return false;
+    throw error;
+  } finally {
+    await unlink(temporary);
+  }
 }
 
 /**

@@ -229,7 +229,7 @@ function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
 }
 
 /** Where a job's credentials are kept, for the cipher. */
-export function s3Place(job: string): string {
+function s3Place(job: string): string {
   return `job/${job}/s3`;
 }
 
@@ -239,7 +239,7 @@ export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Confi
 }
 
 /** Counts of an endpoint (WIRE.md section 1, /health). */
-export function health(image: Image, id: string): EndpointHealth {
+function health(image: Image, id: string): EndpointHealth {
   const endpoint = image.endpoints.get(id);
   if (endpoint === undefined) throw endpointNotFound(id);
   const workers = workerCounts(image, endpoint);

@@ -13,7 +13,7 @@ import { isErrno } from '../files/durable.ts';
 import { addReflection } from './reflection.ts';
 
 /** The most bytes of a message in either direction. */
-export const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
+const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 
 export interface GrpcServerOptions {
   /** A connection that is silent this long is asked whether it lives, ms. */

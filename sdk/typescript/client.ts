@@ -115,7 +115,7 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
 }
 
 /** @throws TypeError when there is no API key, or it or the address cannot be one. */
-export function connectionOf(options: EndpointOptions): Connection {
+function connectionOf(options: EndpointOptions): Connection {
   const apiKey = options.apiKey ?? variable('SERVICE_API_KEY') ?? variable('CAPSTAN_WORKER_TOKEN');
   if (apiKey === undefined || apiKey === '') throw new TypeError('no API key: pass { apiKey } or set SERVICE_API_KEY');
   // Found here, since fetch's own refusal would show the key.

@@ -188,7 +188,7 @@ async function request<T>(
 }
 
 /** Path with query, and body, that carry the arguments of a route's function. @throws DispatchError */
-export function requestOf(method: RouteMethod, template: string, input: object): { readonly path: string; readonly body?: object } {
+function requestOf(method: RouteMethod, template: string, input: object): { readonly path: string; readonly body?: object } {
   const rest = new Map<string, unknown>(Object.entries(input).filter(([, value]) => value !== undefined));
   const path = template
     .split('/')

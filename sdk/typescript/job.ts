@@ -189,6 +189,6 @@ interface StreamPage<Output> {
   readonly error?: string;
 }
 
-export function isTerminal(status: JobStatus): boolean {
+function isTerminal(status: JobStatus): boolean {
   return status !== 'IN_QUEUE' && status !== 'IN_PROGRESS';
 }

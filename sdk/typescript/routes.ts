@@ -19,7 +19,7 @@ export function pathBreach(path: unknown): string | null {
 }
 
 /** The names of a path's parameters, in order. */
-export function pathParameters(path: string): string[] {
+function pathParameters(path: string): string[] {
   return path.split('/').flatMap((segment) => parameterOf(segment) ?? []);
 }
 

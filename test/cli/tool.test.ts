@@ -69,8 +69,14 @@ test('version, for people and for programs', async (t) => {
 
 const mistakes: [string, readonly string[], number, RegExp][] = [
   ['an unknown command', ['endpionts'], 2, line("unknown command 'endpionts'")],
+  ['help about an unknown command', ['help', 'endpionts'], 2, line("unknown command 'endpionts'")],
   ['an unknown option', ['endpoints', '--jsn'], 2, line("unknown option '--jsn'")],
-  ['an argument that is missing', ['logs'], 2, line("missing required argument 'endpoint'")],
+  [
+    'an argument that is missing',
+    ['logs'],
+    2,
+    /^✗ missing required argument 'endpoint'\nhint: capstan logs --help lists what it takes\.\n$/,
+  ],
   ['a port that is none', ['doctor', '--http-port', 'http'], 2, line('--http-port: must be a port number between 0 and 65535')],
   ['a port too high', ['doctor', '--grpc-port', '65536'], 2, line('--grpc-port: must be a port number between 0 and 65535')],
   ['an address that is none', ['endpoints', '--scheduler', 'here'], 2, line('--scheduler: must be host:port or unix:<path>')],

@@ -12,7 +12,7 @@ import type { Services } from '../services.ts';
 import { answers } from './describe.ts';
 
 /** The most bytes of a build (SPEC.md, Limits: 500 MB). */
-export const MAX_BUILD_BYTES = 500_000_000;
+const MAX_BUILD_BYTES = 500_000_000;
 
 const params = z.object({
   digest: z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 lower-case hex digits'),

@@ -12,7 +12,7 @@ const gibibyte = 1024 ** 3;
 const largest = { cpus: 512, memoryGb: 8_192 };
 
 /** An endpoint that names neither `gpu` nor `cpu` gets this one. */
-export const smallestCpu = 'cpu3c-1-2';
+const smallestCpu = 'cpu3c-1-2';
 
 /** The size a selection stands for; null when it is none. Generations differ in name only: hosts are what they are. */
 export function cpuSize(selection: string): CpuSize | null {

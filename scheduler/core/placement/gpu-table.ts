@@ -36,7 +36,7 @@ interface Term {
 const any = 'any';
 
 /** A compiled `gpuIds`. */
-export class GpuSelection {
+class GpuSelection {
   readonly #wanted: readonly Term[];
   readonly #unwanted: readonly Term[];
   readonly #known = new Map<string, number | null>();
@@ -154,7 +154,7 @@ export class GpuTable {
 }
 
 /** A name as it is compared: without case, spaces, punctuation and the maker. */
-export function plainName(text: string): string {
+function plainName(text: string): string {
   return text
     .toLowerCase()
     .replaceAll(/[^a-z0-9]/g, '')

@@ -1,7 +1,7 @@
 /** Why nodes cannot take a worker: one constant a node, with the facts, gathered for people. */
 
 /** In the order in which they are checked: a later one came closer to fitting. */
-export const rejections = [
+const rejections = [
   /** The node's agent has no session, or has not told its inventory. */
   'NODE_DISCONNECTED',
   /** The node is being drained: it takes nothing new. */

@@ -1,7 +1,7 @@
 import { CapstanError } from '../../../proto/errors.ts';
 
 /** The extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
-export function sqliteCode(error: unknown): string | null {
+function sqliteCode(error: unknown): string | null {
   if (!(error instanceof Error) || error.name !== 'SqliteError' || !('code' in error)) return null;
   return typeof error.code === 'string' ? error.code : null;
 }

@@ -46,7 +46,7 @@ function fromResponse(response: Response): Answer {
 type Chunks = AsyncIterator<unknown> | Iterator<unknown>;
 
 /** A generator, or what iterates like one; arrays, maps and strings are values. */
-export function chunksOf(value: unknown): Chunks | undefined {
+function chunksOf(value: unknown): Chunks | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (Symbol.asyncIterator in value) return (value as AsyncIterable<unknown>)[Symbol.asyncIterator]();
   if (Symbol.iterator in value && 'next' in value && typeof value.next === 'function')
