@@ -1,6 +1,7 @@
 /** Load-balanced endpoints from outside (SPEC.md, Load-balanced endpoints; WIRE.md section 4). */
 import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -31,6 +32,21 @@ test('keys of a JSON body, values of the path and of the query are the parameter
   t.deepEqual((await call('/items/7')).json, { id: 7, verbose: false });
   t.deepEqual((await call('/items/7?verbose=1', { method: 'DELETE' })).json, { id: 7, verbose: true });
   t.deepEqual((await call('/search?q=a%20b&tags=x&tags=y')).json, { q: 'a b', tags: ['x', 'y'] });
+});
+
+test('an answer does not wait for a function that begins with it and computes for long', async (t) => {
+  const { hostname, port } = new URL(stack().url);
+  const file = join(stack().scratch, 'busy');
+  const head = `HTTP/1.1\r\nhost: ${id('web')}.lb.localhost\r\nauthorization: Bearer ${stack().apiKey}\r\n\r\n`;
+  const socket = connect(Number(port), hostname);
+  t.teardown(() => socket.destroy());
+  let text = '';
+  socket.on('data', (data) => (text += data.toString()));
+  socket.write(`GET /health ${head}GET /busy?file=${encodeURIComponent(file)} ${head}`);
+  await until('the first answer is here', () => text.includes('{"status":"ok"}'));
+  await writeFile(file, '');
+  await until('the second answer is here', () => text.includes('"came"'));
+  t.true(text.includes('{"came":true}'));
 });
 
 const refusals: readonly [string, string, { method?: string; body?: string; key?: string | null }, number, string, string][] = [

@@ -1,5 +1,5 @@
 /** Routes of the tests of load-balanced endpoints. */
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, existsSync } from 'node:fs';
 
 export function health(): object {
   return { status: 'ok' };
@@ -64,4 +64,12 @@ export async function park(ms: number, file: string, context: { readonly signal:
     });
   });
   return { parked: ms };
+}
+
+/** Computes until the file is there, and says whether it came. */
+export function busy(file: string): object {
+  const end = performance.now() + 20_000;
+  const nobody = new Int32Array(new SharedArrayBuffer(4));
+  while (!existsSync(file) && performance.now() < end) Atomics.wait(nobody, 0, 0, 5);
+  return { came: existsSync(file) };
 }

@@ -65,7 +65,7 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
   const output = captureOutput(soleJob, (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }));
   port.on('message', (message: ToThread) => {
     if (message.t === 'http-frames') {
-      for (const [header, bytes] of postedFrames(message)) http?.heard(JSON.parse(header) as HttpToHost, bytes);
+      hearFrames(message);
       return;
     }
     const control = running.get(message.key);
@@ -107,14 +107,33 @@ function soleJob(): string {
   return '';
 }
 
-/** Answers of one turn leave together. */
+/** Frames whose turn has not come. */
+let framesWaiting = 0;
+
+/** Each frame has a turn of its own: an answer that is ready must not wait for a function that computes for long. */
+function hearFrames(message: PostedFrames): void {
+  let atOnce = framesWaiting === 0;
+  for (const [header, bytes] of postedFrames(message)) {
+    if (atOnce) http?.heard(JSON.parse(header) as HttpToHost, bytes);
+    else {
+      framesWaiting += 1;
+      setImmediate(() => {
+        framesWaiting -= 1;
+        http?.heard(JSON.parse(header) as HttpToHost, bytes);
+      });
+    }
+    atOnce = false;
+  }
+}
+
+/** What is said without a pause leaves together, and before any other function goes on. */
 function httpPost(port: MessagePort): Post {
   const poster = new FramePoster((message, transfer) => port.postMessage(message, transfer));
   const flush = (): void => poster.flush();
   // What was said before user code ended the thread is still heard.
   process.on('exit', flush);
   return (message) => {
-    if (poster.isEmpty) setImmediate(flush);
+    if (poster.isEmpty) queueMicrotask(flush);
     if (!('bytes' in message)) {
       poster.add(JSON.stringify(message), NOTHING, true);
       return;

@@ -1,8 +1,8 @@
 /**
  * Frames of HTTP requests on their way between the main thread of a host and its handler thread.
  * Headers stay the text that they are on the agent's channel, short bodies go as text as well, and
- * those of one turn in one message: cloning an object and a buffer for each frame costs five times as
- * much (40 µs against 8 for a small request and its answer), more than the rest of the host's work.
+ * what comes together goes in one message: cloning an object and a buffer for each frame costs 23 µs
+ * of processor time for a small request and its answer, this 6 to 13.
  */
 import type { PostedFrames } from '../../../hosted/protocol.ts';
 
