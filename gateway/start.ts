@@ -97,12 +97,14 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     onChange: (id, begun) => report.changed(id, begun),
   });
   directory.onEndpoint = (id) => pools.serve(id);
+  let invoke: InvokeServer | undefined;
   const report = new LoadReport({
     client: new GatewayServiceClient(config.scheduler, channelCredentials, shared),
     metadata: patient,
     log,
     level: (id) => pools.level(id),
     endpoints: () => pools.endpoints(),
+    onRemovedNodes: (nodes) => invoke?.refuse(nodes),
   });
   const metrics = new GatewayMetrics({
     lb: pools,
@@ -163,7 +165,6 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   }
 
   let url: string;
-  let invoke: InvokeServer | undefined;
   try {
     const { invokeHost: host, invokePort: port } = config;
     const onServing = pools.setServing.bind(pools);

@@ -140,8 +140,9 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     webhookSecrets,
     buildSize: (digest) => buildSize(blobs, digest),
     snapshot: () => snapshots.take(),
+    onNodeRemoved: () => gateways.tellRemoved(),
   });
-  const gateways = new GatewaySessions({ engine, auth, sessions, clock, gatewayToken: folder.secrets.gatewayToken });
+  const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, gatewayToken: folder.secrets.gatewayToken });
   Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics));
 
   const listenOn = `${config.host}:${config.port}`;

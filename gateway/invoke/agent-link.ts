@@ -1,6 +1,8 @@
 /** One agent's stream: requests go out on it by number, their answers come back. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
+import type { CapstanError } from '../../proto/errors.ts';
+import { toStatus } from '../../proto/grpc-errors.ts';
 import type { AgentFrame, GatewayFrame, InvokeFromAgent, InvokeFromGateway } from '../../proto/gen/capstan/v1/invoke.ts';
 
 export type InvokeCall = ServerDuplexStream<InvokeFromAgent, InvokeFromGateway>;
@@ -77,6 +79,11 @@ export class AgentLink {
     const requests = [...this.#requests.values()];
     this.#requests.clear();
     for (const request of requests) request.lost();
+  }
+
+  /** Ends the stream with an error; its requests are lost at once. */
+  refuse(error: CapstanError): void {
+    this.#call.emit('error', toStatus(error));
   }
 
   end(): void {

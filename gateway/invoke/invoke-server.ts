@@ -31,6 +31,8 @@ export class InvokeServer {
   readonly #server: Server;
   readonly #options: InvokeServerOptions;
   readonly #links = new Set<AgentLink>();
+  /** Nodes that were removed, though a token of theirs may still be good. */
+  #removed: ReadonlySet<string> = new Set();
 
   private constructor(options: InvokeServerOptions) {
     this.#options = options;
@@ -64,6 +66,12 @@ export class InvokeServer {
     return { server: made, address: `${host}:${port}` };
   }
 
+  /** Ends the streams of these nodes and takes no other from them: the whole set. */
+  refuse(nodes: readonly string[]): void {
+    this.#removed = new Set(nodes);
+    for (const link of this.#links) if (this.#removed.has(link.node)) link.refuse(wasRemoved(link.node));
+  }
+
   /** Ends every stream and the server. */
   async close(): Promise<void> {
     for (const link of this.#links) link.end();
@@ -81,6 +89,7 @@ export class InvokeServer {
     try {
       const token = (call.metadata.get('authorization')[0]?.toString() ?? '').replace(/^Bearer +/i, '');
       node = nodeOf(token, this.#options.gatewayToken, Date.now());
+      if (this.#removed.has(node)) throw wasRemoved(node);
     } catch (error) {
       call.emit('error', toStatus(error));
       return;
@@ -106,4 +115,8 @@ export class InvokeServer {
     call.on('close', gone);
     this.#options.log.info({ node }, 'agent serves requests');
   }
+}
+
+function wasRemoved(node: string): CapstanError {
+  return new CapstanError('NODE_REMOVED', `the node ${node} was removed`);
 }

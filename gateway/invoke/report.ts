@@ -19,6 +19,8 @@ export interface LoadReportOptions {
   readonly level: (endpointId: string) => Omit<EndpointLevel, 'endpointId'>;
   /** Every endpoint that may have a level. */
   readonly endpoints: () => Iterable<string>;
+  /** Nodes that may not serve any more: the whole set. */
+  readonly onRemovedNodes: (nodes: readonly string[]) => void;
 }
 
 export class LoadReport {
@@ -73,7 +75,7 @@ export class LoadReport {
       this.#attempt = 0;
       this.#lastFailure = '';
     });
-    call.on('data', () => undefined);
+    call.on('data', ({ removedNodes }: GatewayNotice) => this.#options.onRemovedNodes(removedNodes));
     call.on('error', (error: Error) => this.#broken(call, fromServiceError(error).message));
     call.on('end', () => this.#broken(call, 'ended by the scheduler'));
     for (const endpoint of this.#options.endpoints()) this.#changed.add(endpoint);

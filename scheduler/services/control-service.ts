@@ -45,6 +45,8 @@ export interface ControlDeps {
   readonly buildSize: (digest: string) => Promise<number | null>;
   /** Writes a consistent copy of the database. */
   readonly snapshot: () => Promise<Snapshot>;
+  /** A node was removed, durably. */
+  readonly onNodeRemoved: () => void;
 }
 
 export class Control {
@@ -103,7 +105,7 @@ export class Control {
         return endpointDetail(engine.image, endpoint, endpointInfo(engine.image, clock.now(), endpoint, false));
       }),
       listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.image, who, endpointId) })),
-      ...nodeCalls({ engine, auth, clock, log }),
+      ...nodeCalls(this.#deps),
       getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs }, metadata) => {
         const owner = auth.wholeReader(metadata);
         const endpoint = engine.image.endpoints.get(endpointId);

@@ -40,6 +40,12 @@ export class GatewaySessions {
     return { session: (call) => this.#begin(call) } satisfies GatewayServiceServer;
   }
 
+  /** A node was removed: no gateway serves it any more, whatever token it holds. */
+  tellRemoved(): void {
+    const notice = this.#removedNodes();
+    for (const { call } of this.#open.values()) call.write(notice);
+  }
+
   closeAll(reason: string): void {
     for (const { call } of this.#open.values()) call.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
     this.#open.clear();
@@ -59,6 +65,7 @@ export class GatewaySessions {
     }
     const gateway = this.#next++;
     this.#open.set(gateway, { call, address: '' });
+    call.write(this.#removedNodes());
     const closed = (): void => {
       const open = this.#open.get(gateway);
       if (open === undefined) return;
@@ -81,6 +88,13 @@ export class GatewaySessions {
     });
     call.on('cancelled', closed);
     call.on('error', closed);
+  }
+
+  /** Those whose last token could still be good. */
+  #removedNodes(): GatewayNotice {
+    const { engine, clock } = this.#deps;
+    const since = clock.now().wall - INVOKE_TOKEN_MS;
+    return { removedNodes: [...engine.image.removedNodes.values()].filter(({ removedAt }) => removedAt > since).map(({ id }) => id) };
   }
 
   #tellNodes(): void {

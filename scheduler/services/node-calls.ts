@@ -16,6 +16,8 @@ export interface NodeCallDeps {
   readonly auth: Authorizer;
   readonly clock: Clock;
   readonly log: EngineLog;
+  /** A node was removed, durably. */
+  readonly onNodeRemoved: () => void;
 }
 
 type NodeCalls = Pick<
@@ -25,7 +27,7 @@ type NodeCalls = Pick<
 
 const longestTokenName = 128;
 
-export function nodeCalls({ engine, auth, clock, log }: NodeCallDeps): NodeCalls {
+export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallDeps): NodeCalls {
   const operator = <Request, Reply>(name: string, handler: (request: Request) => Promise<Reply> | Reply) =>
     unary<Request, Reply>(log, name, (request, metadata) => {
       auth.operator(metadata);
@@ -64,6 +66,7 @@ export function nodeCalls({ engine, auth, clock, log }: NodeCallDeps): NodeCalls
     }),
     removeNode: operator('RemoveNode', async ({ nodeId, force }) => {
       await engine.command({ command: 'remove-node', node: nodeId, force });
+      onNodeRemoved();
       return {};
     }),
   };

@@ -2,6 +2,7 @@
 import test from 'ava';
 import { request } from 'undici';
 
+import { until } from '../support/until.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import { FakeAgent, invokeToken } from './fake-agent.ts';
 import { KEY, RawConnection, startGateway } from './harness.ts';
@@ -207,9 +208,20 @@ test('an endpoint’s routes have a page, which holds nothing, and a document, w
   t.is((await call('GET', '/openapi.json', { key: null })).status, 401);
 });
 
-test('an agent needs a token of its node that has not ended', async (t) => {
-  const { invokeAddress } = await setupLb(t);
+test('an agent needs a token of its node that has not ended, and a node that was not removed', async (t) => {
+  const { call, invokeAddress, scheduler } = await setupLb(t);
   for (const token of ['', 'node-1.99999999999999.c2lnbmF0dXJl', invokeToken('node-1', Date.now() - 1), `${invokeToken('node-1')}.more`]) {
     t.is((await new FakeAgent(t, invokeAddress, 'node-1', token).ended)?.code, 16, token);
   }
+  // The token of a node that was removed may be good for long: the scheduler says which those are.
+  const agents = ['node-1', 'node-2'].map((node) => new FakeAgent(t, invokeAddress, node).serve('web', { [node]: 1 }));
+  for (const agent of agents) agent.onRequest = ({ answer, begin }) => answer(200, begin.workerId);
+  await until('both serve', async () => {
+    const answers = await Promise.all([call('GET', '/fn'), call('GET', '/fn')]);
+    return answers.every(({ status }) => status === 200);
+  });
+  scheduler.notify({ removedNodes: ['node-1'] });
+  t.regex((await agents[0]?.ended)?.details ?? '', /the node node-1 was removed/);
+  t.regex((await new FakeAgent(t, invokeAddress, 'node-1').ended)?.details ?? '', /the node node-1 was removed/);
+  for (let n = 0; n < 3; n += 1) t.is((await call('GET', '/fn')).text, 'node-2');
 });

@@ -16,6 +16,7 @@ import type { CapstanError } from '../../proto/errors.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { TestScheduler, unary, type TestNode, type TestSession } from '../support/scheduler-client.ts';
+import type { GatewayNotice } from '../../proto/gen/capstan/v1/invoke.ts';
 
 async function open(t: ExecutionContext, settings: Record<string, unknown> = {}): Promise<TestScheduler> {
   const scheduler = await TestScheduler.open(settings);
@@ -342,21 +343,35 @@ test('a heartbeat is answered, so that an idle session is heard on both sides', 
   t.pass();
 });
 
-test('a removed node is told so by its own error; another agent with its identity is refused while the first lives', async (t) => {
+/** A gateway's session: what it is told of removed nodes, one notice after another. */
+function removedNodes(scheduler: TestScheduler): () => Promise<string[]> {
+  const call = scheduler.gateways.session(scheduler.bearer(scheduler.secret('gateway-token')));
+  call.on('error', () => undefined);
+  const notices = (call as AsyncIterable<GatewayNotice>)[Symbol.asyncIterator]();
+  call.write({ invokeAddress: '', levels: [] });
+  return async () => ((await notices.next()) as IteratorYieldResult<GatewayNotice>).value.removedNodes;
+}
+
+test('a removed node is told so by its own error, gateways by its id; another agent with its identity is refused while the first lives', async (t) => {
   const { scheduler, node, session } = await ready(t);
   const twin = node.session({ incarnation: 'another' });
   t.is(fromServiceError(await twin.ended).code, 'ALREADY_EXISTS');
   const key = scheduler.bearer(scheduler.secret('api-key'));
+  const told = removedNodes(scheduler);
+  t.deepEqual(await told(), []);
   const refused = await t.throwsAsync<CapstanError>(
     unary((done) => scheduler.control.removeNode({ nodeId: node.id, force: false }, key, done)),
   );
   t.is(refused.code, 'CONFLICT');
   await unary((done) => scheduler.control.removeNode({ nodeId: node.id, force: true }, key, done));
   await session.ended;
+  t.deepEqual(await told(), [node.id]);
   const back = fromServiceError(await node.session().ended);
   t.deepEqual([back.code, back.message], ['NODE_REMOVED', 'the node host was removed']);
   await scheduler.restart();
   t.is(fromServiceError(await node.session().ended).code, 'NODE_REMOVED');
+  // Also one that comes later: a token of the node may still be good.
+  t.deepEqual(await removedNodes(scheduler)(), [node.id]);
 });
 
 test('join tokens are listed by id, never by their text, and can be used up and revoked', async (t) => {

@@ -24,6 +24,7 @@ import {
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { start, type SchedulerDeps, type SchedulerHandle } from '../../scheduler/start.ts';
+import { GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
 
 /** A build of arbitrary bytes: these tests unpack nothing. */
 const build = Buffer.from('not really an archive');
@@ -89,6 +90,10 @@ export class TestScheduler {
 
   get blobs(): BlobServiceClient {
     return this.#client(BlobServiceClient);
+  }
+
+  get gateways(): GatewayServiceClient {
+    return this.#client(GatewayServiceClient);
   }
 
   /** Uploads the build and deploys endpoints; answers what the scheduler said. */

@@ -141,6 +141,11 @@ export interface EndpointLevel {
 }
 
 export interface GatewayNotice {
+  /**
+   * Nodes that were removed while a token of theirs may still be good: the whole set. Their streams
+   * are ended, and their tokens not taken any more.
+   */
+  removedNodes: string[];
 }
 
 function createBaseInvokeFromAgent(): InvokeFromAgent {
@@ -1859,11 +1864,14 @@ export const EndpointLevel: MessageFns<EndpointLevel> = {
 };
 
 function createBaseGatewayNotice(): GatewayNotice {
-  return {};
+  return { removedNodes: [] };
 }
 
 export const GatewayNotice: MessageFns<GatewayNotice> = {
-  encode(_: GatewayNotice, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: GatewayNotice, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.removedNodes) {
+      writer.uint32(10).string(v!);
+    }
     return writer;
   },
 
@@ -1880,6 +1888,14 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.removedNodes.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1892,20 +1908,30 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
     }
   },
 
-  fromJSON(_: any): GatewayNotice {
-    return {};
+  fromJSON(object: any): GatewayNotice {
+    return {
+      removedNodes: globalThis.Array.isArray(object?.removedNodes)
+        ? object.removedNodes.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.removed_nodes)
+        ? object.removed_nodes.map((e: any) => globalThis.String(e))
+        : [],
+    };
   },
 
-  toJSON(_: GatewayNotice): unknown {
+  toJSON(message: GatewayNotice): unknown {
     const obj: any = {};
+    if (message.removedNodes?.length) {
+      obj.removedNodes = message.removedNodes;
+    }
     return obj;
   },
 
   create<I extends Exact<DeepPartial<GatewayNotice>, I>>(base?: I): GatewayNotice {
     return GatewayNotice.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<GatewayNotice>, I>>(_: I): GatewayNotice {
+  fromPartial<I extends Exact<DeepPartial<GatewayNotice>, I>>(object: I): GatewayNotice {
     const message = createBaseGatewayNotice();
+    message.removedNodes = object.removedNodes?.map((e) => e) || [];
     return message;
   },
 };
