@@ -25,7 +25,7 @@ export function putWebhookSecret(
 }
 
 /** How long webhooks are signed with the secret before the present one, too, ms. */
-const secretOverlapMs = 86_400_000;
+export const secretOverlapMs = 86_400_000;
 
 /** Replaces the signing secret of an account. Only the last one before it goes on signing. */
 export function rotateWebhookSecret(

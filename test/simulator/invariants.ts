@@ -19,6 +19,8 @@ interface JobModel {
   deleteAt: number;
   /** Ends recorded since submission or the last retry. */
   ends: number;
+  /** How often it left the queue. */
+  left: number;
 }
 
 /** What the world knows of every job, built from committed operations alone. */
@@ -40,7 +42,7 @@ export class Ledger {
       case 'submit': {
         const { no, id, endpoint, priority, webhook, state, token, deleteAt } = op.job;
         if (this.byId.has(id) && !this.deleted.has(id)) fail(`job ${id} was inserted twice`);
-        const model: JobModel = { id, endpoint, priority, webhook, state, token, deleteAt, ends: 0 };
+        const model: JobModel = { id, endpoint, priority, webhook, state, token, deleteAt, ends: 0, left: 0 };
         this.jobs.set(no, model);
         this.byId.set(id, model);
         this.deleted.delete(id);
@@ -51,6 +53,7 @@ export class Ledger {
         if (job.state !== 'IN_QUEUE') fail(`job ${job.id} was leased while ${job.state}`);
         if (op.token !== job.token + 1) fail(`job ${job.id}: token went from ${job.token} to ${op.token}`);
         job.state = 'LEASED';
+        job.left++;
         job.token = op.token;
         return;
       }
@@ -64,6 +67,7 @@ export class Ledger {
         const job = this.#job(op.no);
         if (job.state !== op.from) fail(`job ${job.id} ended while ${job.state}, not ${op.from}`);
         job.state = op.state;
+        job.left++;
         job.deleteAt = op.deleteAt;
         if (op.output !== null && 'inline' in op.output && Buffer.from(op.output.inline).toString() !== `${job.id} ${job.token}`)
           fail(`job ${job.id} ended with the result of another attempt than ${job.token}`);
@@ -85,6 +89,7 @@ export class Ledger {
       case 'delete': {
         const job = this.#job(op.no);
         if (wall < job.deleteAt) fail(`job ${job.id} was deleted ${job.deleteAt - wall} ms early`);
+        job.left++;
         this.jobs.delete(op.no);
         this.deleted.add(job.id);
         this.#receivers.forgotten(job.id);
@@ -97,6 +102,12 @@ export class Ledger {
       case 'put':
         break;
     }
+  }
+
+  /** The endpoint's queued jobs, and how often each has left the queue before. */
+  waiting(endpoint: string): Map<JobModel, number> {
+    const found = [...this.jobs.values()].filter((job) => job.endpoint === endpoint && job.state === 'IN_QUEUE');
+    return new Map(found.map((job) => [job, job.left]));
   }
 
   /** A handler was entered: once per lease. */

@@ -1,7 +1,11 @@
-/** Whoever runs the simulated fleet: deploys new releases, drains, resumes and removes nodes while jobs run. */
+/**
+ * Whoever runs the simulated fleet, while jobs run: deploys new releases, changes settings, goes
+ * back to the build before, removes endpoints, purges queues, changes the webhook secret, and
+ * drains, resumes and removes nodes.
+ */
 import type { Command } from '../../scheduler/core/events.ts';
 import type { Image } from '../../scheduler/core/image.ts';
-import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
+import { deployed } from './deployed.ts';
 import type { World } from './world.ts';
 
 /** What an operator has to do with. */
@@ -9,13 +13,16 @@ export interface Reach {
   /** Null while the scheduler is down. */
   image(): Image | null;
   command(command: Command): void;
-  endpoints(): readonly EndpointInput[];
 }
+
+const account = 'acc';
+const environment = 'default';
+const builds = ['d', 'e', 'f'] as const;
 
 export class Operator {
   readonly #world: World;
   readonly #reach: Reach;
-  #release = 0;
+  #change = 0;
 
   constructor(world: World, reach: Reach) {
     this.#world = world;
@@ -25,33 +32,76 @@ export class Operator {
   /** One change, whichever; what it meets is part of the game. */
   act(): void {
     const { random } = this.#world;
-    const nodes = [...(this.#reach.image()?.nodes.values() ?? [])];
-    if (nodes.length === 0) return;
-    const { id } = random.pick(nodes).config;
+    const image = this.#reach.image();
+    if (image === null) return;
     const what = random.next();
-    if (what < 0.4) this.deploy();
-    else if (what < 0.7) this.#reach.command({ command: 'drain-node', node: id });
-    else if (what < 0.9) this.#reach.command({ command: 'resume-node', node: id });
-    else this.#reach.command({ command: 'remove-node', node: id, force: random.chance(0.7) });
+    if (what < 0.25) this.deploy();
+    else if (what < 0.35) this.#update(image);
+    else if (what < 0.45) this.#rollback(image);
+    else if (what < 0.53) this.#undeploy(image);
+    else if (what < 0.6) this.#purge(image);
+    else if (what < 0.65) this.#reach.command({ command: 'rotate-webhook-secret', account, sealed: `secret ${++this.#change}` });
+    else this.#node(image);
   }
 
-  /** The same endpoints with another environment: their workers are to be replaced. */
+  /** The same endpoints with another build or environment: their workers are to be replaced. Removed ones are made anew. */
   deploy(): void {
     const { random } = this.#world;
-    const release = ++this.#release;
-    const changed = this.#reach.endpoints().filter(() => random.chance(0.7));
+    const change = ++this.#change;
+    const changed = deployed.filter(() => random.chance(0.7));
     if (changed.length === 0) return;
     // Now and then settings alone, which restart nothing.
-    const envDigest = random.chance(0.8) ? { envDigest: `release ${release}` } : { idleTimeoutS: random.int(1, 4) };
-    this.#world.trace(`deploys ${release}`);
-    const build = { digest: 'd', size: 1, createdAt: 0 };
-    const endpoints = changed.map((endpoint) => ({ ...endpoint, ...envDigest }));
-    this.#reach.command({ command: 'deploy', account: 'acc', environment: 'default', build, endpoints });
+    const settings = random.chance(0.8) ? { envDigest: `release ${change}` } : { idleTimeoutS: random.int(1, 4) };
+    this.#world.trace(`deploys ${change}`);
+    const build = { digest: random.pick(builds), size: 1, createdAt: 0 };
+    const endpoints = changed.map((endpoint) => ({ ...endpoint, ...settings }));
+    this.#reach.command({ command: 'deploy', account, environment, build, endpoints });
   }
 
   /** Everything is in use again. */
   heal(): void {
     for (const node of this.#reach.image()?.nodes.values() ?? [])
       if (node.config.draining) this.#reach.command({ command: 'resume-node', node: node.config.id });
+  }
+
+  /** Settings without a build; some ask for more workers than the quota has. */
+  #update(image: Image): void {
+    const { random } = this.#world;
+    const endpoint = this.#anyOf(image);
+    const config = image.endpoints.get(endpoint)?.config;
+    const input = deployed.find(({ name }) => name === config?.name);
+    if (input === undefined) return;
+    const settings = { workersMax: random.int(1, 8), requestsPerWorker: ++this.#change };
+    this.#reach.command({ command: 'update-endpoint', endpoint, input: { ...input, ...settings } });
+  }
+
+  #rollback(image: Image): void {
+    const endpoint = this.#world.random.chance(0.5) ? null : this.#anyOf(image);
+    this.#reach.command({ command: 'rollback', account, environment, endpoint, build: null });
+  }
+
+  #undeploy(image: Image): void {
+    this.#reach.command({ command: 'undeploy', account, endpoints: [this.#anyOf(image)], stopJobs: this.#world.random.chance(0.5) });
+  }
+
+  #purge(image: Image): void {
+    this.#reach.command({ command: 'purge', endpoint: this.#anyOf(image) });
+  }
+
+  #node(image: Image): void {
+    const { random } = this.#world;
+    const nodes = [...image.nodes.keys()];
+    if (nodes.length === 0) return;
+    const node = random.pick(nodes);
+    const what = random.next();
+    if (what < 0.5) this.#reach.command({ command: 'drain-node', node });
+    else if (what < 0.85) this.#reach.command({ command: 'resume-node', node });
+    else this.#reach.command({ command: 'remove-node', node, force: random.chance(0.7) });
+  }
+
+  /** Also one that is being removed. */
+  #anyOf(image: Image): string {
+    const ids = [...image.endpoints.keys()];
+    return ids.length === 0 ? 'none' : this.#world.random.pick(ids);
   }
 }

@@ -5,6 +5,8 @@ import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import { StreamCursors } from '../../gateway/jobs/stream-cursors.ts';
 import type { CoreEvent, PolicyInput } from '../../scheduler/core/events.ts';
 import { SimAgent, type AgentWiring } from './agent.ts';
+import { ControlRules } from './control-rules.ts';
+import { deployed, workerQuota } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
 import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
 import { Operator } from './operator.ts';
@@ -13,7 +15,6 @@ import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
 import { closedLink, Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
 import type { WorkerImage } from '../../scheduler/core/image/fleet.ts';
 import { keyDefaults } from '../../scheduler/core/keys.ts';
 
@@ -79,6 +80,7 @@ export class Scenario {
   readonly #agents: SimAgent[] = [];
   readonly #agentWiring: AgentWiring;
   readonly #rules = new FleetRules();
+  readonly #controlRules: ControlRules;
   readonly #operator: Operator;
   readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<Mapped> }>();
   readonly #open = new Map<number, Asked>();
@@ -102,6 +104,7 @@ export class Scenario {
     this.#weather = weather;
     this.#receivers = new Receivers(this.world, { open: hooksOpen, perHost: hooksPerHost });
     this.#ledger = new Ledger(this.#receivers);
+    this.#controlRules = new ControlRules(this.#ledger);
     const wiring: Wiring = {
       reply: (channel, reply) => this.#toGateway(channel, reply),
       send: (node, session, event) => this.#down(node, session, { op: 'event', event }),
@@ -114,11 +117,13 @@ export class Scenario {
         const what = 'no' in op ? op.no : op.op === 'submit' ? `${op.job.no} ${op.job.id}` : op.op === 'hook' ? op.id : '';
         this.world.trace(`op ${op.op} ${what} ${outcome.outcome}`);
         this.#ledger.observe(op, outcome, this.world.clock().wall);
+        this.#controlRules.observe(op, outcome, this.world.clock().wall);
       },
       check: (image) => {
         this.#steps++;
         checkImage(image);
         this.#rules.check(image);
+        this.#controlRules.check(image);
       },
       crashed: () => this.#schedulerDown(),
     };
@@ -127,6 +132,7 @@ export class Scenario {
       nodeGraceMs: 2_000,
       silenceMs: 4_000,
       maxAttempts: 3,
+      workerQuota,
       hooksOpen,
       hooksPerHost,
     });
@@ -160,8 +166,7 @@ export class Scenario {
     for (const name of ['a', 'b', 'c']) this.#agents.push(new SimAgent(this.world, name, this.#agentWiring));
     this.#operator = new Operator(this.world, {
       image: () => this.#scheduler.image,
-      command: (command) => this.#scheduler.command(command, () => undefined),
-      endpoints: () => deployed,
+      command: (command) => this.#scheduler.command(command, this.#controlRules.asked(command)),
     });
   }
 
@@ -197,6 +202,7 @@ export class Scenario {
       { command: 'put-key', key: { ...keyDefaults, hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
       ignore,
     );
+    this.#scheduler.command({ command: 'put-webhook-secret', account: 'acc', sealed: 'the first secret' }, ignore);
     this.#scheduler.command({ command: 'put-join-token', hash: 't' }, ignore);
     for (const agent of this.#agents) {
       this.#scheduler.command({ command: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
@@ -298,13 +304,16 @@ export class Scenario {
         throw new Error(`acknowledged job ${id} is still ${job.state} after the world healed`);
       if (store.read('job', job.endpoint, id) === null) throw new Error(`acknowledged job ${id} is lost`);
     }
-    for (const { id, state, token } of this.#ledger.byId.values())
-      if (state === 'COMPLETED' && this.#acknowledged.has(id) && !this.#ledger.deleted.has(id)) this.#streams.readToItsEnd(id, token);
+    for (const { id, state, token, endpoint } of this.#ledger.byId.values())
+      // What an endpoint did goes with it, for callers.
+      if (state === 'COMPLETED' && this.#acknowledged.has(id) && !this.#ledger.deleted.has(id) && image.endpoints.has(endpoint))
+        this.#streams.readToItsEnd(id, token);
     if (this.#open.size > 0)
       throw new Error(`${this.#open.size} requests were never answered: ${[...this.#open.keys()].slice(0, 5).join()}`);
     for (const worker of image.workers.values())
       if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
     this.#receivers.judge(store);
+    this.#controlRules.judge(image);
     for (const agent of this.#agents) if (agent.pending > 0) throw new Error(`agent ${agent.id} still holds ${agent.pending} attempts`);
     // A slot is free when the agent says so: nothing is ever sent to one that is taken.
     for (const agent of this.#agents)
@@ -320,20 +329,21 @@ export class Scenario {
     const { image, store } = this.#scheduler;
     if (image === null || !this.#scheduler.quiet) return;
     checkCounts(image, store);
+    this.#controlRules.checkRows(image, store);
     // A window's recount reads a whole queue: one endpoint after the other.
     checkWindows(image, store, this.#endpoints[this.#turn++ % this.#endpoints.length] ?? '');
   }
 
   #act(): void {
     const { random } = this.world;
-    const endpoint = random.pick(this.#endpoints);
+    const endpoint = this.#anyEndpoint();
     const known = [...this.#acknowledged];
     const what = random.next();
     if (what < 0.6 || known.length === 0) this.#submit(endpoint);
     else if (what < 0.75) this.#get(random.pick(known));
     else if (what < 0.85) this.#control('cancel', random.pick(known));
     else if (what < 0.95) this.#control('retry', random.pick(known));
-    else if (what < 0.96) this.#scheduler.command({ command: 'purge', endpoint }, () => undefined);
+    else if (what < 0.96) this.#purge(endpoint);
     else if (what < 0.97) this.#redeliver();
     else for (let i = 0; i < 30; i++) this.#submit(endpoint);
   }
@@ -375,6 +385,20 @@ export class Scenario {
         if (follow) this.#readStream(job, 1_000, true);
       },
     });
+  }
+
+  /** One that is there as far as callers know, now and then one that is not any more. */
+  #anyEndpoint(): string {
+    const { random } = this.world;
+    const { image } = this.#scheduler;
+    if (image !== null && image.endpoints.size > 0) this.#endpoints = [...image.endpoints.keys()];
+    const { removed } = this.#controlRules;
+    return removed.length > 0 && random.chance(0.1) ? random.pick(removed) : random.pick(this.#endpoints);
+  }
+
+  #purge(endpoint: string): void {
+    const command = { command: 'purge', endpoint } as const;
+    this.#scheduler.command(command, this.#controlRules.asked(command));
   }
 
   #redeliver(): void {
@@ -527,39 +551,4 @@ export class Scenario {
       this.#connect();
     });
   }
-}
-
-/** What is deployed; the third wants a device for each worker. */
-const deployed: readonly EndpointInput[] = [
-  endpointInput('one', 4, 1),
-  endpointInput('many', 2, 4),
-  { ...endpointInput('gpu', 4, 1), gpuIds: 'ANY', gpuCount: 1 },
-];
-
-function endpointInput(name: string, workersMax: number, maxConcurrency: number): EndpointInput {
-  return {
-    name,
-    kind: 'QUEUE',
-    imageName: '',
-    workersMin: 0,
-    workersMax,
-    idleTimeoutS: 2,
-    gpuIds: '',
-    gpuCount: 0,
-    cpu: '',
-    maxConcurrency,
-    executionTimeoutMs: 0,
-    scalerType: maxConcurrency > 1 ? 'REQUEST_COUNT' : 'QUEUE_DELAY',
-    scalerValue: 2,
-    maxAttempts: 0,
-    routes: {},
-    limits: {},
-    requestsPerWorker: null,
-    functions: [{ name, module: name, parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
-    runtime: '',
-    command: [],
-    packages: [],
-    envSealed: null,
-    envDigest: '',
-  };
 }

@@ -34,7 +34,19 @@ export type Mutation =
   /** Old workers take whatever comes until a new one is ready. */
   | 'old-code'
   /** The workers of a drained node stay. */
-  | 'keep-drained';
+  | 'keep-drained'
+  /** Deployments are known to the image, but not written. */
+  | 'forget-deployment'
+  /** A removed endpoint takes calls again. */
+  | 'revive'
+  /** The quota is not looked at. */
+  | 'no-quota'
+  /** A rollback does not know the newest deployment with another build. */
+  | 'skip-a-build'
+  /** A purge is answered when its first jobs have ended. */
+  | 'purge-less'
+  /** A webhook secret that is replaced signs no more. */
+  | 'forget-secret';
 
 type Dispatch = Extract<Effect, { effect: 'dispatch' }>;
 
@@ -94,7 +106,8 @@ export class SimScheduler {
     this.#flushing = false;
     this.#timer = Number.POSITIVE_INFINITY;
     const seed = this.#world.random.int(1, 2 ** 31);
-    this.image = restore(this.settings, [seed, 2, 3, this.#life], stored, this.#world.clock(), this.#gathering);
+    const settings = this.mutation === 'no-quota' ? { ...this.settings, workerQuota: 1_000 } : this.settings;
+    this.image = restore(settings, [seed, 2, 3, this.#life], stored, this.#world.clock(), this.#gathering);
     this.#world.trace('scheduler started');
     this.#schedule();
     this.#rearm();
@@ -117,12 +130,20 @@ export class SimScheduler {
 
   handle(event: CoreEvent): void {
     if (this.image === null) return;
-    const restore = this.mutation === 'old-code' ? withoutBoundaries(this.image) : null;
+    const restore =
+      this.mutation === 'old-code'
+        ? withoutBoundaries(this.image)
+        : this.mutation === 'skip-a-build'
+          ? withoutABuild(this.image, event)
+          : null;
+    if (this.mutation === 'forget-secret') forgetSecret(this.image, event);
     step(this.image, this.#mutated(event, this.image), this.#world.clock(), this.#gathering);
     restore?.();
     if (this.mutation === 'free-slot-on-paper') freeOnPaper(this.image);
     if (this.mutation === 'keep-drained') keepDrained(this.image);
     if (this.mutation === 'drop-on-answer') dropAnswered(this.image);
+    if (this.mutation === 'revive') revive(this.image);
+    if (this.mutation === 'purge-less') for (const { purge } of this.image.endpoints.values()) if (purge !== null) purge.upTo = 0;
     this.#wiring.check(this.image);
     this.#schedule();
   }
@@ -170,7 +191,9 @@ export class SimScheduler {
       return;
     }
     const forgotten = this.mutation === 'forget-requeue' ? 'requeue' : this.mutation === 'forget-try' ? 'hook' : null;
-    const kept = writes.filter((write) => write.op.op !== forgotten);
+    const kept = writes.filter(
+      ({ op }) => op.op !== forgotten && !(this.mutation === 'forget-deployment' && op.op === 'put' && op.kind === 'deployment'),
+    );
     const outcomes = this.store.commit(
       { shard: 0, term: this.#term },
       kept.map((write) => write.op),
@@ -318,4 +341,36 @@ function withoutBoundaries(image: Image): () => void {
   return () => {
     for (const { endpoint, config } of kept) if (endpoint.config === opened.get(endpoint)) endpoint.config = config;
   };
+}
+
+function revive(image: Image): void {
+  for (const endpoint of image.endpoints.values()) {
+    const { removing, ...config } = endpoint.config;
+    if (removing !== undefined) endpoint.config = config;
+  }
+}
+
+/** For the step of a rollback, the newest deployments with another build than the present one are not there. */
+function withoutABuild(image: Image, event: CoreEvent): (() => void) | null {
+  if (event.event !== 'command' || event.command.command !== 'rollback') return null;
+  const kept = new Map(image.deployments);
+  for (const [key, history] of kept) {
+    const builds = [...new Set(history.toReversed().flatMap(({ endpoints }) => endpoints.map(({ build }) => build)))];
+    image.deployments.set(
+      key,
+      history.filter(({ endpoints }) => endpoints.every(({ build }) => build !== builds[1])),
+    );
+  }
+  return () => {
+    for (const [key, history] of kept) {
+      const added = (image.deployments.get(key) ?? []).filter((row) => !history.includes(row));
+      image.deployments.set(key, [...history, ...added]);
+    }
+  };
+}
+
+function forgetSecret(image: Image, event: CoreEvent): void {
+  if (event.event !== 'command' || event.command.command !== 'rotate-webhook-secret') return;
+  const row = image.accounts.get(event.command.account);
+  if (row !== undefined) image.accounts.set(event.command.account, { ...row, webhookSecretSealed: null });
 }

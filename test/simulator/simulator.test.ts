@@ -19,6 +19,12 @@ const mutations: readonly [Mutation, RegExp][] = [
   ['free-slot-on-paper', /refused for want of a slot/],
   ['old-code', /submitted after a deployment, was given to a worker of an older release/],
   ['keep-drained', /the drained node .* has the worker/],
+  ['forget-deployment', /the deployment .* in the store/],
+  ['revive', /took job .* after it was removed/],
+  ['no-quota', /workersMax come to \d+, the quota is/],
+  ['skip-a-build', /goes back from . to ., not to . as it was deployed/],
+  ['purge-less', /waited when the purge was asked for, and still does/],
+  ['forget-secret', /the webhook secret .* was replaced and signs no more/],
 ];
 
 for (const [mutation, noticed] of mutations) {
