@@ -10,6 +10,8 @@ import { writeMember, type ArchiveEntry } from './archive.ts';
 
 /** The least recently used go first. */
 const KEPT = 20;
+/** What a killed build left goes when it is older: no installation takes as long, ms. */
+const ABANDONED_MS = 24 * 3_600_000;
 const FACTS = 'layer.json';
 const MEMBER = 'layer.tar.gz';
 
@@ -82,9 +84,20 @@ async function readLayer<Notes>(place: string, notes: z.ZodType<Notes>): Promise
 }
 
 async function sweep(root: string): Promise<void> {
-  const names = (await readdir(root)).filter((name) => !name.startsWith('.'));
-  const ages = await Promise.all(names.map(async (name) => ({ name, used: (await stat(join(root, name))).mtimeMs })));
-  const old = ages.sort((a, b) => b.used - a.used).slice(KEPT);
+  const ages: { readonly name: string; readonly used: number }[] = [];
+  for (const name of await readdir(root)) {
+    // Another build may take its own away just now.
+    const found = await stat(join(root, name)).catch(() => null);
+    if (found !== null) ages.push({ name, used: found.mtimeMs });
+  }
+  const isUnfinished = ({ name }: { readonly name: string }): boolean => name.startsWith('.');
+  const old = [
+    ...ages.filter((each) => isUnfinished(each) && Date.now() - each.used > ABANDONED_MS),
+    ...ages
+      .filter((each) => !isUnfinished(each))
+      .sort((a, b) => b.used - a.used)
+      .slice(KEPT),
+  ];
   await Promise.all(old.map(({ name }) => rm(join(root, name), { recursive: true, force: true })));
 }
 

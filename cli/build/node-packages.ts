@@ -1,7 +1,6 @@
 /** Packages of npm for Linux x86_64, whatever machine builds: those of `package.json` and of the declarations. */
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 
 import { z } from 'zod';
 
@@ -52,7 +51,8 @@ async function install(
   declared: readonly string[],
   lock: string | null,
 ): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-npm-'));
+  // Beside the target: what a killed build leaves goes with what else it left.
+  const folder = await mkdtemp(join(dirname(target), 'npm-'));
   try {
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'application', private: true, dependencies }));
     if (lock !== null) await writeFile(join(folder, 'package-lock.json'), lock);
@@ -67,7 +67,7 @@ async function install(
       );
     // It says where each came from, on this machine.
     await rm(join(folder, 'node_modules/.package-lock.json'), { force: true });
-    await cp(join(folder, 'node_modules'), join(target, 'node_modules'), { recursive: true, verbatimSymlinks: true });
+    await rename(join(folder, 'node_modules'), join(target, 'node_modules'));
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

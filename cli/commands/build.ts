@@ -11,9 +11,13 @@ export const build: Command = {
   options: [...buildOptionSpecs, { flags: '--json', description: 'print the artifact and the endpoints as JSON' }],
   async run({ args, options, env, terminal }) {
     const folder = resolve(env.cwd, args[0] ?? '.');
-    const [{ build: buildFolder }, { sizeText }] = await Promise.all([import('../build/build.ts'), import('../deploy/deploy.ts')]);
+    const [{ build: buildFolder }, { withFolder }, { sizeText }] = await Promise.all([
+      import('../build/build.ts'),
+      import('../build/folder-lock.ts'),
+      import('../deploy/deploy.ts'),
+    ]);
     terminal.step(`building ${folder}`);
-    const { application, artifact } = await buildFolder(folder, buildOptions(options, env), terminal);
+    const { application, artifact } = await withFolder(folder, terminal, () => buildFolder(folder, buildOptions(options, env), terminal));
     terminal.done(`${artifact.files} files, ${sizeText(artifact.size)}, sha256 ${artifact.digest.slice(0, 12)}`);
     if (flagOption(options, 'json')) {
       const { path, digest, size, files } = artifact;

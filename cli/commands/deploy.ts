@@ -28,21 +28,25 @@ export const deploy: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--image: is for --preview; deployed endpoints name their image themselves', {
         field: '--image',
       });
-    const [{ build }, { deployApplication, sizeText }, { lackingPackages, readFleet }, { nextCommand, printEndpoints }] = await Promise.all(
-      [import('../build/build.ts'), import('../deploy/deploy.ts'), import('../deploy/fleet.ts'), import('../deploy/report.ts')],
-    );
+    const [{ build }, { withFolder }, { deployApplication, sizeText }, { lackingPackages, readFleet }, { nextCommand, printEndpoints }] =
+      await Promise.all([
+        import('../build/build.ts'),
+        import('../build/folder-lock.ts'),
+        import('../deploy/deploy.ts'),
+        import('../deploy/fleet.ts'),
+        import('../deploy/report.ts'),
+      ]);
     terminal.step(`building ${folder}`);
-    const { application, artifact } = await build(folder, buildOptions(options, env), terminal);
-    terminal.done(`${artifact.files} files, ${sizeText(artifact.size)}, sha256 ${artifact.digest.slice(0, 12)}`);
-    const client = await connect(settings, env);
-    terminal.step(`deploying to ${client.address}`);
-    const { environment, endpoints: rows } = await deployApplication(
-      client,
-      application,
-      artifact,
-      textOption(options, 'env') ?? 'default',
-      terminal,
-    );
+    const { application, client, deployed } = await withFolder(folder, terminal, async () => {
+      const built = await build(folder, buildOptions(options, env), terminal);
+      const { files, size, digest } = built.artifact;
+      terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
+      const client = await connect(settings, env);
+      terminal.step(`deploying to ${client.address}`);
+      const into = textOption(options, 'env') ?? 'default';
+      return { ...built, client, deployed: await deployApplication(client, built.application, built.artifact, into, terminal) };
+    });
+    const { environment, endpoints: rows } = deployed;
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));
     const created = rows.filter((row) => row.created).length;
     terminal.done(`environment ${environment}: ${created} created, ${rows.length - created} updated`);
@@ -61,8 +65,9 @@ async function preview(folder: string, settings: Settings, { options, env, termi
   ] as const)
     if (options[name] !== undefined)
       throw new CapstanError('INVALID_ARGUMENT', `${flag}: a preview has a stack and a data folder of its own`, { field: flag });
-  const [{ build }, { sizeText }, { runPreview }] = await Promise.all([
+  const [{ build }, { withFolder }, { sizeText }, { runPreview }] = await Promise.all([
     import('../build/build.ts'),
+    import('../build/folder-lock.ts'),
     import('../deploy/deploy.ts'),
     import('../preview/preview.ts'),
   ]);
@@ -77,7 +82,7 @@ async function preview(folder: string, settings: Settings, { options, env, termi
     terminal,
     async build() {
       terminal.step(`building ${folder}`);
-      const built = await build(folder, buildOptions(options, env), terminal);
+      const built = await withFolder(folder, terminal, () => build(folder, buildOptions(options, env), terminal));
       terminal.done(`${built.artifact.files} files, ${sizeText(built.artifact.size)}, sha256 ${built.artifact.digest.slice(0, 12)}`);
       return built;
     },

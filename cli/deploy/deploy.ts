@@ -9,9 +9,12 @@ import type { Terminal } from '../terminal/terminal.ts';
 import type { Application } from './application.ts';
 import type { Artifact } from './artifact.ts';
 
-/** Tries after the first, for what passes by itself: a scheduler that restarts. */
+/** Tries after the first, for what passes by itself. */
 const RETRIES = 3;
+/** Where the gateway has answered before: it, or the scheduler, starts again. Half a minute. */
+const RETRIES_OF_KNOWN = 16;
 const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 2_000;
 const PIECE_BYTES = 256 * 1024;
 
 /** Uploads the artifact and creates or updates the endpoints, all or none. Throws CapstanError. */
@@ -47,11 +50,12 @@ export async function deployApplication(
         endpoints: application.endpoints.map(({ spec }) => spec),
       }),
     terminal,
+    () => 1,
   );
 }
 
 /** `progress` counts what the tries achieved: while it grows, a try that breaks off is as good as the first. */
-async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress: () => number = () => 0): Promise<T> {
+async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress: () => number): Promise<T> {
   let reached = 0;
   for (let attempt = 0; ; attempt += 1) {
     try {
@@ -61,8 +65,9 @@ async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress:
         attempt = 0;
         reached = progress();
       }
-      if (!(error instanceof CapstanError) || error.code !== 'UNAVAILABLE' || attempt >= RETRIES) throw error;
-      const wait = FIRST_PAUSE_MS * 2 ** attempt;
+      const tries = reached > 0 ? RETRIES_OF_KNOWN : RETRIES;
+      if (!(error instanceof CapstanError) || error.code !== 'UNAVAILABLE' || attempt >= tries) throw error;
+      const wait = Math.min(FIRST_PAUSE_MS * 2 ** attempt, LONGEST_PAUSE_MS);
       terminal.warn(`${error.message}; trying again in ${wait} ms`);
       await pause(wait);
     }
