@@ -1,5 +1,6 @@
 /** A scheduler for agents' tests: a real gRPC server that says what the test wants and keeps what it hears. */
 import { createHash, randomUUID } from 'node:crypto';
+import { threadId } from 'node:worker_threads';
 
 import { Server, ServerCredentials, type ServerDuplexStream } from '@grpc/grpc-js';
 
@@ -30,6 +31,13 @@ type Kind = Heard['$case'];
 export type HeardOf<K extends Kind> = Extract<Heard, { $case: K }>;
 
 export const JOIN_TOKEN = 'test-join-token';
+
+/**
+ * An address of loopback of this process's own, where all of 127/8 is that: while a fake is stopped,
+ * no other run of the tests can take its port.
+ */
+const HOST =
+  process.platform === 'linux' ? `127.${1 + ((process.pid >> 16) & 63)}.${(process.pid >> 8) & 255}.${process.pid & 255}` : '127.0.0.1';
 
 export class FakeScheduler {
   /** Everything agents said, over all sessions, in order. */
@@ -70,9 +78,9 @@ export class FakeScheduler {
       server.addService(NodeServiceService, this.#nodeService());
       server.addService(BlobServiceService, this.#blobService());
       try {
-        const port = await bind(server, again ? this.address : `127.0.0.1:${freePort()}`);
+        const port = await bind(server, again ? this.address : `${HOST}:${freePort()}`);
         this.#server = server;
-        this.address = `127.0.0.1:${port}`;
+        this.address = `${HOST}:${port}`;
         return;
       } catch (error) {
         server.forceShutdown();
@@ -252,10 +260,10 @@ export class FakeScheduler {
 
 /**
  * Below the ports that outgoing connections get: whoever redials a port of theirs while nobody
- * listens may meet itself there, and then the port is taken for good.
+ * listens may meet itself there, and then the port is taken for good. Each test file has some to itself.
  */
 function freePort(): number {
-  return 20_000 + Math.floor(Math.random() * 12_000);
+  return 20_000 + (threadId % 120) * 100 + Math.floor(Math.random() * 100);
 }
 
 function bind(server: Server, address: string): Promise<number> {

@@ -25,7 +25,8 @@ test('an input up to 64 KiB travels inline, a larger one as a blob, both byte fo
 test('a blob is put in frames of at most 256 KiB', async (t) => {
   const { scheduler, call } = await setup(t);
   const put = scheduler.next('blob-put');
-  await call('POST', '/v2/ep/run', { body: `{"input":{"a":"${'x'.repeat(1_000_000)}"}}` });
+  const reply = await call('POST', '/v2/ep/run', { body: `{"input":{"a":"${'x'.repeat(1_000_000)}"}}` });
+  t.is(reply.status, 200, reply.text);
   const [frames] = (await put) as [number[]];
   t.deepEqual(
     frames.slice(0, -1).filter((bytes) => bytes !== 256 * 1024),

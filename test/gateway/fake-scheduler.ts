@@ -351,6 +351,8 @@ export class FakeScheduler {
           if (message.part?.$case === 'data') frames.push(message.part.value as Buffer);
         });
         call.on('end', () => {
+          // Of a call that was given up, it ends what has come so far.
+          if (call.cancelled) return;
           const payload = this.putBlob(Buffer.concat(frames));
           const ref = payload.body?.$case === 'blob' ? payload.body.value : { id: '', size: 0 };
           callback(null, { ...ref, existed: false, received: ref.size });

@@ -4,13 +4,13 @@
  */
 import { execFile } from 'node:child_process';
 import { createHash, randomUUID } from 'node:crypto';
-import { access, rename, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { access, mkdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
+const cache = join(import.meta.dirname, '../../../node_modules/.cache/test-images');
 const PROGRAMS = ['/bin/sh', '/bin/sleep'];
 /** Of the standard library: what no worker needs. */
 const LEFT_OUT = [
@@ -40,8 +40,9 @@ export async function baseImageTar(): Promise<string> {
   ) as [string, string, string];
   const [executable, stdlib, version] = python;
   const key = createHash('sha256').update(`${version} ${process.version} ${LEFT_OUT.join()}`).digest('hex').slice(0, 16);
-  const tar = join(tmpdir(), `capstan-test-image-${key}.tar`);
+  const tar = join(cache, `${key}.tar`);
   if (await exists(tar)) return tar;
+  await mkdir(cache, { recursive: true });
   const libraries = await librariesOf([executable, process.execPath, ...PROGRAMS, ...(await modulesOf(stdlib))]);
   const unfinished = `${tar}.${randomUUID()}`;
   try {
