@@ -1,0 +1,22 @@
+"""The rules of settings, which both SDKs share: one list of cases, that test/sdk/parity.test.ts holds TypeScript to."""
+import json
+import pathlib
+import unittest
+
+from capstan import DeclarationError, Endpoint
+
+CASES = pathlib.Path(__file__).parents[3] / "test/sdk/declarations.json"
+
+
+class Parity(unittest.TestCase):
+    def test_every_case(self):
+        cases = json.loads(CASES.read_text(encoding="utf-8"))
+        self.assertGreater(len(cases), 50)
+        for case in cases:
+            with self.subTest(case["settings"]):
+                if "resource" in case:
+                    resource = Endpoint(**case["settings"]).resource()
+                    self.assertEqual({key: resource[key] for key in case["resource"]}, case["resource"])
+                    continue
+                with self.assertRaisesRegex(DeclarationError, r"\b%s .*%s" % (case["parameter"], case["rule"])):
+                    Endpoint(**case["settings"])
