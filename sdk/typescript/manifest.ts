@@ -41,11 +41,21 @@ export async function routeOf(
 async function ownManifest(): Promise<ManifestDocument> {
   if (own !== undefined) return own;
   try {
-    // Only workers come here: elsewhere (a browser) the package must load without file access.
-    const { readFile } = await import('node:fs/promises');
-    own = JSON.parse(await readFile(`${startFolder}/${NAME}`, 'utf8')) as ManifestDocument;
+    own = JSON.parse(await readText(`${startFolder}/${NAME}`)) as ManifestDocument;
     return own;
   } catch (cause) {
     throw new DispatchError(`the build's ${NAME} cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
   }
+}
+
+interface Files {
+  readonly promises: { readFile(path: string, encoding: 'utf8'): Promise<string> };
+}
+
+/** Only workers come here. An import, even one at run time, would keep the package out of bundles for browsers. */
+async function readText(path: string): Promise<string> {
+  const { process } = globalThis as { readonly process?: { readonly getBuiltinModule?: (name: string) => Files | undefined } };
+  const files = process?.getBuiltinModule?.('node:fs');
+  if (files === undefined) throw new Error('files can be read in Node alone, 20.16 or newer');
+  return files.promises.readFile(path, 'utf8');
 }

@@ -1,6 +1,6 @@
 /** The TypeScript SDK as it is published: JavaScript with declarations, without dependencies. */
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -16,6 +16,9 @@ test('the built package runs, and a strict application compiles against its decl
   const installed = join(folder, 'node_modules/@capstan/sdk');
   await mkdir(join(folder, 'node_modules/@capstan'), { recursive: true });
   await run(process.execPath, [join(root, 'sdk/typescript/build.ts'), installed]);
+  // So that it fits into bundles for browsers.
+  for (const name of (await readdir(installed)).filter((each) => each.endsWith('.js')))
+    t.notRegex(await readFile(join(installed, name), 'utf8'), /(from|import\()\s*['"](?!\.\/)/, name);
   await symlink(join(root, 'node_modules/zod'), join(folder, 'node_modules/zod'));
   const source = `
     import { Endpoint, endpoint, RemoteError, type EndpointClient } from '@capstan/sdk';
