@@ -2,7 +2,7 @@
 import { variable } from './environment.ts';
 import { Deadline } from './deadline.ts';
 import { call, type Connection } from './http.ts';
-import { Job, LONGEST_WAIT_MS, type JobSnapshot, type WaitOptions } from './job.ts';
+import { callJob, Job, LONGEST_WAIT_MS, type JobSnapshot, type WaitOptions } from './job.ts';
 import { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
 
 const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
@@ -110,7 +110,7 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
   ): Promise<JobSnapshot<Output>> {
     const { webhook, policy, s3Config, idempotencyKey = crypto.randomUUID(), signal } = options;
     const headers = { 'idempotency-key': idempotencyKey };
-    return call(this.#connection, { method: 'POST', path, body: { input, webhook, policy, s3Config }, headers, signal, ...more });
+    return callJob(this.#connection, { method: 'POST', path, body: { input, webhook, policy, s3Config }, headers, signal, ...more });
   }
 }
 

@@ -113,7 +113,7 @@ async function tryOnce<T>(
     });
     const { status, headers } = response;
     if ((request.accepts ?? isOk)(status)) return { value: await read(response) };
-    const error = apiError(name, problemOf(status, await response.text()), attempts);
+    const error = apiError(name, problemOf(status, await response.text(), headers.get('location')), attempts);
     return { error, again: (request.repeats ?? isRetryable)(status), retryAfter: headers.get('retry-after') };
   } catch (cause) {
     return { error: new ConnectionError(name, cause), again: request.againWhenUnreachable ?? true, retryAfter: null };
@@ -127,16 +127,18 @@ function isOk(status: number): boolean {
   return status === 200;
 }
 
-function problemOf(status: number, text: string): Problem {
+function problemOf(status: number, text: string, location: string | null): Problem {
+  const leads = `the address leads to ${location ?? 'another'}, and redirections are not followed: the key would go along`;
+  const fallback = status >= 300 && status < 400 ? { detail: leads } : {};
   try {
     const parsed = JSON.parse(text) as { readonly title?: unknown; readonly detail?: unknown } | null;
     return {
       status,
       ...(typeof parsed?.title === 'string' ? { title: parsed.title } : {}),
-      ...(typeof parsed?.detail === 'string' ? { detail: parsed.detail } : {}),
+      ...(typeof parsed?.detail === 'string' ? { detail: parsed.detail } : fallback),
     };
   } catch {
-    return { status }; // a proxy's page, perhaps: the status says what there is to say
+    return { status, ...fallback }; // a proxy's page, perhaps: the status says what there is to say
   }
 }
 

@@ -139,7 +139,7 @@ export class Job<Output = unknown> {
       }
       const waitMs = deadline.wait(LONGEST_WAIT_MS);
       const path = `${this.#path}/status-sync/${encodeURIComponent(this.id)}?wait=${waitMs}`;
-      this.#last = await call(this.#connection, { method: 'GET', path, signal, waitMs });
+      this.#last = await callJob(this.#connection, { method: 'GET', path, signal, waitMs });
     }
     return this.#last;
   }
@@ -172,12 +172,25 @@ export class Job<Output = unknown> {
       againWhenUnreachable: cursor !== null && cursor !== STREAM_START,
     };
     const answer = await exchange(this.#connection, request);
-    return { page: parsed(request, answer) as StreamPage<Output>, cursor: answer.headers.get('capstan-stream-cursor') };
+    const page = parsed(request, answer) as StreamPage<Output> | null;
+    if (typeof page?.status !== 'string' || !Array.isArray(page.stream)) throw unreadable(request, 'the answer is no stream');
+    return { page, cursor: answer.headers.get('capstan-stream-cursor') };
   }
 
   #call(method: 'GET' | 'POST', operation: string, signal: AbortSignal | undefined): Promise<JobSnapshot<Output>> {
-    return call(this.#connection, { method, path: `${this.#path}/${operation}/${encodeURIComponent(this.id)}`, signal });
+    return callJob(this.#connection, { method, path: `${this.#path}/${operation}/${encodeURIComponent(this.id)}`, signal });
   }
+}
+
+/** Calls what answers with a job. @throws what `call` throws; ConnectionError when the answer is none */
+export async function callJob<Output>(connection: Connection, request: CallRequest): Promise<JobSnapshot<Output>> {
+  const answer = await call<Partial<JobSnapshot<Output>> | null>(connection, request);
+  if (typeof answer?.id !== 'string' || typeof answer.status !== 'string') throw unreadable(request, 'the answer is no job');
+  return answer as JobSnapshot<Output>;
+}
+
+function unreadable({ method, path }: CallRequest, why: string): ConnectionError {
+  return new ConnectionError(`${method} ${path}`, new Error(why));
 }
 
 /** A generator's output is the array of its chunks. */

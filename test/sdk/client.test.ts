@@ -362,6 +362,20 @@ test('a service that does not answer ends the try', async (t) => {
 
 test('a redirection is not followed: the key would go along', async (t) => {
   const { baseUrl, requests } = await server(t, [{ status: 307, headers: { location: '/elsewhere' }, body: {} }]);
-  await t.throwsAsync(endpoint(baseUrl).health(), { instanceOf: CapstanApiError, message: 'GET /v2/ep1/health: 307' });
+  await t.throwsAsync(endpoint(baseUrl).health(), {
+    instanceOf: CapstanApiError,
+    message: /^GET \/v2\/ep1\/health: 307: the address leads to \/elsewhere, and redirections are not followed/,
+  });
   t.is(requests.length, 1);
+});
+
+test('an answer that is no job is told as such, and not tried again', async (t) => {
+  const { baseUrl, requests } = await server(t, [{ body: [1] }, { body: 'null' }, { body: '<html>' }]);
+  const refused = async (work: Promise<unknown>, message: RegExp): Promise<void> => {
+    await t.throwsAsync(work, { instanceOf: ConnectionError, message });
+  };
+  await refused(endpoint(baseUrl).run({ n: 1 }), /POST \/v2\/ep1\/run: the answer is no job/);
+  await refused(endpoint(baseUrl).run({ n: 1 }), /the answer is no job/);
+  await refused(endpoint(baseUrl).run({ n: 1 }), /the answer is not JSON/);
+  t.is(requests.length, 3);
 });

@@ -181,6 +181,8 @@ def refusal(name: str, response: Response, attempts: int) -> ApiError:
         problem = None
     words = problem if isinstance(problem, dict) else {}
     title, detail = words.get("title"), words.get("detail")
+    if detail is None and 300 <= response.status < 400:
+        detail = "the address leads to %s, and redirections are not followed: the key would go along" % response.headers.get("location", "another")
     return api_error_class(response.status)(
         name,
         response.status,

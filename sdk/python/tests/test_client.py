@@ -127,6 +127,12 @@ class Handles(unittest.TestCase):
             self.assertEqual(len(set(keys)), 3)
             self.assertEqual(keys[2], "mine")
 
+    def test_a_redirection_is_told_and_not_followed(self):
+        with FakeService((307, b"", {"location": "https://elsewhere.test/"})) as service:
+            with self.assertRaisesRegex(capstan.ApiError, "307: the address leads to https://elsewhere.test/, and redirections are not followed"):
+                capstan.Endpoint("ep1", api_key="k", base_url=service.url).health()
+            self.assertEqual(len(service.requests), 1)
+
     def test_refusals_are_raised_at_once_each_as_its_own_error(self):
         for status, kind in (
             (400, capstan.BadRequest),
