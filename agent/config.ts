@@ -77,6 +77,11 @@ export const agentConfig = z.object({
     whole(3_600_000).min(1_000).default(10_000),
     'Time between the pings of such workers, ms; whole seconds',
   ),
+  workerFetchMs: setting(
+    'CAPSTAN_WORKER_FETCH_MS',
+    whole(DAY_MS).min(1_000).default(60_000),
+    'Time in which such a worker that has no job asks for one that waits for it, ms; then it hangs, and is replaced',
+  ),
   containerSocket: setting(
     'CAPSTAN_CONTAINER_SOCKET',
     z.string().min(1).default('auto'),

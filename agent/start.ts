@@ -179,7 +179,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
 }
 
 async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerApi, log: Logger): Promise<Runtime[]> {
-  const { hostEnv, spareHosts, workerPingMs } = config;
+  const { hostEnv, spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
   const baseEnv = { ...hostEnv, [AGENT_MARK]: await agentMark(folder) };
   const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
   return [
@@ -191,14 +191,21 @@ async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerA
       spares: { node: spareHosts, python: spareHosts },
       spareDelayMs: LATER_SPARES_MS,
       python: 'python3',
-      foreign: new ForeignWorkers({ api, baseEnv, pingMs: workerPingMs }),
+      foreign: new ForeignWorkers({ api, baseEnv, pingMs, fetchMs }),
     }),
     containerRuntime(config, folder, bootstrap, api, log),
   ];
 }
 
 function containerRuntime(config: AgentConfig, folder: string, bootstrap: string, api: WorkerApi, log: Logger): ContainerRuntime {
-  const { nodeName, workerPingMs: pingMs, containerNetwork: network, containerReadOnly: readOnlyRoots, registryAuthFile } = config;
+  const {
+    nodeName,
+    workerPingMs: pingMs,
+    workerFetchMs: fetchMs,
+    containerNetwork: network,
+    containerReadOnly: readOnlyRoots,
+    registryAuthFile,
+  } = config;
   return new ContainerRuntime({
     engine: new ContainerEngine(config.containerSocket),
     folder,
@@ -216,7 +223,7 @@ function containerRuntime(config: AgentConfig, folder: string, bootstrap: string
     registryAuthFile,
     log,
     // An image brings its own PATH and HOME.
-    foreign: { workers: new ForeignWorkers({ api, baseEnv: {}, pingMs }), api },
+    foreign: { workers: new ForeignWorkers({ api, baseEnv: {}, pingMs, fetchMs }), api },
   });
 }
 

@@ -193,6 +193,21 @@ test.serial('a program that is not there, and one that asks for nothing, say why
   t.like(await sick('none'), { reason: 'START_FAILED', detail: "the worker's process could not be started: the release names no command" });
 });
 
+test.serial('a worker that asks for nothing more hangs, however it pings: it is replaced, and its job was never started', async (t) => {
+  const options = { workerPingMs: 1_000, workerFetchMs: 1_000, spareHosts: 0 };
+  const { scheduler } = await startWorker(t, { 'worker.py': program }, '', release, options);
+  scheduler.dispatch({ jobId: 'j1' }, { do: 'hang' });
+  t.is((await scheduler.ended('j1')).outcome, 'ATTEMPT_OUTCOME_COMPLETED');
+  scheduler.dispatch({ jobId: 'j2' });
+  const error = 'the worker hangs: it has no job, and has not asked for one for 1 s';
+  t.like(await scheduler.ended('j2'), { outcome: 'ATTEMPT_OUTCOME_WORKER_LOST', error });
+  t.false(
+    scheduler.heard.items.some(({ $case, value }) => $case === 'started' && value.jobId === 'j2'),
+    'nobody is charged',
+  );
+  await scheduler.worker('w1', ({ state, failures }) => state === 'WORKER_STATE_IDLE' && failures === 1);
+});
+
 test.serial('a worker that dies is WORKER_LOST with how; one over its memory limit says so', async (t) => {
   const scheduler = await foreign(t);
   scheduler.dispatch({ jobId: 'j1' }, { do: 'exit', code: 3 });

@@ -17,6 +17,7 @@ ROOM = int(os.environ.get("ROOM", "1"))
 running = {}
 changed = threading.Condition()
 leaving = threading.Event()
+hanging = threading.Event()
 stopped = set()
 
 
@@ -109,6 +110,9 @@ def handle(job):
             call(base + "/")[0],
         ]
         done(ident, {"output": answers})
+    elif kind == "hang":
+        hanging.set()
+        done(ident, {"output": "hangs"})
     elif kind == "unhealthy":
         call(address("RUNPOD_WEBHOOK_PING") + "&status=unhealthy&check=disk&reason=full")
 
@@ -138,6 +142,9 @@ def hear_stops():
 
 def serve():
     while not leaving.is_set():
+        if hanging.is_set():
+            # Its pings go on.
+            time.sleep(3600)
         with changed:
             while len(running) >= ROOM:
                 changed.wait(0.1)

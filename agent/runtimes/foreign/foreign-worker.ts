@@ -17,8 +17,6 @@ import { LongPolls } from './long-poll.ts';
 const HOLD_MS = 60_000;
 /** The same where the worker is on its way out: long enough that it does not spin. */
 const HOLD_LAST_MS = 200;
-/** Without a job to hold it up, a worker that is given one fetches it within this time, or hangs, ms. */
-const FETCH_MS = 60_000;
 /** A stop that found no job, because it overtook it, is told again after this time, ms. */
 const TELL_AGAIN_MS = 500;
 /** Pings run beside the jobs: one sent this long after a stop was told knows of it, ms. */
@@ -35,6 +33,13 @@ const MAX_LOG_DOCUMENT = 65_536;
 const NOTHING: Handout = { jobs: [], written() {}, lost() {} };
 const HARD_STOP = 'the worker was killed: a stopped job did not end';
 
+export interface ForeignTimes {
+  /** Time between the pings that workers are asked for, ms. */
+  readonly pingMs: number;
+  /** Without a job to hold it up, a worker that is given one fetches it within this time, or hangs, ms. */
+  readonly fetchMs: number;
+}
+
 export class ForeignWorker implements RunningWorker, Desk {
   readonly #events: WorkerEvents;
   #carried: Carried = { pid: undefined, terminate() {}, kill() {} };
@@ -44,7 +49,7 @@ export class ForeignWorker implements RunningWorker, Desk {
   readonly #stopPolls = new LongPolls<undefined, readonly string[]>([]);
   /** Jobs that are over for us, but perhaps not for the worker. */
   readonly #abandoned = new Set<string>();
-  readonly #pingMs: number;
+  readonly #times: ForeignTimes;
   readonly #onGone: () => void;
   #callOffFetch: (() => void) | undefined;
   #callOffEnd: (() => void) | undefined;
@@ -58,10 +63,10 @@ export class ForeignWorker implements RunningWorker, Desk {
   /** Pings of this worker have named its jobs. */
   #pingsNameJobs = false;
 
-  /** `pingMs`: time between its pings. `onGone`: nothing calls this desk any more. */
-  constructor(events: WorkerEvents, pingMs: number, onGone: () => void) {
+  /** `onGone`: nothing calls this desk any more. */
+  constructor(events: WorkerEvents, times: ForeignTimes, onGone: () => void) {
     this.#events = events;
-    this.#pingMs = pingMs;
+    this.#times = times;
     this.#onGone = onGone;
   }
 
@@ -95,7 +100,7 @@ export class ForeignWorker implements RunningWorker, Desk {
     const alone = afterGrace(PROOF_MS, () => {
       if (this.#running === 1) this.#kill(HARD_STOP, true);
     });
-    const last = afterGrace(PROOF_MS + PINGS * this.#pingMs, () => this.#kill(HARD_STOP, true));
+    const last = afterGrace(PROOF_MS + PINGS * this.#times.pingMs, () => this.#kill(HARD_STOP, true));
     held.stop = {
       firstToldAt: undefined,
       toldAt: -Infinity,
@@ -319,8 +324,9 @@ export class ForeignWorker implements RunningWorker, Desk {
       this.#callOffFetch = undefined;
       return;
     }
-    this.#callOffFetch ??= afterGrace(FETCH_MS, () => {
-      this.#kill(`the worker hangs: it has no job, and has not asked for one for ${FETCH_MS / 1000} s`, false);
+    const { fetchMs } = this.#times;
+    this.#callOffFetch ??= afterGrace(fetchMs, () => {
+      this.#kill(`the worker hangs: it has no job, and has not asked for one for ${fetchMs / 1000} s`, false);
     });
   }
 

@@ -5,19 +5,17 @@ import { markOf } from '../escaped.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import type { Carry } from './carrier.ts';
-import { ForeignWorker } from './foreign-worker.ts';
+import { ForeignWorker, type ForeignTimes } from './foreign-worker.ts';
 
 /** A release that brings its own program: an image or a command, and no functions for ours to call. */
 export function isForeign({ functions, command }: Pick<WorkerStart, 'functions' | 'command'>): boolean {
   return functions.length === 0 || command.length > 0;
 }
 
-export interface ForeignWorkersOptions {
+export interface ForeignWorkersOptions extends ForeignTimes {
   readonly api: WorkerApi;
   /** What the program inherits: nothing of the agent's own. */
   readonly baseEnv: Readonly<Record<string, string>>;
-  /** Time between the pings that workers are asked for, ms. */
-  readonly pingMs: number;
 }
 
 export class ForeignWorkers {
@@ -34,7 +32,7 @@ export class ForeignWorkers {
     const { api, baseEnv, pingMs } = this.#options;
     const { workerId, endpointId, deviceUuids } = spec;
     const { promise, resolve } = Promise.withResolvers<void>();
-    const worker = new ForeignWorker(events, pingMs, () => {
+    const worker = new ForeignWorker(events, this.#options, () => {
       admission.revoke();
       this.#running.delete(worker);
       resolve();
