@@ -65,6 +65,19 @@ test('every file of the sources that a page names is there', (t) => {
   t.true(seen > 30, `only ${seen} paths were found`);
 });
 
+test('the page of the architecture names every folder of the parts', (t) => {
+  const page = text('docs/architecture.md');
+  const inside = sources.filter((file) => /^(agent|cli|gateway|scheduler|deploy|test)\//.test(file)).map((file) => file.split('/'));
+  const found = new Set(inside.filter((parts) => parts.length > 2).map(([part = '', folder = '']) => `${part}/${folder}/`));
+  for (const [part, folder, runtime, file] of inside)
+    if (folder === 'runtimes' && file !== undefined) found.add(`${part ?? ''}/runtimes/${runtime ?? ''}/`);
+  t.true(found.size > 40);
+  t.deepEqual(
+    [...found].filter((folder) => !page.includes(`\`${folder}\``)),
+    [],
+  );
+});
+
 /** Lines that a reader would type: of blocks of code, and in single quotes of code. */
 function typed(file: string): string[] {
   const source = text(file);
