@@ -7,14 +7,32 @@ export interface Clock {
   after(ms: number, run: () => void): () => void;
 }
 
-/** Real time. The wall clock is held when the system sets it back, so ttl and retention never run backwards. */
+/** How fast the wall clock goes on while it is ahead of the system's: slower, so that they meet again. */
+const rateWhileAhead = 0.95;
+
+/**
+ * Real time. When the system sets its clock back, the wall clock goes on all the same, so ttl and
+ * retention never run backwards, and never stand still either, however far it was set.
+ */
 export class SystemClock implements Clock {
-  #wall = 0;
+  readonly #system: () => number;
+  readonly #mono: () => number;
+  #lastMono: number;
+  #wall: number;
+
+  /** Both in ms; other clocks than the process' own are for tests. */
+  constructor(system: () => number = () => Date.now(), mono: () => number = () => performance.now()) {
+    this.#system = system;
+    this.#mono = mono;
+    this.#lastMono = mono();
+    this.#wall = system();
+  }
 
   now(): Now {
-    const wall = Date.now();
-    if (wall > this.#wall) this.#wall = wall;
-    return { wall: this.#wall, mono: performance.now() };
+    const mono = this.#mono();
+    this.#wall = Math.max(this.#system(), this.#wall + (mono - this.#lastMono) * rateWhileAhead);
+    this.#lastMono = mono;
+    return { wall: Math.floor(this.#wall), mono };
   }
 
   after(ms: number, run: () => void): () => void {
