@@ -5,6 +5,10 @@ import { closeSync, openSync } from 'node:fs';
 import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import type { Command } from '../../cli/command.ts';
+import { nodes } from '../../cli/commands/nodes.ts';
+import { workers } from '../../cli/commands/workers.ts';
+import { createTerminal } from '../../cli/terminal/terminal.ts';
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { guard, Stack } from './stack.ts';
 import { until } from './until.ts';
@@ -168,11 +172,11 @@ export class Fleet {
   }
 
   async nodes(): Promise<FleetNode[]> {
-    return this.#json<FleetNode[]>('nodes');
+    return this.#json<FleetNode[]>(nodes);
   }
 
   async workers(): Promise<FleetWorker[]> {
-    return this.#json<FleetWorker[]>('workers');
+    return this.#json<FleetWorker[]>(workers);
   }
 
   /** Ends everything. */
@@ -181,10 +185,14 @@ export class Fleet {
     await this.stack.close();
   }
 
-  async #json<T>(command: string): Promise<T> {
-    const { code, stdout, stderr } = await this.tool(command, '--json');
-    if (code !== 0) throw new Error(`capstan ${command} ended with ${code}: ${stderr}`);
-    return JSON.parse(stdout) as T;
+  /** The command in this process: it is asked again and again, and each start of the tool would take half a second of a processor. */
+  async #json<T>(command: Command): Promise<T> {
+    const printed: string[] = [];
+    const out = { write: (text: string): boolean => printed.push(text) > 0 };
+    const terminal = createTerminal({ out, err: { write: () => true }, colours: false });
+    const variables = { ...this.stack.variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
+    await command.run({ args: [], options: { json: true }, env: { variables, cwd: this.stack.scratch }, terminal });
+    return JSON.parse(printed.join('')) as T;
   }
 
   /** Among several agents, the one that the supervisor started. */
