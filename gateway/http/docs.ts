@@ -28,7 +28,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
         title: 'Capstan',
         version,
         description:
-          'Queue-based endpoints: jobs go in by HTTP, run on a worker, and their results come back. Every error is a problem document. The routes of a load-balanced endpoint are described at /lb/<endpoint id>/docs.',
+          'Queue-based endpoints: jobs go in by HTTP, run on a worker, and their results come back. Every error is a problem document. The routes of a load-balanced endpoint are described at `/lb/{endpoint}/docs`.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: '/' }],

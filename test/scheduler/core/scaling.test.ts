@@ -176,6 +176,22 @@ test('decisions are kept with their reasons, the last ones', (t) => {
   );
 });
 
+test('requests at several gateways add up, and those of one that is gone count no more', (t) => {
+  const world = fleet('a');
+  const input = { ...queueInput('web', { workersMax: 5, scalerType: 'REQUEST_COUNT', scalerValue: 4 }), kind: 'LOAD_BALANCED' as const };
+  const [endpoint = ''] = world.deploy(input);
+  const requests = (gateway: number, held: number, inFlight: number): void =>
+    world.event({ event: 'levels', gateway, levels: [{ endpointId: endpoint, held, inFlight, oldestHeldMs: 0 }] });
+  requests(1, 3, 3);
+  requests(2, 0, 6);
+  world.settle();
+  t.is(world.staying(endpoint).length, 3);
+  for (const { id } of world.staying(endpoint)) world.report(id, { state: WorkerState.RUNNING });
+  world.event({ event: 'gateway-closed', gateway: 1 });
+  for (let n = 0; n < 4; n += 1) world.pass(6_000);
+  t.is(world.staying(endpoint).length, 2);
+});
+
 test('of a load-balanced endpoint that needs fewer for the idle time-out one worker goes after the other, though all of them serve', (t) => {
   const world = fleet('a');
   const input = { ...queueInput('web', { workersMax: 3, scalerType: 'REQUEST_COUNT', scalerValue: 4 }), kind: 'LOAD_BALANCED' as const };
