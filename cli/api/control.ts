@@ -3,7 +3,7 @@ import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import type { GatewayClient } from './gateway-client.ts';
 
-const ENDPOINT = `id name kind url environment created build { digest release } routes { method path function } functions
+const ENDPOINT = `id name kind url environment created build { digest } release routes { method path function } functions
   settings { workersMin workersMax } workers { total } queue { inQueue inProgress reason detail }`;
 
 interface EndpointData {
@@ -13,7 +13,8 @@ interface EndpointData {
   readonly url: string;
   readonly environment: string;
   readonly created: boolean;
-  readonly build: { readonly digest: string; readonly release: string } | null;
+  readonly build: { readonly digest: string } | null;
+  readonly release: string;
   readonly routes: readonly { readonly method: string; readonly path: string; readonly function: string }[];
   readonly functions: readonly string[];
   readonly settings: { readonly workersMin: number; readonly workersMax: number };
@@ -89,7 +90,7 @@ function row(data: EndpointData): EndpointRow & { readonly created: boolean } {
     functions: data.functions,
     routes: Object.fromEntries(data.routes.map(({ method, path, function: name }) => [`${method} ${path}`, name])),
     buildDigest: data.build?.digest ?? '',
-    releaseId: data.build?.release ?? '',
+    releaseId: data.release,
     created: data.created,
   };
 }

@@ -5,6 +5,7 @@ import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declare
 import type { Terminal } from '../terminal/terminal.ts';
 import type { GeneratedFile } from './generated.ts';
 import { installNode } from './node-packages.ts';
+import { readPyproject } from './pyproject.ts';
 import { installPython, normalised, reachable, readRequirements, requirementName } from './python-packages.ts';
 
 export interface InstallOptions {
@@ -67,7 +68,9 @@ async function installForPython(
   if (own.length === 0 || version === null) return { layers: [], files: [], promised: new Map() };
   const base = options.bundleBasePackages ? [] : preinstalledPackages;
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
-  const shared = await readRequirements(folder);
+  const project = await readPyproject(folder);
+  for (const text of project.warnings) terminal.warn(text);
+  const shared = [...(await readRequirements(folder)), ...project.dependencies];
   const all = unique([...shared, ...own.flatMap(({ settings }) => settings.dependencies)]);
   const wanted = all.filter((each) => !leaveOut.has(requirementName(each)));
   if (wanted.length > 0) terminal.progress(`=> installing ${wanted.join(', ')} for Python ${version}`);

@@ -2,6 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 
+import { baseImageOf } from '../../proto/base-images.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { deploy, type Deployed } from '../api/control.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
@@ -17,7 +18,12 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 2_000;
 const PIECE_BYTES = 256 * 1024;
 
-/** Uploads the artifact and creates or updates the endpoints, all or none. Throws CapstanError. */
+/** False where every endpoint is served by an image of its own: nothing of the folder is needed on a host. */
+export function needsArtifact({ endpoints }: Application): boolean {
+  return endpoints.some(({ spec }) => spec.functions.length > 0 || spec.imageName === '' || baseImageOf(spec.imageName) !== null);
+}
+
+/** Uploads the artifact, where one is needed, and creates or updates the endpoints, all or none. Throws CapstanError. */
 export async function deployApplication(
   client: GatewayClient,
   application: Application,
@@ -25,6 +31,22 @@ export async function deployApplication(
   environment: string,
   terminal: Terminal,
 ): Promise<Deployed> {
+  const upload = needsArtifact(application);
+  if (upload) await uploadArtifact(client, artifact, terminal);
+  // The same deployment again is the same deployment: safe to repeat.
+  return retrying(
+    () =>
+      deploy(client, {
+        environment,
+        build: upload ? artifact.digest : '',
+        endpoints: application.endpoints.map(({ spec }) => spec),
+      }),
+    terminal,
+    () => (upload ? 1 : 0),
+  );
+}
+
+async function uploadArtifact(client: GatewayClient, artifact: Artifact, terminal: Terminal): Promise<void> {
   let furthest = 0;
   await retrying(
     () =>
@@ -41,17 +63,6 @@ export async function deployApplication(
     () => furthest,
   );
   terminal.progress('');
-  // The same deployment again is the same deployment: safe to repeat.
-  return retrying(
-    () =>
-      deploy(client, {
-        environment,
-        build: artifact.digest,
-        endpoints: application.endpoints.map(({ spec }) => spec),
-      }),
-    terminal,
-    () => 1,
-  );
 }
 
 /** `progress` counts what the tries achieved: while it grows, a try that breaks off is as good as the first. */

@@ -78,7 +78,10 @@ type Endpoint {
   "Where it is called: the base of the queue API, or of its own routes."
   url: String!
   environment: String!
+  "Absent where an image of its own serves it."
   build: BuildRef
+  "What its workers run: a build with the settings they depend on."
+  release: String!
   "True in the answer to the deployment that made it."
   created: Boolean!
   routes: [Route!]!

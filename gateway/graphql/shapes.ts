@@ -46,6 +46,7 @@ export function endpointShape(info: EndpointInfo, base: string): object {
     url: endpointUrl(base, info),
     environment: info.environment,
     build: info.buildDigest === '' ? null : { digest: info.buildDigest, release: info.releaseId },
+    release: info.releaseId,
     created: info.created,
     routes: Object.entries(spec?.routes ?? {}).map(([route, fn]) => {
       const [method = '', path = ''] = route.split(' ');

@@ -1,4 +1,5 @@
 /** Deploying to a real scheduler behind a real gateway: build, upload, endpoints, what is printed, and what is listed afterwards. */
+import { createHash } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -70,6 +71,8 @@ interface Row {
   readonly url: string;
   readonly environment: string;
   readonly created?: boolean;
+  readonly buildDigest: string;
+  readonly releaseId: string;
 }
 
 function rowOf(rows: readonly Row[], name: string): Row {
@@ -138,6 +141,23 @@ test('what stays in the folder is the artifact and the manifest, without secrets
     t.false(text.includes('s3cret-value'));
     t.false(text.includes(KEY));
   }
+});
+
+test('endpoints of foreign images need no artifact: nothing is uploaded, and the same image again changes nothing', async (t) => {
+  const { capstan, folder, url } = await world(t);
+  const write = (resources: object): Promise<void> => writeFile(join(folder, 'tool_manifest.json'), JSON.stringify({ resources }));
+  await write({ llm: { imageName: 'vllm/worker:1', workersMax: 1 } });
+  const first = rowsOf((await capstan('deploy', folder, '--json')).stdout);
+  await writeFile(join(folder, 'notes.txt'), 'something else');
+  const again = rowsOf((await capstan('deploy', folder, '--json')).stdout);
+  const { releaseId } = rowOf(first, 'llm');
+  t.regex(releaseId, /^\w+$/);
+  t.like(again, [{ name: 'llm', buildDigest: '', releaseId }]);
+  const digest = createHash('sha256')
+    .update(await readFile(join(folder, '.tool/artifact.tar.gz')))
+    .digest('hex');
+  const { status } = await fetch(`${url}/builds/${digest}`, { method: 'HEAD', headers: { authorization: `Bearer ${KEY}` } });
+  t.is(status, 404);
 });
 
 test('a quota that does not suffice refuses all, with its exit code', async (t) => {

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { create, list } from 'tar';
 
+import { readPyproject } from '../../cli/build/pyproject.ts';
 import { run } from './fakes/run.ts';
 
 const bin = join(import.meta.dirname, '../../cli/main.ts');
@@ -107,17 +108,23 @@ def one():
       'one.py': declaring('["left"]'),
       '.toolignore': 'wheels/\n',
       'requirements.txt': 'right # why\n',
+      'pyproject.toml': '[project]\nname = "app"\ndependencies = [\n  "more >= 1",\n]\n',
     });
     wheel(folder, 'left', ['numpy']);
-    wheel(folder, 'right');
-    wheel(folder, 'numpy');
+    for (const name of ['right', 'numpy', 'more']) wheel(folder, name);
     const bundled = await build('--bundle-base-packages', '--exclude', 'right');
     t.is(bundled.code, 0, bundled.stderr);
     t.deepEqual(
       inside(bundled, 'python_packages').filter((name) => !name.endsWith('-info')),
-      ['capstan', 'left', 'numpy'],
+      ['capstan', 'left', 'more', 'numpy'],
     );
     t.deepEqual(bundled.endpoints[0]?.packages, []);
+    // None of the places wins over another.
+    await writeFile(join(folder, 'requirements.txt'), 'more < 1\n');
+    const contrary = await build();
+    t.is(contrary.code, 65);
+    t.regex(contrary.stderr, /✗ the Python packages cannot be installed:\n[^]*more/);
+    await writeFile(join(folder, 'requirements.txt'), '');
     await writeFile(join(folder, 'one.py'), declaring('["absent==3"]'));
     const refused = await build('--python', '3.99');
     t.is(refused.code, 65);
@@ -127,6 +134,23 @@ def one():
     );
   },
 );
+
+test('pyproject.toml: what is no TOML or no list is named with its place, what only Poetry reads is told', async (t) => {
+  const { folder } = await world(t, { 'pyproject.toml': '[project]\nname = "app"\n' });
+  const read = async (text: string): Promise<Awaited<ReturnType<typeof readPyproject>>> => {
+    await writeFile(join(folder, 'pyproject.toml'), text);
+    return readPyproject(folder);
+  };
+  t.deepEqual(await readPyproject(folder), { dependencies: [], warnings: [] });
+  t.deepEqual((await read('[project]\ndependencies = ["a>1; python_version > \'3\'", "b"]\n')).dependencies, [
+    "a>1; python_version > '3'",
+    'b',
+  ]);
+  await t.throwsAsync(read('[project\ndependencies = []\n'), { message: /^pyproject\.toml is not TOML: .*line 1/ });
+  await t.throwsAsync(read('[project]\ndependencies = "a"\n'), { message: /dependencies of \[project\] must be an array of strings/ });
+  const poetry = await read('[tool.poetry.dependencies]\npython = "^3.11"\nrequests = "*"\n');
+  t.regex(poetry.warnings.join(), /\[tool\.poetry\] \(requests\) are not read/);
+});
 
 (npm === null ? test : test.skip)(`packages of npm go along, those for this machine stay${npm === null ? '' : ` (${npm})`}`, async (t) => {
   const { folder, build } = await world(t, {

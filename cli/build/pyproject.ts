@@ -1,0 +1,66 @@
+/** The dependencies of `pyproject.toml` (PEP 621). Python reads the file: pip, which is needed to install them, brings a parser where Python has none. */
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { z } from 'zod';
+
+import { ToolError } from '../terminal/tool-error.ts';
+
+const FILE = 'pyproject.toml';
+
+const program = `
+import json, sys
+try:
+    import tomllib
+except ImportError:
+    from pip._vendor import tomli as tomllib
+try:
+    found = tomllib.loads(sys.stdin.buffer.read().decode("utf-8"))
+except ValueError as error:
+    sys.exit("toml: %s" % error)
+poetry = found.get("tool", {}).get("poetry", {}).get("dependencies", {})
+print(json.dumps({"dependencies": found.get("project", {}).get("dependencies", []), "poetry": sorted(poetry)}))
+`;
+
+const answerSchema = z.object({ dependencies: z.array(z.string()), poetry: z.array(z.string()) });
+
+export interface Pyproject {
+  readonly dependencies: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+/** @throws CapstanError INVALID_MANIFEST for a file that is not TOML or has no list of strings there. */
+export async function readPyproject(folder: string): Promise<Pyproject> {
+  let text: string;
+  try {
+    text = await readFile(join(folder, FILE), 'utf8');
+  } catch {
+    return { dependencies: [], warnings: [] }; // an application need not have one
+  }
+  // Most say nothing of them, and a start of Python takes its time.
+  if (!text.includes('dependencies')) return { dependencies: [], warnings: [] };
+  const { dependencies, poetry } = await parse(text);
+  const others = poetry.filter((name) => name !== 'python');
+  const unread = dependencies.length === 0 && others.length > 0;
+  return {
+    dependencies,
+    warnings: unread
+      ? [`${FILE}: dependencies in [tool.poetry] (${others.join(', ')}) are not read; write them as dependencies of [project]`]
+      : [],
+  };
+}
+
+async function parse(text: string): Promise<z.output<typeof answerSchema>> {
+  const { stdout, stderr } = await new Promise<{ stdout: string; stderr: string }>((resolve) => {
+    const child = execFile('python3', ['-c', program], (_error, out, err) => resolve({ stdout: out, stderr: err }));
+    child.stdin?.end(text);
+  });
+  const fault = /^toml: (.*)$/m.exec(stderr)?.[1];
+  if (fault !== undefined) throw new ToolError('INVALID_MANIFEST', `${FILE} is not TOML: ${fault}`, 'Correct the file.');
+  if (stdout === '')
+    throw new ToolError('CONFIG', `${FILE} cannot be read: python3 here has neither tomllib nor pip`, 'Install pip: python3 -m ensurepip');
+  const answer = answerSchema.safeParse(JSON.parse(stdout));
+  if (answer.success) return answer.data;
+  throw new ToolError('INVALID_MANIFEST', `${FILE}: dependencies of [project] must be an array of strings`, 'Correct the file.');
+}
