@@ -19,7 +19,8 @@ export interface Front {
   head(status: number, headers: string[]): void;
   /** False when the caller does not keep up; `drained` of the exchange is called later. */
   write(bytes: Buffer): boolean;
-  end(): void;
+  /** The last bytes, and the end. */
+  end(bytes: Buffer): void;
   /** Before the head: an error answer. After it the connection is cut, so that the caller sees that the answer is not whole. */
   fail(error: CapstanError): void;
 }
@@ -184,17 +185,17 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   #write(bytes: Buffer, ended: boolean): void {
     const { front } = this.#options;
-    if (bytes.length > 0) {
+    if (ended) {
+      this.#letGo(false);
+      if (this.#over) return;
+      this.#over = true;
+      clearTimeout(this.#timer);
+      front.end(bytes);
+    } else if (bytes.length > 0) {
       this.#owed += bytes.length;
       if (!this.#over && !front.write(bytes)) this.#blocked = true;
-      if (!ended) this.#grant(GRANT_BYTES);
+      this.#grant(GRANT_BYTES);
     }
-    if (!ended) return;
-    this.#letGo(false);
-    if (this.#over) return;
-    this.#over = true;
-    clearTimeout(this.#timer);
-    front.end();
   }
 
   #grant(least: number): void {
