@@ -9,20 +9,20 @@ const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
 
 export interface EndpointOptions {
   /** Default: the environment variable SERVICE_API_KEY; in a worker its own token. */
-  readonly apiKey?: string;
+  readonly apiKey?: string | undefined;
   /** Default: the environment variable CAPSTAN_URL, else http://127.0.0.1:8080. */
-  readonly baseUrl?: string;
-  readonly retry?: Partial<RetryPolicy>;
+  readonly baseUrl?: string | undefined;
+  readonly retry?: Partial<RetryPolicy> | undefined;
   /** Longest time of one try of a call, ms, beyond the wait it asks the service for. Default: 30000. */
-  readonly timeoutMs?: number;
-  readonly fetch?: typeof globalThis.fetch;
+  readonly timeoutMs?: number | undefined;
+  readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
 /** SPEC.md, policy object; times in ms. */
 export interface Policy {
-  readonly executionTimeout?: number;
-  readonly ttl?: number;
-  readonly lowPriority?: boolean;
+  readonly executionTimeout?: number | undefined;
+  readonly ttl?: number | undefined;
+  readonly lowPriority?: boolean | undefined;
 }
 
 /** SPEC.md, s3Config object: handed to the worker's code. */
@@ -34,16 +34,16 @@ export interface S3Config {
 }
 
 export interface CallOptions {
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface SubmitOptions extends CallOptions {
   /** URL called when the job ends. */
-  readonly webhook?: string;
-  readonly policy?: Policy;
-  readonly s3Config?: S3Config;
+  readonly webhook?: string | undefined;
+  readonly policy?: Policy | undefined;
+  readonly s3Config?: S3Config | undefined;
   /** The same key and body again give the same job. Default: a new one for each call, so that a retry makes no second job. */
-  readonly idempotencyKey?: string;
+  readonly idempotencyKey?: string | undefined;
 }
 
 export interface SyncOptions extends SubmitOptions, WaitOptions {}

@@ -25,9 +25,9 @@ export interface JobSnapshot<Output = unknown> {
 }
 
 export interface WaitOptions {
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** ms; without it the wait takes as long as the job. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** The longest wait asked of the service in one call, ms: proxies on the way cut longer ones. */

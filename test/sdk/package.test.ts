@@ -1,11 +1,33 @@
 /** The TypeScript SDK as it is published: JavaScript with declarations, without dependencies. */
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-import test from 'ava';
+import test, { type ExecutionContext } from 'ava';
+
+/** As much of Node as the snippets use. */
+const nodeTypes = `
+  declare const process: { readonly env: Record<string, string | undefined> };
+  declare module 'node:fs' { export function readFileSync(path: string, encoding: 'utf8'): string; }
+`;
+
+/** Answers every call with what any of them can read. */
+async function serviceOf(t: ExecutionContext): Promise<{ readonly baseUrl: string }> {
+  const answer = { id: 'j', status: 'COMPLETED', output: [1], stream: [{ output: 1 }], jobs: {}, workers: {}, removed: 0 };
+  const server = createServer((request, response) => {
+    request.resume();
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  return { baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
 
 const root = join(import.meta.dirname, '../..');
 const run = promisify(execFile);
@@ -46,10 +68,24 @@ test('the built package runs, and a strict application compiles against its decl
     types: [],
     lib: ['es2024', 'dom'],
   };
-  await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['app.ts'] }));
+  // Every snippet of the documentation, as it is printed.
+  const page = await readFile(join(root, 'docs/sdk-typescript.md'), 'utf8');
+  const snippets = [...page.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = ''], index) => ({ name: `snippet-${index}`, code }));
+  t.true(snippets.length >= 5);
+  for (const { name, code } of snippets) await writeFile(join(folder, `${name}.ts`), code);
+  await writeFile(join(folder, 'node.d.ts'), nodeTypes);
+  const files = ['app.ts', 'node.d.ts', ...snippets.map(({ name }) => `${name}.ts`)];
+  await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
   await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', folder]);
   const { stdout } = await run(process.execPath, [join(folder, 'app.js')], { cwd: folder });
   const [doubled, trimmed, status, name, resource] = JSON.parse(stdout) as unknown[];
   t.deepEqual([doubled, trimmed, status, name], [4, 'a', 'ok', 'RemoteError']);
   t.like(resource, { is_load_balanced: true, workersMax: 2 });
+
+  const { baseUrl } = await serviceOf(t);
+  for (const { name } of snippets) {
+    const file = join(folder, `${name}.js`);
+    await writeFile(file, (await readFile(file, 'utf8')).replace('http://127.0.0.1:8080', baseUrl));
+    await t.notThrowsAsync(run(process.execPath, [file], { env: { SERVICE_API_KEY: 'key' } }), name);
+  }
 });

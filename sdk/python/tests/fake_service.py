@@ -65,6 +65,8 @@ class FakeService:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            # Many come at once: one that is not taken at once comes again a second later.
+            request_queue_size = 128
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.url = "http://127.0.0.1:%d" % self._server.server_address[1]
