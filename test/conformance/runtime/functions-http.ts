@@ -11,7 +11,7 @@ export const whole = (input) => input;
 export const later = async (value) => { await wait(1); return value; };
 export const boom = () => { throw new Error('it broke'); };
 export const octets = () => Buffer.from([0, 1, 255]);
-export const teapot = () => new Response('short and stout', { status: 418, headers: { 'x-pot': 'tea' } });
+export const teapot = () => new Response('short and stout', { status: 418, headers: [['x-pot', 'tea'], ['set-cookie', 'a=1'], ['set-cookie', 'b=2']] });
 export const large = (size) => 'x'.repeat(size);
 export function echo(request) {
   return new Response(request.body, { status: 201, headers: { 'x-method': request.method, 'x-url': request.url, 'x-own': request.headers.get('x-own') } });
@@ -51,7 +51,7 @@ def boom():
 def octets():
     return bytes([0, 1, 255])
 def teapot(request):
-    return request.Response("short and stout", 418, {"x-pot": "tea"})
+    return request.Response("short and stout", 418, [("x-pot", "tea"), ("set-cookie", "a=1"), ("set-cookie", "b=2")])
 def large(size: int):
     return "x" * size
 def echo(request):

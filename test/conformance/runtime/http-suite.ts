@@ -14,7 +14,12 @@ import { startWorkerOf, writeBuild, type TestWorker } from './worker-under-test.
 type MakeRuntime = (t: ExecutionContext) => Runtime | Promise<Runtime>;
 
 type Heard =
-  | { readonly on: 'head'; readonly status: number; readonly headers: Readonly<Record<string, string>> }
+  | {
+      readonly on: 'head';
+      readonly status: number;
+      readonly headers: Readonly<Record<string, string>>;
+      readonly cookies: readonly string[];
+    }
   | { readonly on: 'body'; readonly bytes: Buffer }
   | { readonly on: 'credit'; readonly bytes: number }
   | { readonly on: 'ended' }
@@ -28,6 +33,8 @@ interface Asked {
 interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
+  /** Several headers of one name stay several. */
+  readonly cookies: readonly string[];
   readonly body: Buffer;
   readonly json: unknown;
 }
@@ -44,7 +51,9 @@ function ask(worker: TestWorker, fn: string, more: Partial<HttpRequest> = {}, re
     { function: fn, method: 'GET', url: 'http://host.test/', headers: [], pathValues: {}, body: Buffer.alloc(0), ended: true, ...more },
     {
       head(status, headers, body, ended) {
-        heard.push({ on: 'head', status, headers: Object.fromEntries(headers.map(([name, value]) => [name.toLowerCase(), value])) });
+        const named = headers.map(([name, value]): [string, string] => [name.toLowerCase(), value]);
+        const cookies = named.flatMap(([name, value]) => (name === 'set-cookie' ? [value] : []));
+        heard.push({ on: 'head', status, headers: Object.fromEntries(named), cookies });
         took(body, ended);
       },
       body: took,
@@ -68,7 +77,7 @@ async function answered({ heard }: Asked): Promise<Answer> {
   } catch {
     json = undefined;
   }
-  return { status: head?.status ?? 0, headers: head?.headers ?? {}, body, json };
+  return { status: head?.status ?? 0, headers: head?.headers ?? {}, cookies: head?.cookies ?? [], body, json };
 }
 
 function bodyOf({ items }: Signals<Heard>): Buffer {
@@ -130,6 +139,7 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
     const teapot = await answered(ask(worker, 'teapot'));
     t.like(teapot, { status: 418, body: Buffer.from('short and stout') });
     t.is(teapot.headers['x-pot'], 'tea');
+    t.deepEqual(teapot.cookies, ['a=1', 'b=2']);
     const lines = await answered(ask(worker, 'count', query('to=2')));
     t.is(lines.body.toString(), '{"n":1}\n{"n":2}\n');
     t.is(lines.headers['content-type'], 'application/x-ndjson; charset=utf-8');

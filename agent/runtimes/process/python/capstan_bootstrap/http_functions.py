@@ -172,7 +172,7 @@ class Answer:
 
     def error(self, status, title, detail):
         """SPEC.md, Error bodies."""
-        self._whole(status, {"content-type": JSON_TYPE}, json.dumps({"error": title, "detail": detail}, ensure_ascii=False).encode("utf-8", "replace"))
+        self._whole(status, [("content-type", JSON_TYPE)], json.dumps({"error": title, "detail": detail}, ensure_ascii=False).encode("utf-8", "replace"))
 
     def fail(self, error):
         if self._begun:
@@ -182,27 +182,27 @@ class Answer:
 
     def send(self, value, accept):
         if isinstance(value, (bytes, bytearray)):
-            self._whole(200, {"content-type": "application/octet-stream"}, bytes(value))
+            self._whole(200, [("content-type", "application/octet-stream")], bytes(value))
         elif _is_response(value):
             self._response(value)
         elif hasattr(value, "__next__"):
             self._stream(value, accept)
         else:
-            self._whole(200, {"content-type": JSON_TYPE}, to_json(value, "result"))
+            self._whole(200, [("content-type", JSON_TYPE)], to_json(value, "result"))
 
     def _response(self, value):
         status = getattr(value, "status", None) or getattr(value, "status_code", 200)
-        headers = {str(name).lower(): str(each) for name, each in dict(value.headers).items()}
+        pairs = value.headers.items() if hasattr(value.headers, "items") else value.headers
+        headers = [(str(name).lower(), str(each)) for name, each in pairs]
         body = value.body if hasattr(value, "body") else value.content
         if isinstance(body, str):
-            headers.setdefault("content-type", "text/plain; charset=utf-8")
+            headers = _with_type(headers, "text/plain; charset=utf-8")
             body = body.encode()
         if body is None or isinstance(body, (bytes, bytearray)):
             self._whole(int(status), headers, bytes(body or b""))
             return
         if not hasattr(body, "__next__"):
-            headers.setdefault("content-type", JSON_TYPE)
-            self._whole(int(status), headers, to_json(body, "body"))
+            self._whole(int(status), _with_type(headers, JSON_TYPE), to_json(body, "body"))
             return
         self._head(int(status), headers)
         self._rest(body, lambda part: part.encode() if isinstance(part, str) else bytes(part))
@@ -239,7 +239,7 @@ class Answer:
                 yield first
             yield from chunks
 
-        self._head(200, {"content-type": kind, **({"cache-control": "no-cache"} if events else {})})
+        self._head(200, [("content-type", kind), *([("cache-control", "no-cache")] if events else [])])
         try:
             self._rest(whole(), write)
         finally:
@@ -253,8 +253,8 @@ class Answer:
         self._channel.send({"t": "http-body", "key": self._call.key, "ended": True})
 
     def _whole(self, status, headers, body):
-        if status not in (204, 304):
-            headers = {"content-length": str(len(body)), **headers}
+        if status not in (204, 304) and not any(name == "content-length" for name, _ in headers):
+            headers = [("content-length", str(len(body))), *headers]
         if len(body) <= PART_BYTES:
             self._begun = True
             self._channel.send(self._head_frame(status, headers, True), body)
@@ -268,7 +268,7 @@ class Answer:
         self._channel.send(self._head_frame(status, headers, False))
 
     def _head_frame(self, status, headers, ended):
-        return {"t": "http-head", "key": self._call.key, "status": status, "headers": list(headers.items()), "ended": ended}
+        return {"t": "http-head", "key": self._call.key, "status": status, "headers": headers, "ended": ended}
 
     def _body(self, data):
         """In parts, never further ahead than the caller's credit."""
@@ -276,6 +276,10 @@ class Answer:
             part = data[at : at + PART_BYTES]
             self._call.take(len(part))
             self._channel.send({"t": "http-body", "key": self._call.key, "ended": False}, part)
+
+
+def _with_type(headers, kind):
+    return headers if any(name == "content-type" for name, _ in headers) else [*headers, ("content-type", kind)]
 
 
 def _is_response(value):

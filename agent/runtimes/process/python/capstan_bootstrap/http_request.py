@@ -13,12 +13,15 @@ class CallerGone(Exception):
 
 
 class Response:
-    """An answer with a status and headers of its own. `body`: bytes, text, or an iterator of these."""
+    """
+    An answer with a status and headers of its own. `body`: bytes, text, or an iterator of these; `headers`: by name,
+    or pairs of name and value where a name comes several times.
+    """
 
     def __init__(self, body=b"", status=200, headers=None):
         self.body = body
         self.status = status
-        self.headers = dict(headers or {})
+        self.headers = dict(headers or {}) if headers is None or hasattr(headers, "keys") else list(headers)
 
 
 class Body:
