@@ -1,7 +1,7 @@
 /** The control plane over real gRPC: deployments, environments, builds, rollback, deletion, keys, accounts. */
 import test, { type ExecutionContext } from 'ava';
 
-import { JobKind, JobState, WorkerState } from '../../proto/gen/capstan/v1/common.ts';
+import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import {
   DeploymentCause,
   EndpointPatch,
@@ -107,28 +107,6 @@ function submit(jobId: string, more: Partial<Submit> = {}): { $case: 'submit'; v
 const failure = ({ result }: JobReply): string => (result?.$case === 'failure' ? result.value.code : '');
 const stateOf = ({ result }: JobReply): JobState | undefined => (result?.$case === 'job' ? result.value.state : undefined);
 const errorOf = ({ result }: JobReply): string | undefined => (result?.$case === 'job' ? result.value.error : undefined);
-
-/** Takes the next desired set and reports its workers as ready. */
-async function bringUp(session: TestSession): Promise<string[]> {
-  for (;;) {
-    const desired = await session.take('desired');
-    const workers = desired.workers.map((worker) => ({
-      workerId: worker.workerId,
-      endpointId: desired.releases.find(({ releaseId }) => releaseId === worker.releaseId)?.endpointId ?? '',
-      releaseId: worker.releaseId,
-      state: WorkerState.IDLE,
-      reason: '',
-      detail: '',
-      failures: 0,
-      deviceUuids: [],
-      artifactMs: 0,
-      startedMs: 0,
-      loadedMs: 0,
-    }));
-    session.send({ $case: 'workers', value: { epoch: desired.epoch, workers } });
-    if (workers.length > 0) return workers.map(({ workerId }) => workerId);
-  }
-}
 
 function ended(session: TestSession, { jobId, token }: Dispatch, outcome: AttemptOutcome): void {
   const value = { jobId, token, outcome, error: '', executionMs: 1, agoMs: 0, started: true, chunks: 0 };
@@ -273,7 +251,7 @@ test('a deleted endpoint takes no calls; its queue ends CANCELLED, its running j
   const { endpoints } = await scheduler.deploy([{ name: 'echo', workersMin: 1 }]);
   const id = endpoints[0]?.id ?? '';
   const session = (await scheduler.join('host')).session();
-  await bringUp(session);
+  await session.bringUp();
   const watch = new Watch(t, scheduler);
   const channel = scheduler.channel();
   const running = channel.ask(id, submit('running', { waitMs: 60_000 }));
@@ -304,7 +282,7 @@ test('with stopped jobs nothing of an endpoint goes on; a restart in between cha
   const id = endpoints[0]?.id ?? '';
   const node = await scheduler.join('host');
   const session = node.session();
-  const workers = await bringUp(session);
+  const workers = (await session.bringUp()).map(({ workerId }) => workerId);
   const running = scheduler.channel().ask(id, submit('running', { waitMs: 60_000 }));
   const dispatch = await session.take('dispatch');
   session.send({ $case: 'started', value: { jobId: 'running', token: dispatch.token, agoMs: 0 } });

@@ -38,28 +38,6 @@ function jobOf(t: ExecutionContext, reply: JobReply): Job {
   throw new Error('not a job');
 }
 
-/** Reports every desired worker as ready, as an agent would. */
-async function bringUp(session: TestSession): Promise<WorkerStatus[]> {
-  for (;;) {
-    const desired = await session.take('desired');
-    const statuses = desired.workers.map((worker) => ({
-      workerId: worker.workerId,
-      endpointId: desired.releases.find((release) => release.releaseId === worker.releaseId)?.endpointId ?? '',
-      releaseId: worker.releaseId,
-      state: WorkerState.IDLE,
-      reason: '',
-      detail: '',
-      failures: 0,
-      deviceUuids: [],
-      artifactMs: 0,
-      startedMs: 0,
-      loadedMs: 0,
-    }));
-    session.send({ $case: 'workers', value: { epoch: desired.epoch, workers: statuses } });
-    if (statuses.length > 0) return statuses;
-  }
-}
-
 function complete(session: TestSession, { jobId, token }: Dispatch, more: Record<string, unknown> = {}): void {
   const output = { body: { $case: 'inline', value: Buffer.from('"done"') } } as const;
   session.send(
@@ -93,7 +71,7 @@ async function ready(
   const endpoint = endpoints[0]?.id ?? '';
   const node = await scheduler.join('host');
   const session = node.session();
-  const [status] = await bringUp(session);
+  const [status] = await session.bringUp();
   return { scheduler, endpoint, node, session, worker: status?.workerId ?? '' };
 }
 

@@ -2,7 +2,7 @@
 import type { ExecutionContext } from 'ava';
 
 import { BlobPurpose } from '../../proto/gen/capstan/v1/blobs.ts';
-import { JobKind, WorkerState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { JobKind, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { ListWebhooksResponse, RotateWebhookSecretResponse, WebhookInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { AttemptOutcome, type AttemptEnded, type Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -52,7 +52,8 @@ export class WebhookWorld {
     const session = node.session();
     // Scaling looks every second.
     const time = setInterval(() => clock.advance(1_000), 5);
-    const worker = await bringUp(session);
+    const [ready] = await session.bringUp();
+    const worker = ready?.workerId ?? '';
     clearInterval(time);
     return new WebhookWorld(clock, scheduler, endpoints[0]?.id ?? '', node, session, worker);
   }
@@ -164,27 +165,4 @@ export class WebhookWorld {
 
 export function inline(json: string): Body {
   return { $case: 'inline', value: Buffer.from(json) };
-}
-
-/** Reports the desired worker as ready. */
-async function bringUp(session: TestSession): Promise<string> {
-  for (;;) {
-    const { epoch, workers, releases } = await session.take('desired');
-    const statuses = workers.map((worker) => ({
-      workerId: worker.workerId,
-      endpointId: releases[0]?.endpointId ?? '',
-      releaseId: worker.releaseId,
-      state: WorkerState.IDLE,
-      reason: '',
-      detail: '',
-      failures: 0,
-      deviceUuids: [],
-      artifactMs: 0,
-      startedMs: 0,
-      loadedMs: 0,
-    }));
-    session.send({ $case: 'workers', value: { epoch, workers: statuses } });
-    const [worker] = statuses;
-    if (worker !== undefined) return worker.workerId;
-  }
 }

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { credentials, Metadata, type ClientDuplexStream, type ServiceError } from '@grpc/grpc-js';
 
 import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
-import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { EndpointKind, WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { ControlServiceClient, EndpointSpec, type DeployResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { JobServiceClient, type JobReplies, type JobReply, type JobRequest, type JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 import {
@@ -20,6 +20,7 @@ import {
   type Hello,
   type SchedulerEvent,
   type SchedulerMessage,
+  WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
@@ -234,6 +235,19 @@ export class TestSession {
         return found.value as EventOf<K>['value'];
       }
       await new Promise<void>((resolve) => this.#wake.push(resolve));
+    }
+  }
+
+  /** Takes desired sets until one holds workers, and reports them as ready, as an agent would. */
+  async bringUp(): Promise<WorkerStatus[]> {
+    for (;;) {
+      const { epoch, workers, releases } = await this.take('desired');
+      const statuses = workers.map(({ workerId, releaseId }) => {
+        const endpointId = releases.find((release) => release.releaseId === releaseId)?.endpointId ?? '';
+        return WorkerStatus.fromPartial({ workerId, releaseId, endpointId, state: WorkerState.IDLE });
+      });
+      this.send({ $case: 'workers', value: { epoch, workers: statuses } });
+      if (statuses.length > 0) return statuses;
     }
   }
 
