@@ -17,7 +17,15 @@ import { connectivityState } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { fromFailure, fromServiceError } from '../../proto/grpc-errors.ts';
-import type { Job, JobReplies, JobRequest, JobRequests, JobServiceClient, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import type {
+  Job,
+  JobReplies,
+  JobRequest,
+  JobRequests,
+  JobServiceClient,
+  ReadStream,
+  StreamPart,
+} from '../../proto/gen/capstan/v1/jobs.ts';
 import { backoffMs } from '../grpc/connection.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
@@ -137,6 +145,11 @@ export class JobChannel {
         limitedAs: 'none',
         resent: false,
       });
+  }
+
+  /** The answer to this read of a stream broke off before its reader had all of it. */
+  lost(operation: Operation, part: StreamPart): void {
+    if (operation.$case === 'stream') this.#cursors.lost(operation.value.jobId, part, operation.value.after);
   }
 
   /** Lets every wait end at once: each pending request is asked again without waiting. */
@@ -293,7 +306,7 @@ export class JobChannel {
     // Unknown ids are answers to requests that were abandoned or timed out.
     const entry = this.#take(requestId);
     if (entry === undefined) return;
-    if (entry.operation.$case === 'stream') this.#noteStream(entry.operation.value.jobId, result);
+    if (entry.operation.$case === 'stream') this.#noteStream(entry.operation.value, result);
     switch (result?.$case) {
       case 'job':
         entry.done(null, { job: result.value });
@@ -309,8 +322,8 @@ export class JobChannel {
     }
   }
 
-  #noteStream(jobId: string, result: JobReplies['replies'][number]['result']): void {
-    if (result?.$case === 'stream') this.#cursors.note(jobId, result.value);
+  #noteStream({ jobId, exact }: ReadStream, result: JobReplies['replies'][number]['result']): void {
+    if (result?.$case === 'stream') this.#cursors.note(jobId, result.value, exact);
     else if (result?.$case === 'failure') this.#cursors.forget(jobId);
   }
 

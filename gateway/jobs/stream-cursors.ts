@@ -31,14 +31,25 @@ export class StreamCursors {
     return this.#givenUp.has(jobId);
   }
 
-  /** A part of the job's stream has come. */
-  note(jobId: string, part: StreamPart): void {
+  /** A part of the job's stream has come. `told`: the read said what its reader has; one asked before a read was given up did not. */
+  note(jobId: string, part: StreamPart, told = true): void {
+    if (!told && this.#givenUp.has(jobId)) return;
     this.#givenUp.delete(jobId);
     const cursor = cursorAfter(part);
     if (cursor === undefined) return;
     this.#cursors.delete(jobId);
     this.#cursors.set(jobId, cursor);
     dropOldest(this.#cursors);
+  }
+
+  /** The answer with this part broke off on its way to its reader, who had what `before` says: unless someone read on, it is to come again. */
+  lost(jobId: string, part: StreamPart, before: StreamCursor | undefined): void {
+    const now = this.#cursors.get(jobId);
+    const told = cursorAfter(part);
+    if (now === undefined || now.token !== told?.token || now.nextIndex !== told.nextIndex) return;
+    if (before === undefined) this.#cursors.delete(jobId);
+    else this.#cursors.set(jobId, before);
+    this.giveUp(jobId);
   }
 
   /** There is no such job any more. */

@@ -1,4 +1,7 @@
 /** The job channel under trouble: nothing acknowledged is lost, nothing is sent twice as something new (DESIGN.md invariant 1). */
+import { once } from 'node:events';
+import { isDeepStrictEqual } from 'node:util';
+
 import test from 'ava';
 
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
@@ -105,6 +108,35 @@ test('calls beside the channel are answered 503 in our own words while the sched
     // Neither addresses nor the library's inner states.
     t.regex(String(json['detail']), /^service unavailable: the scheduler (cannot be reached|did not answer in time)$/, path);
   }
+});
+
+test('chunks of an answer that broke off while it was sent come again', async (t) => {
+  const { scheduler, gateway, call } = await setup(t);
+  const asked: unknown[] = [];
+  // More than the connection holds by itself.
+  const chunks = Array.from({ length: 16 }, () => inline(`"${'x'.repeat(1_000_000)}"`));
+  const sent = Promise.withResolvers<void>();
+  const parts = [
+    { chunks: [inline('1')], firstIndex: 0 },
+    { chunks, firstIndex: 1 },
+  ];
+  scheduler.onStream = ({ after, exact, stream_ }) => {
+    stream_({ state: JobState.IN_PROGRESS, token: 3, ...(parts[asked.length] ?? { chunks: [], firstIndex: 17 }) });
+    asked.push([after, exact]);
+    if (asked.length === 2) sent.resolve();
+  };
+  await call('GET', '/v2/ep/stream/a');
+  const slow = new RawConnection(t, gateway.url);
+  const begun = once(slow.socket, 'data');
+  slow.socket.once('data', () => slow.socket.pause());
+  slow.write(`GET /v2/ep/stream/a HTTP/1.1\r\nHost: x\r\nAuthorization: ${KEY}\r\n\r\n`);
+  await sent.promise;
+  await begun;
+  slow.socket.resetAndDestroy();
+  // Until the gateway has seen its end, a read may go past it.
+  const again = { token: 3, nextIndex: 1 };
+  while (!asked.slice(2).some((each) => isDeepStrictEqual(each, [again, true]))) await call('GET', '/v2/ep/stream/a');
+  t.pass();
 });
 
 test('the read after one that was given up misses nothing of the answer that nobody took', async (t) => {

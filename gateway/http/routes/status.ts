@@ -107,7 +107,14 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
       sendFailure(reply, error ?? new CapstanError('INTERNAL', 'the scheduler sent an empty reply'));
       return;
     }
-    if ('stream' in answer) tellCursor(reply, answer.stream);
+    if ('stream' in answer) {
+      tellCursor(reply, answer.stream);
+      const { stream } = answer;
+      if (stream.chunks.length > 0)
+        whenOver(reply, () => {
+          if (!reply.raw.writableFinished) services.channel.lost(operation, stream);
+        });
+    }
     sendParts(reply, services, () => ('job' in answer ? statusParts(answer.job) : streamParts(answer.stream)));
   });
   if (operation.value.waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
