@@ -1,5 +1,7 @@
 /** A project under development: what it declares now, with a worker for each of its endpoints. */
 import { watch, type FSWatcher } from 'node:fs';
+import { glob, stat } from 'node:fs/promises';
+import { join, relative } from 'node:path';
 
 import type { LocalWorker, LocalWorkers } from '../../agent/local-workers.ts';
 import { CapstanError } from '../../proto/errors.ts';
@@ -13,7 +15,7 @@ import { routesOf, type DevRoute } from './routes.ts';
 const SETTLED_MS = 50;
 /** What code is made of, and what says which of it counts; anything else a function may write while it runs. */
 const followed = /\.(py|[mc]?[jt]s|[jt]sx|json)$|(^|\/)\.(git|tool)ignore$/;
-const ignored = /(^|\/)(\.git|\.tool|node_modules|__pycache__)\//;
+const ignored = /(^|\/)(\.git|\.tool|node_modules|__pycache__)(\/|$)/;
 
 /** Requests that one endpoint serves at once, at least. */
 const LEAST_REQUESTS = 64;
@@ -29,10 +31,13 @@ export class Project {
   readonly #workers: LocalWorkers;
   readonly #events: ProjectEvents;
   readonly #serving = new Map<string, LocalWorker>();
-  #watcher: FSWatcher | undefined;
+  /** One for each folder: Node's own watching of trees misses files that are replaced by others. */
+  readonly #watchers = new Map<string, FSWatcher>();
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
+  /** The sources as they were when they were read. */
+  #mark = '';
   routes: readonly DevRoute[] = [];
   /** Why the sources cannot be read; null when they can. */
   error: CapstanError | null = null;
@@ -47,9 +52,7 @@ export class Project {
 
   /** Reads the sources and starts what they declare; from now on changes are followed. */
   async start(): Promise<void> {
-    this.#watcher = watch(this.#folder, { recursive: true }, (_event, path) => {
-      if (path !== null && followed.test(path) && !ignored.test(path)) this.#touched();
-    });
+    await this.#follow();
     await this.#read();
   }
 
@@ -67,7 +70,7 @@ export class Project {
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
-    this.#watcher?.close();
+    for (const watcher of this.#watchers.values()) watcher.close();
     await this.#reading;
     await this.#workers.close();
     await removeHandlers(this.#folder);
@@ -80,12 +83,44 @@ export class Project {
     this.#reading = done.promise;
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      void before.then(() => this.#read()).finally(done.resolve);
+      void before.then(() => this.#readChanged()).finally(done.resolve);
     }, SETTLED_MS);
+  }
+
+  /** An editor that puts a new file in the old one's place is told by the new file's first name alone: what counts is what lies there then. */
+  async #readChanged(): Promise<void> {
+    if (this.#closed) return;
+    await this.#follow();
+    if (this.#mark !== (await markOf(this.#folder))) await this.#read();
+  }
+
+  /** Watches the folders that are there now. */
+  async #follow(): Promise<void> {
+    const folders = new Set(['', ...(await foldersOf(this.#folder))]);
+    for (const [path, watcher] of this.#watchers) {
+      if (folders.has(path)) continue;
+      watcher.close();
+      this.#watchers.delete(path);
+    }
+    for (const path of folders) if (!this.#watchers.has(path) && !this.#closed) this.#watch(path);
+  }
+
+  #watch(path: string): void {
+    let watcher: FSWatcher;
+    try {
+      watcher = watch(join(this.#folder, path), (_event, name) => {
+        if (name !== null && !ignored.test(name)) this.#touched();
+      });
+    } catch {
+      return; // it went: the watcher of the folder around it tells
+    }
+    watcher.once('error', () => this.#watchers.delete(path));
+    this.#watchers.set(path, watcher);
   }
 
   async #read(): Promise<void> {
     if (this.#closed) return;
+    this.#mark = await markOf(this.#folder);
     let endpoints: readonly DeclaredEndpoint[] = [];
     this.error = null;
     try {
@@ -121,4 +156,23 @@ export class Project {
     this.#serving.set(name, worker);
     return worker;
   }
+}
+
+async function foldersOf(folder: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const entry of glob('**/*', { cwd: folder, withFileTypes: true, exclude: ({ name }) => ignored.test(name) }))
+    if (entry.isDirectory()) found.push(relative(folder, join(entry.parentPath, entry.name)));
+  return found;
+}
+
+/** Changes with every change of a source: each one's place, size and time. */
+async function markOf(folder: string): Promise<string> {
+  const marks: string[] = [];
+  for await (const path of glob('**/*', { cwd: folder, exclude: (name) => ignored.test(name) })) {
+    if (!followed.test(path)) continue;
+    // One that vanished meanwhile is told by the next event.
+    const found = await stat(join(folder, path)).catch(() => null);
+    if (found?.isFile() === true) marks.push(`${path} ${found.size} ${found.mtimeMs} ${found.ino}`);
+  }
+  return marks.sort().join('\n');
 }

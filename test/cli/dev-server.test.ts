@@ -1,5 +1,5 @@
 /** `capstan run`: a new project served on this machine, changed while it is served, in both languages. */
-import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -226,6 +226,13 @@ test('routes get and give what deployed ones do, in a project of two languages',
   await writeFile(held, '');
   t.is(await (await call).json(), 'old');
   t.is(await (await fetch(`${base}/api/held?until=${held}`)).json(), 'new');
+
+  // Editors put a new file in the old one's place, again and again.
+  for (const key of ['first', 'second', 'third']) {
+    await writeFile(join(folder, 'sedX1'), python.replace('"full": full', `"${key}": full`));
+    await rename(join(folder, 'sedX1'), join(folder, 'api.py'));
+    await until('it is served', async () => (await (await fetch(`${base}/api/items/3`)).text()).includes(key), 10_000);
+  }
 
   // What is still running ends with the server.
   server.child.kill('SIGINT');
