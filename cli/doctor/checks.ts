@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { findContainerSocket } from '../../proto/container-socket.ts';
 import { connectScheduler } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
 import { httpBase, schedulerAddress, storedApiKey } from '../local.ts';
@@ -35,6 +36,7 @@ export async function examine(settings: Settings): Promise<Finding[]> {
     await checkDisk(settings.dataDir),
     ...(run === null ? await checkPorts(settings) : []),
     await checkGpus(),
+    await checkEngine(settings.containerSocket),
     ...(await checkStack(settings, run)),
   ];
 }
@@ -107,6 +109,21 @@ async function checkGpus(): Promise<Finding> {
       hint: missing ? 'CPU endpoints run; GPU endpoints need the NVIDIA driver.' : 'Run nvidia-smi to see what it says.',
     };
   }
+}
+
+/** A container engine is not needed, but some things only containers do. */
+async function checkEngine(setting: string): Promise<Finding> {
+  const name = 'container engine';
+  const socket = await findContainerSocket(setting);
+  if (socket === undefined)
+    return ok(name, 'none: workers are processes of this host, whose limits of memory are held, and those of processor time are not');
+  try {
+    accessSync(socket, constants.R_OK | constants.W_OK);
+  } catch {
+    const hint = `The agent's user must be allowed to use it; for Docker: usermod -aG docker <user>.`;
+    return { name, verdict: 'warning', text: `${socket} may not be used by this user`, hint };
+  }
+  return ok(name, `${socket}; limits of processor time are held in containers, not in processes`);
 }
 
 async function checkStack(settings: Settings, run: RunFile | null): Promise<Finding[]> {

@@ -75,6 +75,8 @@ export interface Image {
   readonly hooks: HookDesk;
   /** Grows whenever a worker may find a place that it did not find before. */
   capacity: number;
+  /** A look at the endpoints without a place is due, since there may be room. */
+  roomDue: boolean;
   readonly refusals: Refusals;
   /** Until nodes have reported after a start, nothing is redispatched or scaled. */
   settling: boolean;
@@ -115,6 +117,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     readingDue: false,
     hooks: { nextAt: 0, reading: false, backlog: false, open: new Map(), perHost: new Map(), failing: new Set() },
     capacity: 0,
+    roomDue: false,
     refusals: noRefusals(),
     settling: true,
     unsettled: new Set(),

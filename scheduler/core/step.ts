@@ -30,12 +30,23 @@ import { flushDesired } from './workers.ts';
 
 /** Jobs removed per read of due ones: small, so that live work is not held up. */
 const dueBatch = 50;
+/** Room that workers leave is offered to others after this time, ms. */
+const roomLookMs = 100;
 
 /** Applies one event. */
 export function step(image: Image, event: CoreEvent, now: Now, out: Decision): void {
+  const { capacity } = image;
   apply(image, event, now, out);
+  if (image.capacity !== capacity) lookForRoom(image, now);
   if (image.unsettled.size > 0) scale(image, out, now);
   if (image.dirtyNodes.size > 0) flushDesired(image, out);
+}
+
+/** A device that is free again is another endpoint's before the next look at all of them. Not at once: a fleet that shrinks frees thousands. */
+function lookForRoom(image: Image, now: Now): void {
+  if (image.roomDue) return;
+  image.roomDue = true;
+  image.deadlines.add(now.mono + roomLookMs, { due: 'room' });
 }
 
 /** Monotonic time at which the next tick is due; null when nothing is awaited. */
@@ -200,6 +211,10 @@ function handleDue(image: Image, out: Decision, now: Now, due: Due): void {
       for (const endpoint of image.endpoints.values()) {
         if (needsLook(endpoint) || endpoint.config.removing !== undefined) image.unsettled.add(endpoint.config.id);
       }
+      return;
+    case 'room':
+      image.roomDue = false;
+      for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.unsettled.add(endpoint.config.id);
       return;
     case 'key-expiry':
       return keyExpiry(image, out, now, due.hash);

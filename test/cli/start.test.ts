@@ -51,6 +51,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
   t.is(await doctor.ended, 0, doctor.stderr());
   t.regex(doctor.stderr(), /^✓ gateway: .* answers$/m);
   t.regex(doctor.stderr(), /^✓ scheduler: .* answers; 1 of 1 node connected$/m);
+  t.regex(doctor.stderr(), /^[✓!] container engine: /m);
 
   const below = await descendants(first.child.pid ?? 0);
   t.true(below.length >= 4, 'the three parts and a worker’s host');

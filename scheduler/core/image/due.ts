@@ -7,5 +7,7 @@ export type Due =
   | { readonly due: 'silence'; readonly node: string }
   | { readonly due: 'grace'; readonly node: string }
   | { readonly due: 'scale' }
+  /** Room was made: endpoints without a place are looked at. */
+  | { readonly due: 'room' }
   | { readonly due: 'key-expiry'; readonly hash: string }
   | { readonly due: 'refill'; readonly endpoint: string };

@@ -142,6 +142,29 @@ test('workers that are wanted and have no place count as throttled', (t) => {
   t.is(world.counts(endpoint).throttled, 1, 'and so does one that waits on its node for its device');
 });
 
+test('a device that is free again is another endpoint’s before the next look at all of them', (t) => {
+  const world = new FleetWorld();
+  world.node('a', ['gpu-1']);
+  const gpu = { gpuIds: 'ANY', gpuCount: 1 };
+  const [first = '', second = ''] = world.deploy(queueInput('first', gpu), queueInput('second', gpu));
+  world.complete(worldJob(world, first));
+  world.submit(second);
+  t.like(world.counts(second), { initializing: 0, throttled: 1 });
+  world.pass(200);
+  world.deploy(queueInput('first', { ...gpu, workersMax: 0 }));
+  world.reap();
+  t.is(world.counts(first).idle, 0);
+  world.pass(100);
+  t.like(world.counts(second), { initializing: 1, throttled: 0 });
+});
+
+/** A job of the endpoint that runs on a worker of its own. */
+function worldJob(world: FleetWorld, endpoint: string): string {
+  const job = world.submit(endpoint);
+  world.settle();
+  return job;
+}
+
 test('jobs go to the least loaded worker, and those nobody needs become idle', (t) => {
   const world = fleet('a', 'b');
   const [endpoint = ''] = world.deploy(queueInput('echo', { workersMin: 4, workersMax: 4, maxConcurrency: 2 }));
