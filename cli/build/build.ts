@@ -70,6 +70,7 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
     projectName: basename(folder),
     fingerprint: await fingerprintOf(folder),
     packages: packages.promised,
+    python: packages.compiledFor,
     handlers: handlers.paths,
   });
   const { published, endpoints: read } = readManifest(JSON.stringify(manifest), MANIFEST_NAME);

@@ -8,6 +8,8 @@ export interface ManifestFacts {
   readonly fingerprint: string;
   /** Packages left out because the base image has them, by endpoint. */
   readonly packages: ReadonlyMap<string, readonly string[]>;
+  /** Python that the build's compiled packages are for; empty for any. */
+  readonly python: string;
   /** The handler file of each endpoint. */
   readonly handlers: ReadonlyMap<string, string>;
 }
@@ -27,7 +29,7 @@ export function manifestOf(endpoints: readonly DeclaredEndpoint[], facts: Manife
 /** The name of a declared application's manifest key that no hand-written manifest has. */
 export const FINGERPRINT_KEY = 'source_fingerprint';
 
-function resourceFor(endpoint: DeclaredEndpoint, { packages, handlers }: ManifestFacts): Record<string, unknown> {
+function resourceFor(endpoint: DeclaredEndpoint, { packages, python, handlers }: ManifestFacts): Record<string, unknown> {
   const left = packages.get(endpoint.name) ?? [];
   const handler = handlers.get(endpoint.name);
   const rows = endpoint.functions.filter(({ name }, index) => endpoint.functions.findIndex((other) => other.name === name) === index);
@@ -47,6 +49,7 @@ function resourceFor(endpoint: DeclaredEndpoint, { packages, handlers }: Manifes
         }),
     ...(handler === undefined ? {} : { handler }),
     ...(left.length === 0 ? {} : { packages: left }),
+    ...(python === '' || endpoint.language !== 'python' ? {} : { python }),
   };
 }
 

@@ -27,6 +27,8 @@ export interface InstalledPackages {
   readonly files: readonly GeneratedFile[];
   /** Packages that hosts must have, by endpoint. */
   readonly promised: ReadonlyMap<string, readonly string[]>;
+  /** Python that compiled packages among them are for, `3.12`; empty for any. */
+  readonly compiledFor: string;
   readonly replacesNodeModules: boolean;
 }
 
@@ -54,6 +56,7 @@ export async function installPackages(
     layers: [...python.layers, ...(node === null ? [] : [node.layer])],
     files: python.files,
     promised: python.promised,
+    compiledFor: python.compiledFor,
     replacesNodeModules: node !== null,
   };
 }
@@ -65,7 +68,7 @@ async function installForPython(
 ): Promise<Omit<InstalledPackages, 'replacesNodeModules'>> {
   const own = endpoints.filter(({ language }) => language === 'python');
   const version = options.python ?? pythonVersion;
-  if (own.length === 0 || version === null) return { layers: [], files: [], promised: new Map() };
+  if (own.length === 0 || version === null) return { layers: [], files: [], promised: new Map(), compiledFor: '' };
   const base = options.bundleBasePackages ? [] : preinstalledPackages;
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
   const project = await readPyproject(folder);
@@ -100,6 +103,7 @@ async function installForPython(
     layers: installed === null ? [] : [installed.layer],
     files: [{ path: 'requirements.txt', content: pinned.map((line) => `${line}\n`).join('') }],
     promised: new Map(own.map((endpoint) => [endpoint.name, promisedTo(endpoint)] as const)),
+    compiledFor: installed?.notes.isCompiled === true ? version : '',
   };
 }
 

@@ -27,6 +27,8 @@ const notesSchema = z.object({
   pinned: z.array(z.string()),
   /** Resolved packages → the packages they need, by normalised names. */
   needs: z.record(z.string(), z.array(z.string())),
+  /** Modules among them are compiled for this very Python: their names carry its version (PEP 3149). */
+  isCompiled: z.boolean(),
 });
 type Notes = z.output<typeof notesSchema>;
 
@@ -63,7 +65,7 @@ export async function installPython(order: PythonOrder): Promise<KeptLayer<Notes
   return layerOf({
     cacheDir: order.cacheDir,
     refresh: order.refresh,
-    key: { kind: 'python', requirements, locals, leaveOut: [...leaveOut].sort(), version, platforms },
+    key: { kind: 'python', notes: 2, requirements, locals, leaveOut: [...leaveOut].sort(), version, platforms },
     notes: notesSchema,
     install: (target) => install(order, join(target, PYTHON_PACKAGES)),
   });
@@ -113,7 +115,13 @@ async function install(order: PythonOrder, target: string): Promise<Notes> {
   return {
     pinned: chosen.map(({ metadata: { name, version: at } }) => `${name}==${at}`).sort(),
     needs: Object.fromEntries([...needs].map(([name, others]) => [name, [...others]])),
+    isCompiled: await isCompiled(target),
   };
+}
+
+async function isCompiled(target: string): Promise<boolean> {
+  for await (const _module of glob('**/*.cpython-*.so', { cwd: target })) return true;
+  return false;
 }
 
 /** What lies there for this machine only, or says where it came from. */

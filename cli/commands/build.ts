@@ -25,6 +25,7 @@ export const build: Command = {
         name: spec.name,
         functions: functions.map(({ name }) => name),
         packages: spec.packages,
+        python: spec.python,
       }));
       terminal.data(JSON.stringify({ path, digest, size, files, endpoints }, null, 2));
     }

@@ -118,6 +118,7 @@ export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunct
     runtime: endpoint.runtime,
     command: [...endpoint.command],
     packages: [...endpoint.packages],
+    python: endpoint.python,
     isPublic: endpoint.isPublic,
     ...(endpoint.requestsPerWorker === undefined ? {} : { requestsPerWorker: endpoint.requestsPerWorker }),
   };

@@ -36,6 +36,8 @@ export interface ManifestEndpoint {
   readonly command: readonly string[];
   /** Packages that the build leaves out because the base image has them. */
   readonly packages: readonly string[];
+  /** Python that the build's compiled packages are for; empty for any. */
+  readonly python: string;
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;
   readonly maxConcurrency: number;
@@ -99,6 +101,7 @@ const resourceSchema = z.looseObject(
     functions: z.array(functionSchema, 'must be an array of {"name", "module"}').min(1, 'must name at least one function').nullish(),
     command: z.array(text, 'must be an array of strings').min(1, 'must not be empty').nullish(),
     packages: z.array(z.enum(preinstalledPackages, `must be one of ${preinstalledPackages.join(', ')}`), 'must be an array').nullish(),
+    python: text.regex(/^\d+\.\d+$/, 'must be a version of two numbers, for example 3.12').nullish(),
     env: z
       .record(
         z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a name of letters, digits and underscores'),
@@ -232,6 +235,7 @@ function withDefaults(name: string, resource: Resource, routes: Readonly<Record<
     functions: resource.functions ?? [],
     command: resource.command ?? [],
     packages: [...new Set(resource.packages ?? [])],
+    python: resource.python ?? '',
     env: resource.env ?? {},
     maxConcurrency: resource.maxConcurrency ?? 1,
     executionTimeoutMs: resource.executionTimeoutMs ?? 0,

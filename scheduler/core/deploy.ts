@@ -120,7 +120,7 @@ function putEndpoint(
   environment: string,
   change: Change,
 ): { readonly config: EndpointConfig; readonly created: boolean; readonly write: Write } {
-  const { functions: _functions, command: _command, packages: _packages, runtime: _runtime, ...more } = change.input;
+  const { functions: _functions, command: _command, packages: _packages, python: _python, runtime: _runtime, ...more } = change.input;
   const { envSealed: _sealed, envDigest: _digest, ...settings } = more;
   const nameKey = endpointNameKey(account, environment, settings.name);
   const known = image.endpoints.get(image.endpointsByName.get(nameKey) ?? '');
@@ -186,6 +186,7 @@ function releaseFor(image: Image, out: Decision, endpoint: string, present: Endp
     imageName: input.imageName,
     command: input.command,
     packages: input.packages,
+    python: input.python,
     gpuIds: input.gpuIds,
     gpuCount: input.gpuCount,
     cpu: input.cpu,
@@ -203,9 +204,19 @@ function releaseFor(image: Image, out: Decision, endpoint: string, present: Endp
 
 /** Encrypted values differ at each encryption; their digest tells whether they changed. */
 function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
-  const facts = ({ endpoint, buildDigest, runtime, functions, imageName, command, packages, ...more }: Omit<Release, 'id'>): string => {
+  const facts = ({
+    endpoint,
+    buildDigest,
+    runtime,
+    functions,
+    imageName,
+    command,
+    packages,
+    python,
+    ...more
+  }: Omit<Release, 'id'>): string => {
     const { gpuIds, gpuCount, cpu, envDigest, maxConcurrency } = more;
-    const program = [endpoint, buildDigest, runtime, functions, imageName, command, packages];
+    const program = [endpoint, buildDigest, runtime, functions, imageName, command, packages, python];
     return JSON.stringify([...program, gpuIds, gpuCount, cpu, envDigest, maxConcurrency]);
   };
   return facts(a) === facts(b);

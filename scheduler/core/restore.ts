@@ -139,7 +139,7 @@ function completeReleases(image: Image): void {
     const config = image.endpoints.get(row.endpoint)?.config;
     const { imageName = '', gpuIds = '', gpuCount = 0, cpu = '' } = config ?? {};
     const kept: Partial<Release> = row;
-    image.releases.set(id, { ...row, ...{ imageName, command: [], packages: [], gpuIds, gpuCount, cpu }, ...kept });
+    image.releases.set(id, { ...row, ...{ imageName, command: [], packages: [], python: '', gpuIds, gpuCount, cpu }, ...kept });
   }
 }
 

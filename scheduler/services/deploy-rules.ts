@@ -86,6 +86,7 @@ export function checkEndpoint(spec: EndpointSpec, around: Surroundings): Endpoin
     functions: spec.functions,
     command: spec.command,
     packages: [...new Set(spec.packages)].sort(),
+    python: spec.python,
     runtime: spec.runtime,
     maxConcurrency: Math.max(1, spec.maxConcurrency),
     executionTimeoutMs: spec.executionTimeoutMs,
@@ -135,6 +136,8 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
     throw invalid(field('functions'), `a queue endpoint serves exactly one function, not ${functions.length}`);
   for (const fn of functions) if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'each needs a name and a module');
   checkRuntime(spec, ownImage);
+  if (spec.python !== '' && !/^\d+\.\d+$/.test(spec.python))
+    throw invalid(field('python'), 'must be a version of two numbers, for example 3.12');
   for (const name of packages) {
     if (!preinstalledPackages.some((known) => known === name))
       throw invalid(field('packages'), `${JSON.stringify(name)} is not one of ${preinstalledPackages.join(', ')}`);

@@ -66,6 +66,7 @@ export function specOf(image: Image, { config }: EndpointImage): EndpointSpec {
     runtime: release?.runtime ?? '',
     command: [...(release?.command ?? [])],
     packages: [...(release?.packages ?? [])],
+    python: release?.python ?? '',
     isPublic: config.isPublic === true,
   };
 }

@@ -41,6 +41,7 @@ test('what is not given has the service’s defaults', (t) => {
     functions: [fn],
     command: [],
     packages: [],
+    python: '',
     env: {},
     maxConcurrency: 1,
     executionTimeoutMs: 0,
@@ -79,6 +80,7 @@ test('every key is read', (t) => {
     rateLimits: { run: { requests: 0, concurrent: 5 } },
     requestsPerWorker: 7,
     packages: ['torch'],
+    python: '3.12',
   };
   const [endpoint] = read(queue({ ...keys, runtime: 'process' })).endpoints;
   t.deepEqual(endpoint, {

@@ -19,7 +19,7 @@ interface Built {
   readonly stderr: string;
   readonly digest: string;
   readonly names: readonly string[];
-  readonly endpoints: readonly { readonly name: string; readonly packages: readonly string[] }[];
+  readonly endpoints: readonly { readonly name: string; readonly packages: readonly string[]; readonly python: string }[];
 }
 
 interface World {
@@ -61,6 +61,8 @@ with zipfile.ZipFile("%s/%s-1.0-py3-none-%s.whl" % (folder, name, platform), "w"
     made.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: %s\\nVersion: 1.0\\n%s" % (name, "".join("Requires-Dist: %s\\n" % each for each in needs)))
     made.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-%s\\n" % platform)
     made.writestr(info + "RECORD", "")
+    if platform != "any":
+        made.writestr("%s/native.cpython-311-x86_64-linux-gnu.so" % name, "")
 `;
   execFileSync('python3', ['-c', script, join(folder, 'wheels'), name, platform, ...needs]);
 }
@@ -88,6 +90,7 @@ def one():
     t.is(built.code, 0, built.stderr);
     t.deepEqual(inside(built, 'python_packages').sort(), ['capstan', 'left', 'left-1.0.dist-info', 'right', 'right-1.0.dist-info']);
     t.deepEqual(built.endpoints[0]?.packages, ['torch', 'numpy']);
+    t.regex(built.endpoints[0]?.python ?? '', /^3\.\d+$/, 'a compiled module is for one Python');
 
     await writeFile(join(folder, 'one.py'), `${declaring('["left", "torch>=1"]')}# changed\n`);
     // What is there is not asked for again.
@@ -114,6 +117,7 @@ def one():
     for (const name of ['right', 'numpy', 'more']) wheel(folder, name);
     const bundled = await build('--bundle-base-packages', '--exclude', 'right');
     t.is(bundled.code, 0, bundled.stderr);
+    t.is(bundled.endpoints[0]?.python, '', 'what is not compiled is for any');
     t.deepEqual(
       inside(bundled, 'python_packages').filter((name) => !name.endsWith('-info')),
       ['capstan', 'left', 'more', 'numpy'],

@@ -376,6 +376,7 @@ export function endpointInput(): EndpointInput {
     runtime: '',
     command: [],
     packages: [],
+    python: '',
     envSealed: null,
     envDigest: '',
   };

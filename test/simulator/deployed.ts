@@ -34,6 +34,7 @@ function endpointInput(name: string, workersMax: number, maxConcurrency: number)
     runtime: '',
     command: [],
     packages: [],
+    python: '',
     envSealed: null,
     envDigest: '',
   };

@@ -48,6 +48,7 @@ export interface EndpointInput extends Omit<
   readonly functions: readonly FunctionSpec[];
   readonly command: readonly string[];
   readonly packages: readonly string[];
+  readonly python: string;
   readonly runtime: string;
   readonly envSealed: string | null;
   readonly envDigest: string;
@@ -68,6 +69,8 @@ export interface Release {
   readonly command: readonly string[];
   /** Packages that the build left out because the base image has them. */
   readonly packages: readonly string[];
+  /** Python that compiled packages of the build are for, `3.12`; empty for any. */
+  readonly python: string;
   readonly gpuIds: string;
   readonly gpuCount: number;
   /** Selection of a CPU worker; empty for the smallest. */

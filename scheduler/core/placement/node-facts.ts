@@ -20,6 +20,8 @@ export interface NodeFacts {
   readonly runtimes: ReadonlySet<string>;
   /** As the host tells it; empty where there is no Python. */
   readonly pythonVersion: string;
+  /** Its processor, as Node names it; empty when not told. */
+  readonly arch: string;
   readonly packages: ReadonlySet<string>;
   /** Full references of the images that the engine has. */
   readonly images: ReadonlySet<string>;
@@ -53,6 +55,7 @@ export function factsOf(inventory: Inventory): NodeFacts {
   const facts = {
     runtimes: new Set(inventory.runtimes),
     pythonVersion: inventory.pythonVersion,
+    arch: inventory.arch,
     packages: new Set(Object.keys(inventory.packages)),
     images: new Set(inventory.images.map(imageReference)),
     builds: new Set(inventory.builds),

@@ -21,6 +21,6 @@ export function noteRefusal(image: Image, release: Release, groups: readonly Rej
 }
 
 function needsOf(release: Release): string {
-  const { runtime, imageName, packages, gpuIds, gpuCount, cpu } = release;
-  return JSON.stringify([runtime, imageName, languageOf(release), packages, gpuIds, gpuCount, cpu]);
+  const { runtime, imageName, packages, python, gpuIds, gpuCount, cpu } = release;
+  return JSON.stringify([runtime, imageName, languageOf(release), packages, python, gpuIds, gpuCount, cpu]);
 }

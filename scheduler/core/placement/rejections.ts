@@ -12,6 +12,8 @@ const rejections = [
   'RUNTIME_MISSING',
   /** The host's Python is too old. */
   'PYTHON_TOO_OLD',
+  /** The build's compiled packages are for another Python, or another kind of processor. */
+  'PYTHON_MISMATCH',
   /** The host's Python lacks a package that the build was promised. */
   'PACKAGE_MISSING',
   /** The node has no device of the wanted type, or fewer than wanted. */

@@ -22,6 +22,8 @@ export interface RuntimeNeeds {
   readonly functions: readonly { readonly module: string }[];
   /** Packages that the build left out because the base image has them. */
   readonly packages: readonly string[];
+  /** Python that compiled packages of the build are for, `3.12`; empty for any. */
+  readonly python: string;
   readonly gpuIds: string;
 }
 
@@ -52,6 +54,7 @@ export interface RuntimeWish {
   /** The image is of the user's own. */
   readonly own: boolean;
   readonly packages: readonly string[];
+  readonly python: string;
 }
 
 export function runtimeWish(needs: RuntimeNeeds): RuntimeWish {
@@ -62,6 +65,7 @@ export function runtimeWish(needs: RuntimeNeeds): RuntimeWish {
     image: image === '' ? '' : imageReference(image),
     own: image !== '' && baseImageOf(image) === null,
     packages: needs.packages,
+    python: needs.python,
   };
 }
 
@@ -82,10 +86,18 @@ function onHost(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
   const [major = 0, minor = 0] = facts.pythonVersion.split('.').map(Number);
   if (major < oldestPython.major || (major === oldestPython.major && minor < oldestPython.minor))
     return { reason: 'PYTHON_TOO_OLD', detail: `Python ${facts.pythonVersion}, needs ${oldestPython.major}.${oldestPython.minor}` };
+  const mismatch = wish.python === '' ? '' : misfit(wish.python, `${major}.${minor}`, facts);
+  if (mismatch !== '') return { reason: 'PYTHON_MISMATCH', detail: mismatch };
   if (wish.packages.every((name) => facts.packages.has(name))) return runtime;
   const lacking = wish.packages.filter((name) => !facts.packages.has(name));
   const engine = facts.runtimes.has('container') ? `; its engine does not have ${wish.image}` : '';
   return { reason: 'PACKAGE_MISSING', detail: `${lacking.join(', ')}${engine}` };
+}
+
+/** Why compiled packages for a Python on Linux x86_64 do not load here; empty when they do. */
+function misfit(wanted: string, own: string, { arch, pythonVersion }: NodeFacts): string {
+  if (own !== wanted) return `Python ${pythonVersion}, the build's packages are for ${wanted} (build --python ${own})`;
+  return arch === '' || arch === 'x64' ? '' : `${arch}, the build's packages are for x86_64`;
 }
 
 function missing(detail: string): Rejected {

@@ -288,6 +288,7 @@ export function queueInput(name: string, more: Partial<EndpointInput> = {}): End
     runtime: '',
     command: [],
     packages: [],
+    python: '',
     envSealed: null,
     envDigest: '',
     ...more,

@@ -136,6 +136,17 @@ test('each node says what it lacks, and the reasons that came closest stand firs
       'PYTHON_TOO_OLD on 1 node: old (Python 3.7.3, needs 3.8); ' +
       'RUNTIME_MISSING on 1 node: none (the runtime process is not offered)',
   );
+  const compiled = { ...python, python: '3.12' };
+  t.is(
+    refused(compiled, {
+      newer: { runtimes: ['process'], pythonVersion: '3.13.1', arch: 'x64' },
+      arm: { runtimes: ['process'], pythonVersion: '3.12.4', arch: 'arm64' },
+    }),
+    "PYTHON_MISMATCH on 2 nodes: arm (arm64, the build's packages are for x86_64), " +
+      "newer (Python 3.13.1, the build's packages are for 3.12 (build --python 3.13))",
+  );
+  t.is(refused(compiled, { a: { runtimes: ['process'], pythonVersion: '3.12.4', arch: 'x64' } }), '');
+  t.is(refused({ ...compiled, imageName: 'acme/model' }, { a: { runtimes: ['container'] } }), '', 'an image has its own Python');
   t.is(refused({ imageName: 'acme/model' }, { a: {} }), 'RUNTIME_MISSING on 1 node: a (no container engine)');
   t.is(refused({ cpu: 'cpu3c-16-2' }, { a: { cpuCount: 2 } }), 'CPU on 1 node: a (0 of 8 vCPU given, needs 16)');
   t.is(refused({ cpu: 'cpu3c-1-8' }, { a: { memoryBytes: 4n * gigabyte } }), 'MEMORY on 1 node: a (0 of 3.5 GB given, needs 8)');

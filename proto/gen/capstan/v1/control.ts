@@ -352,6 +352,11 @@ export interface EndpointSpec {
    * triton. A host that serves without the image must have them itself.
    */
   packages: string[];
+  /**
+   * Python that compiled packages of the build are for, `3.12`; empty where it holds none, and any Python does. Such
+   * packages are for Linux x86_64.
+   */
+  python: string;
   /** Callers of a load-balanced endpoint need no key. */
   isPublic: boolean;
 }
@@ -1978,6 +1983,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     runtime: "",
     command: [],
     packages: [],
+    python: "",
     isPublic: false,
   };
 }
@@ -2049,6 +2055,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     for (const v of message.packages) {
       writer.uint32(178).string(v!);
+    }
+    if (message.python !== "") {
+      writer.uint32(194).string(message.python);
     }
     if (message.isPublic !== false) {
       writer.uint32(184).bool(message.isPublic);
@@ -2254,6 +2263,14 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.packages.push(reader.string());
             continue;
           }
+          case 24: {
+            if (tag !== 194) {
+              break;
+            }
+
+            message.python = reader.string();
+            continue;
+          }
           case 23: {
             if (tag !== 184) {
               break;
@@ -2404,6 +2421,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
       packages: globalThis.Array.isArray(object?.packages)
         ? object.packages.map((e: any) => globalThis.String(e))
         : [],
+      python: isSet(object.python) ? globalThis.String(object.python) : "",
       isPublic: isSet(object.isPublic)
         ? globalThis.Boolean(object.isPublic)
         : isSet(object.is_public)
@@ -2498,6 +2516,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.packages?.length) {
       obj.packages = message.packages;
     }
+    if (message.python !== "") {
+      obj.python = message.python;
+    }
     if (message.isPublic !== false) {
       obj.isPublic = message.isPublic;
     }
@@ -2555,6 +2576,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.runtime = object.runtime ?? "";
     message.command = object.command?.map((e) => e) || [];
     message.packages = object.packages?.map((e) => e) || [];
+    message.python = object.python ?? "";
     message.isPublic = object.isPublic ?? false;
     return message;
   },
