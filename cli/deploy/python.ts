@@ -1,5 +1,5 @@
 /** Finds a function in a Python module and reads its parameters, with the Python of this machine; nothing of the module is run. */
-import { execFile } from 'node:child_process';
+import { execFile, type ExecFileException } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -13,7 +13,8 @@ import type { Module } from './modules.ts';
 import { UNREAD, type Reading } from './parameters.ts';
 
 const READER = fileURLToPath(new URL('python/read_function.py', import.meta.url));
-const TIMEOUT_MS = 10_000;
+/** Reading takes a fraction of a second; a machine that is busy far beyond its means takes its time. */
+const TIMEOUT_MS = 60_000;
 
 const answerSchema = z.discriminatedUnion('kind', [
   z.object({
@@ -68,12 +69,17 @@ function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>)
   }
 }
 
-/** Undefined when there is no Python that can answer. */
+/**
+ * Undefined when there is no Python that can answer.
+ * @throws CapstanError UNAVAILABLE when it does not end: to go on without would deploy another reading on each try.
+ */
 async function ask(path: string, name: string): Promise<Answer | undefined> {
   try {
     const { stdout } = await promisify(execFile)('python3', ['-I', READER, path, name], { timeout: TIMEOUT_MS });
     return answerSchema.safeParse(JSON.parse(stdout)).data;
-  } catch {
+  } catch (error) {
+    if ((error as ExecFileException).killed === true)
+      throw new CapstanError('UNAVAILABLE', `${path}: python3 did not read it within ${TIMEOUT_MS / 1000} s`);
     // No Python, or one too old: both are normal on a machine that only deploys.
     return undefined;
   }
