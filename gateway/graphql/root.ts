@@ -7,6 +7,7 @@ import {
   EndpointSpec,
   type ControlServiceClient,
   type EndpointInfo,
+  type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { callUnary, type UnaryMethod } from '../jobs/unary.ts';
@@ -19,16 +20,19 @@ import {
   keyShape,
   logShape,
   nodeShape,
+  scalingShape,
   scopeOf,
+  time,
+  webhookShape,
   workerShape,
+  type Addresses,
   type ScopeName,
 } from './shapes.ts';
 
 export interface RootDeps {
   readonly control: ControlServiceClient;
   readonly timeoutMs: number;
-  /** Base URL of the HTTP API, as the caller reaches it. */
-  readonly base: string;
+  readonly addresses: Addresses;
   /** The caller's key. */
   readonly key: string;
 }
@@ -44,13 +48,14 @@ const MAX_NUMBER = 4_294_967_295;
 type Given<T> = T | null | undefined;
 
 /** The functions behind Query and Mutation, for one request. */
-export function rootFor({ control, timeoutMs, base, key }: RootDeps) {
+export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
   const metadata = new Metadata({ waitForReady: true });
   metadata.set('authorization', `Bearer ${key}`);
   const read = new Map<string, Promise<EndpointInfo[]>>();
   const call = <Request, Reply>(method: UnaryMethod<Request, Reply>, request: Request): Promise<Reply> =>
     callUnary((...args) => method.apply(control, args), request, metadata, timeoutMs);
-  const shape = (info: EndpointInfo): object => endpointShape(info, base);
+  const shape = (info: EndpointInfo): object =>
+    endpointShape(info, addresses, async () => scalingShape(await call(control.getEndpoint, { endpointId: info.id })));
 
   /** Asked for by several fields of a query, read once. */
   function endpointsOf(environment: string): Promise<EndpointInfo[]> {
@@ -86,6 +91,11 @@ export function rootFor({ control, timeoutMs, base, key }: RootDeps) {
     workers: async ({ endpoint }: { endpoint?: Given<string> }) =>
       (await call(control.listWorkers, { endpointId: endpoint ?? '' })).workers.map(workerShape),
     nodes: async () => (await call(control.listNodes, {})).nodes.map(nodeShape),
+    webhooks: async ({ after, limit }: { after?: Given<string>; limit?: Given<number> }) => {
+      const page = await call(control.listWebhooks, { afterId: after ?? '', limit: whole('limit', limit ?? 0) });
+      return { webhooks: page.webhooks.map(webhookShape), next: page.nextAfterId === '' ? null : page.nextAfterId };
+    },
+    webhookSecret: async () => (await call(control.getWebhookSecret, {})).secret,
     apiKeys: async () => (await call(control.listKeys, {})).keys.map(keyShape),
     account: async () => accountShape(await call(control.getAccount, {})),
     accounts: async () => (await call(control.listAccounts, {})).accounts.map(accountShape),
@@ -158,7 +168,26 @@ export function rootFor({ control, timeoutMs, base, key }: RootDeps) {
         await call(control.updateAccount, { id, ...(quota === null ? {} : { workerQuota: whole('workerQuota', quota) }) }),
       );
     },
+    drainNode: async ({ id }: { id: string }) => changed((await call(control.drainNode, { nodeId: id })).node),
+    resumeNode: async ({ id }: { id: string }) => changed((await call(control.resumeNode, { nodeId: id })).node),
+    removeNode: async ({ id, force }: { id: string; force: boolean }) => {
+      await call(control.removeNode, { nodeId: id, force });
+      return id;
+    },
+    redeliverWebhook: async ({ id }: { id: string }) => {
+      await call(control.redeliverWebhook, { id });
+      return id;
+    },
+    rotateWebhookSecret: async () => {
+      const { secret, previousUntilMs } = await call(control.rotateWebhookSecret, {});
+      return { secret, previousUntil: time(previousUntilMs ?? 0n) };
+    },
   };
+}
+
+function changed(node: NodeInfo | undefined): object {
+  if (node === undefined) throw new CapstanError('INTERNAL', 'the scheduler changed a node and did not say how it is now');
+  return nodeShape(node);
 }
 
 /** The deployment form of an endpoint from a caller's JSON. */

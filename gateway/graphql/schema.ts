@@ -24,6 +24,10 @@ type Query {
   "Of one endpoint (its id), or of all."
   workers(endpoint: ID): [Worker!]!
   nodes: [Node!]!
+  "Those not delivered: still tried, or given up within the last 24 hours. after: the id to go on behind. limit: 1 to 1000."
+  webhooks(after: ID, limit: Int): WebhookPage!
+  "With what the account's webhooks are signed (Standard Webhooks)."
+  webhookSecret: String!
   apiKeys: [ApiKey!]!
   "The key's own account."
   account: Account!
@@ -55,6 +59,16 @@ type Mutation {
   createAccount(id: ID!, workerQuota: Int): CreatedAccount!
   "For operators. workerQuota: the service's default when left out."
   updateAccount(id: ID!, workerQuota: Int): Account!
+  "For operators. The node gets no new work; what its workers hold goes on, and they are replaced elsewhere."
+  drainNode(id: ID!): Node!
+  "For operators. Takes a drained node into use again."
+  resumeNode(id: ID!): Node!
+  "For operators. Revokes the node's identity and forgets it; refused while it has workers, unless forced. Gives its id."
+  removeNode(id: ID!, force: Boolean = false): ID!
+  "Sends an undelivered webhook anew, with all its tries. Gives its id."
+  redeliverWebhook(id: ID!): ID!
+  "A new secret; for 24 hours webhooks are signed with the one before it, too."
+  rotateWebhookSecret: RotatedSecret!
 }
 
 enum Kind { QUEUE LOAD_BALANCED }
@@ -77,6 +91,8 @@ type Endpoint {
   kind: Kind!
   "Where it is called: the base of the queue API, or of its own routes."
   url: String!
+  "The same under a host of its own, where the gateway has a domain for them; load-balanced endpoints only."
+  hostUrl: String
   environment: String!
   "Absent where an image of its own serves it."
   build: BuildRef
@@ -89,7 +105,25 @@ type Endpoint {
   settings: Settings!
   workers: WorkerCounts!
   queue: Queue!
+  "What its workers do and why; read from the scheduler for each endpoint that asks for it."
+  scaling: Scaling!
 }
+type Scaling {
+  "Workers by what they do: idle, running, initializing, throttled, unhealthy."
+  counts: JSON!
+  workers: [Worker!]!
+  "Why no node could take the last worker that was wanted; empty when one could."
+  rejections: [Rejection!]!
+  "The last 50, oldest first, since the scheduler's own start."
+  decisions: [Decision!]!
+  "Starts of the present release that failed in a row."
+  failedStarts: Int!
+  lastStartError: String
+}
+"""The nodes that could not take a worker for one reason."""
+type Rejection { reason: String! nodes: Int! examples: [RejectedNode!]! }
+type RejectedNode { node: String! detail: String! }
+type Decision { at: Time! kind: String! worker: ID node: ID reason: String! }
 
 type BuildRef { digest: String! release: String! }
 type Route { method: String! path: String! function: String! }
@@ -157,7 +191,11 @@ type Node {
   id: ID!
   name: String!
   connected: Boolean!
+  "Out of use: drainNode."
+  draining: Boolean!
   workers: Int!
+  "Jobs that its workers hold."
+  jobs: Int!
   cpus: Int!
   "Bytes."
   memoryBytes: Float!
@@ -169,6 +207,26 @@ type Node {
   devices: [Device!]!
 }
 type Device { uuid: String! model: String! memoryBytes: Float! healthy: Boolean! problem: String }
+
+type WebhookPage {
+  webhooks: [Webhook!]!
+  "Goes on behind this id; null at the end. A page may be short and not be the last."
+  next: ID
+}
+type Webhook {
+  "As in the header webhook-id."
+  id: ID!
+  endpoint: ID!
+  url: String!
+  state: WebhookState!
+  "Failed tries since the job's end, or since it was last sent anew."
+  tries: Int!
+  "PENDING: when it is tried next. FAILED: when it is forgotten."
+  dueAt: Time
+  error: String
+}
+enum WebhookState { PENDING FAILED }
+type RotatedSecret { secret: String! previousUntil: Time }
 
 type ApiKey {
   id: ID!

@@ -4,13 +4,16 @@ import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import {
   DeploymentCause,
   KeyScope,
+  WebhookState,
   type AccountInfo,
   type BuildInfo,
   type DeploymentInfo,
   type EndpointInfo,
   type EnvironmentInfo,
+  type GetEndpointResponse,
   type KeyInfo,
   type NodeInfo,
+  type WebhookInfo,
   type WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -32,18 +35,34 @@ function scopeName(scope: KeyScope): ScopeName {
   throw new CapstanError('INTERNAL', 'the scheduler sent a key without a scope');
 }
 
-/** Where an endpoint is called; `base` is that of the HTTP API. */
-function endpointUrl(base: string, { id, spec }: EndpointInfo): string {
+/** Where endpoints are called. */
+export interface Addresses {
+  /** Base URL of the HTTP API, as the caller reaches it. */
+  readonly base: string;
+  /** Below it each load-balanced endpoint has a host of its own; lower case, without a port. */
+  readonly lbDomain: string;
+}
+
+function endpointUrl({ base }: Addresses, { id, spec }: EndpointInfo): string {
   return spec?.kind === EndpointKind.LOAD_BALANCED ? `${base}/lb/${id}` : `${base}/v2/${id}`;
 }
 
-export function endpointShape(info: EndpointInfo, base: string): object {
+/** With the scheme and port that the caller reaches the HTTP API by. */
+function hostUrl({ base, lbDomain }: Addresses, { id, spec }: EndpointInfo): string | null {
+  if (spec?.kind !== EndpointKind.LOAD_BALANCED) return null;
+  const { protocol, port } = new URL(base);
+  return `${protocol}//${id}.${lbDomain}${port === '' ? '' : `:${port}`}`;
+}
+
+/** What its workers do is read when it is asked for. */
+export function endpointShape(info: EndpointInfo, addresses: Addresses, scaling: () => Promise<object>): object {
   const { spec } = info;
   return {
     id: info.id,
     name: spec?.name ?? '',
     kind: spec?.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE',
-    url: endpointUrl(base, info),
+    url: endpointUrl(addresses, info),
+    hostUrl: hostUrl(addresses, info),
     environment: info.environment,
     build: info.buildDigest === '' ? null : { digest: info.buildDigest, release: info.releaseId },
     release: info.releaseId,
@@ -77,6 +96,25 @@ export function endpointShape(info: EndpointInfo, base: string): object {
       reason: orNull(info.queueReason),
       detail: orNull(info.queueDetail),
     },
+    scaling,
+  };
+}
+
+export function scalingShape(detail: GetEndpointResponse): object {
+  const { workerCounts, workers, rejections, decisions, failedStarts, lastStartError } = detail;
+  return {
+    counts: workerCounts,
+    workers: workers.map(workerShape),
+    rejections,
+    decisions: decisions.map(({ atMs, kind, workerId, nodeId, reason }) => ({
+      at: time(atMs),
+      kind,
+      worker: orNull(workerId),
+      node: orNull(nodeId),
+      reason,
+    })),
+    failedStarts,
+    lastStartError: orNull(lastStartError),
   };
 }
 
@@ -115,12 +153,14 @@ export function workerShape({ status, nodeId, jobs, maxConcurrency, decision }: 
   };
 }
 
-export function nodeShape({ id, name, connected, workers, inventory }: NodeInfo): object {
+export function nodeShape({ id, name, connected, draining, workers, jobs, inventory }: NodeInfo): object {
   return {
     id,
     name,
     connected,
+    draining,
     workers,
+    jobs,
     cpus: inventory?.cpuCount ?? 0,
     memoryBytes: Number(inventory?.memoryBytes ?? 0n),
     runtimes: inventory?.runtimes ?? [],
@@ -134,6 +174,11 @@ export function nodeShape({ id, name, connected, workers, inventory }: NodeInfo)
       problem: orNull(problem),
     })),
   };
+}
+
+export function webhookShape({ id, endpointId, url, state, tries, dueAtMs, error }: WebhookInfo): object {
+  const failed = state === WebhookState.FAILED;
+  return { id, endpoint: endpointId, url, state: failed ? 'FAILED' : 'PENDING', tries, dueAt: time(dueAtMs), error: orNull(error) };
 }
 
 export function keyShape(key: KeyInfo): object {
@@ -163,6 +208,6 @@ function orNull(text: string): string | null {
 }
 
 /** 0 stands for unknown, or never. */
-function time(ms: bigint): string | null {
+export function time(ms: bigint): string | null {
   return ms === 0n ? null : new Date(Number(ms)).toISOString();
 }

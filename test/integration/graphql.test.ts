@@ -151,6 +151,62 @@ test('the state manager’s query finds an endpoint by name, for a worker’s en
   t.is(code(await ask('mutation { deleteEndpoint(endpoint: "echo") { id } }', {}, token)), 'PERMISSION_DENIED');
 });
 
+test('what an operator sees and does: nodes, why workers are as they are, webhooks', async (t) => {
+  const { scheduler, ask, url } = await setup(t);
+  const { endpoints } = await scheduler.deploy([
+    { name: 'echo', workersMin: 1 },
+    { name: 'web', kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /': 'web' } },
+  ]);
+  const session = (await scheduler.join('host')).session();
+  await session.bringUp();
+  const [id = '', web = ''] = endpoints.map((endpoint) => endpoint.id);
+  const seen = await ask(
+    'query ($id: ID!) { nodes { id name draining jobs } endpoint(id: $id) { hostUrl scaling { counts workers { state } rejections { reason } decisions { kind at } failedStarts lastStartError } } }',
+    { id },
+  );
+  t.deepEqual(seen.errors, []);
+  t.like(seen.data, {
+    nodes: [{ name: 'host', draining: false, jobs: 0 }],
+    endpoint: {
+      hostUrl: null,
+      scaling: { workers: [{ state: 'IDLE' }], rejections: [], failedStarts: 0, lastStartError: null },
+    },
+  });
+  const { scaling } = seen.data['endpoint'] as { scaling: { decisions: { kind: string }[] } };
+  t.true(scaling.decisions.some(({ kind }) => kind === 'ASK'));
+  t.deepEqual((await ask('query ($id: ID!) { endpoint(id: $id) { hostUrl } }', { id: web })).data, {
+    endpoint: { hostUrl: `http://${web}.lb.localhost:${new URL(url).port}` },
+  });
+
+  const node = (seen.data['nodes'] as { id: string }[])[0]?.id;
+  const change = (name: string): Promise<Reply> => ask(`mutation ($id: ID!) { ${name}(id: $id) { draining } }`, { id: node });
+  t.deepEqual((await change('drainNode')).data, { drainNode: { draining: true } });
+  t.deepEqual((await change('resumeNode')).data, { resumeNode: { draining: false } });
+  const remove = 'mutation ($id: ID!, $force: Boolean) { removeNode(id: $id, force: $force) }';
+  t.is(code(await ask(remove, { id: node })), 'CONFLICT');
+  t.deepEqual((await ask(remove, { id: node, force: true })).data, { removeNode: node });
+  t.is(code(await ask(remove, { id: node })), 'NOT_FOUND');
+
+  t.deepEqual((await ask('{ webhooks { webhooks { id state dueAt } next } }')).data, { webhooks: { webhooks: [], next: null } });
+  t.is(code(await ask('mutation { redeliverWebhook(id: "none") }')), 'NOT_FOUND');
+  t.is(code(await ask('{ webhooks(limit: -1) { next } }')), 'INVALID_ARGUMENT');
+  const before = (await ask('{ webhookSecret }')).data['webhookSecret'];
+  const rotated = (await ask('mutation { rotateWebhookSecret { secret previousUntil } }')).data['rotateWebhookSecret'];
+  const { secret, previousUntil } = rotated as { secret: string; previousUntil: string };
+  t.not(secret, before);
+  t.true(Date.parse(previousUntil) > Date.now());
+  t.is((await ask('{ webhookSecret }')).data['webhookSecret'], secret);
+
+  const text = async (scope: string): Promise<string> => {
+    const made = await ask(`mutation { createApiKey(name: "k", scope: ${scope}, endpoints: ["${id}"]) { text } }`);
+    return (made.data['createApiKey'] as { text: string }).text;
+  };
+  const narrow = await text('ENDPOINTS');
+  t.is(code(await ask('mutation { drainNode(id: "any") { id } }', {}, narrow)), 'PERMISSION_DENIED');
+  t.is(code(await ask('mutation { rotateWebhookSecret { secret } }', {}, narrow)), 'PERMISSION_DENIED');
+  t.is(code(await ask('{ webhookSecret }', {}, narrow)), 'PERMISSION_DENIED');
+});
+
 test('keys are made with a scope, shown once, and nobody takes them once they are revoked', async (t) => {
   const { ask, put, url } = await setup(t);
   const bytes = Buffer.from('build');

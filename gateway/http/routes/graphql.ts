@@ -56,7 +56,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
     const { status, body } = await runner.run(request.body as z.output<typeof requestBody>, {
       control,
       timeoutMs: config.readTimeoutMs,
-      base: baseUrl(request, config),
+      addresses: { base: baseUrl(request, config), lbDomain: config.lbDomain },
       key: keyText(request.headers.authorization),
     });
     reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));
