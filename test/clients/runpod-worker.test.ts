@@ -1,7 +1,8 @@
 /**
  * The public Python package `runpod` 1.12.0 as a worker, unmodified (WIRE.md section 2). Needs
- * Python and PyPI once; where they are not to be had, its tests are skipped and say why. What it
- * does is tested without it in test/agent/foreign-workers.test.ts.
+ * Python and PyPI once; where they are not to be had, its tests are skipped and say why, and so is
+ * the one in a container where no engine can be started. What it does is tested without the package
+ * in test/agent/foreign-workers.test.ts.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,8 +11,9 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { FakeScheduler } from '../agent/fake-scheduler.ts';
-import { startWorker } from '../agent/fixtures.ts';
+import { startAgent, startScheduler, startWorker } from '../agent/fixtures.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
+import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 import { pythonPackage } from './python-packages.ts';
@@ -131,6 +133,46 @@ says('a worker that is no longer wanted ends in order', async (t) => {
   await scheduler.hear('workers', ({ workers }) => workers.length === 0);
   t.pass();
 });
+
+/** As a user's container file would make it: the package, the program, and how that is started. */
+async function makeImage(engine: PrivateEngine, packages: string, image: string): Promise<void> {
+  const id = await engine.docker('create', 'capstan/base-python', 'python3');
+  await engine.docker('cp', packages, `${id}:/packages`);
+  await engine.docker('cp', join(import.meta.dirname, 'runpod_worker.py'), `${id}:/worker.py`);
+  const settings = ['ENV PYTHONPATH=/packages', 'ENTRYPOINT ["python3", "/worker.py"]', 'CMD ["sync"]'];
+  await engine.docker('commit', ...settings.flatMap((line) => ['--change', line]), id, image);
+  await engine.docker('rm', id);
+}
+
+if (noEngine === undefined && 'path' in installed) {
+  says('in a container of an image of its own: results, an end by force, and no container left', async (t) => {
+    // Three copies of the package are written before the worker starts.
+    t.timeout(100_000, 'the engine, its image and the worker');
+    const engine = await startEngine(['capstan/base-python']);
+    t.teardown(() => engine.stop());
+    await makeImage(engine, installed.path, 'capstan-test/runpod:1');
+    const scheduler = await startScheduler(t);
+    const agent = await startAgent(t, scheduler, { containerSocket: engine.socket, workerPingMs: 1_000 });
+    await scheduler.hello();
+    const env = { RUNPOD_SKIP_AUTO_SYSTEM_CHECKS: 'true' };
+    const release = { image: 'capstan-test/runpod:1', runtime: 'container', functions: [], buildDigest: '', env };
+    scheduler.desire([{ runtime: 'container' }], [release]);
+    await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');
+    t.deepEqual(await result(scheduler, 'j1', { n: 1 }), ['COMPLETED', '', { n: 1 }]);
+    t.deepEqual(await result(scheduler, 'j2', { do: 'error' }), ['FAILED', 'custom', { detail: 1 }]);
+    const from = scheduler.now;
+    scheduler.dispatch({ jobId: 'j3', executionTimeoutMs: 200 }, { do: 'block' });
+    t.is((await scheduler.ended('j3')).outcome, 'ATTEMPT_OUTCOME_TIMED_OUT');
+    t.is((await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_INITIALIZING', from)).failures, 0);
+    await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE', scheduler.now - 1);
+    t.deepEqual(await result(scheduler, 'j4', { n: 4 }), ['COMPLETED', '', { n: 4 }]);
+    await agent.close();
+    t.is(await engine.docker('ps', '-aq'), '');
+  });
+} else {
+  test.skip(`in a container (skipped: ${noEngine === undefined ? 'the package is missing' : `a container engine of its own ${noEngine}`})`, (t) =>
+    t.pass());
+}
 
 says('through the whole stack: deployed by a command, called over HTTP, gone with its agent', async (t) => {
   const stack = await Stack.start();
