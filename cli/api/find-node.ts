@@ -1,10 +1,10 @@
 /** A node by its id or its name. */
 import { CapstanError } from '../../proto/errors.ts';
-import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { NodeRow } from './node-row.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several nodes have this name. */
-export function findNode(nodes: readonly NodeInfo[], wanted: string): NodeInfo {
+export function findNode(nodes: readonly NodeRow[], wanted: string): NodeRow {
   const byId = nodes.find(({ id }) => id === wanted);
   if (byId !== undefined) return byId;
   const named = nodes.filter(({ name }) => name === wanted);

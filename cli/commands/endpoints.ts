@@ -3,8 +3,7 @@ import type { EndpointDetail } from '../api/endpoint-detail.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions, type Settings } from '../config.ts';
-import { connect } from '../gateway.ts';
-import { httpBase, withScheduler } from '../local.ts';
+import { connect, withFleet } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
 const ACTIONS = ['list', 'show', 'set'] as const;
@@ -47,14 +46,7 @@ export const endpoints: Command = {
     }
     if (wanted === undefined)
       throw new CapstanError('INVALID_ARGUMENT', 'endpoint: show needs an endpoint, by id or name', { field: 'endpoint' });
-    const [{ endpointDetail }, { findEndpoint }] = await Promise.all([
-      import('../api/endpoint-detail.ts'),
-      import('../api/find-endpoint.ts'),
-    ]);
-    const detail = await withScheduler(settings, async (client) =>
-      client.endpoint(findEndpoint(await client.listEndpoints(environment), wanted).id),
-    );
-    show(invocation, endpointDetail(detail, httpBase(settings)));
+    show(invocation, await withFleet(settings, env, options, (fleet) => fleet.endpoint(environment, wanted)));
   },
 };
 

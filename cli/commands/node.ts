@@ -1,12 +1,15 @@
 import { CapstanError } from '../../proto/errors.ts';
+import type { Fleet } from '../api/fleet.ts';
 import type { SchedulerClient } from '../api/scheduler-client.ts';
 import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
+import { withFleet } from '../gateway.ts';
 import { withScheduler } from '../local.ts';
 import { renderTable } from '../terminal/table.ts';
 
 const ACTIONS = ['token', 'tokens', 'revoke', 'drain', 'resume', 'remove'] as const;
 type Action = (typeof ACTIONS)[number];
+type Change = 'drain' | 'resume' | 'remove';
 
 /** Seconds of each unit of a duration. */
 const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
@@ -25,7 +28,7 @@ export const node: Command = {
     { flags: '--max-uses <nodes>', description: 'token: how many nodes may join with it (any number)' },
     { flags: '--force', description: 'remove: also with workers on it; what they run is given to other nodes' },
     { flags: '--json', description: 'print JSON' },
-    ...settingOptions('grpcPort', 'dataDir', 'scheduler'),
+    ...settingOptions('url', 'grpcPort', 'dataDir', 'scheduler'),
   ],
   async run(invocation) {
     const { args, options, env } = invocation;
@@ -33,11 +36,14 @@ export const node: Command = {
     if (action === undefined)
       throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
     if (action === 'token' || action === 'tokens') takesOnly(action, args, 1);
-    await withScheduler(readSettings(options, env), (client) => carryOut(invocation, client, action));
+    const settings = readSettings(options, env);
+    if (action === 'drain' || action === 'resume' || action === 'remove')
+      await withFleet(settings, env, options, (fleet) => changeNode(invocation, fleet, action));
+    else await withScheduler(settings, (client) => carryOut(invocation, client, action));
   },
 };
 
-function carryOut(invocation: Invocation, client: SchedulerClient, action: Action): Promise<void> {
+function carryOut(invocation: Invocation, client: SchedulerClient, action: Exclude<Action, Change>): Promise<void> {
   switch (action) {
     case 'token':
       return createToken(invocation, client);
@@ -45,8 +51,6 @@ function carryOut(invocation: Invocation, client: SchedulerClient, action: Actio
       return listTokens(invocation, client);
     case 'revoke':
       return revoke(invocation, client);
-    default:
-      return changeNode(invocation, client, action);
   }
 }
 
@@ -96,21 +100,16 @@ async function revoke(invocation: Invocation, client: SchedulerClient): Promise<
   report(invocation, { revoked: id }, `no node joins with ${id} any more`);
 }
 
-async function changeNode(
-  invocation: Invocation,
-  client: SchedulerClient,
-  action: Exclude<Action, 'token' | 'tokens' | 'revoke'>,
-): Promise<void> {
-  const [{ findNode }, { nodeRow }] = await Promise.all([import('../api/find-node.ts'), import('../api/node-row.ts')]);
+async function changeNode(invocation: Invocation, fleet: Fleet, action: Change): Promise<void> {
+  const { findNode } = await import('../api/find-node.ts');
   const wanted = needed(invocation, 'what', `${action} needs a node, by id or name`);
-  const { id, name } = findNode(await client.listNodes(), wanted);
+  const { id, name } = findNode(await fleet.nodes(), wanted);
   if (action === 'remove') {
-    await client.removeNode(id, flagOption(invocation.options, 'force'));
+    await fleet.removeNode(id, flagOption(invocation.options, 'force'));
     report(invocation, { removed: id }, `${name} is removed; its agent ends when it hears of it`);
     return;
   }
-  const changed = await (action === 'drain' ? client.drainNode(id) : client.resumeNode(id));
-  const row = changed === undefined ? null : nodeRow(changed);
+  const row = await (action === 'drain' ? fleet.drainNode(id) : fleet.resumeNode(id));
   const text = action === 'drain' ? `${name} gets no new work; ${row?.jobs ?? 0} jobs still run there` : `${name} is in use again`;
   report(invocation, row, text);
   if (action === 'drain' && !flagOption(invocation.options, 'json')) invocation.terminal.next('capstan nodes');

@@ -1,18 +1,17 @@
 import type { NodeRow } from '../api/node-row.ts';
 import { flagOption, type Command } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
-import { withScheduler } from '../local.ts';
+import { withFleet } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
 /** `capstan nodes`: the hosts that run workers. */
 export const nodes: Command = {
   name: 'nodes',
   summary: 'List the hosts with their devices.',
-  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('grpcPort', 'dataDir', 'scheduler')],
+  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('url', 'grpcPort', 'dataDir', 'scheduler')],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
-    const { nodeRow } = await import('../api/node-row.ts');
-    const rows = (await withScheduler(settings, (client) => client.listNodes())).map(nodeRow);
+    const rows = await withFleet(settings, env, options, (fleet) => fleet.nodes());
     if (flagOption(options, 'json')) {
       terminal.data(JSON.stringify(rows, null, 2));
       return;

@@ -1,15 +1,14 @@
 import { CapstanError } from '../../proto/errors.ts';
-import type { SchedulerClient } from '../api/scheduler-client.ts';
+import type { Fleet } from '../api/fleet.ts';
 import type { WebhookRow } from '../api/webhook-row.ts';
 import { flagOption, takesOnly, type Command, type Invocation } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
-import { withScheduler } from '../local.ts';
+import { withFleet } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
 const ACTIONS = ['list', 'redeliver', 'secret'] as const;
 /** In the place of an id: everything that was given up. */
 const ALL_FAILED = 'failed';
-const PAGE = 1_000;
 
 /** `capstan webhooks [action] [id]`: deliveries not made yet or given up, and the secret that signs them. */
 export const webhooks: Command = {
@@ -22,7 +21,7 @@ export const webhooks: Command = {
   options: [
     { flags: '--rotate', description: 'secret: make a new one; for 24 hours webhooks are signed with the old one, too' },
     { flags: '--json', description: 'print JSON' },
-    ...settingOptions('grpcPort', 'dataDir', 'scheduler'),
+    ...settingOptions('url', 'grpcPort', 'dataDir', 'scheduler'),
   ],
   async run(invocation) {
     const { args, options, env } = invocation;
@@ -36,11 +35,11 @@ export const webhooks: Command = {
     const rotate = flagOption(options, 'rotate');
     if (rotate && action !== 'secret')
       throw new CapstanError('INVALID_ARGUMENT', '--rotate: belongs to the action secret', { field: 'rotate' });
-    await withScheduler(readSettings(options, env), async (client) => {
-      if (action === 'list') list(invocation, await allWebhooks(client));
-      else if (action === 'redeliver') await redeliver(invocation, client, id ?? '');
-      else if (rotate) await rotateSecret(invocation, client);
-      else printSecret(invocation, await client.webhookSecret());
+    await withFleet(readSettings(options, env), env, options, async (fleet) => {
+      if (action === 'list') list(invocation, await fleet.webhooks());
+      else if (action === 'redeliver') await redeliver(invocation, fleet, id ?? '');
+      else if (rotate) await rotateSecret(invocation, fleet);
+      else printSecret(invocation, await fleet.webhookSecret());
     });
   },
 };
@@ -59,10 +58,10 @@ function list({ options, terminal }: Invocation, rows: readonly WebhookRow[]): v
   if (rows.some(({ state }) => state === 'failed')) terminal.next(`capstan webhooks redeliver ${ALL_FAILED}`);
 }
 
-async function redeliver({ options, terminal }: Invocation, client: SchedulerClient, wanted: string): Promise<void> {
-  const failed = async (): Promise<string[]> => (await allWebhooks(client)).filter(({ state }) => state === 'failed').map(({ id }) => id);
+async function redeliver({ options, terminal }: Invocation, fleet: Fleet, wanted: string): Promise<void> {
+  const failed = async (): Promise<string[]> => (await fleet.webhooks()).filter(({ state }) => state === 'failed').map(({ id }) => id);
   const redelivered = wanted === ALL_FAILED ? await failed() : [wanted];
-  for (const id of redelivered) await client.redeliverWebhook(id);
+  for (const id of redelivered) await fleet.redeliverWebhook(id);
   if (flagOption(options, 'json')) {
     terminal.data(JSON.stringify({ redelivered }, null, 2));
     return;
@@ -75,20 +74,8 @@ function printSecret({ options, terminal }: Invocation, secret: string): void {
   terminal.data(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
 }
 
-async function rotateSecret({ options, terminal }: Invocation, client: SchedulerClient): Promise<void> {
-  const { secret, previousUntilMs } = await client.rotateWebhookSecret();
-  const previousUntil = previousUntilMs === undefined ? null : new Date(Number(previousUntilMs)).toISOString();
+async function rotateSecret({ options, terminal }: Invocation, fleet: Fleet): Promise<void> {
+  const { secret, previousUntil } = await fleet.rotateWebhookSecret();
   terminal.data(flagOption(options, 'json') ? JSON.stringify({ secret, previousUntil }) : secret);
   if (previousUntil !== null) terminal.done(`webhooks are signed with the old secret, too, until ${previousUntil}`);
-}
-
-async function allWebhooks(client: SchedulerClient): Promise<WebhookRow[]> {
-  const { webhookRow } = await import('../api/webhook-row.ts');
-  const rows: WebhookRow[] = [];
-  for (let afterId = ''; ;) {
-    const page = await client.listWebhooks({ afterId, limit: PAGE });
-    rows.push(...page.webhooks.map(webhookRow));
-    if (page.nextAfterId === '') return rows;
-    afterId = page.nextAfterId;
-  }
 }

@@ -186,7 +186,14 @@ type Worker {
   devices: [String!]!
   "Why the scheduler asked for it, or asks it to go."
   decision: String!
+  release: String!
+  runtime: String!
+  "Starts that failed in a row."
+  failures: Int!
+  start: StartPhases!
 }
+"""Phases of the last start, ms since it was asked for; 0 when not reached."""
+type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
 type Node {
   id: ID!
   name: String!
@@ -199,14 +206,43 @@ type Node {
   cpus: Int!
   "Bytes."
   memoryBytes: Float!
+  memoryAvailableBytes: Float!
+  diskAvailableBytes: Float!
+  cpuPercent: Float!
+  "Set aside for its workers."
+  given: Given!
+  "What may be set aside; null where its agent does not tell."
+  inAll: InAll!
   runtimes: [String!]!
   "Of the packages that base images carry, those that the host's Python has."
   packages: [String!]!
+  "Those packages with their versions."
+  packageVersions: JSON!
   "Images that the host's container engine has."
   images: [String!]!
   devices: [Device!]!
+  "Why its devices cannot be read."
+  deviceProblem: String
 }
-type Device { uuid: String! model: String! memoryBytes: Float! healthy: Boolean! problem: String }
+type Given { cpus: Float! memoryBytes: Float! devices: Int! }
+type InAll { cpus: Float memoryBytes: Float }
+type Device {
+  uuid: String!
+  model: String!
+  memoryBytes: Float!
+  healthy: Boolean!
+  problem: String
+  temperatureCelsius: Float
+  utilizationPercent: Float
+  "Memory errors since the driver was loaded; null without ECC."
+  eccCorrected: Float
+  eccUncorrected: Float
+  recoveryAction: String!
+  pciBusId: String!
+  "The driver's last errors in the kernel's log."
+  xids: [Xid!]!
+}
+type Xid { code: Int! text: String! at: Time! }
 
 type WebhookPage {
   webhooks: [Webhook!]!

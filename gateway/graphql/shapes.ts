@@ -138,7 +138,7 @@ export function deploymentShape({ number, environment, atMs, cause, endpoints }:
   };
 }
 
-export function workerShape({ status, nodeId, jobs, maxConcurrency, decision }: WorkerInfo): object {
+export function workerShape({ status, nodeId, jobs, maxConcurrency, decision, runtime }: WorkerInfo): object {
   return {
     id: status?.workerId ?? '',
     endpoint: status?.endpointId ?? '',
@@ -150,10 +150,15 @@ export function workerShape({ status, nodeId, jobs, maxConcurrency, decision }: 
     maxConcurrency,
     devices: status?.deviceUuids ?? [],
     decision,
+    release: status?.releaseId ?? '',
+    runtime,
+    failures: status?.failures ?? 0,
+    start: { artifactMs: status?.artifactMs ?? 0, startedMs: status?.startedMs ?? 0, loadedMs: status?.loadedMs ?? 0 },
   };
 }
 
-export function nodeShape({ id, name, connected, draining, workers, jobs, inventory }: NodeInfo): object {
+export function nodeShape(node: NodeInfo): object {
+  const { id, name, connected, draining, workers, jobs, inventory } = node;
   return {
     id,
     name,
@@ -163,16 +168,31 @@ export function nodeShape({ id, name, connected, draining, workers, jobs, invent
     jobs,
     cpus: inventory?.cpuCount ?? 0,
     memoryBytes: Number(inventory?.memoryBytes ?? 0n),
+    memoryAvailableBytes: Number(inventory?.memoryAvailableBytes ?? 0n),
+    diskAvailableBytes: Number(inventory?.diskAvailableBytes ?? 0n),
+    cpuPercent: inventory?.cpuPercent ?? 0,
+    given: { cpus: node.cpuMillisGiven / 1_000, memoryBytes: Number(node.memoryBytesGiven), devices: node.devicesGiven },
+    // 0 stands for an agent that does not tell.
+    inAll: { cpus: node.cpuMillisInAll / 1_000 || null, memoryBytes: Number(node.memoryBytesInAll) || null },
     runtimes: inventory?.runtimes ?? [],
     packages: Object.keys(inventory?.packages ?? {}),
+    packageVersions: inventory?.packages ?? {},
     images: inventory?.images ?? [],
-    devices: (inventory?.devices ?? []).map(({ uuid, model, memoryBytes, healthy, problem }) => ({
-      uuid,
-      model,
-      memoryBytes: Number(memoryBytes),
-      healthy,
-      problem: orNull(problem),
+    devices: (inventory?.devices ?? []).map((device) => ({
+      uuid: device.uuid,
+      model: device.model,
+      memoryBytes: Number(device.memoryBytes),
+      healthy: device.healthy,
+      problem: orNull(device.problem),
+      temperatureCelsius: device.temperatureCelsius ?? null,
+      utilizationPercent: device.utilizationPercent ?? null,
+      eccCorrected: device.eccCorrected === undefined ? null : Number(device.eccCorrected),
+      eccUncorrected: device.eccUncorrected === undefined ? null : Number(device.eccUncorrected),
+      recoveryAction: device.recoveryAction,
+      pciBusId: device.pciBusId,
+      xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: time(atMs) })),
     })),
+    deviceProblem: orNull(inventory?.deviceProblem ?? ''),
   };
 }
 

@@ -99,9 +99,31 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   t.deepEqual([wrong.code, wrong.err.split('\n')[0]], [2, '✗ workersMax: must be a whole number']);
   t.is((await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=31'])).code, 73);
 
-  // What only the scheduler knows says where to ask for it.
-  const local = [['nodes'], ['workers'], ['endpoints', 'show', 'hello'], ['node', 'drain', 'x'], ['webhooks', 'list']];
-  for (const { args, code, err } of await runAll(home, local)) {
+  // The fleet through the gateway; what only the scheduler knows says where to ask for it.
+  const [node] = await json<{ id: string; name: string; draining: boolean }[]>('nodes');
+  t.like(node, { draining: false });
+  t.like(await json<{ endpoint: string; nodeId: string }[]>('workers', '--endpoint', 'hello'), [{ endpoint: 'hello', nodeId: node?.id }]);
+  const detail = await json<object>('endpoints', 'show', 'hello');
+  t.like(detail, {
+    id,
+    url: `${stack.url}/v2/${id}`,
+    settings: { idleTimeoutS: 30 },
+    workerList: [{ endpoint: 'hello' }],
+    failedStarts: 0,
+  });
+  t.like(await json<object>('endpoints', 'show', 'hello', '--url', stack.url), { id });
+  t.regex(await ok('endpoints', 'show', 'hello'), /DECISION/);
+  t.deepEqual(await json('webhooks', 'list'), []);
+  t.like(await json('node', 'drain', node?.name ?? ''), { draining: true });
+  t.like(await json('node', 'resume', node?.id ?? ''), { draining: false });
+  t.is((await runTool(home, ['node', 'drain', 'none'])).code, 66);
+  t.is((await runTool(home, ['webhooks', 'redeliver', 'none'])).code, 66);
+  const schedulerOnly = [
+    ['node', 'tokens'],
+    ['nodes', '--grpc-port', '7070'],
+    ['workers', '--scheduler', '127.0.0.1:7070'],
+  ];
+  for (const { args, code, err } of await runAll(home, schedulerOnly)) {
     t.is(code, 78, args.join(' '));
     t.regex(
       err,

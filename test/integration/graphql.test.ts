@@ -161,12 +161,13 @@ test('what an operator sees and does: nodes, why workers are as they are, webhoo
   await session.bringUp();
   const [id = '', web = ''] = endpoints.map((endpoint) => endpoint.id);
   const seen = await ask(
-    'query ($id: ID!) { nodes { id name draining jobs } endpoint(id: $id) { hostUrl scaling { counts workers { state } rejections { reason } decisions { kind at } failedStarts lastStartError } } }',
+    'query ($id: ID!) { nodes { id name draining jobs given { cpus devices } packageVersions devices { xids { code } } } workers { release runtime failures start { loadedMs } } endpoint(id: $id) { hostUrl scaling { counts workers { state } rejections { reason } decisions { kind at } failedStarts lastStartError } } }',
     { id },
   );
   t.deepEqual(seen.errors, []);
   t.like(seen.data, {
     nodes: [{ name: 'host', draining: false, jobs: 0 }],
+    workers: [{ failures: 0 }],
     endpoint: {
       hostUrl: null,
       scaling: { workers: [{ state: 'IDLE' }], rejections: [], failedStarts: 0, lastStartError: null },
