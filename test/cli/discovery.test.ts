@@ -176,6 +176,16 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
     /^a\.py:3: endpoint x: ffmpeg are system packages, which need a container image/,
   ],
   ['a syntax error in Python', { 'a.py': py('def f(:\n') }, /^a\.py:3:7: /],
+  [
+    'a syntax error in a module that a file of the application imports',
+    {
+      'a.py': py('def f():\n    from lib import deep'),
+      'lib/__init__.py': '',
+      'lib/deep.py': 'from . import broken\n',
+      'lib/broken.py': 'x = (\n',
+    },
+    /^lib\/broken\.py:1:5: /,
+  ],
   ['a syntax error in TypeScript', { 'a.ts': ts('const = 1;') }, /^a\.ts:2:7: /],
 ];
 

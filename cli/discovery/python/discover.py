@@ -25,18 +25,58 @@ class NotLiteral(Exception):
 
 
 def main(order):
-    return {"version": "%d.%d" % sys.version_info[:2], "files": [read_file(order["root"], path) for path in order["files"]]}
+    root = order["root"]
+    files = []
+    reached = list(order["files"])
+    # What a declaring file imports, and so on: found here, a mistake there is not first met by a worker.
+    for path in reached:
+        tree, syntax = parse(root, path)
+        if syntax is not None:
+            files.append({"path": path, "syntax": syntax})
+            continue
+        if path in order["files"]:
+            files.append(FileReader(path, tree).read())
+        reached.extend(each for each in imported_files(root, path, tree) if each not in reached)
+    return {"version": "%d.%d" % sys.version_info[:2], "files": files}
 
 
-def read_file(root, path):
+def parse(root, path):
     try:
         with open(os.path.join(root, path), "rb") as source:
-            tree = ast.parse(source.read(), path)
+            return ast.parse(source.read(), path), None
     except SyntaxError as error:
-        return {"path": path, "syntax": {"line": error.lineno or 1, "column": error.offset or 1, "message": error.msg}}
+        return None, {"line": error.lineno or 1, "column": error.offset or 1, "message": error.msg}
     except ValueError as error:
-        return {"path": path, "syntax": {"line": 1, "column": 1, "message": str(error)}}
-    return FileReader(path, tree).read()
+        return None, {"line": 1, "column": 1, "message": str(error)}
+
+
+def imported_files(root, path, tree):
+    """The application's own files that a file imports; what stands in a `try` may fail."""
+    for base, name in imported_names(tree.body, os.path.dirname(path)):
+        stem = os.path.join(base, *name.split(".")) if name else base
+        for each in (stem + ".py", os.path.join(stem, "__init__.py")):
+            if os.path.isfile(os.path.join(root, each)):
+                yield each
+
+
+def imported_names(body, folder):
+    """(folder, dotted name) of each module that statements may import."""
+    for node in body:
+        if isinstance(node, ast.Try):
+            continue
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield "", each.name
+        elif isinstance(node, ast.ImportFrom):
+            base = folder
+            for _ in range(node.level - 1):
+                base = os.path.dirname(base)
+            base = base if node.level > 0 else ""
+            yield base, node.module or ""
+            for each in node.names:
+                yield base, ".".join(part for part in (node.module, each.name) if part)
+        else:
+            yield from imported_names([each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)], folder)
 
 
 class FileReader:
