@@ -30,7 +30,7 @@ export function endpointRow(endpoint: EndpointInfo, base: string): EndpointRow {
     id: endpoint.id,
     name: spec?.name ?? '',
     kind: spec?.kind === EndpointKind.LOAD_BALANCED ? 'load-balanced' : 'queue',
-    url: `${base}/v2/${endpoint.id}`,
+    url: `${base}/${spec?.kind === EndpointKind.LOAD_BALANCED ? 'lb' : 'v2'}/${endpoint.id}`,
     environment: endpoint.environment,
     workersMin: spec?.workersMin ?? 0,
     workersMax: spec?.workersMax ?? 0,

@@ -91,7 +91,7 @@ type Endpoint {
   kind: Kind!
   "Where it is called: the base of the queue API, or of its own routes."
   url: String!
-  "The same under a host of its own, where the gateway has a domain for them; load-balanced endpoints only."
+  "The same under a host of its own, where the gateway has a domain for them that the caller can resolve; load-balanced endpoints only."
   hostUrl: String
   environment: String!
   "Absent where an image of its own serves it."
@@ -106,7 +106,7 @@ type Endpoint {
   workers: WorkerCounts!
   queue: Queue!
   "What its workers do and why; read from the scheduler for each endpoint that asks for it."
-  scaling: Scaling!
+  scaling: Scaling
 }
 type Scaling {
   "Workers by what they do: idle, running, initializing, throttled, unhealthy."

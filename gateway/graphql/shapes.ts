@@ -47,10 +47,13 @@ function endpointUrl({ base }: Addresses, { id, spec }: EndpointInfo): string {
   return spec?.kind === EndpointKind.LOAD_BALANCED ? `${base}/lb/${id}` : `${base}/v2/${id}`;
 }
 
-/** With the scheme and port that the caller reaches the HTTP API by. */
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+
+/** With the scheme and port that the caller reaches the HTTP API by. A domain below `localhost` is of use on this host alone. */
 function hostUrl({ base, lbDomain }: Addresses, { id, spec }: EndpointInfo): string | null {
   if (spec?.kind !== EndpointKind.LOAD_BALANCED) return null;
-  const { protocol, port } = new URL(base);
+  const { protocol, hostname, port } = new URL(base);
+  if (/(^|\.)localhost$/.test(lbDomain) && !LOOPBACK.test(hostname)) return null;
   return `${protocol}//${id}.${lbDomain}${port === '' ? '' : `:${port}`}`;
 }
 
