@@ -53,6 +53,8 @@ export class Stack {
       CAPSTAN_GRPC_PORT: '0',
       // What a stack offers must not depend on what this machine happens to have.
       CAPSTAN_CONTAINER_SOCKET: 'none',
+      // Hosts started ahead save a user's wait; here they would be a third of all processes.
+      CAPSTAN_SPARE_HOSTS: '0',
       NO_COLOR: '1',
       // Worker hosts inherit it too: the mark by which every process of this stack is found.
       TMPDIR: join(folder, 'tmp'),
