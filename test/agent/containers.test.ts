@@ -13,6 +13,7 @@ import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
 import { containerRuntime } from '../conformance/runtime/container-under-test.ts';
 import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
+import { until } from '../support/until.ts';
 import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
 import { addBuild, functionSpec, startAgent, startScheduler, temporaryFolder } from './fixtures.ts';
 
@@ -60,7 +61,7 @@ if (noEngine === undefined) {
 
   /** Resolves when the engine has no container any more. */
   const gone = async (): Promise<void> => {
-    while ((await engine.docker('ps', '-aq')) !== '') await new Promise((resolve) => setTimeout(resolve, 20));
+    await until('the engine has no container', async () => (await engine.docker('ps', '-aq')) === '');
   };
 
   /** An image of a few files, made of nothing else. */
@@ -107,7 +108,7 @@ if (noEngine === undefined) {
     await first.hear('loaded');
     first.worker.end(false);
     await first.hear('exited');
-    while (runtime.spares === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    await until('a spare container runs', () => runtime.spares > 0);
     const id = await engine.docker('ps', '-q', '--no-trunc');
     t.regex(id, /^[0-9a-f]{64}$/, 'the spare alone');
 
@@ -218,7 +219,7 @@ if (noEngine === undefined) {
     t.not(await engine.docker('ps', '-q'), '');
     await kill();
     // They end by themselves: nobody tells the engine.
-    while ((await engine.docker('ps', '-q')) !== '') await new Promise((resolve) => setTimeout(resolve, 20));
+    await until('no container runs', async () => (await engine.docker('ps', '-q')) === '');
     t.not(await engine.docker('ps', '-aq'), '');
     await startAgent(t, scheduler, { dataDir, containerSocket: engine.socket });
     await gone();

@@ -9,6 +9,7 @@ import { pino } from 'pino';
 import { WorkerApi } from '../../agent/worker-api/server.ts';
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
+import { until } from '../support/until.ts';
 import type { FakeScheduler } from './fake-scheduler.ts';
 import { addBuild, startAgent, startScheduler, startWorker } from './fixtures.ts';
 
@@ -22,14 +23,15 @@ async function foreign(t: ExecutionContext, more: Partial<ReleaseSpec> = {}): Pr
 }
 
 /** Lines of the worker that hold a text, once there are some. */
-async function line(scheduler: FakeScheduler, text: string): Promise<string> {
-  for (let requestId = 1; ; requestId += 1) {
+function line(scheduler: FakeScheduler, text: string): Promise<string> {
+  let requestId = 0;
+  return until(`the worker printed ${text}`, async () => {
+    requestId += 1;
+    const wanted = requestId;
     scheduler.send({ $case: 'logs', value: { requestId, endpointId: 'ep1', workerId: '', limit: 1_000, afterMs: 0n } });
-    const { lines } = await scheduler.hear('logs', (value) => value.requestId === requestId);
-    const found = lines.find((each) => each.text.includes(text));
-    if (found !== undefined) return found.text;
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+    const { lines } = await scheduler.hear('logs', (value) => value.requestId === wanted);
+    return lines.find((each) => each.text.includes(text))?.text;
+  });
 }
 
 test.serial('a job is fetched, entered, and its result comes back byte for byte', async (t) => {

@@ -46,7 +46,7 @@ async function marked(mark: string): Promise<number[]> {
 }
 
 async function untilNoneOf(mark: string): Promise<void> {
-  while ((await marked(mark)).length > 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  await until('nothing that was started runs', async () => (await marked(mark)).length === 0);
 }
 
 const SOURCE = `
@@ -90,7 +90,7 @@ for (const [kind, fn] of kinds.flatMap((each) => ['family', 'blocked', 'busy'].m
     scheduler.dispatch({ jobId: 'j1' });
     await scheduler.hear('started');
     // STARTED comes before the handler's first act: its child, or the spare host, may be a moment away.
-    while ((await marked(mark)).length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+    await until('the child or the spare host runs', async () => (await marked(mark)).length >= 2);
     agent.kill('SIGKILL');
     await once(agent, 'exit');
     await untilNoneOf(mark);

@@ -1,6 +1,6 @@
 /** A worker's host in a container: frames over its private channel, its output, its death. */
 import { FrameReader, FrameWriter } from '../frames.ts';
-import type { HostListener } from '../hosted/host-process.ts';
+import { Hearing, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
 import type { FromHost, ToHost } from '../hosted/protocol.ts';
 import { LineSplitter } from '../lines.ts';
@@ -27,12 +27,11 @@ export class ContainerHost implements Host {
   readonly pid = undefined;
   readonly #start: ContainerHostStart;
   readonly #events: Pick<WorkerEvents, 'preparing' | 'startFailed'>;
-  #listener: HostListener | undefined;
   #container: WorkerContainer | undefined;
   #connections: Connections | undefined;
   #writer: FrameWriter | undefined;
   #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
-  #early: (() => void)[] = [];
+  readonly #hearing = new Hearing();
   #isHeld = false;
   #killedFor: string | undefined;
   #killed = false;
@@ -58,12 +57,7 @@ export class ContainerHost implements Host {
   }
 
   listen(listener: HostListener): void {
-    this.#listener = listener;
-    process.nextTick(() => {
-      const early = this.#early;
-      this.#early = [];
-      for (const tell of early) tell();
-    });
+    this.#hearing.listen(listener);
   }
 
   send(frame: ToHost, body?: Uint8Array): void {
@@ -123,7 +117,7 @@ export class ContainerHost implements Host {
     this.gone = true;
     this.#up.resolve(false);
     const last = this.#killedFor ?? detail;
-    this.#tell(() => this.#listener?.exited(last));
+    this.#hearing.tell((listener) => listener.exited(last));
     await this.#container?.gone;
   }
 
@@ -132,7 +126,7 @@ export class ContainerHost implements Host {
     this.#container = new WorkerContainer(this.#start.deps, orders, {
       preparing: (reason, text) => this.#events.preparing(reason, text),
       startFailed: (reason, text) => this.#events.startFailed(reason, text),
-      line: (stream, text) => this.#tell(() => this.#listener?.line(stream, text)),
+      line: (stream, text) => this.#hearing.tell((listener) => listener.line(stream, text)),
       running: () => undefined,
       isAlive: () => this.#connections?.lifeline.readable === true,
       ended: resolve,
@@ -147,7 +141,7 @@ export class ContainerHost implements Host {
     if (this.#killed) lifeline.destroy();
     const reader = new FrameReader<FromHost>((frame, body) => {
       if (frame.t === 'up') this.#isThere();
-      this.#tell(() => this.#listener?.frame(frame, body));
+      this.#hearing.tell((listener) => listener.frame(frame, body));
     });
     channel.on('data', (data) => {
       try {
@@ -156,7 +150,7 @@ export class ContainerHost implements Host {
         this.kill(error instanceof Error ? error.message : String(error));
       }
     });
-    const entered = new LineSplitter((key) => this.#tell(() => this.#listener?.entered(key)));
+    const entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
     entry.on('data', (data) => entered.push(data));
     const report = new LineSplitter((line) => (this.#report = line));
     lifeline.on('data', (data) => report.push(data));
@@ -174,12 +168,6 @@ export class ContainerHost implements Host {
     this.isUp = true;
     this.#container?.heard();
     this.#up.resolve(true);
-  }
-
-  /** What a spare says is kept for the worker that it becomes. */
-  #tell(tell: () => void): void {
-    if (this.#listener !== undefined && this.#early.length === 0) tell();
-    else this.#early.push(tell);
   }
 
   /** What it said before its end may still be in the sockets. */

@@ -9,25 +9,17 @@ import { limited, notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
 import { limitMemory } from '../memory-limit.ts';
 import { deathOf, endGroup, killGroup, signalGroup } from '../process-group.ts';
+import { Hearing, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
 import { CHANNEL_FD, ENTRY_FD, LIFELINE_FD, type FromHost, type ToHost } from './protocol.ts';
 
 const OUTPUT_GRACE_MS = 1_000;
 
-export interface HostListener {
-  /** The handler of this task was entered. May come after the task's end, from the other channel. */
-  entered(key: string): void;
-  frame(frame: FromHost, body: Buffer): void;
-  line(stream: 'stdout' | 'stderr', text: string): void;
-  exited(detail: string): void;
-}
-
 export class HostProcess implements Host {
   readonly #child: ChildProcess;
   #channel: FrameWriter | undefined;
-  #listener: HostListener | undefined;
-  #early: (() => void)[] = [];
+  readonly #hearing = new Hearing();
   #killedFor: string | undefined;
   #workerId: string | undefined;
   #endMemoryWatch: (() => void) | undefined;
@@ -61,7 +53,7 @@ export class HostProcess implements Host {
       }
     });
     const entries = this.#child.stdio[ENTRY_FD] as Socket;
-    const entered = new LineSplitter((key) => this.#tell(() => this.#listener?.entered(key)));
+    const entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
     entries.on('data', (data: Buffer) => entered.push(data));
     // A broken channel is a dying process: its exit says more.
     socket.on('error', () => undefined);
@@ -97,12 +89,7 @@ export class HostProcess implements Host {
 
   /** The worker that this process now is; hears everything, also what came before. */
   listen(listener: HostListener): void {
-    this.#listener = listener;
-    process.nextTick(() => {
-      const early = this.#early;
-      this.#early = [];
-      for (const tell of early) tell();
-    });
+    this.#hearing.listen(listener);
   }
 
   send(frame: ToHost, body?: Uint8Array): void {
@@ -133,23 +120,18 @@ export class HostProcess implements Host {
 
   #onFrame(frame: FromHost, body: Buffer): void {
     if (frame.t === 'up') this.up = true;
-    this.#tell(() => this.#listener?.frame(frame, body));
+    this.#hearing.tell((listener) => listener.frame(frame, body));
   }
 
   #onExit(detail: string, resolve: () => void): void {
     if (this.gone) return;
     this.gone = true;
-    this.#tell(() => this.#listener?.exited(this.#killedFor ?? detail));
+    this.#hearing.tell((listener) => listener.exited(this.#killedFor ?? detail));
     resolve();
   }
 
-  #tell(tell: () => void): void {
-    if (this.#listener !== undefined && this.#early.length === 0) tell();
-    else this.#early.push(tell);
-  }
-
   #readOutput(stream: 'stdout' | 'stderr'): void {
-    const lines = new LineSplitter((text) => this.#tell(() => this.#listener?.line(stream, text)));
+    const lines = new LineSplitter((text) => this.#hearing.tell((listener) => listener.line(stream, text)));
     this.#child[stream]?.on('data', (data: Buffer) => lines.push(data)).on('end', () => lines.end());
   }
 }

@@ -14,7 +14,7 @@ import {
 } from '../runtime.ts';
 import { HostRequests } from './host-requests.ts';
 import type { Host } from './host.ts';
-import type { HostListener } from './host-process.ts';
+import type { HostListener } from './host-listener.ts';
 import type { FromHost } from './protocol.ts';
 
 /** When force comes after a cancel that the host does not carry out, ms. */

@@ -1,5 +1,5 @@
 /** What runs the handlers of one worker, as HostWorker sees it: a process of this machine, or one in a container. */
-import type { HostListener } from './host-process.ts';
+import type { HostListener } from './host-listener.ts';
 import type { ToHost } from './protocol.ts';
 
 export interface Host {

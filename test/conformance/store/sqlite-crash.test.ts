@@ -61,11 +61,6 @@ test('kill -9 under load loses nothing that was acknowledged', async (t) => {
 });
 
 test('when the disk takes no more, the batch is refused whole and the store stops', async (t) => {
-  if (process.platform === 'win32') {
-    t.log('not run: there is no file size limit to play a full disk with');
-    t.pass();
-    return;
-  }
   const file = join(await folderFor(t), 'capstan.db');
   // 512-byte or 1 KiB blocks, by the shell: one to two MB.
   const running = start(t, '/bin/sh', ['-c', 'ulimit -f 2000 && exec "$@"', 'sh', process.execPath, child, file, '1']);
