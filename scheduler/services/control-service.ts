@@ -117,9 +117,9 @@ export class Control {
       listWebhooks: unary(log, 'ListWebhooks', async ({ afterId, limit }, metadata) => {
         const owner = auth.wholeReader(metadata);
         const size = limit === 0 ? 100 : Math.min(limit, 1_000);
-        const page = await engine.store.read('hookPage', afterId, size);
+        const page = await engine.store.read('hookPage', owner, afterId, size);
         const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
-        return { webhooks: page.filter((hook) => hook.account === owner).map(webhookInfo), nextAfterId };
+        return { webhooks: page.map(webhookInfo), nextAfterId };
       }),
       snapshotQueue: unary(log, 'SnapshotQueue', async (_request, metadata) => {
         auth.operator(metadata);

@@ -272,8 +272,8 @@ export interface Reads {
   ): { readonly hooks: HookHead[]; readonly nextAt: number | null };
   /** One delivery with its payload. */
   hook(id: string): HookRow | null;
-  /** Deliveries after an id, pending and failed, in order of id. */
-  hookPage(afterId: string, limit: number): HookHead[];
+  /** An account's deliveries after an id, pending and failed, in order of id. Other accounts' cost it nothing. */
+  hookPage(account: string, afterId: string, limit: number): HookHead[];
   /**
    * Removes nothing; idempotency rows that have expired and failed deliveries whose time is over
    * are the driver's own business (it sweeps them in small batches).

@@ -116,7 +116,7 @@ export class Receivers {
 
   /** After healing nothing is pending: each was taken, or given up after all its tries; the store says the same. */
   judge(store: SqliteEngine): void {
-    const stored = new Map(store.read('hookPage', '', 100_000).map((hook) => [hook.id, hook]));
+    const stored = new Map(store.read('hookPage', 'acc', '', 100_000).map((hook) => [hook.id, hook]));
     for (const [id, delivery] of this.#deliveries) {
       if (delivery.state === 'PENDING') fail(`webhook ${id} to ${delivery.hook.host} is still pending after the world healed`);
       const row = stored.get(id);

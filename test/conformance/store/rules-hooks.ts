@@ -90,7 +90,7 @@ export function hookRules(name: string, use: Use): void {
       ),
       ['stale', 'ok', 'stale', 'ok', 'gone'],
     );
-    t.deepEqual(await store.read('hookPage', '', 10), [head(1, again)]);
+    t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, again)]);
   });
 
   test.serial(`${name}: one given up is due no more, and is again when sent anew`, async (t) => {
@@ -99,7 +99,7 @@ export function hookRules(name: string, use: Use): void {
     const given_up = { state: 'FAILED', dueAt: start + 86_000_000, tries: 3, error: 'refused' } as const;
     await given(store, fence, { op: 'hook', id: hookOf(1).id, after: 0, to: given_up });
     t.deepEqual(await due(store, start + 85_000_000), { due: [], nextAt: null });
-    t.deepEqual(await store.read('hookPage', '', 10), [head(1, given_up)]);
+    t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, given_up)]);
     await given(store, fence, {
       op: 'hook',
       id: hookOf(1).id,
@@ -125,18 +125,26 @@ export function hookRules(name: string, use: Use): void {
     t.deepEqual((await due(store, at, { limit: 0 })).due, []);
   });
 
-  test.serial(`${name}: deliveries are listed page by page in order of id`, async (t) => {
+  test.serial(`${name}: an account's deliveries are listed page by page in order of id, others take no place in a page`, async (t) => {
     const { store, fence } = await use(t);
-    for (const no of [3, 1, 2]) await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no) }));
-    t.deepEqual(await store.read('hookPage', '', 2), [head(1), head(2)]);
-    t.deepEqual(await store.read('hookPage', hookOf(2).id, 2), [head(3)]);
+    const account = (no: number): string => (no % 2 === 1 ? 'account-a' : 'account-b');
+    for (const no of [5, 1, 2, 4, 3])
+      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { account: account(no) }) }));
+    t.deepEqual(await store.read('hookPage', 'account-a', '', 2), [head(1), head(3)]);
+    t.deepEqual(await store.read('hookPage', 'account-a', hookOf(3).id, 2), [head(5)]);
+    const others = await store.read('hookPage', 'account-b', '', 10);
+    t.deepEqual(
+      others.map(({ id }) => id),
+      [hookOf(2).id, hookOf(4).id],
+    );
+    t.deepEqual(await store.read('hookPage', 'account-c', '', 10), []);
   });
 
   test.serial(`${name}: another life of a job's id has the newer delivery`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { host: 'old' }) }), { op: 'delete', no: 1, dueBy: null });
     await given(store, fence, submit({ ...leased(2), id: idOf(1) }), completed(2, { hook: hookOf(1, { dueAt: start + 9_500 }) }));
-    t.deepEqual(await store.read('hookPage', '', 10), [head(1, { dueAt: start + 9_500 })]);
+    t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, { dueAt: start + 9_500 })]);
     t.is(shown((await store.read('hook', hookOf(1).id))?.input ?? null), '{"no":2}');
     t.deepEqual(await due(store, start + 9_000), { due: [], nextAt: start + 9_500 });
   });

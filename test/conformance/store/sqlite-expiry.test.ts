@@ -58,7 +58,7 @@ test('deliveries given up go when their time is over, a few at a time; pending o
     fence,
     ids.slice(1).map((id) => ({ op: 'hook', id, after: 0, to: { state: 'FAILED', dueAt: start + 1_000, tries: 3, error: 'e' } })),
   );
-  const kept = () => engine.read('hookPage', '', 1_000).length;
+  const kept = () => engine.read('hookPage', 'account-a', '', 1_000).length;
   now += 120_000;
   t.is(kept(), 121);
   const left = [0, 0, 0, 0].map(() => {

@@ -605,7 +605,7 @@ export interface ListWebhooksRequest {
 
 export interface ListWebhooksResponse {
   webhooks: WebhookInfo[];
-  /** Continues the list; empty at its end. A page may be short, and not be the last. */
+  /** Continues the list; empty at its end. */
   nextAfterId: string;
 }
 

@@ -40,7 +40,7 @@ WHERE state = 'PENDING' AND host = ? AND due_at <= ? AND id NOT IN (SELECT value
 const nextDue = "SELECT due_at FROM hooks INDEXED BY hooks_due WHERE state = 'PENDING' AND due_at > ? ORDER BY due_at LIMIT 1";
 
 const one = `SELECT ${hookColumns}, ${hookPayloadColumns} FROM hooks WHERE id = ?`;
-const page = `SELECT ${hookColumns} FROM hooks WHERE id > ? ORDER BY id LIMIT ?`;
+const page = `SELECT ${hookColumns} FROM hooks INDEXED BY hooks_account WHERE account = ? AND id > ? ORDER BY id LIMIT ?`;
 const sweep = `
 DELETE FROM hooks WHERE id IN (
   SELECT id FROM hooks INDEXED BY hooks_failed WHERE state = 'FAILED' AND due_at <= ? ORDER BY due_at LIMIT ?
@@ -60,7 +60,7 @@ export function hookStatements(db: Database) {
   const dueRows = db.prepare<[string, number, string, number], HookTuple>(dueOfHost).raw();
   const nextRow = db.prepare<[number], number>(nextDue).pluck();
   const oneRow = db.prepare<[string], WholeHookTuple>(one).raw();
-  const pageRows = db.prepare<[string, number], HookTuple>(page).raw();
+  const pageRows = db.prepare<[string, string, number], HookTuple>(page).raw();
   const sweepRows = db.prepare<[number, number]>(sweep);
 
   /** Brings a host's time in line with its deliveries, one of which has changed. */
@@ -112,8 +112,8 @@ export function hookStatements(db: Database) {
       const row = oneRow.get(id);
       return row === undefined ? null : toHook(row);
     },
-    page(afterId: string, limit: number): HookHead[] {
-      return pageRows.all(afterId, bound(limit)).map(toHookHead);
+    page(account: string, afterId: string, limit: number): HookHead[] {
+      return pageRows.all(account, afterId, bound(limit)).map(toHookHead);
     },
     /** How many failed deliveries went because their time is over, at most `limit`. */
     sweep(now: number, limit: number): number {
