@@ -11,38 +11,13 @@ from __future__ import annotations
 from typing import Any, AsyncIterator, Dict, Mapping, Optional
 
 from . import http_async, jobs
-from .account import connection_of
-from .client import jobs_left
-from .errors import ConnectionFailed, DeclarationError, JobError, job_error
-from .exchange import Connection
+from .handles import ChunkReading, EndpointHandle, JobHandle
 from .http_async import close as close
 from .jobs import Snapshot, Submission
-from .retry import RetryPolicy
 
 
-class Endpoint:
+class Endpoint(EndpointHandle):
     """A handle of an endpoint that runs. Its connections belong to the event loop that uses it."""
-
-    def __init__(
-        self,
-        endpoint_id: Optional[str] = None,
-        *,
-        id: Optional[str] = None,
-        api_key: Optional[str] = None,
-        base_url: Optional[str] = None,
-        retry: Optional[RetryPolicy] = None,
-        timeout: float = 30.0,
-    ) -> None:
-        """As :class:`capstan.client.EndpointClient`."""
-        given = endpoint_id if endpoint_id is not None else id
-        if not isinstance(given, str) or not given:
-            raise DeclarationError("Endpoint: id must be a string that is not empty, not %r" % (given,))
-        self.id: str = given
-        self._api_key = api_key
-        self._base_url = base_url
-        self._retry = retry
-        self._timeout = timeout
-        self._path = jobs.endpoint_path(given)
 
     async def run(
         self,
@@ -73,7 +48,7 @@ class Endpoint:
         """
         submission = Submission(webhook, policy, s3_config, idempotency_key)
         flow = jobs.submit_and_wait(self._connection(), self._path, input, submission, timeout)
-        return await Job(self, await http_async.run(flow)).output()
+        return Job(self, await http_async.run(flow))._result()
 
     runsync = run_sync
 
@@ -89,33 +64,12 @@ class Endpoint:
         """Ends every job that waits in the queue; how many there were."""
         return await http_async.run(jobs.purge(self._connection(), self._path))
 
-    def _connection(self) -> Connection:
-        return connection_of(self._api_key, self._base_url, self._retry, self._timeout)
-
     def __repr__(self) -> str:
         return "aio.Endpoint(%r)" % self.id
 
 
-class Job:
+class Job(JobHandle):
     """A job that was submitted."""
-
-    def __init__(self, endpoint: Endpoint, snapshot: Snapshot) -> None:
-        self._endpoint = endpoint
-        self._last = snapshot
-
-    @property
-    def id(self) -> str:
-        return self._last.id
-
-    @property
-    def done(self) -> bool:
-        """The last known state is an end."""
-        return self._last.done
-
-    @property
-    def error(self) -> Optional[str]:
-        """The job's error, when the last known state has one."""
-        return self._last.error
 
     async def status(self) -> str:
         """The present status. Raises NotFound for a job the service has forgotten."""
@@ -123,55 +77,31 @@ class Job:
 
     async def snapshot(self) -> Snapshot:
         """Everything the service says about the job now."""
-        self._last = await http_async.run(jobs.look(self._endpoint._connection(), self._endpoint._path, self.id))
-        return self._last
+        return await http_async.run(self._look())
 
     async def wait(self, timeout: Optional[float] = None) -> "Job":
         """Waits for the end, however it ends. ``timeout``: seconds. Raises Timeout."""
-        if not self.done:
-            flow = jobs.wait_for_end(self._endpoint._connection(), self._endpoint._path, self._last, timeout)
-            self._last = await http_async.run(flow)
+        await http_async.run(self._wait(timeout))
         return self
 
     async def output(self, timeout: Optional[float] = None) -> Any:
         """Waits for the end and gives the result. Raises JobFailed, JobCancelled, JobTimedOut, Timeout."""
-        last = (await self.wait(timeout))._last
-        if last.status != "COMPLETED":
-            raise self._ended()
-        return last.output
+        return (await self.wait(timeout))._result()
 
     async def stream(self) -> AsyncIterator[Any]:
         """As :meth:`capstan.client.Job.stream`."""
-        count = 0
-        cursor: Optional[str] = jobs.STREAM_START
-        while True:
-            try:
-                page = await http_async.run(jobs.read_chunks(self._endpoint._connection(), self._endpoint._path, self.id, cursor))
-            except ConnectionFailed as lost:
-                for chunk in jobs_left(await self.output(), count, lost):
-                    yield chunk
-                return
-            for chunk in page.chunks:
+        reading = ChunkReading(self)
+        while not reading.over:
+            for chunk in await http_async.run(reading.more()):
                 yield chunk
-            count += len(page.chunks)
-            cursor = page.cursor
-            # An answer that ends the job carries all the rest.
-            if page.snapshot.done:
-                if page.snapshot.status != "COMPLETED":
-                    self._last = page.snapshot
-                    raise self._ended()
-                return
 
     async def cancel(self) -> None:
         """Stops the job, queued or running. Raises Conflict when it had ended."""
-        self._last = await http_async.run(jobs.cancel(self._endpoint._connection(), self._endpoint._path, self.id))
+        await http_async.run(self._cancel())
 
     async def retry(self) -> None:
         """Queues a job that failed or timed out again, with the same id and input. Raises Conflict in any other state."""
-        self._last = await http_async.run(jobs.retry(self._endpoint._connection(), self._endpoint._path, self.id))
-
-    def _ended(self) -> JobError:
-        return job_error(self._last.id, self._last.status, self._last.error, self)
+        await http_async.run(self._queue_again())
 
     def __repr__(self) -> str:
         return "<aio.Job %s %s>" % (self._last.id, self._last.status)
