@@ -10,12 +10,22 @@ import json
 import random
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Generator, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Dict, Generator, Mapping, NamedTuple, Optional, TypeVar, Union
+from urllib.parse import urlsplit
 
 from .errors import ApiError, CapstanError, ConnectionFailed, Timeout, api_error_class
 from .retry import RetryPolicy, is_retryable, pause_before, seconds_of
 
 Value = TypeVar("Value")
+
+
+class Address(NamedTuple):
+    """Where a connection leads; calls of one address share connections."""
+
+    #: http or https.
+    scheme: str
+    host: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,17 @@ class Request:
     repeatable: bool
     #: The body of an answer of success is not to be read, but handed over.
     streams: bool = False
+
+    @property
+    def address(self) -> Address:
+        parts = urlsplit(self.url)
+        return Address(parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        parts = urlsplit(self.url)
+        return (parts.path or "/") + ("?" + parts.query if parts.query else "")
 
 
 @dataclass(frozen=True)
@@ -49,6 +70,14 @@ class Response:
 
 class Unreachable(Exception):
     """No response came; the message says why. Drivers raise it into the generator."""
+
+    def __init__(self, text: str, cause: Optional[BaseException] = None) -> None:
+        super().__init__(text)
+        self.__cause__ = cause
+
+
+def no_answer_within(seconds: float) -> str:
+    return "no answer within %g s" % seconds
 
 
 #: A call: what to do next, the response to it, and in the end its value.
@@ -133,7 +162,7 @@ def exchange(
         left = None if deadline is None else deadline.left()
         if left is not None:
             if left <= 0:
-                raise Timeout("%s: no answer within %g s" % (name, deadline.seconds or 0))  # type: ignore[union-attr]
+                raise Timeout("%s: %s" % (name, no_answer_within(deadline.seconds or 0)))  # type: ignore[union-attr]
             timeout = min(timeout, left)
         failure: CapstanError
         retry_after: Optional[float] = None
@@ -156,7 +185,7 @@ def exchange(
         left = None if deadline is None else deadline.left()
         # A pause that leaves no time for the try after it only keeps the caller waiting.
         if left is not None and pause >= left:
-            raise Timeout("%s: no answer within %g s" % (name, deadline.seconds or 0)) from failure  # type: ignore[union-attr]
+            raise Timeout("%s: %s" % (name, no_answer_within(deadline.seconds or 0))) from failure  # type: ignore[union-attr]
         yield Pause(pause)
         attempt += 1
 

@@ -1,25 +1,19 @@
-"""Carries out exchanges in an event loop, over connections that are kept open. HTTP/1.1, as much of it as the service speaks."""
+"""Carries out exchanges in an event loop, over connections that are kept open."""
 from __future__ import annotations
 
 import asyncio
 import ssl
 import weakref
 from typing import AsyncIterator, Dict, List, MutableMapping, Optional, Tuple
-from urllib.parse import urlsplit
 
-from .exchange import Flow, Pause, Request, Response, Unreachable, Value
+from .exchange import Address, Flow, Pause, Request, Response, Unreachable, Value, no_answer_within
+from .http1 import BROKEN_OFF, MAX_HEAD_BYTES, BrokenAnswer, Head, body_bytes, chunk_bytes, is_chunked, read_head, request_bytes
 
 #: Idle connections kept for one address.
 _KEPT = 16
 _PART_BYTES = 64 * 1024
-_MAX_HEAD_BYTES = 64 * 1024
 
-_Address = Tuple[str, str, int]
-_Idle = Dict[_Address, List["_Connection"]]
-
-
-class _BrokenAnswer(Exception):
-    """What came is no HTTP answer."""
+_Idle = Dict[Address, List["_Connection"]]
 
 
 class _Connection:
@@ -46,7 +40,7 @@ async def run(flow: Flow[Value]) -> Value:
                 continue
             try:
                 response = await asyncio.wait_for(_send(action), action.timeout)
-            except (asyncio.TimeoutError, OSError, EOFError, _BrokenAnswer) as error:
+            except (asyncio.TimeoutError, OSError, EOFError, BrokenAnswer) as error:
                 action = flow.throw(_unreachable(error, action.timeout))
             else:
                 action = flow.send(response)
@@ -71,88 +65,76 @@ async def close() -> None:
 
 def _unreachable(error: BaseException, timeout: float) -> Unreachable:
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
-        text = "no answer within %g s" % timeout
+        text = no_answer_within(timeout)
     elif isinstance(error, asyncio.IncompleteReadError):
-        text = "the connection was closed before the answer was whole"
+        text = BROKEN_OFF
     else:
         text = str(error) or type(error).__name__
-    found = Unreachable(text)
-    found.__cause__ = error
-    return found
+    return Unreachable(text, error)
 
 
 async def _send(request: Request) -> Response:
-    parts = urlsplit(request.url)
-    secure = parts.scheme == "https"
-    address = (parts.scheme, parts.hostname or "", parts.port or (443 if secure else 80))
-    target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
-    head = "%s %s HTTP/1.1\r\nhost: %s\r\n" % (request.method, target, parts.netloc.rpartition("@")[2])
-    for name, value in request.headers.items():
-        if "\r" in value or "\n" in value:
-            raise ValueError("the header %s must not hold a line's end" % name)
-        head += "%s: %s\r\n" % (name, value)
-    body = request.body or b""
-    if request.body is not None or request.method != "GET":
-        head += "content-length: %d\r\n" % len(body)
-    data = (head + "\r\n").encode("latin-1") + body
-    kept = _idle.setdefault(asyncio.get_running_loop(), {}).get(address, [])
+    data = request_bytes(request)
+    kept = _idle.setdefault(asyncio.get_running_loop(), {}).get(request.address, [])
     while kept:
         connection = kept.pop()
         if connection.reader.at_eof():
             connection.close()
             continue
         try:
-            return await _exchange(connection, address, request, data)
+            return await _exchange(connection, request, data)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if not request.repeatable or (isinstance(error, asyncio.IncompleteReadError) and error.partial):
                 raise
             # The other side closed it in that moment: nothing was answered, a fresh one does it.
             break
-    reader, writer = await asyncio.open_connection(
-        address[1], address[2], ssl=ssl.create_default_context() if secure else None, limit=_MAX_HEAD_BYTES
-    )
-    return await _exchange(_Connection(reader, writer), address, request, data)
+    return await _exchange(await _connect(request.address), request, data)
 
 
-async def _exchange(connection: _Connection, address: _Address, request: Request, data: bytes) -> Response:
+async def _connect(address: Address) -> _Connection:
+    secure = ssl.create_default_context() if address.scheme == "https" else None
+    return _Connection(*await asyncio.open_connection(address.host, address.port, ssl=secure, limit=MAX_HEAD_BYTES))
+
+
+async def _exchange(connection: _Connection, request: Request, data: bytes) -> Response:
     whole = False
     handed = False
     try:
         connection.writer.write(data)
         await connection.writer.drain()
-        status, headers, keeps = await _read_head(connection.reader)
-        while 100 <= status < 200:
-            status, headers, keeps = await _read_head(connection.reader)
-        parts, bounded = _body(connection.reader, request.method, status, headers)
-        if request.streams and 200 <= status < 300:
+        head = await _read_head(connection.reader)
+        while head.is_interim:
+            head = await _read_head(connection.reader)
+        parts, bounded = _body(connection.reader, request, head)
+        if request.streams and 200 <= head.status < 300:
             handed = True
-            return Response(status, headers, b"", _rest(connection, address, parts, keeps and bounded, request.timeout))
+            return Response(head.status, head.headers, b"", _rest(connection, request, parts, head.keeps and bounded))
         body = b"".join([part async for part in parts])
-        whole = keeps and bounded
-        return Response(status, headers, body)
+        whole = head.keeps and bounded
+        return Response(head.status, head.headers, body)
     finally:
         if not handed:
-            _put_back(connection, address, whole)
+            _put_back(connection, request.address, whole)
 
 
-async def _rest(connection: _Connection, address: _Address, parts: AsyncIterator[bytes], keeps: bool, timeout: float) -> AsyncIterator[bytes]:
+async def _rest(connection: _Connection, request: Request, parts: AsyncIterator[bytes], keeps: bool) -> AsyncIterator[bytes]:
     """The body as it comes; a connection that is not read to its end is closed."""
     whole = False
     try:
         while True:
             try:
-                part = await asyncio.wait_for(parts.__anext__(), timeout)
+                part = await asyncio.wait_for(parts.__anext__(), request.timeout)
             except StopAsyncIteration:
                 break
-            except (asyncio.TimeoutError, OSError, EOFError, _BrokenAnswer) as error:
-                raise _unreachable(error, timeout) from error
+            except (asyncio.TimeoutError, OSError, EOFError, BrokenAnswer) as error:
+                raise _unreachable(error, request.timeout) from error
             yield part
         whole = keeps
     finally:
-        _put_back(connection, address, whole)
+        _put_back(connection, request.address, whole)
 
 
-def _put_back(connection: _Connection, address: _Address, whole: bool) -> None:
+def _put_back(connection: _Connection, address: Address, whole: bool) -> None:
     kept = _idle.setdefault(asyncio.get_running_loop(), {}).setdefault(address, [])
     if whole and len(kept) < _KEPT:
         kept.append(connection)
@@ -160,33 +142,19 @@ def _put_back(connection: _Connection, address: _Address, whole: bool) -> None:
         connection.close()
 
 
-async def _read_head(reader: asyncio.StreamReader) -> Tuple[int, Dict[str, str], bool]:
-    """Status, headers, and whether the connection stays open."""
+async def _read_head(reader: asyncio.StreamReader) -> Head:
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        return read_head(await reader.readuntil(b"\r\n\r\n"))
     except asyncio.LimitOverrunError:
-        raise _BrokenAnswer("the answer's headers are too long") from None
-    first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-        raise _BrokenAnswer("the answer is not HTTP")
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if colon:
-            headers[name.strip().lower()] = value.strip()
-    keeps = "close" not in headers.get("connection", "").lower() and (words[0] != "HTTP/1.0" or "keep-alive" in headers.get("connection", "").lower())
-    return int(words[1]), headers, keeps
+        raise BrokenAnswer("the answer's headers are too long") from None
 
 
-def _body(reader: asyncio.StreamReader, method: str, status: int, headers: Dict[str, str]) -> Tuple[AsyncIterator[bytes], bool]:
+def _body(reader: asyncio.StreamReader, request: Request, head: Head) -> Tuple[AsyncIterator[bytes], bool]:
     """The body as it comes, and whether its end is told other than by the connection's."""
-    if method == "HEAD" or status in (204, 304):
-        return _read_parts(reader, 0), True
-    if "chunked" in headers.get("transfer-encoding", "").lower():
+    if is_chunked(request, head):
         return _read_chunks(reader), True
-    length = _length(headers.get("content-length"))
-    return _read_parts(reader, length), length is not None
+    size = body_bytes(request, head)
+    return _read_parts(reader, size), size is not None
 
 
 async def _read_parts(reader: asyncio.StreamReader, length: Optional[int]) -> AsyncIterator[bytes]:
@@ -196,7 +164,7 @@ async def _read_parts(reader: asyncio.StreamReader, length: Optional[int]) -> As
         part = await reader.read(_PART_BYTES if left is None else min(left, _PART_BYTES))
         if not part:
             if left is not None:
-                raise _BrokenAnswer("the connection was closed before the answer was whole")
+                raise BrokenAnswer(BROKEN_OFF)
             return
         if left is not None:
             left -= len(part)
@@ -205,7 +173,7 @@ async def _read_parts(reader: asyncio.StreamReader, length: Optional[int]) -> As
 
 async def _read_chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     while True:
-        size = _hex(await reader.readuntil(b"\r\n"))
+        size = chunk_bytes(await reader.readuntil(b"\r\n"))
         if size == 0:
             break
         async for part in _read_parts(reader, size):
@@ -214,18 +182,3 @@ async def _read_chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     # Trailers, of which none is of interest.
     while await reader.readuntil(b"\r\n") != b"\r\n":
         continue
-
-
-def _hex(line: bytes) -> int:
-    try:
-        return int(line.split(b";")[0].strip(), 16)
-    except ValueError:
-        raise _BrokenAnswer("the answer's chunks are broken") from None
-
-
-def _length(header: Optional[str]) -> Optional[int]:
-    if header is None:
-        return None
-    if not header.isdigit():
-        raise _BrokenAnswer("the answer's length is no number")
-    return int(header)

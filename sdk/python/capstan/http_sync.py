@@ -7,16 +7,13 @@ import selectors
 import ssl
 import threading
 import time
-from typing import Dict, Iterator, List, Optional, Tuple
-from urllib.parse import urlsplit
+from typing import Dict, Iterator, List, Optional
 
-from .exchange import Flow, Pause, Request, Response, Unreachable, Value
+from .exchange import Address, Flow, Pause, Request, Response, Unreachable, Value, no_answer_within
 
 #: Idle connections kept for one address.
 _KEPT = 16
 _PART_BYTES = 64 * 1024
-
-_Address = Tuple[str, str, int]
 
 
 class _Pool:
@@ -24,10 +21,10 @@ class _Pool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: Dict[_Address, List[http.client.HTTPConnection]] = {}
+        self._idle: Dict[Address, List[http.client.HTTPConnection]] = {}
         self._owner = os.getpid()
 
-    def take(self, address: _Address) -> Optional[http.client.HTTPConnection]:
+    def take(self, address: Address) -> Optional[http.client.HTTPConnection]:
         with self._lock:
             self._disown()
             kept = self._idle.get(address)
@@ -38,7 +35,7 @@ class _Pool:
                 connection.close()
             return None
 
-    def give(self, address: _Address, connection: http.client.HTTPConnection) -> None:
+    def give(self, address: Address, connection: http.client.HTTPConnection) -> None:
         with self._lock:
             self._disown()
             kept = self._idle.setdefault(address, [])
@@ -100,59 +97,53 @@ def close() -> None:
 
 
 def _unreachable(error: Exception, timeout: float) -> Unreachable:
-    text = "no answer within %g s" % timeout if isinstance(error, TimeoutError) or "timed out" in str(error) else str(error) or type(error).__name__
-    found = Unreachable(text)
-    found.__cause__ = error
-    return found
+    # Before Python 3.10 a socket's own class, of which only the text is told.
+    is_late = isinstance(error, TimeoutError) or "timed out" in str(error)
+    return Unreachable(no_answer_within(timeout) if is_late else str(error) or type(error).__name__, error)
 
 
 def _send(request: Request) -> Response:
-    parts = urlsplit(request.url)
-    secure = parts.scheme == "https"
-    address = (parts.scheme, parts.hostname or "", parts.port or (443 if secure else 80))
-    target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
-    connection = _pool.take(address)
+    connection = _pool.take(request.address)
     if connection is not None:
         try:
-            return _exchange(connection, address, request, target)
+            return _exchange(connection, request)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ConnectionAbortedError):
             # The other side closed it in that moment: nothing was answered, a fresh one does it.
             if not request.repeatable:
                 raise
-    return _exchange(_connect(address, request.timeout), address, request, target)
+    return _exchange(_connect(request.address, request.timeout), request)
 
 
-def _connect(address: _Address, timeout: float) -> http.client.HTTPConnection:
-    scheme, host, port = address
-    if scheme == "https":
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl.create_default_context())
-    return http.client.HTTPConnection(host, port, timeout=timeout)
+def _connect(address: Address, timeout: float) -> http.client.HTTPConnection:
+    if address.scheme == "https":
+        return http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=ssl.create_default_context())
+    return http.client.HTTPConnection(address.host, address.port, timeout=timeout)
 
 
-def _exchange(connection: http.client.HTTPConnection, address: _Address, request: Request, target: str) -> Response:
+def _exchange(connection: http.client.HTTPConnection, request: Request) -> Response:
     kept = False
     handed = False
     try:
         connection.timeout = request.timeout
         if connection.sock is not None:
             connection.sock.settimeout(request.timeout)
-        connection.request(request.method, target, body=request.body, headers=dict(request.headers))
+        connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
         answer = connection.getresponse()
         headers = {name.lower(): value for name, value in answer.getheaders()}
         if request.streams and 200 <= answer.status < 300:
             handed = True
-            return Response(answer.status, headers, b"", _rest(connection, address, answer, request.timeout))
+            return Response(answer.status, headers, b"", _rest(connection, request, answer))
         response = Response(answer.status, headers, answer.read())
         kept = not answer.will_close
         return response
     finally:
         if kept:
-            _pool.give(address, connection)
+            _pool.give(request.address, connection)
         elif not handed:
             connection.close()
 
 
-def _rest(connection: http.client.HTTPConnection, address: _Address, answer: http.client.HTTPResponse, timeout: float) -> Iterator[bytes]:
+def _rest(connection: http.client.HTTPConnection, request: Request, answer: http.client.HTTPResponse) -> Iterator[bytes]:
     """The body as it comes; a connection that is not read to its end is closed."""
     kept = False
     try:
@@ -160,13 +151,13 @@ def _rest(connection: http.client.HTTPConnection, address: _Address, answer: htt
             try:
                 part = answer.read1(_PART_BYTES)
             except (OSError, http.client.HTTPException) as error:
-                raise _unreachable(error, timeout) from error
+                raise _unreachable(error, request.timeout) from error
             if not part:
                 break
             yield part
         kept = not answer.will_close
     finally:
         if kept:
-            _pool.give(address, connection)
+            _pool.give(request.address, connection)
         else:
             connection.close()

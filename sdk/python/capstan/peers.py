@@ -47,7 +47,6 @@ class PeerCache:
         with self._lock:
             self._known.pop((service, environment, name), None)
 
-
     def find(self, connection: Connection, environment: str, name: str) -> Flow[Peer]:
         """The endpoint of this name, from memory or from the state manager. Raises what :func:`ask` raises."""
         key = (connection.base_url, environment, name)

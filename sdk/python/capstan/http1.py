@@ -1,0 +1,87 @@
+"""HTTP/1.1 as bytes, as much of it as the service speaks, without the connection that carries it (RFC 9112)."""
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Optional
+from urllib.parse import urlsplit
+
+from .exchange import Request
+
+#: Longest head of an answer, bytes.
+MAX_HEAD_BYTES = 64 * 1024
+BROKEN_OFF = "the connection was closed before the answer was whole"
+
+
+class BrokenAnswer(Exception):
+    """What came is no HTTP answer."""
+
+
+class Head(NamedTuple):
+    """An answer, but for its body."""
+
+    status: int
+    #: Names in lower case.
+    headers: Dict[str, str]
+    #: The connection may carry another request afterwards.
+    keeps: bool
+
+    @property
+    def is_interim(self) -> bool:
+        """The answer itself is still to come."""
+        return 100 <= self.status < 200
+
+
+def request_bytes(request: Request) -> bytes:
+    """Raises ValueError for a header that would hold another one."""
+    head = "%s %s HTTP/1.1\r\nhost: %s\r\n" % (request.method, request.target, urlsplit(request.url).netloc.rpartition("@")[2])
+    for name, value in request.headers.items():
+        if "\r" in value or "\n" in value:
+            raise ValueError("the header %s must not hold a line's end" % name)
+        head += "%s: %s\r\n" % (name, value)
+    body = request.body or b""
+    if request.body is not None or request.method != "GET":
+        head += "content-length: %d\r\n" % len(body)
+    return (head + "\r\n").encode("latin-1") + body
+
+
+def read_head(data: bytes) -> Head:
+    """Everything up to the empty line. Raises BrokenAnswer."""
+    first, *lines = data.decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+        raise BrokenAnswer("the answer is not HTTP")
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip().lower()] = value.strip()
+    connection = headers.get("connection", "").lower()
+    return Head(int(words[1]), headers, "close" not in connection and (words[0] != "HTTP/1.0" or "keep-alive" in connection))
+
+
+def is_chunked(request: Request, head: Head) -> bool:
+    """The body tells the size of each of its parts."""
+    return not _is_without_body(request, head) and "chunked" in head.headers.get("transfer-encoding", "").lower()
+
+
+def body_bytes(request: Request, head: Head) -> Optional[int]:
+    """Size of a body that is not chunked; None when only the connection's end tells it. Raises BrokenAnswer."""
+    if _is_without_body(request, head):
+        return 0
+    length = head.headers.get("content-length")
+    if length is None:
+        return None
+    if not length.isdigit():
+        raise BrokenAnswer("the answer's length is no number")
+    return int(length)
+
+
+def chunk_bytes(line: bytes) -> int:
+    """Size of the chunk that a line begins; 0 ends the body. Raises BrokenAnswer."""
+    try:
+        return int(line.split(b";")[0].strip(), 16)
+    except ValueError:
+        raise BrokenAnswer("the answer's chunks are broken") from None
+
+
+def _is_without_body(request: Request, head: Head) -> bool:
+    return request.method == "HEAD" or head.status in (204, 304)
