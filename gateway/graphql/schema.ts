@@ -194,6 +194,7 @@ type Worker {
 }
 """Phases of the last start, ms since it was asked for; 0 when not reached."""
 type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
+"""A host. The first account sees all of it; others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""
 type Node {
   id: ID!
   name: String!

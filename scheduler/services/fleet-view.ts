@@ -21,23 +21,21 @@ export function nodeInfo(image: Image, node: NodeImage): NodeInfo {
     workers: node.workers.size,
     draining: node.config.draining,
     jobs,
-    ...given(image, node),
+    ...given(node),
+    ...inAll(image, node),
   };
 }
 
-type Given = Pick<NodeInfo, 'cpuMillisGiven' | 'cpuMillisInAll' | 'memoryBytesGiven' | 'memoryBytesInAll' | 'devicesGiven'>;
+/** What is set aside for the node's workers. */
+function given({ usage }: NodeImage): Pick<NodeInfo, 'cpuMillisGiven' | 'memoryBytesGiven' | 'devicesGiven'> {
+  return { cpuMillisGiven: usage.cpuMillis, memoryBytesGiven: BigInt(usage.memoryBytes), devicesGiven: usage.devices.size };
+}
 
-/** What is set aside for the node's workers, of what may be. */
-function given({ settings }: Image, { facts, usage }: NodeImage): Given {
+/** What may be set aside on a node in all; 0 where its agent does not tell. */
+export function inAll({ settings }: Image, { facts }: NodeImage): Pick<NodeInfo, 'cpuMillisInAll' | 'memoryBytesInAll'> {
   const all = facts === null ? null : capacityOf(facts, settings);
   const told = (amount: number | undefined): number => (amount === undefined || !Number.isFinite(amount) ? 0 : Math.round(amount));
-  return {
-    cpuMillisGiven: usage.cpuMillis,
-    cpuMillisInAll: told(all?.cpuMillis),
-    memoryBytesGiven: BigInt(usage.memoryBytes),
-    memoryBytesInAll: BigInt(told(all?.memoryBytes)),
-    devicesGiven: usage.devices.size,
-  };
+  return { cpuMillisInAll: told(all?.cpuMillis), memoryBytesInAll: BigInt(told(all?.memoryBytes)) };
 }
 
 /** The workers that a reader may know of, of all endpoints or of one. */

@@ -3,13 +3,15 @@ import { randomBytes } from 'node:crypto';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { ControlServiceServer, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { NodeImage } from '../core/image/fleet.ts';
 import { tokenId } from '../core/nodes.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { hashKey } from '../secrets/hash.ts';
-import type { Authorizer } from './auth.ts';
+import { defaultAccount, type Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { nodeInfo, tokenInfos } from './fleet-view.ts';
+import { sharedNodeInfo } from './shared-hosts.ts';
 
 export interface NodeCallDeps {
   readonly engine: Engine;
@@ -39,8 +41,11 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
   };
   return {
     listNodes: unary(log, 'ListNodes', (_request, metadata) => {
-      auth.wholeReader(metadata);
-      return { nodes: [...engine.image.nodes.values()].map((node) => nodeInfo(engine.image, node)) };
+      const account = auth.wholeReader(metadata);
+      const { image } = engine;
+      const info = (node: NodeImage): NodeInfo =>
+        account === defaultAccount ? nodeInfo(image, node) : sharedNodeInfo(image, node, account);
+      return { nodes: [...image.nodes.values()].map(info) };
     }),
     createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }) => {
       if (name.length > longestTokenName)

@@ -231,6 +231,9 @@ test('an account finds nothing of another by its ids, and lists none of it', asy
   const sees = async <Reply>(call: (done: (error: ServiceError | null, reply: Reply) => void) => unknown): Promise<Reply> => unary(call);
   t.deepEqual((await sees<control.ListEndpointsResponse>((done) => client.listEndpoints({ environment: '' }, team, done))).endpoints, []);
   t.deepEqual((await sees<control.ListWorkersResponse>((done) => client.listWorkers({ endpointId }, team, done))).workers, []);
+  await scheduler.join('host');
+  const [host] = (await sees<control.ListNodesResponse>((done) => client.listNodes({}, team, done))).nodes;
+  t.like(host, { name: 'host', incarnation: '', workers: 0 });
   t.deepEqual((await sees<control.ListEnvironmentsResponse>((done) => client.listEnvironments({}, team, done))).environments, []);
   t.deepEqual(
     (await sees<control.ListDeploymentsResponse>((done) => client.listDeployments({ environment: '', limit: 0 }, team, done))).deployments,

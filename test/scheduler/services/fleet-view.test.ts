@@ -1,8 +1,11 @@
-/** What operators are told of workers (scheduler/services/fleet-view.ts). */
+/** What operators and other accounts are told of hosts and workers (scheduler/services/fleet-view.ts, shared-hosts.ts). */
 import test from 'ava';
 
+import { baseImages } from '../../../proto/base-images.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-import { workerInfos } from '../../../scheduler/services/fleet-view.ts';
+import { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
+import { nodeInfo, workerInfos } from '../../../scheduler/services/fleet-view.ts';
+import { sharedNodeInfo } from '../../../scheduler/services/shared-hosts.ts';
 import { FleetWorld, queueInput } from '../core/fleet-world.ts';
 
 test('a worker of a queue endpoint is RUNNING while it has a job, whatever its agent said last', (t) => {
@@ -21,4 +24,29 @@ test('a worker of a queue endpoint is RUNNING while it has a job, whatever its a
   world.report(world.running[0]?.worker ?? '', { state: WorkerState.RUNNING });
   world.complete(job);
   t.deepEqual(shown(), [WorkerState.IDLE]);
+});
+
+test('an account sees what a shared host offers and its own work there, and nothing of the others', (t) => {
+  const world = new FleetWorld();
+  const images = [`${baseImages[0]?.name ?? ''}:1`, 'registry.example/secret-product:7'];
+  world.node('a', ['GPU-1', 'GPU-2'], { images, builds: ['d'], cpuPercent: 50, packages: { numpy: '2.0' }, cpuModel: 'EPYC' });
+  const [endpoint = ''] = world.deploy({ ...queueInput('echo'), gpuIds: 'ANY', gpuCount: 1 });
+  world.submit(endpoint);
+  world.settle();
+  const node = world.image.nodes.get('a');
+  if (node === undefined) throw new Error('the node is gone');
+  t.like(nodeInfo(world.image, node), { workers: 1, jobs: 1, devicesGiven: 1 });
+
+  const own = sharedNodeInfo(world.image, node, 'acc');
+  t.like(own, { workers: 1, jobs: 1, devicesGiven: 1, cpuMillisGiven: node.usage.cpuMillis });
+  const seen = sharedNodeInfo(world.image, node, 'team');
+  t.like(seen, { name: 'a', connected: true, workers: 0, jobs: 0, devicesGiven: 0, cpuMillisGiven: 0, memoryBytesGiven: 0n });
+  t.is(seen.cpuMillisInAll, own.cpuMillisInAll);
+  t.like(seen.inventory, { cpuCount: 64, cpuModel: 'EPYC', packages: { numpy: '2.0' }, images: images.slice(0, 1) });
+  t.deepEqual(
+    seen.inventory?.devices.map(({ model, healthy, uuid }) => ({ model, healthy, uuid })),
+    [1, 2].map(() => ({ model: 'NVIDIA RTX A5000', healthy: true, uuid: '' })),
+  );
+  for (const hidden of ['GPU-1', 'secret-product', '"builds":["d"]', '"cpuPercent":50'])
+    t.false(JSON.stringify(Inventory.toJSON(seen.inventory ?? Inventory.create())).includes(hidden), hidden);
 });

@@ -10712,6 +10712,7 @@ export const ControlServiceService = {
     responseSerialize: (value: AccountInfo): Buffer => Buffer.from(AccountInfo.encode(value).finish()),
     responseDeserialize: (value: Buffer): AccountInfo => AccountInfo.decode(value),
   },
+  /** Everything for the account `default`; for others what hosts offer, with counts of their own workers only. */
   listNodes: {
     path: "/capstan.v1.ControlService/ListNodes" as const,
     requestStream: false as const,
@@ -10934,6 +10935,7 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   createAccount: handleUnaryCall<CreateAccountRequest, CreateAccountResponse>;
   listAccounts: handleUnaryCall<ListAccountsRequest, ListAccountsResponse>;
   updateAccount: handleUnaryCall<UpdateAccountRequest, AccountInfo>;
+  /** Everything for the account `default`; for others what hosts offer, with counts of their own workers only. */
   listNodes: handleUnaryCall<ListNodesRequest, ListNodesResponse>;
   listWorkers: handleUnaryCall<ListWorkersRequest, ListWorkersResponse>;
   /** One endpoint with its workers, and what the scaler decided about it and why. */
@@ -11299,6 +11301,7 @@ export interface ControlServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: AccountInfo) => void,
   ): ClientUnaryCall;
+  /** Everything for the account `default`; for others what hosts offer, with counts of their own workers only. */
   listNodes(
     request: ListNodesRequest,
     callback: (error: ServiceError | null, response: ListNodesResponse) => void,

@@ -1,0 +1,51 @@
+/**
+ * A host as an account other than the operators' sees it. Accounts share the hosts and see nothing
+ * of each other: what a host offers is everybody's, to choose GPUs and packages by; what runs there,
+ * what it is called by the hardware, and how busy it is, are the operators' to know.
+ */
+import { baseImageOf } from '../../proto/base-images.ts';
+import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { Device, Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Image } from '../core/image.ts';
+import type { NodeImage, WorkerImage } from '../core/image/fleet.ts';
+import { inAll } from './fleet-view.ts';
+
+/** What `account` may know of a node: its offer, and the account's own workers there. */
+export function sharedNodeInfo(image: Image, node: NodeImage, account: string): NodeInfo {
+  const own = ownWorkers(image, node, account);
+  const sum = (of: (worker: WorkerImage) => number): number => own.reduce((total, worker) => total + of(worker), 0);
+  return {
+    id: node.config.id,
+    name: node.config.name,
+    connected: node.session !== null,
+    incarnation: '',
+    ...(node.inventory === null ? {} : { inventory: offerOf(node.inventory) }),
+    draining: node.config.draining,
+    workers: own.length,
+    jobs: sum(({ attempts }) => attempts.size),
+    cpuMillisGiven: sum(({ cpuMillis }) => cpuMillis),
+    memoryBytesGiven: BigInt(sum(({ memoryBytes }) => memoryBytes)),
+    devicesGiven: sum(({ devices }) => devices.length),
+    ...inAll(image, node),
+  };
+}
+
+function ownWorkers(image: Image, node: NodeImage, account: string): WorkerImage[] {
+  return [...node.workers]
+    .flatMap((id) => image.workers.get(id) ?? [])
+    .filter(({ endpoint }) => image.endpoints.get(endpoint)?.config.account === account);
+}
+
+/** Named field by field: one that is added later is not shown before somebody thought of it. */
+function offerOf(inventory: Inventory): Inventory {
+  const { os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine } = inventory;
+  return Inventory.fromPartial({
+    ...{ os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine },
+    // An image of somebody's own has a name that may tell what it is for.
+    images: inventory.images.filter((reference) => baseImageOf(reference) !== null),
+    devices: inventory.devices.map(({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }) =>
+      Device.fromPartial({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }),
+    ),
+    deviceProblem: inventory.deviceProblem,
+  });
+}
