@@ -147,7 +147,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 
   const listenOn = `${config.host}:${config.port}`;
   const credentials = serverCredentials(listenOn, config);
-  const server = await makeGrpcServer();
+  const server = makeGrpcServer();
   server.add(JobServiceService, channels.service());
   server.add(NodeServiceService, sessions.service());
   server.add(GatewayServiceService, gateways.service());

@@ -11,16 +11,17 @@ import { fileURLToPath } from 'node:url';
 
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema, type DescriptorProto } from '@bufbuild/protobuf/wkt';
-import type { Server } from '@grpc/grpc-js';
 import { load, type AnyDefinition, type EnumTypeDefinition, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
 import { ReflectionService } from '@grpc/reflection';
 import { protoPath as healthProto } from 'grpc-health-check';
+
+import type { ServiceTaker } from './late-service.ts';
 
 const protoFolder = join(dirname(fileURLToPath(import.meta.url)), '../../proto');
 const protoFiles = ['control', 'jobs', 'nodes', 'blobs'].map((name) => `capstan/v1/${name}.proto`);
 
 /** Puts the reflection service (v1 and v1alpha) on a server. */
-export async function addReflection(server: Server): Promise<void> {
+export async function addReflection(server: ServiceTaker): Promise<void> {
   const descriptors = await load([...protoFiles, healthProto], { includeDirs: [protoFolder], keepCase: true });
   new ReflectionService(corrected(descriptors)).addToServer(server);
 }

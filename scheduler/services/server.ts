@@ -6,11 +6,11 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 
 import { Server, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
-import { HealthImplementation } from 'grpc-health-check';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../files/durable.ts';
-import { addReflection } from './reflection.ts';
+import { Health } from './health.ts';
+import { addLateService } from './late-service.ts';
 
 /** The most bytes of a message in either direction. */
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
@@ -37,18 +37,25 @@ export interface GrpcServer {
 }
 
 /** Makes the server with health and reflection on it. Health says NOT_SERVING until told otherwise. */
-export async function makeGrpcServer(options: GrpcServerOptions = {}): Promise<GrpcServer> {
+export function makeGrpcServer(options: GrpcServerOptions = {}): GrpcServer {
   const server = new Server({
     'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
     'grpc.keepalive_time_ms': options.keepaliveMs ?? 20_000,
     'grpc.keepalive_timeout_ms': options.keepaliveTimeoutMs ?? 10_000,
   });
-  await addReflection(server);
-  // '' is the server as a whole (the health protocol's own convention).
-  const health = new HealthImplementation({ '': 'NOT_SERVING' });
-  health.addToServer(server);
-  const names = [''];
+  for (const version of ['v1', 'v1alpha'])
+    addLateService(server, {
+      name: `grpc.reflection.${version}.ServerReflection`,
+      methods: { ServerReflectionInfo: 'duplex' },
+      load: async (taker) => (await import('./reflection.ts')).addReflection(taker),
+    });
+  const health = new Health();
+  addLateService(server, {
+    name: 'grpc.health.v1.Health',
+    methods: { Check: 'unary', Watch: 'server-stream', List: 'unary' },
+    load: (taker) => health.load(taker),
+  });
 
   return {
     add(definition, handlers) {
@@ -56,15 +63,12 @@ export async function makeGrpcServer(options: GrpcServerOptions = {}): Promise<G
       // Every method's path is /<service>/<method>.
       const name = Object.values(definition)[0]?.path.split('/')[1];
       if (name === undefined) return;
-      names.push(name);
-      health.setStatus(name, 'NOT_SERVING');
+      health.add(name);
     },
     bind: (address, credentials) => bind(server, address, credentials),
-    setServing(serving) {
-      for (const name of names) health.setStatus(name, serving ? 'SERVING' : 'NOT_SERVING');
-    },
+    setServing: (serving) => health.setServing(serving),
     async close(graceMs) {
-      for (const name of names) health.setStatus(name, 'NOT_SERVING');
+      health.setServing(false);
       let deadline: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
         // An error here only says that there is nothing (left) to close.

@@ -5,7 +5,7 @@
  */
 import { isIP, type LookupFunction } from 'node:net';
 
-import { buildConnector } from 'undici';
+import type { buildConnector } from 'undici';
 
 import { bareHost, type AddressGuard } from './guard.ts';
 import type { Resolve } from './resolver.ts';
@@ -18,8 +18,13 @@ export class AddressRefused extends Error {
   }
 }
 
-/** A connector for undici; `timeoutMs` covers resolving, connecting and the TLS handshake. */
-export function guardedConnector(guard: AddressGuard, resolve: Resolve, timeoutMs: number): buildConnector.connector {
+/** A connector for undici, made by its `build`; `timeoutMs` covers resolving, connecting and the TLS handshake. */
+export function guardedConnector(
+  build: typeof buildConnector,
+  guard: AddressGuard,
+  resolve: Resolve,
+  timeoutMs: number,
+): buildConnector.connector {
   const lookup: LookupFunction = (hostname, options, done) => {
     const host = bareHost(hostname);
     resolve(host).then(
@@ -33,7 +38,7 @@ export function guardedConnector(guard: AddressGuard, resolve: Resolve, timeoutM
       (error: unknown) => done(error instanceof Error ? error : new Error(String(error)), ''),
     );
   };
-  const connect = buildConnector({ lookup, timeout: timeoutMs, allowH2: false, autoSelectFamily: true });
+  const connect = build({ lookup, timeout: timeoutMs, allowH2: false, autoSelectFamily: true });
   return (options, callback) => {
     // For an address there is no lookup.
     const host = bareHost(options.hostname);

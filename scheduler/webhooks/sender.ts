@@ -6,7 +6,7 @@
  */
 import { Readable } from 'node:stream';
 
-import { Client, type Dispatcher } from 'undici';
+import type { Dispatcher } from 'undici';
 
 import type { ReadableBlob } from '../blobs/file-store.ts';
 import type { HookRow } from '../store/store.ts';
@@ -88,9 +88,11 @@ export class WebhookSender {
     if (refusal !== null) return failed(`the URL ${refusal}`, true);
     const url = new URL(address);
     const allowedMs = totalMs + Math.ceil((payload.size / MiB) * 1_000);
+    // With the first webhook: a tenth of the scheduler's start, which need not wait for it.
+    const { buildConnector, Client } = await import('undici');
     const timer = setTimeout(() => stop.abort(timedOut), allowedMs);
     const client = new Client(url.origin, {
-      connect: guardedConnector(guard, resolve, connectMs),
+      connect: guardedConnector(buildConnector, guard, resolve, connectMs),
       pipelining: 0,
       allowH2: false,
       headersTimeout: 0,

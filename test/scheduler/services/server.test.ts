@@ -7,10 +7,12 @@ import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 import {
   credentials,
   loadPackageDefinition,
+  Server,
   ServerCredentials,
   status,
   type Client,
   type ClientDuplexStream,
+  type ClientReadableStream,
   type ServiceError,
 } from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -18,13 +20,15 @@ import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import { BlobServiceClient, BlobServiceService } from '../../../proto/gen/capstan/v1/blobs.ts';
+import { Health } from '../../../scheduler/services/health.ts';
+import { addLateService } from '../../../scheduler/services/late-service.ts';
 import { makeGrpcServer } from '../../../scheduler/services/server.ts';
 
 const root = join(import.meta.dirname, '../../..');
 const plain = ServerCredentials.createInsecure();
 
 async function serve(t: ExecutionContext) {
-  const server = await makeGrpcServer();
+  const server = makeGrpcServer();
   let release: () => void = () => undefined;
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -51,7 +55,10 @@ async function serve(t: ExecutionContext) {
 }
 
 type Reflection = Client & { ServerReflectionInfo(): ClientDuplexStream<object, Record<string, unknown>> };
-type Health = Client & { Check(request: { service: string }, done: (error: ServiceError | null, reply: { status: string }) => void): void };
+type HealthClient = Client & {
+  Check(request: { service: string }, done: (error: ServiceError | null, reply: { status: string }) => void): void;
+  Watch(request: { service: string }): ClientReadableStream<{ status: string }>;
+};
 
 /** A client of a service that we have no generated code for, from its public description. */
 // oxlint-disable-next-line no-unnecessary-type-parameters -- the caller knows what the description holds
@@ -63,10 +70,10 @@ function dynamicClient<T extends Client>(address: string, file: string, folder: 
   return new (at as new (address: string, credentials: unknown) => T)(address, credentials.createInsecure());
 }
 
-const health = (address: string): Health =>
+const health = (address: string): HealthClient =>
   dynamicClient(address, 'health/v1/health.proto', 'grpc-health-check/proto', ['grpc', 'health', 'v1', 'Health']);
 
-function healthOf(client: Health, service: string): Promise<string> {
+function healthOf(client: HealthClient, service: string): Promise<string> {
   return new Promise((resolve) =>
     client.Check({ service }, (error, reply) => resolve(error === null ? reply.status : `error ${error.code}`)),
   );
@@ -121,12 +128,48 @@ test('health tells of the server and of each service whether it may get calls', 
   t.is(await healthOf(checker, 'capstan.v1.Unheard'), `error ${status.NOT_FOUND}`);
 });
 
+test('who watches the health of a server hears when it changes', async (t) => {
+  const { server, client } = await serve(t);
+  const watch = client(health).Watch({ service: 'capstan.v1.BlobService' });
+  const heard = watch[Symbol.asyncIterator]() as AsyncIterator<{ status: string }>;
+  t.like(await heard.next(), { value: { status: 'NOT_SERVING' } });
+  server.setServing(true);
+  t.like(await heard.next(), { value: { status: 'SERVING' } });
+  watch.on('error', () => undefined);
+  watch.cancel();
+});
+
+test('a service that cannot be loaded is an error of its call, and loaded again with the next', async (t) => {
+  const server = new Server();
+  let loads = 0;
+  addLateService(server, {
+    name: 'grpc.health.v1.Health',
+    methods: { Check: 'unary', Watch: 'server-stream' },
+    load: async (taker) => {
+      loads++;
+      if (loads <= 2) throw new Error('no such file');
+      await new Health().load(taker);
+    },
+  });
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync('127.0.0.1:0', plain, (error, bound) => (error === null ? resolve(bound) : reject(error)));
+  });
+  t.teardown(() => server.forceShutdown());
+  const checker = health(`127.0.0.1:${port}`);
+  t.teardown(() => checker.close());
+  t.is(await healthOf(checker, ''), `error ${status.INTERNAL}`);
+  const [error] = (await once(checker.Watch({ service: '' }), 'error')) as [ServiceError];
+  t.is(error.code, status.INTERNAL);
+  t.is(error.details, 'no such file');
+  t.is(await healthOf(checker, ''), 'NOT_SERVING');
+});
+
 test('a port in use is ADDRESS_IN_USE and named; an address that is none is CONFIG', async (t) => {
   const other = createServer().listen(0, '127.0.0.1');
   t.teardown(() => other.close());
   await once(other, 'listening');
   const { port } = other.address() as { port: number };
-  const server = await makeGrpcServer();
+  const server = makeGrpcServer();
   t.teardown(() => server.close(0));
   const inUse = await t.throwsAsync(server.bind(`127.0.0.1:${port}`, plain), { instanceOf: CapstanError });
   t.is(inUse.code, 'ADDRESS_IN_USE');

@@ -1,0 +1,131 @@
+/**
+ * A service that is loaded with its first call. The libraries behind health and reflection parse
+ * `.proto` files and build codecs from them: half a second of a processor, as much as all the rest
+ * of the scheduler's start, for what most schedulers are never asked. So the server knows the paths
+ * of their methods only, and takes bytes; the library brings the rest.
+ */
+import {
+  status,
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  type MethodDefinition,
+  type Server,
+  type ServerDuplexStream,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type ServiceError,
+  type UntypedServiceImplementation,
+} from '@grpc/grpc-js';
+
+/** What a library wants of a server: that it takes its services. */
+export type ServiceTaker = Pick<Server, 'addService'>;
+
+export type Kind = 'unary' | 'server-stream' | 'duplex';
+
+export interface LateService {
+  /** Full name: `grpc.health.v1.Health`. */
+  readonly name: string;
+  /** Its methods by their names on the wire. */
+  readonly methods: Readonly<Record<string, Kind>>;
+  /** Puts the service itself, and maybe others, on what it is given. */
+  load(taker: ServiceTaker): Promise<void>;
+}
+
+type Handler = (call: object, answer?: (error: Partial<ServiceError> | null, reply?: unknown) => void) => void;
+
+interface Loaded {
+  readonly definition: MethodDefinition<unknown, unknown>;
+  readonly handler: Handler;
+}
+
+/** Puts a service on a server; what it does is loaded when it is called. A load that failed is tried again with the next call. */
+export function addLateService(server: Server, service: LateService): void {
+  let loading: Promise<ReadonlyMap<string, Loaded>> | null = null;
+  const loaded = new Map<string, Loaded>();
+  const load = async (path: string): Promise<Loaded> => {
+    loading ??= loadMethods(service);
+    try {
+      const method = (await loading).get(path);
+      if (method === undefined) throw new Error(`the library of ${service.name} does not serve ${path}`);
+      loaded.set(path, method);
+      return method;
+    } catch (error) {
+      loading = null;
+      throw error;
+    }
+  };
+  const definitions: Record<string, MethodDefinition<unknown, unknown>> = {};
+  const handlers: UntypedServiceImplementation = {};
+  for (const [name, kind] of Object.entries(service.methods)) {
+    const path = `/${service.name}/${name}`;
+    definitions[name] = definitionOf(path, kind, () => loaded.get(path));
+    handlers[name] = handlerOf(kind, () => load(path));
+  }
+  server.addService(definitions, handlers);
+}
+
+function definitionOf(path: string, kind: Kind, loaded: () => Loaded | undefined): MethodDefinition<unknown, unknown> {
+  const bytes = (value: unknown): Buffer => value as Buffer;
+  return {
+    path,
+    requestStream: kind === 'duplex',
+    responseStream: kind !== 'unary',
+    requestSerialize: bytes,
+    // A single request is read before its handler is called, a stream only by its handler, which has loaded by then.
+    requestDeserialize: (value) => (kind === 'duplex' ? loaded()?.definition.requestDeserialize(value) : value),
+    responseSerialize: (value) => loaded()?.definition.responseSerialize(value) ?? Buffer.alloc(0),
+    responseDeserialize: bytes,
+  };
+}
+
+function handlerOf(kind: Kind, load: () => Promise<Loaded>): UntypedServiceImplementation[string] {
+  const failure = (error: unknown): Partial<ServiceError> => ({
+    code: status.INTERNAL,
+    details: error instanceof Error ? error.message : String(error),
+  });
+  switch (kind) {
+    case 'unary':
+      return ((call: ServerUnaryCall<unknown, unknown>, answer) => {
+        load().then(
+          ({ definition, handler }) => {
+            call.request = definition.requestDeserialize(call.request as Buffer);
+            handler(call, answer);
+          },
+          (error: unknown) => answer(failure(error)),
+        );
+      }) satisfies handleUnaryCall<unknown, unknown>;
+    case 'server-stream':
+      return ((call: ServerWritableStream<unknown, unknown>) => {
+        load().then(
+          ({ definition, handler }) => {
+            // Who went away meanwhile is not told so again, and must not be watched for ever.
+            if (call.cancelled) return;
+            call.request = definition.requestDeserialize(call.request as Buffer);
+            handler(call);
+          },
+          (error: unknown) => call.emit('error', failure(error)),
+        );
+      }) satisfies handleServerStreamingCall<unknown, unknown>;
+    case 'duplex':
+      return (call: ServerDuplexStream<unknown, unknown>) => {
+        load().then(
+          ({ handler }) => handler(call),
+          (error: unknown) => call.emit('error', failure(error)),
+        );
+      };
+  }
+}
+
+async function loadMethods(service: LateService): Promise<Map<string, Loaded>> {
+  const methods = new Map<string, Loaded>();
+  await service.load({
+    addService(definitions, handlers) {
+      for (const [name, definition] of Object.entries(definitions)) {
+        const { originalName } = definition as { originalName?: string };
+        const handler = (handlers[name] ?? handlers[originalName ?? name]) as Handler | undefined;
+        if (handler !== undefined) methods.set(definition.path, { definition, handler: handler.bind(handlers) });
+      }
+    },
+  });
+  return methods;
+}
