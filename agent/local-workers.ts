@@ -225,6 +225,7 @@ export class LocalWorker {
       progress: (key, data) => this.#tasks.get(key)?.task.onProgress(data),
       ended: (key, result) => this.#settle(key, result),
       reloading: () => this.#settleAll('the functions of the worker were stopped'),
+      reachable: () => undefined,
       exited: (detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
     };
   }

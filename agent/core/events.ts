@@ -39,6 +39,8 @@ export type CoreEvent =
   | { readonly on: 'load-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
   /** The handlers of the worker were stopped hard to end one of them; its host lives and loads the module again. */
   | { readonly on: 'reloading'; readonly workerId: string; readonly start: number }
+  /** HTTP requests reach the worker, or do not although it is there. */
+  | { readonly on: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
   /** The host is gone. Said exactly once for each start that was asked for. */
   | { readonly on: 'exited'; readonly workerId: string; readonly start: number; readonly detail: string; readonly hardStop: boolean }
   | { readonly on: 'handler-entered'; readonly key: AttemptKey }

@@ -45,6 +45,8 @@ export interface Worker {
   draining: boolean;
   /** Attempts that take a slot. */
   readonly attempts: Set<AttemptKey>;
+  /** False while HTTP requests do not reach it although it is there. */
+  reachable: boolean;
   /** HTTP requests under way; each takes a slot. */
   requests: number;
   /** It has requests, or had one a moment ago: what is reported, so that short ones are no news. */

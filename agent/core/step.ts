@@ -34,6 +34,7 @@ import {
   endIfFree,
   failWorker,
   setPreparing,
+  setReachable,
   setReady,
   setRequests,
   startHost,
@@ -120,6 +121,11 @@ export function step(image: Image, event: CoreEvent, now: number): Effect[] {
       if (worker === undefined) break;
       if (worker.phase === 'ready') awaitLoad(image, worker, now);
       loseAttempts(image, worker, true, 'another job on this worker had to be stopped', now, out);
+      break;
+    }
+    case 'reachable': {
+      const worker = workerOf(image, event);
+      if (worker?.phase === 'ready') setReachable(image, worker, event.is);
       break;
     }
     case 'exited':

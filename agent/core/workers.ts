@@ -105,11 +105,19 @@ export function startTimeoutOf(release: ReleaseSpec): number {
 
 export function setReady(image: Image, worker: Worker, now: number): void {
   worker.phase = 'ready';
+  worker.reachable = true;
   worker.deadline = undefined;
   worker.readyAt = now;
   worker.reason = '';
   worker.detail = '';
   worker.loadedMs = Math.round(now - worker.askedAt);
+  image.workersChanged = true;
+}
+
+/** Gateways are told with the set of workers. */
+export function setReachable(image: Image, worker: Worker, is: boolean): void {
+  if (worker.reachable === is) return;
+  worker.reachable = is;
   image.workersChanged = true;
 }
 
@@ -177,6 +185,7 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
     phase: 'waiting',
     draining: false,
     attempts: new Set(),
+    reachable: true,
     requests: 0,
     busy: false,
     busyUntil: undefined,

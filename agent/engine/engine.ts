@@ -292,6 +292,7 @@ export class Engine {
         this.feed({ on: 'handler-ended', key, result });
       },
       reloading: () => this.feed({ on: 'reloading', workerId, start }),
+      reachable: (is) => this.feed({ on: 'reachable', workerId, start, is }),
       log: ({ stream, jobId, text }) => this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId, stream, text, endpointId }),
       exited: (detail, hardStop) => {
         this.#letGo(workerId, hosted);

@@ -50,7 +50,7 @@ export function serveOn(
 }
 
 function takesRequests(worker: Worker): boolean {
-  return worker.phase === 'ready' && !worker.draining && worker.release.kind === EndpointKind.LOAD_BALANCED;
+  return worker.phase === 'ready' && worker.reachable && !worker.draining && worker.release.kind === EndpointKind.LOAD_BALANCED;
 }
 
 function slotsOf(worker: Worker): number {

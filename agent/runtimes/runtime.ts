@@ -136,6 +136,8 @@ export interface WorkerEvents {
   ended(key: string, result: TaskResult): void;
   /** Every task on the worker was stopped by force; it loads its module again. */
   reloading(): void;
+  /** Whether HTTP requests reach a loaded worker: false while its server refuses connections, and once its host is about to be gone. */
+  reachable(is: boolean): void;
   log(entry: LogEntry): void;
   /** The worker is gone with all its processes. `hardStop`: it was killed to end one task. */
   exited(detail: string, hardStop: boolean): void;

@@ -5,7 +5,7 @@
  *      ▲                           │
  *      └── the agent did not take it (nothing reached the function) ──┘
  *
- * Until it is accepted the part of the body that was sent is kept, so that another worker can be
+ * All that it waits for workers counts from the first time on, and it keeps its place among those that wait. Until it is accepted the part of the body that was sent is kept, so that another worker can be
  * given the same request. A caller that goes away is told to the agent; the worker's slot is free
  * again when the agent says so.
  */
@@ -47,10 +47,15 @@ const NOTHING = Buffer.alloc(0);
 
 export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   readonly #options: ExchangeOptions;
+  soughtAt: number | undefined;
   /** Null once it is accepted. */
   #retained: Buffer[] | null = [];
   #retainedBytes = 0;
   #ended = false;
+  /** Why the last worker did not take it. */
+  #refusal = '';
+  /** A worker's connection was reset: it was not read, most likely. */
+  #wasReset = false;
   #window = WINDOW_BYTES;
   #worker: PoolWorker<AgentLink> | undefined;
   #number = 0;
@@ -125,7 +130,9 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   }
 
   refused(error: CapstanError): void {
-    this.#fail(error);
+    const { code, message, retryAfterMs } = error;
+    if (this.#refusal === '' || retryAfterMs === undefined) this.#fail(error);
+    else this.#fail(new CapstanError(code, `${message}; the last one that was tried: ${this.#refusal}`, { retryAfterMs }));
   }
 
   heard(frame: NonNullable<AgentFrame['frame']>): void {
@@ -151,11 +158,17 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
         break;
       case 'abort': {
         const { code, message, untouched } = frame.value;
-        const again = untouched && this.#retained !== null;
+        const again = untouched && this.#retained !== null && !(code === 'WORKER_LOST' && this.#wasReset);
         this.#letGo(again);
         if (this.#over) break;
-        if (again) this.#seek();
-        else this.#fail(new CapstanError(isErrorCode(code) ? code : 'WORKER_LOST', message));
+        if (again) {
+          this.#refusal = message;
+          this.#wasReset ||= code === 'WORKER_LOST';
+          // The next worker has its whole time.
+          clearTimeout(this.#timer);
+          this.#timer = undefined;
+          this.#seek();
+        } else this.#fail(new CapstanError(isErrorCode(code) ? code : 'WORKER_LOST', message));
         break;
       }
       case 'serving':

@@ -1,7 +1,8 @@
 /**
  * The workers that take an endpoint's requests, and the requests that wait for one. A request goes
  * to the worker with the fewest in flight, ties to the one used last, so that idle workers become
- * idle. Waiting ones are served in the order they came; they are bounded in number and time.
+ * idle. Waiting ones are served in the order they came, also those that a worker gave back; they are
+ * bounded in number and time.
  */
 import { CapstanError } from '../../proto/errors.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
@@ -30,6 +31,8 @@ export interface PoolWorker<Host extends WorkerHost> {
 export interface Seeker<Host extends WorkerHost> {
   /** Function of the request's route; empty where workers know their own. */
   readonly functionName: string;
+  /** When it first wanted one, monotonic ms; set here. */
+  soughtAt: number | undefined;
   placed(worker: PoolWorker<Host>): void;
   refused(error: CapstanError): void;
 }
@@ -50,14 +53,10 @@ export interface PoolSettings {
 /** A worker as its agent tells it. */
 export type Served = Pick<ServingWorker, 'workerId' | 'endpointId' | 'releaseId' | 'slots' | 'functions'>;
 
-interface Held<Host extends WorkerHost> {
-  readonly seeker: Seeker<Host>;
-  readonly since: number;
-}
-
 interface Pool<Host extends WorkerHost> {
   readonly workers: Map<string, PoolWorker<Host>>;
-  readonly held: Set<Held<Host>>;
+  /** In the order in which they first came. */
+  held: Set<Seeker<Host>>;
   inFlight: number;
   /** Fires when the first of those held has waited long enough, or a refused worker may be asked again. */
   timer: NodeJS.Timeout | undefined;
@@ -80,22 +79,25 @@ export class Pools<Host extends WorkerHost> {
     const pool = this.#poolOf(endpointId);
     const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, seeker.functionName) : undefined;
     if (worker !== undefined) {
+      seeker.soughtAt ??= this.#settings.now();
       this.#use(endpointId, pool, worker);
       seeker.placed(worker);
       return () => undefined;
     }
-    if (pool.held.size >= this.#settings.maxHeld) {
+    const cameBefore = seeker.soughtAt !== undefined;
+    if (!cameBefore && pool.held.size >= this.#settings.maxHeld) {
       seeker.refused(
         new CapstanError('UNAVAILABLE', `the endpoint has ${pool.held.size} requests waiting for a worker already`, { retryAfterMs: 1000 }),
       );
       return () => undefined;
     }
-    const held = { seeker, since: this.#settings.now() };
-    pool.held.add(held);
+    seeker.soughtAt ??= this.#settings.now();
+    if (cameBefore) pool.held = new Set([...pool.held, seeker].sort((one, other) => sinceOf(one) - sinceOf(other)));
+    else pool.held.add(seeker);
     this.#settings.onChange(endpointId, pool.held.size === 1);
     this.#arm(endpointId, pool);
     return () => {
-      if (pool.held.delete(held)) this.#settings.onChange(endpointId, false);
+      if (pool.held.delete(seeker)) this.#settings.onChange(endpointId, false);
     };
   }
 
@@ -144,16 +146,16 @@ export class Pools<Host extends WorkerHost> {
   serve(endpointId: string): void {
     const pool = this.#pools.get(endpointId);
     if (pool === undefined) return;
-    for (const held of pool.held) {
-      const worker = this.#choose(endpointId, pool, held.seeker.functionName);
+    for (const seeker of pool.held) {
+      const worker = this.#choose(endpointId, pool, seeker.functionName);
       if (worker === undefined) {
         // It waits for a function that only the new release has; others need not.
         if (hasRoom(pool.workers.values())) continue;
         break;
       }
-      pool.held.delete(held);
+      pool.held.delete(seeker);
       this.#use(endpointId, pool, worker);
-      held.seeker.placed(worker);
+      seeker.placed(worker);
     }
     this.#arm(endpointId, pool);
   }
@@ -166,7 +168,7 @@ export class Pools<Host extends WorkerHost> {
     return {
       held: pool.held.size,
       inFlight: pool.inFlight,
-      oldestHeldMs: first === undefined ? 0 : Math.max(0, Math.round(this.#settings.now() - first.since)),
+      oldestHeldMs: first === undefined ? 0 : Math.max(0, Math.round(this.#settings.now() - sinceOf(first))),
     };
   }
 
@@ -179,9 +181,9 @@ export class Pools<Host extends WorkerHost> {
   close(error: CapstanError): void {
     for (const pool of this.#pools.values()) {
       clearTimeout(pool.timer);
-      for (const held of pool.held) {
-        pool.held.delete(held);
-        held.seeker.refused(error);
+      for (const seeker of pool.held) {
+        pool.held.delete(seeker);
+        seeker.refused(error);
       }
     }
   }
@@ -230,21 +232,25 @@ export class Pools<Host extends WorkerHost> {
     const [first] = pool.held;
     if (first === undefined) return;
     const now = this.#settings.now();
-    let wait = first.since + this.#settings.holdMs - now;
+    let wait = sinceOf(first) + this.#settings.holdMs - now;
     for (const { notBefore } of pool.workers.values()) if (notBefore > now) wait = Math.min(wait, notBefore - now);
     pool.timer = setTimeout(() => this.#due(endpointId, pool), Math.max(1, wait));
   }
 
   #due(endpointId: string, pool: Pool<Host>): void {
     const { holdMs, now } = this.#settings;
-    for (const held of pool.held) {
-      if (held.since + holdMs > now()) break;
-      pool.held.delete(held);
+    for (const seeker of pool.held) {
+      if (sinceOf(seeker) + holdMs > now()) break;
+      pool.held.delete(seeker);
       this.#settings.onChange(endpointId, false);
-      held.seeker.refused(new CapstanError('UNAVAILABLE', `no worker became free within ${holdMs / 1000} s`, { retryAfterMs: 5000 }));
+      seeker.refused(new CapstanError('UNAVAILABLE', `no worker became free within ${holdMs / 1000} s`, { retryAfterMs: 5000 }));
     }
     this.serve(endpointId);
   }
+}
+
+function sinceOf({ soughtAt }: { readonly soughtAt: number | undefined }): number {
+  return soughtAt ?? 0;
 }
 
 function hasRoom(workers: Iterable<{ readonly slots: number; readonly inFlight: number }>): boolean {

@@ -140,6 +140,47 @@ test('what an agent did not take goes to another worker, whole; what it may have
   });
 });
 
+test('what a worker’s connection was reset for is tried once more, and not again', async (t) => {
+  const { call, invokeAddress } = await setupLb(t);
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 4, w2: 4, w3: 4 });
+  let resets = 1;
+  agent.onRequest = (taken) => {
+    if (resets-- > 0) taken.send({ $case: 'abort', value: { code: 'WORKER_LOST', message: 'reset', untouched: true } });
+    else taken.answer(200, '"served"');
+  };
+  t.is((await call('GET', '/fn')).text, '"served"');
+  resets = 2;
+  t.like(await call('GET', '/fn'), { status: 502, json: { error: 'Bad Gateway', detail: 'reset' } });
+});
+
+test('a request that no worker takes is given up after its time of waiting, all tries together', async (t) => {
+  const { call, invokeAddress } = await setupLb(t, { lbHoldMs: 300 });
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
+  agent.onRequest = (taken) => taken.answer(200, '');
+  await until('the worker is known', async () => (await call('GET', '/fn')).status === 200);
+  agent.onRequest = (taken) => taken.send({ $case: 'abort', value: { code: 'UNAVAILABLE', message: 'nobody listens', untouched: true } });
+  const late = await call('GET', '/fn');
+  t.is(late.status, 503);
+  t.is(late.headers['retry-after'], '5');
+  t.is(late.json['detail'], 'no worker became free within 0.3 s; the last one that was tried: nobody listens');
+});
+
+test('a request that its worker gives back is before those that have come since', async (t) => {
+  const { call, scheduler, invokeAddress } = await setupLb(t);
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
+  const first = call('GET', '/fn?first');
+  const taken = await agent.taken.next(() => true);
+  const second = call('GET', '/fn?second');
+  await scheduler.reports.next(({ levels }) => levels.some(({ held }) => held === 1));
+  agent.onRequest = (again) => again.answer(200, '');
+  taken.send({ $case: 'abort', value: { code: 'UNAVAILABLE', message: 'full', untouched: true } });
+  t.deepEqual([(await first).status, (await second).status], [200, 200]);
+  t.deepEqual(
+    agent.taken.items.map(({ begin }) => begin.target),
+    ['/fn?first', '/fn?first', '/fn?second'],
+  );
+});
+
 test('X-Forwarded-* are believed from trusted proxies alone, and told to the function', async (t) => {
   const claims = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.org' };
   for (const [trustedProxies, seen] of [

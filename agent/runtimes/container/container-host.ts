@@ -150,6 +150,7 @@ export class ContainerHost implements Host {
         this.kill(error instanceof Error ? error.message : String(error));
       }
     });
+    channel.once('close', () => this.#hearing.tell((listener) => listener.closed()));
     const entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
     entry.on('data', (data) => entered.push(data));
     const report = new LineSplitter((line) => (this.#report = line));

@@ -6,6 +6,8 @@ export interface HostListener {
   entered(key: string): void;
   frame(frame: FromHost, body: Buffer): void;
   line(stream: 'stdout' | 'stderr', text: string): void;
+  /** The host reads no frame any more, and has said its last one: it is about to be gone. */
+  closed(): void;
   exited(detail: string): void;
 }
 

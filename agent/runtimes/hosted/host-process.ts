@@ -55,6 +55,7 @@ export class HostProcess implements Host {
     const entries = this.#child.stdio[ENTRY_FD] as Socket;
     const entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
     entries.on('data', (data: Buffer) => entered.push(data));
+    socket.once('close', () => this.#hearing.tell((listener) => listener.closed()));
     // A broken channel is a dying process: its exit says more.
     socket.on('error', () => undefined);
     entries.on('error', () => undefined);

@@ -18,12 +18,17 @@ export class HostRequests {
   readonly #deps: HostRequestsDeps;
   readonly #open = new Map<string, Open>();
   #next = 1;
+  #closed = false;
 
   constructor(deps: HostRequestsDeps) {
     this.#deps = deps;
   }
 
   add(request: HttpRequest, events: HttpEvents, life: number): HttpCall {
+    if (this.#closed) {
+      process.nextTick(() => events.failed('UNAVAILABLE', 'the worker is gone', true));
+      return { body() {}, credit() {}, abort() {} };
+    }
     const key = `h${this.#next++}`;
     const { send, kill, killMs } = this.#deps;
     const open: Open = { events, killTimer: undefined };
@@ -67,6 +72,11 @@ export class HostRequests {
         events.failed('INTERNAL', frame.message, false);
         break;
     }
+  }
+
+  /** Nobody reads any more: what comes now reaches no function. */
+  close(): void {
+    this.#closed = true;
   }
 
   /** The host is gone, or its functions are. */

@@ -51,6 +51,7 @@ export class HostWorker implements RunningWorker, HostListener {
   readonly #cancels = new Map<string, (() => void)[]>();
   readonly #stopTimes: StopTimes;
   readonly #requests: HostRequests;
+  readonly #servesHttp: boolean;
   /** How often the host loaded its module again. */
   #life = 0;
   #hardStop = false;
@@ -70,7 +71,8 @@ export class HostWorker implements RunningWorker, HostListener {
     host.listen(this);
     host.limitMemory(spec.memoryBytes);
     const { folder, endpointId, maxConcurrency } = spec;
-    const httpFunctions = spec.servesHttp === true ? spec.functions : [];
+    this.#servesHttp = spec.servesHttp === true;
+    const httpFunctions = this.#servesHttp ? spec.functions : [];
     host.send({ t: 'load', env, folder, function: fn, httpFunctions, endpointId, maxConcurrency });
   }
 
@@ -173,6 +175,12 @@ export class HostWorker implements RunningWorker, HostListener {
   line(stream: 'stdout' | 'stderr', text: string): void {
     const [sole] = this.#tasks.values();
     this.#events.log({ stream, jobId: this.#tasks.size === 1 ? (sole ?? '') : '', text });
+  }
+
+  closed(): void {
+    this.#requests.close();
+    // Its process is looked after until it is gone, which may take a while: no request is to wait for that.
+    if (this.#servesHttp) this.#events.reachable(false);
   }
 
   exited(detail: string): void {

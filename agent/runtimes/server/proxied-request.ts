@@ -1,4 +1,18 @@
-/** One HTTP request to a worker that listens itself, or a connection that it takes over (WebSocket). */
+/**
+ * One HTTP request to a worker that listens itself, or a connection that it takes over (WebSocket).
+ *
+ * When it comes to nothing, the caller's side is told whether another worker may have it:
+ *
+ * | The connection | then |
+ * |---|---|
+ * | was never there (refused, no way, no answer in time) | nothing was sent: `untouched` |
+ * | was reset before any byte of an answer; an idempotent method without a body | `untouched`, but WORKER_LOST: see below |
+ * | ended in order, or broke in any other way | nobody knows: not `untouched` |
+ *
+ * The system resets a connection when its server goes with bytes of it unread, or before it had accepted it: so the
+ * request was not read. A server may also ask for a reset, having read all; for an idempotent method that costs no
+ * more than HTTP allows (RFC 9110, section 9.2.2), and the gateway tries it once more only.
+ */
 import { request as httpRequest, type Agent, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 
@@ -6,11 +20,25 @@ import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } f
 import type { Reach } from './site.ts';
 
 const NOTHING = Buffer.alloc(0);
+/** Time for the connection to be there, ms: the system would try for two minutes. */
+const CONNECT_MS = 5_000;
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE', 'TRACE']);
+const RESET = new Set(['ECONNRESET', 'EPIPE']);
+
+export interface ProxiedDeps {
+  readonly agent: Agent;
+  /** Nobody listens. */
+  readonly onRefused: () => void;
+  readonly onOver: () => void;
+}
 
 export class ProxiedRequest implements HttpCall {
   readonly #events: HttpEvents;
   readonly #request: ClientRequest;
-  readonly #onOver: () => void;
+  readonly #deps: ProxiedDeps;
+  /** An idempotent method, and no body so far. */
+  #repeatable: boolean;
+  #connected = false;
   /** Where the answer's bytes come from. */
   #source: IncomingMessage | Duplex | undefined;
   /** Where the body's bytes go: the request, or the connection once it is taken over. */
@@ -20,11 +48,12 @@ export class ProxiedRequest implements HttpCall {
   /** What fails the request when its connection breaks. */
   #why: string | undefined;
 
-  constructor({ host, port }: Reach, agent: Agent, order: HttpRequest, events: HttpEvents, onOver: () => void) {
+  constructor({ host, port }: Reach, order: HttpRequest, events: HttpEvents, deps: ProxiedDeps) {
     this.#events = events;
-    this.#onOver = onOver;
+    this.#deps = deps;
     const { method, url, headers, body, ended, upgrade } = order;
     const path = url.slice(url.indexOf('/', url.indexOf('://') + 3));
+    this.#repeatable = IDEMPOTENT.has(method);
     const list = headers.flat();
     const taken = upgrade === true ? ['connection', 'Upgrade', 'upgrade', 'websocket'] : [];
     this.#request = httpRequest({
@@ -34,8 +63,16 @@ export class ProxiedRequest implements HttpCall {
       path,
       headers: [...list, ...taken],
       // A connection that is taken over is not given back.
-      ...(upgrade === true ? { agent: false } : { agent }),
+      ...(upgrade === true ? { agent: false } : { agent: deps.agent }),
     });
+    const timer = setTimeout(() => this.#request.destroy(new Error(`no connection within ${CONNECT_MS / 1000} s`)), CONNECT_MS);
+    this.#request.once('close', () => clearTimeout(timer));
+    this.#request.once('socket', (socket) =>
+      socket.once('connect', () => {
+        this.#connected = true;
+        clearTimeout(timer);
+      }),
+    );
     this.#sink = this.#request;
     this.#request.on('response', (response) => {
       const { rawHeaders, statusCode } = response;
@@ -49,7 +86,11 @@ export class ProxiedRequest implements HttpCall {
       if (head.length > 0) socket.unshift(head);
       this.#readFrom(socket);
     });
-    this.#request.on('error', (error: NodeJS.ErrnoException) => this.#fail(error.message, error.code === 'ECONNREFUSED'));
+    this.#request.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNREFUSED' && !this.#over) deps.onRefused();
+      // Node says ECONNRESET, without a system call, of a connection that ended in order, too.
+      this.#fail(error.message, error.syscall !== undefined && RESET.has(error.code ?? ''));
+    });
     if (upgrade === true) this.#request.end();
     else {
       this.#request.flushHeaders();
@@ -60,6 +101,7 @@ export class ProxiedRequest implements HttpCall {
   body(bytes: Uint8Array, ended: boolean): void {
     if (this.#over) return;
     if (bytes.length > 0) {
+      this.#repeatable = false;
       // Written means handed to the system: the worker's own pace holds it up.
       this.#sink.write(bytes, (error) => {
         if (error == null && !this.#over) this.#events.credit(bytes.length);
@@ -100,15 +142,18 @@ export class ProxiedRequest implements HttpCall {
     source.on('close', () => this.#fail('the worker broke its answer off'));
   }
 
-  /** `untouched`: nobody listened, so nothing of the request has reached anyone. */
-  #fail(why: string, untouched = false): void {
-    if (this.#finish()) this.#events.failed('WORKER_LOST', this.#why ?? `the worker gave no answer: ${why}`, untouched);
+  #fail(why: string, reset = false): void {
+    const unread = reset && this.#repeatable && this.#request.socket?.bytesRead === 0;
+    const message = this.#why ?? `the worker gave no answer: ${why}`;
+    if (!this.#finish()) return;
+    if (this.#connected) this.#events.failed('WORKER_LOST', message, unread);
+    else this.#events.failed('UNAVAILABLE', message, true);
   }
 
   #finish(): boolean {
     if (this.#over) return false;
     this.#over = true;
-    this.#onOver();
+    this.#deps.onOver();
     return true;
   }
 }

@@ -17,6 +17,8 @@ const ASK_AGAIN_MS = 5_000;
 const ANSWER_MS = 5_000;
 /** Answers that failed in a row until it is taken for dead. */
 const MAX_FAILED = 3;
+/** Time one that refuses connections has to listen again, ms. */
+const DOUBT_MS = MAX_FAILED * ASK_AGAIN_MS;
 /** Time a worker without requests has to end in order, ms. */
 const DRAIN_MS = 10_000;
 
@@ -30,6 +32,8 @@ export class ServerWorker implements RunningWorker {
   #timer: NodeJS.Timeout | undefined;
   #ready = false;
   #failed = 0;
+  /** Since when (monotonic) it refuses connections. */
+  #doubtedAt: number | undefined;
   #ending = false;
   #gone = false;
 
@@ -49,7 +53,11 @@ export class ServerWorker implements RunningWorker {
   }
 
   serve(request: HttpRequest, events: HttpEvents): HttpCall {
-    const proxied: ProxiedRequest = new ProxiedRequest(this.#reach, this.#agent, request, events, () => this.#open.delete(proxied));
+    const proxied: ProxiedRequest = new ProxiedRequest(this.#reach, request, events, {
+      agent: this.#agent,
+      onRefused: () => this.#doubt(),
+      onOver: () => this.#open.delete(proxied),
+    });
     this.#open.add(proxied);
     return proxied;
   }
@@ -95,7 +103,16 @@ export class ServerWorker implements RunningWorker {
 
   #askLater(ms: number): void {
     if (this.#ending || this.#gone) return;
+    clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#ask(), ms);
+  }
+
+  /** It listened and does not any more: it gets no request before it has answered GET /ping again. */
+  #doubt(): void {
+    if (this.#doubtedAt !== undefined || this.#ending || this.#gone) return;
+    this.#doubtedAt = performance.now();
+    this.#events.reachable(false);
+    this.#askLater(ASK_MS);
   }
 
   #ask(): void {
@@ -118,9 +135,22 @@ export class ServerWorker implements RunningWorker {
       this.#askLater(this.#ready ? ASK_AGAIN_MS : ASK_MS);
       return;
     }
-    this.#failed = status === 200 || status === 204 ? 0 : this.#failed + 1;
-    if (this.#failed >= MAX_FAILED) this.#carried.kill(`the worker does not answer GET /ping (asked ${MAX_FAILED} times)`);
-    else this.#askLater(ASK_AGAIN_MS);
+    if (this.#doubtedAt !== undefined) this.#answeredInDoubt(status, performance.now() - this.#doubtedAt);
+    else {
+      this.#failed = status === 200 || status === 204 ? 0 : this.#failed + 1;
+      if (this.#failed >= MAX_FAILED) this.#carried.kill(`the worker does not answer GET /ping (asked ${MAX_FAILED} times)`);
+      else this.#askLater(ASK_AGAIN_MS);
+    }
+  }
+
+  #answeredInDoubt(status: number, ms: number): void {
+    if (status === 200) {
+      this.#doubtedAt = undefined;
+      this.#failed = 0;
+      this.#events.reachable(true);
+      this.#askLater(ASK_AGAIN_MS);
+    } else if (ms >= DOUBT_MS) this.#carried.kill(`the worker refuses connections, and did not answer GET /ping for ${DOUBT_MS / 1000} s`);
+    else this.#askLater(ASK_MS);
   }
 
   #exited(detail: string): void {

@@ -201,6 +201,10 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
     deaf.call.abort(true);
     const failed = await deaf.heard.next(({ on }) => on === 'failed');
     t.like(failed, { code: 'WORKER_LOST', untouched: false });
+    // What comes once nobody reads any more has reached no function.
+    t.false((await worker.hear('reachable')).is);
+    const late = ask(worker, 'hello', jsonBody({ name: 'late' }));
+    t.like(await late.heard.next(({ on }) => on === 'failed'), { code: 'UNAVAILABLE', untouched: true });
     t.true((await worker.hear('exited')).hardStop);
   });
 }

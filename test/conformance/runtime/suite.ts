@@ -168,6 +168,7 @@ export function runtimeConformance(
         entered: quiet,
         progress: quiet,
         reloading: quiet,
+        reachable: quiet,
         log: quiet,
         exited: quiet,
         chunk: (key, data) => {

@@ -17,6 +17,7 @@ export type Said =
   | { readonly say: 'started' }
   | { readonly say: 'loaded' }
   | { readonly say: 'reloading' }
+  | { readonly say: 'reachable'; readonly is: boolean }
   | { readonly say: 'load-failed'; readonly detail: string }
   | { readonly say: 'entered'; readonly key: string }
   | { readonly say: 'chunk'; readonly key: string; readonly value: unknown }
@@ -85,6 +86,7 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
       ended: (key, result) =>
         said.push({ say: 'ended', key, result, value: result.kind === 'returned' ? JSON.parse(result.output.toString()) : undefined }),
       reloading: () => said.push({ say: 'reloading' }),
+      reachable: (is) => said.push({ say: 'reachable', is }),
       log: ({ stream, jobId, text }) => said.push({ say: 'log', stream, jobId, text }),
       exited: (detail, hardStop) => said.push({ say: 'exited', detail, hardStop }),
     },

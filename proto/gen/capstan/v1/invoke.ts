@@ -118,7 +118,10 @@ export interface Abort {
   /** A code of proto/errors.ts. */
   code: string;
   message: string;
-  /** Nothing of the request reached a worker: another one may take it. */
+  /**
+   * Nothing of the request reached a worker, or nothing that it read: another one may take it; with the
+   * code WORKER_LOST, where that is all but certain, once.
+   */
   untouched: boolean;
 }
 

@@ -1,0 +1,166 @@
+/** Requests to workers that listen themselves: which of those that came to nothing another worker may have, and who is asked no more. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { Agent, createServer as createHttpServer } from 'node:http';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+
+import test, { type ExecutionContext } from 'ava';
+
+import type { HttpRequest } from '../../agent/runtimes/runtime.ts';
+import { ProxiedRequest } from '../../agent/runtimes/server/proxied-request.ts';
+import { ServerWorker } from '../../agent/runtimes/server/server-worker.ts';
+import { Signals } from './signals.ts';
+
+const EMPTY = Buffer.alloc(0);
+const GET: HttpRequest = {
+  function: '',
+  method: 'GET',
+  url: 'http://h.test/',
+  headers: [['host', 'h.test']],
+  pathValues: {},
+  body: EMPTY,
+  ended: true,
+};
+
+interface Failure {
+  readonly code: string;
+  readonly message: string;
+  readonly untouched: boolean;
+}
+
+async function listening(t: ExecutionContext, server: Server): Promise<number> {
+  t.teardown(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+/** How a request to a port of this host fails. */
+async function failureOf(port: number, order: Partial<HttpRequest> = {}): Promise<Failure & { readonly refused: boolean }> {
+  let refused = false;
+  const failed = await new Promise<Failure>((resolve, reject) => {
+    const request: ProxiedRequest = new ProxiedRequest(
+      { host: '127.0.0.1', port, healthPort: port },
+      { ...GET, ...order },
+      {
+        head: () => undefined,
+        body: (_bytes, ended) => {
+          if (ended) reject(new Error('it was answered'));
+        },
+        credit: () => undefined,
+        failed: (code, message, untouched) => resolve({ code, message, untouched }),
+      },
+      { agent: new Agent({ keepAlive: false }), onRefused: () => (refused = true), onOver: () => request.credit(0) },
+    );
+  });
+  return { ...failed, refused };
+}
+
+test('nobody listens: whatever the method and the body, another worker may have it', async (t) => {
+  const server = createServer();
+  const port = await listening(t, server);
+  await new Promise((resolve) => server.close(resolve));
+  for (const order of [
+    {},
+    { method: 'POST', body: Buffer.from('body') },
+    { method: 'POST', body: Buffer.from('begun'), ended: false },
+    { upgrade: true, ended: false },
+  ]) {
+    t.like(await failureOf(port, order), { code: 'UNAVAILABLE', untouched: true, refused: true });
+  }
+});
+
+test('a server that goes before it accepted the connection has not read it', async (t) => {
+  const source = `
+import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen(5)
+print(s.getsockname()[1], flush=True)
+# Until the request is in the connection, which is accepted by the system alone.
+def unread(line):
+    local, _, state, queues = line.split()[1:5]
+    return int(local.split(":")[1], 16) == s.getsockname()[1] and state == "01" and int(queues.split(":")[1], 16) > 0
+while not any(unread(line) for line in open("/proc/net/tcp").readlines()[1:]): pass
+s.close()
+input()
+`;
+  for (const [method, untouched] of [
+    ['GET', true],
+    ['POST', false],
+  ] as const) {
+    const child = spawn('python3', ['-c', source], { stdio: ['pipe', 'pipe', 'inherit'] });
+    t.teardown(() => child.kill());
+    const [printed] = (await once(child.stdout, 'data')) as [Buffer];
+    t.like(await failureOf(Number(printed.toString()), { method }), { code: 'WORKER_LOST', untouched, refused: false }, method);
+  }
+});
+
+test('of what a server may have read, another worker gets nothing', async (t) => {
+  const RESET = (socket: Socket): void => void socket.resetAndDestroy();
+  const cases: readonly [name: string, order: Partial<HttpRequest>, act: (socket: Socket) => void, untouched: boolean][] = [
+    ['reset, idempotent, no body', { method: 'DELETE' }, RESET, true],
+    ['reset, a body has begun', { method: 'PUT', body: Buffer.from('body') }, RESET, false],
+    ['reset, not idempotent', { method: 'PATCH' }, RESET, false],
+    ['ended in order', {}, (socket) => socket.end(), false],
+    ['reset in the middle of the head', {}, (socket) => socket.write('HTTP/1.1 200', () => RESET(socket)), false],
+  ];
+  for (const [name, order, act, untouched] of cases) {
+    const server = createServer((socket) => socket.once('data', () => act(socket)).on('error', () => undefined));
+    const port = await listening(t, server);
+    t.like(await failureOf(port, order), { code: 'WORKER_LOST', untouched, refused: false }, name);
+  }
+});
+
+test('one that refuses connections gets no request before it has answered GET /ping again', async (t) => {
+  const says = new Signals<boolean | 'loaded'>();
+  const serve = createHttpServer((_request, response) => response.end('here'));
+  const port = await listening(t, serve);
+  const worker = new ServerWorker({
+    preparing: () => undefined,
+    startFailed: (_reason, detail) => t.fail(detail),
+    started: () => undefined,
+    loaded: () => says.push('loaded'),
+    loadFailed: (detail) => t.fail(detail),
+    entered: () => undefined,
+    chunk: () => undefined,
+    progress: () => undefined,
+    ended: () => undefined,
+    reloading: () => undefined,
+    reachable: (is) => says.push(is),
+    log: () => undefined,
+    exited: () => undefined,
+  });
+  const spec = { workerId: 'w', endpointId: 'e', folder: '', functions: [], env: {}, deviceUuids: [], maxConcurrency: 1 };
+  worker.launch(
+    { ...spec, memoryBytes: 0, cpuMillis: 0, image: '', command: [] },
+    {},
+    Promise.resolve({
+      variables: { PORT: String(port), PORT_HEALTH: String(port) },
+      carry: (_spec, _env, events) => {
+        process.nextTick(() => events.started());
+        return { pid: undefined, terminate: () => events.exited('ended'), kill: () => events.exited('killed') };
+      },
+      reach: () => Promise.resolve({ host: '127.0.0.1', port, healthPort: port }),
+    }),
+  );
+  await says.next((said) => said === 'loaded');
+  await new Promise((resolve) => serve.close(resolve));
+  const ask = (): Promise<unknown> =>
+    new Promise((resolve) =>
+      worker.serve(GET, {
+        head: (status) => resolve(status),
+        body: () => undefined,
+        credit: () => undefined,
+        failed: (code, _message, untouched) => resolve({ code, untouched }),
+      }),
+    );
+  t.deepEqual(await Promise.all([ask(), ask()]), [
+    { code: 'UNAVAILABLE', untouched: true },
+    { code: 'UNAVAILABLE', untouched: true },
+  ]);
+  t.deepEqual(says.items, ['loaded', false]);
+  serve.listen(port, '127.0.0.1');
+  await says.next((said) => said === true);
+  t.is(await ask(), 200);
+  worker.end(true);
+});
