@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
-import { tlsSettings } from '../proto/grpc-tls.ts';
+import { tlsSettings } from '../proto/tls-settings.ts';
 import { readSettings, setting } from '../proto/settings.ts';
 
 const whole = (max: number): z.ZodCoercedNumber => z.coerce.number().int().min(0).max(max);

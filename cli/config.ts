@@ -12,7 +12,7 @@ import { parseEnv } from 'node:util';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
-import { tlsSettings } from '../proto/grpc-tls.ts';
+import { tlsSettings } from '../proto/tls-settings.ts';
 import type { OptionSpec, OptionValues } from './command.ts';
 
 /** What the process was started with. */

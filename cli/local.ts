@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { connectScheduler, type SchedulerClient } from './api/scheduler-client.ts';
+import type { SchedulerClient } from './api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from './config.ts';
 import { readRunFile } from './run-file.ts';
 import { ToolError } from './terminal/tool-error.ts';
@@ -78,6 +78,7 @@ export async function withScheduler<T>(settings: Settings, work: (client: Schedu
       "Run it on the scheduler's host with its --data-dir, or set CAPSTAN_SCHEDULER, SERVICE_API_KEY and, from another host, CAPSTAN_TLS_CA, CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY.",
       { field: 'SERVICE_API_KEY' },
     );
+  const { connectScheduler } = await import('./api/scheduler-client.ts');
   const client = connectScheduler(schedulerAddress(settings), apiKey(settings), settings);
   try {
     return await work(client);

@@ -1,7 +1,7 @@
 /** The tool: makes commander's tree of the commands, runs one, and turns whatever it throws into a line, a hint and an exit code. */
 import { Command as Commander, CommanderError } from 'commander';
 
-import { commands } from './commands.ts';
+import { allCommands, findCommand } from './commands.ts';
 import type { Command } from './command.ts';
 import { readEnvironment, type Environment } from './config.ts';
 import { createTerminal, type Terminal } from './terminal/terminal.ts';
@@ -10,7 +10,7 @@ import { toolVersion } from './version.ts';
 
 const USAGE_EXIT = 2;
 
-function build(terminal: Terminal, env: Environment, exit: (code: number) => void): Commander {
+function build(commands: readonly Command[], terminal: Terminal, env: Environment, exit: (code: number) => void): Commander {
   const program = new Commander('capstan')
     .description('Turns your own GPU hosts into a serverless endpoint service.')
     .version(toolVersion(), '-V, --version', 'print the version')
@@ -46,14 +46,16 @@ async function main(args: readonly string[]): Promise<number> {
     colours: (env.variables['NO_COLOR'] ?? '') === '' && env.variables['TERM'] !== 'dumb',
   });
   let code = 0;
-  const program = build(terminal, env, (given) => {
+  const command = await findCommand(args[0] ?? '');
+  const commands = command === undefined ? await allCommands() : [command];
+  const program = build(commands, terminal, env, (given) => {
     code = given;
   });
   try {
-    await program.parseAsync(helpful(args), { from: 'user' });
+    await program.parseAsync(helpful(args, commands), { from: 'user' });
     return code;
   } catch (error) {
-    if (error instanceof CommanderError) return usage(error, args, terminal);
+    if (error instanceof CommanderError) return usage(error, command, terminal);
     const { message, hint, exitCode } = explain(error);
     terminal.fail(message);
     terminal.hint(hint);
@@ -63,7 +65,7 @@ async function main(args: readonly string[]): Promise<number> {
 }
 
 /** Help about what is no command is a mistake like the command itself: commander shows the whole help instead. */
-function helpful(args: readonly string[]): string[] {
+function helpful(args: readonly string[], commands: readonly Command[]): string[] {
   const [word, about] = args;
   const known = about === undefined || about === 'help' || commands.some(({ name }) => name === about);
   return word === 'help' && !known ? [about] : [...args];
@@ -77,10 +79,9 @@ function stackOf(error: unknown): string {
 }
 
 /** Help and version are no errors; `capstan` alone shows its help, and that is a mistake of use. */
-function usage(error: CommanderError, args: readonly string[], terminal: Terminal): number {
+function usage(error: CommanderError, command: Command | undefined, terminal: Terminal): number {
   if (error.exitCode === 0) return 0;
   if (error.code === 'commander.help') return USAGE_EXIT;
-  const command = commands.find(({ name }) => name === args[0]);
   const [message = '', ...more] = error.message.replace(/^error: /, '').split('\n');
   terminal.fail(message);
   terminal.hint(

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
-import { tlsSettings } from '../proto/grpc-tls.ts';
+import { tlsSettings } from '../proto/tls-settings.ts';
 import { readSettings, setting } from '../proto/settings.ts';
 
 function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.ZodType<number>> {

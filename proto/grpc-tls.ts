@@ -6,32 +6,10 @@
 import { readFileSync } from 'node:fs';
 
 import { credentials, ServerCredentials, type ChannelCredentials } from '@grpc/grpc-js';
-import { z } from 'zod';
 
 import { CapstanError } from './errors.ts';
-import { setting } from './settings.ts';
 
-/** Settings that every part and the tool share. */
-export const tlsSettings = {
-  tlsCa: setting(
-    'CAPSTAN_TLS_CA',
-    z.string().min(1).optional(),
-    'File with the certificates (PEM) that the other side of a gRPC connection must be signed by; with it connections use TLS',
-  ),
-  tlsCert: setting(
-    'CAPSTAN_TLS_CERT',
-    z.string().min(1).optional(),
-    'File with this part’s own certificate and chain (PEM), shown to the other side',
-  ),
-  tlsKey: setting('CAPSTAN_TLS_KEY', z.string().min(1).optional(), 'File with the private key (PEM) of that certificate'),
-  grpcPlain: setting(
-    'CAPSTAN_GRPC_PLAIN',
-    z.enum(['loopback', 'anywhere']).default('loopback'),
-    'Where gRPC may go without TLS: within this host (loopback and unix sockets), or anywhere, on a network that is private by itself',
-  ),
-} as const;
-
-/** What the settings above give, once read. */
+/** What the settings of `tls-settings.ts` give, once read. */
 export interface TlsConfig {
   readonly tlsCa?: string | undefined;
   readonly tlsCert?: string | undefined;

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
-import { tlsSettings } from '../proto/grpc-tls.ts';
+import { tlsSettings } from '../proto/tls-settings.ts';
 import { CapstanError } from '../proto/errors.ts';
 import { readSettings, setting } from '../proto/settings.ts';
 import type { S3Config } from './blobs/s3-store.ts';

@@ -11,8 +11,8 @@ export const completion: Command = {
   async run({ args, terminal }) {
     const shell = SHELLS.find((each) => each === args[0]);
     if (shell === undefined) throw new CapstanError('INVALID_ARGUMENT', `shell: must be one of ${SHELLS.join(', ')}`, { field: 'shell' });
-    const [{ completionScript }, { commands }] = await Promise.all([import('../completion.ts'), import('../commands.ts')]);
-    terminal.data(completionScript(shell, commands));
+    const [{ completionScript }, { allCommands }] = await Promise.all([import('../completion.ts'), import('../commands.ts')]);
+    terminal.data(completionScript(shell, await allCommands()));
     const line = {
       bash: 'source <(capstan completion bash)',
       zsh: 'source <(capstan completion zsh)',

@@ -1,5 +1,6 @@
+import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { Command } from '../command.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { readSettings, settingOptions, type Settings } from '../config.ts';
 import { apiKeyForShell, quote } from '../local.ts';
 
 /** `capstan up`: scheduler, gateway and agent on this host, until Ctrl+C. */
@@ -14,9 +15,8 @@ export const up: Command = {
       settings,
       environment: env,
       terminal,
-      async whenReady({ http }) {
-        const { listLocalEndpoints } = await import('../api/local-endpoints.ts');
-        const [first] = await listLocalEndpoints(settings);
+      async whenReady({ http, isNew }) {
+        const first = isNew ? undefined : await firstEndpoint(settings);
         if (first === undefined) terminal.next('npx capstan deploy <folder>');
         else {
           const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
@@ -27,3 +27,9 @@ export const up: Command = {
     });
   },
 };
+
+/** Loads gRPC, a third of what this process uses, so it is not asked without need. */
+async function firstEndpoint(settings: Settings): Promise<EndpointInfo | undefined> {
+  const { listLocalEndpoints } = await import('../api/local-endpoints.ts');
+  return (await listLocalEndpoints(settings))[0];
+}

@@ -23,6 +23,11 @@ export interface StackAddresses {
   readonly grpc: string;
 }
 
+export interface ReadyStack extends StackAddresses {
+  /** Its data folder was made by this start, so nothing is deployed yet. */
+  readonly isNew: boolean;
+}
+
 export interface StackOptions {
   readonly settings: Settings;
   readonly environment: Environment;
@@ -31,7 +36,7 @@ export interface StackOptions {
    * Done once all parts are ready; what it throws ends the stack. The signal is raised when the
    * stack ends first.
    */
-  readonly whenReady: (addresses: StackAddresses, signal: AbortSignal) => Promise<void>;
+  readonly whenReady: (stack: ReadyStack, signal: AbortSignal) => Promise<void>;
   /** The parts themselves; tests put small ones in their place. */
   readonly parts?: readonly PartPlan[];
 }
@@ -85,7 +90,7 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
     const addresses = { http: hostAndPort(known.get('gateway')), grpc: hostAndPort(known.get('scheduler')) };
     writeRunFile(settings.dataDir, { pid: process.pid, ...addresses });
     announce(terminal, settings, addresses, keyBefore);
-    await whenReady(addresses, ending.signal);
+    await whenReady({ ...addresses, isNew: keyBefore === null }, ending.signal);
   });
   serving.catch((error: unknown) => {
     if (ending.signal.aborted) return;

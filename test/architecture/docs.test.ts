@@ -4,7 +4,7 @@ import { dirname, join, relative } from 'node:path';
 
 import test from 'ava';
 
-import { commands } from '../../cli/commands.ts';
+import { allCommands } from '../../cli/commands.ts';
 
 const root = join(import.meta.dirname, '../..');
 const folders = 'agent,bench,cli,deploy,docs,examples,gateway,proto,scheduler,sdk,test,.ci,.github';
@@ -77,6 +77,8 @@ test('the page of the architecture names every folder of the parts', (t) => {
     [],
   );
 });
+
+const commands = await allCommands();
 
 /** Lines that a reader would type: of blocks of code, and in single quotes of code. */
 function typed(file: string): string[] {

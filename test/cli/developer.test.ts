@@ -5,16 +5,24 @@ import test from 'ava';
 
 import type { LogRow } from '../../cli/api/control.ts';
 import { newLines } from '../../cli/api/new-lines.ts';
-import { commands } from '../../cli/commands.ts';
+import { allCommands, findCommand } from '../../cli/commands.ts';
 import { completionScript } from '../../cli/completion.ts';
 import type { Application } from '../../cli/deploy/application.ts';
 import { lackingPackages } from '../../cli/deploy/fleet.ts';
+
+const commands = await allCommands();
 
 function complete(...words: string[]): string[] {
   const script = `${completionScript('bash', commands)}
 COMP_WORDS=(capstan ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _capstan; printf '%s\\n' "\${COMPREPLY[@]}"`;
   return spawnSync('bash', ['-c', script], { encoding: 'utf8' }).stdout.trim().split('\n');
 }
+
+test('every command is found by its name, and by nothing that objects have of themselves', async (t) => {
+  for (const command of commands) t.is(await findCommand(command.name), command);
+  t.is(await findCommand('constructor'), undefined);
+  t.is(await findCommand(''), undefined);
+});
 
 test('completion knows every command and its options', (t) => {
   t.deepEqual(complete('dep'), ['deploy']);
