@@ -220,10 +220,16 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
     }
     case 'submit': {
       const { event, usage } = purpose;
-      const endpoint = image.endpoints.get(event.endpoint);
-      if (endpoint === undefined || found !== null || image.jobs.has(event.job))
+      if (found !== null || image.jobs.has(event.job)) {
         look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
-      else insert(image, out, now, endpoint, event, usage);
+        return;
+      }
+      // It may have been deleted while the store was read.
+      const endpoint = image.endpoints.get(event.endpoint);
+      const error = endpoint === undefined ? endpointNotFound(event.endpoint) : refusalOf(endpoint);
+      if (endpoint !== undefined && error === null) insert(image, out, now, endpoint, event, usage);
+      else if (error !== null)
+        out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, error), usage });
       return;
     }
     case 'cancel':

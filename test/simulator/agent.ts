@@ -287,7 +287,7 @@ export class SimAgent {
   }
 
   #beat(session: number): void {
-    this.#later(1_000, () => {
+    this.#later(1_500, () => {
       if (this.session !== session) return;
       this.#send({ event: { $case: 'heartbeat', value: {} } });
       this.#beat(session);

@@ -20,16 +20,10 @@ export class FleetRules {
     for (const job of image.jobs.values()) if (job.lease !== null) this.#checkLease(image, job, fresh);
     this.#fresh = fresh;
     for (const node of image.nodes.values()) {
-      const taken = new Map<string, string>();
       for (const id of node.workers) {
         const worker = image.workers.get(id);
         if (worker === undefined) fail(`node ${node.config.id} lists the worker ${id}, which is not there`);
         if (node.config.draining && !worker.drain) fail(`the drained node ${node.config.id} has the worker ${id}, which is to stay`);
-        for (const device of worker.devices) {
-          const other = taken.get(device);
-          if (other !== undefined) fail(`device ${device} is given to the workers ${other} and ${id}`);
-          taken.set(device, id);
-        }
       }
     }
   }

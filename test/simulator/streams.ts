@@ -56,9 +56,14 @@ export class Streams {
     }
   }
 
+  /** How many chunks an attempt that is over had. */
+  made(job: string, token: number): number {
+    return this.#made.get(`${job} ${token}`) ?? 0;
+  }
+
   /** The whole stream of the attempt that completed a job has been read. */
   readToItsEnd(job: string, token: number): void {
-    const made = this.#made.get(`${job} ${token}`) ?? 0;
+    const made = this.made(job, token);
     const last = this.#read.get(job);
     const read = last?.token === token ? last.index + 1 : 0;
     if (read !== made) fail(`job ${job}: ${read} of the ${made} chunks of attempt ${token} were read`);

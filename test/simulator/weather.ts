@@ -9,7 +9,7 @@ const seeds = Number(process.env['SIM_SEEDS'] ?? 2_000);
 /** Weather follows from the seed, so that a seed alone replays its run. */
 export function weatherOf(seed: number): Weather {
   return {
-    jobs: 30 + (seed % 6) * 15,
+    jobs: 24 + (seed % 6) * 12,
     schedulerCrash: [0, 0.002, 0.01, 0.03][seed % 4] ?? 0,
     agentCrashes: seed % 5,
     disconnects: (seed * 3) % 7,

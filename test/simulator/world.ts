@@ -19,6 +19,8 @@ export class World {
   readonly #queue: Happening[] = [];
   readonly #hash = createHash('sha256');
   readonly #recent: string[] = [];
+  /** Traced, but not hashed yet: hashing line by line costs more than all the lines. */
+  #unhashed = '';
   #order = 0;
 
   constructor(seed: number) {
@@ -56,14 +58,21 @@ export class World {
 
   trace(line: string): void {
     const entry = `${this.now.toFixed(3)} ${line}`;
-    this.#hash.update(entry);
+    this.#unhashed += entry;
+    if (this.#unhashed.length > 4_096) this.#hashTrace();
     this.#recent.push(entry);
     if (this.#recent.length > 4_000) this.#recent.splice(0, 2_000);
   }
 
   /** Hash of everything traced so far. */
   digest(): string {
+    this.#hashTrace();
     return this.#hash.copy().digest('hex');
+  }
+
+  #hashTrace(): void {
+    this.#hash.update(this.#unhashed);
+    this.#unhashed = '';
   }
 
   /** The last lines, for a failure report. */

@@ -1,0 +1,34 @@
+/** An endpoint that is deleted takes nothing more (scheduler/core/undeploy.ts, requests.ts). */
+import test from 'ava';
+
+import { FleetWorld, queueInput } from './fleet-world.ts';
+
+test('a submission that is sent again and looked up while its endpoint is deleted is refused', (t) => {
+  const world = new FleetWorld();
+  const [endpoint = ''] = world.deploy(queueInput('echo', {}));
+  const ref = { channel: 1, request: 7 };
+  world.event({
+    event: 'submit',
+    ref,
+    counting: { limitedAs: 'run', resent: true },
+    endpoint,
+    job: 'job-1',
+    kind: 'RUN',
+    input: { inline: Buffer.from('{}') },
+    webhook: null,
+    policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false },
+    s3: null,
+    idempotency: null,
+    waitMs: 0,
+  });
+  const read = world.effects.find(({ effect }) => effect === 'read-job');
+  if (read?.effect !== 'read-job') throw new Error('it was not looked up');
+  world.command({ command: 'undeploy', account: 'acc', endpoints: [endpoint], stopJobs: false });
+  world.event({ event: 'job-read', purpose: read.purpose, found: null });
+  const answer = world.effects.find((effect) => effect.effect === 'reply' && effect.reply.requestId === 7);
+  if (answer?.effect !== 'reply' || answer.reply.result?.$case !== 'failure') throw new Error('it was not refused');
+  t.like(answer.reply.result.value, { code: 'NOT_FOUND', message: `endpoint ${endpoint} not found` });
+  t.false(world.image.jobs.has('job-1'));
+  if (answer.usage !== null) answer.usage.open--;
+  t.is(answer.usage?.open, 0, 'it counts as open no more');
+});
