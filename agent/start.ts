@@ -9,6 +9,7 @@ import { clientCredentials } from '../proto/grpc-tls.ts';
 import { acquireLock } from '../proto/lock.mjs';
 import { CapstanError } from '../proto/errors.ts';
 import type { LogsRequest, SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
+import { messageOf } from '../proto/thrown.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
 import { BlobTransfer } from './blobs/blob-transfer.ts';
 import { readJoinToken, type AgentConfig } from './config.ts';
@@ -240,7 +241,7 @@ async function prepareFolder(folder: string): Promise<void> {
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 });
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new CapstanError('DATA_DIR', `the agent's folder cannot be made: ${folder} (${reason})`, { cause: error });
   }
 }

@@ -12,6 +12,7 @@ import { parseEnv } from 'node:util';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
+import { errnoOf } from '../proto/thrown.ts';
 import { tlsSettings } from '../proto/tls-settings.ts';
 import type { OptionSpec, OptionValues } from './command.ts';
 
@@ -145,7 +146,7 @@ export function readDotEnv(folder: string): Readonly<Record<string, string | und
   try {
     return parseEnv(readFileSync(path, 'utf8'));
   } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unreadable';
+    const code = errnoOf(cause) ?? 'unreadable';
     if (code === 'ENOENT' || code === 'EISDIR') return {};
     throw new CapstanError('CONFIG', `cannot read ${path} (${code})`, { cause });
   }

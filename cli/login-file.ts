@@ -4,6 +4,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 import { CapstanError } from '../proto/errors.ts';
+import { isErrno } from '../proto/thrown.ts';
 import type { Environment } from './config.ts';
 
 export interface Login {
@@ -25,7 +26,7 @@ export function readLogin(environment: Environment): Login | null {
   try {
     text = readFileSync(path, 'utf8');
   } catch (cause) {
-    if (cause instanceof Error && 'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ENOTDIR')) return null;
+    if (isErrno(cause, 'ENOENT', 'ENOTDIR')) return null;
     throw new CapstanError('CONFIG', `cannot read ${path}`, { cause });
   }
   try {

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
+import { isErrno } from '../proto/thrown.ts';
+
 const schema = z.object({ pid: z.int().positive(), http: z.string(), grpc: z.string() });
 
 /** `http` and `grpc` are `host:port`; `pid` is that of the supervisor. */
@@ -44,6 +46,6 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    return isErrno(error, 'EPERM');
   }
 }

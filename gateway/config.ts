@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { CapstanError } from '../proto/errors.ts';
 import { tlsSettings } from '../proto/tls-settings.ts';
 import { readSettings, setting } from '../proto/settings.ts';
+import { errnoOf } from '../proto/thrown.ts';
 
 function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.ZodType<number>> {
   const rule = `must be an integer between ${min} and ${max}`;
@@ -183,7 +184,7 @@ export function gatewayToken(config: GatewayConfig): string {
   try {
     text = readFileSync(config.tokenFile, 'utf8');
   } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unreadable';
+    const code = errnoOf(cause) ?? 'unreadable';
     throw new CapstanError('CONFIG', `CAPSTAN_GATEWAY_TOKEN_FILE: cannot read ${config.tokenFile} (${code})`, {
       field: 'CAPSTAN_GATEWAY_TOKEN_FILE',
       cause,

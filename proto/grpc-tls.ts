@@ -8,6 +8,7 @@ import { readFileSync } from 'node:fs';
 import { credentials, ServerCredentials, type ChannelCredentials } from '@grpc/grpc-js';
 
 import { CapstanError } from './errors.ts';
+import { errnoOf } from './thrown.ts';
 
 /** What the settings of `tls-settings.ts` give, once read. */
 export interface TlsConfig {
@@ -23,7 +24,7 @@ export interface TlsConfig {
  */
 export function clientCredentials(address: string, config: TlsConfig): ChannelCredentials {
   const own = ownCertificate(config);
-  if (config.tlsCa !== undefined) return credentials.createSsl(pem('CAPSTAN_TLS_CA', config.tlsCa), own?.key ?? null, own?.cert ?? null);
+  if (config.tlsCa !== undefined) return credentials.createSsl(pemOf('CAPSTAN_TLS_CA', config.tlsCa), own?.key ?? null, own?.cert ?? null);
   requirePlain(address, config, 'CAPSTAN_TLS_CA');
   return credentials.createInsecure();
 }
@@ -35,7 +36,7 @@ export function clientCredentials(address: string, config: TlsConfig): ChannelCr
 export function serverCredentials(address: string, config: TlsConfig): ServerCredentials {
   const own = ownCertificate(config);
   if (own !== null) {
-    const ca = config.tlsCa === undefined ? null : pem('CAPSTAN_TLS_CA', config.tlsCa);
+    const ca = config.tlsCa === undefined ? null : pemOf('CAPSTAN_TLS_CA', config.tlsCa);
     return ServerCredentials.createSsl(ca, [{ cert_chain: own.cert, private_key: own.key }], ca !== null);
   }
   if (config.tlsCa !== undefined) {
@@ -73,14 +74,15 @@ function ownCertificate(config: TlsConfig): { readonly cert: Buffer; readonly ke
     const missing = tlsCert === undefined ? 'CAPSTAN_TLS_CERT' : 'CAPSTAN_TLS_KEY';
     throw new CapstanError('CONFIG', `${missing}: must be set too; CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY go together`, { field: missing });
   }
-  return { cert: pem('CAPSTAN_TLS_CERT', tlsCert), key: pem('CAPSTAN_TLS_KEY', tlsKey) };
+  return { cert: pemOf('CAPSTAN_TLS_CERT', tlsCert), key: pemOf('CAPSTAN_TLS_KEY', tlsKey) };
 }
 
-function pem(variable: string, path: string): Buffer {
+/** A certificate's or key's file. @throws CapstanError CONFIG naming the variable when it cannot be read. */
+export function pemOf(variable: string, path: string): Buffer {
   try {
     return readFileSync(path);
   } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unreadable';
+    const code = errnoOf(cause) ?? 'unreadable';
     throw new CapstanError('CONFIG', `${variable}: cannot read ${path} (${code})`, { field: variable, cause });
   }
 }

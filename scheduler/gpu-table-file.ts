@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
+import { messageOf } from '../proto/thrown.ts';
 import { GpuTable } from './core/placement/gpu-table.ts';
 
 const name = z.string('must be a text').trim().min(1, 'must not be empty').max(128);
@@ -51,7 +52,7 @@ async function read(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    throw refused(path, error instanceof Error ? error.message : String(error));
+    throw refused(path, messageOf(error));
   }
 }
 
@@ -59,7 +60,7 @@ function parse(path: string, text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw refused(path, `is not JSON: ${error instanceof Error ? error.message : String(error)}`);
+    throw refused(path, `is not JSON: ${messageOf(error)}`);
   }
 }
 

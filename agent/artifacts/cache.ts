@@ -11,6 +11,7 @@ import type { Logger } from 'pino';
 import { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { messageOf } from '../../proto/thrown.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import { bootId, syncPath, syncTree } from './durable.ts';
 import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
@@ -135,7 +136,7 @@ export class ArtifactCache {
       this.#options.log.info({ digest, bytes, entries }, 'build unpacked');
     } catch (error) {
       if (error instanceof CapstanError) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw new CapstanError('DATA_DIR', `the build cannot be kept on this node: ${reason}`, { cause: error });
     } finally {
       await rm(unfinished, { recursive: true, force: true });
@@ -157,7 +158,7 @@ export class ArtifactCache {
       if (this.#builds.get(digest) === build) await this.#note(digest, { bytes: build.bytes, unsyncedIn: null });
     } catch (error) {
       // Evicted meanwhile, or the agent ends: the note still says what is not certain.
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       this.#options.log.debug({ digest, reason }, 'build not synced');
     }
   }

@@ -11,6 +11,7 @@ import { pipeline } from 'node:stream/promises';
 import { extract, type ReadEntry } from 'tar';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { messageOf } from '../../proto/thrown.ts';
 
 export interface UnpackLimits {
   readonly entries: number;
@@ -41,7 +42,7 @@ export async function unpack(source: Readable, folder: string, limits: UnpackLim
     // What the library says about an archive is about the bytes; a broken rule says more.
     check.throwIfBroken();
     if (isSystemError(error)) throw error;
-    throw invalid(`the build's archive is damaged: ${error instanceof Error ? error.message : String(error)}`);
+    throw invalid(`the build's archive is damaged: ${messageOf(error)}`);
   }
   check.throwIfBroken();
   await checkLinks(folder, check.links);

@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 
 import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
+import { messageOf } from '../../proto/thrown.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
 import { quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
 import { readHostPackages } from './host-packages.ts';
@@ -115,7 +116,7 @@ export class InventoryKeeper {
       this.#gauges = await readGauges(this.#options.folder, !first);
       return (await this.#probePackages()) || first;
     } catch (error) {
-      this.#options.log.warn({ error: error instanceof Error ? error.message : String(error) }, 'the host could not be read');
+      this.#options.log.warn({ error: messageOf(error) }, 'the host could not be read');
     }
     return first;
   }
@@ -172,7 +173,7 @@ export class InventoryKeeper {
         if (xid !== undefined) this.#xids.add(xid);
       }
     } catch (error) {
-      this.#options.log.warn({ error: error instanceof Error ? error.message : String(error) }, "the kernel's log could not be read");
+      this.#options.log.warn({ error: messageOf(error) }, "the kernel's log could not be read");
     }
   }
 

@@ -2,6 +2,8 @@
 import { constants } from 'node:fs';
 import { open, readFile, type FileHandle } from 'node:fs/promises';
 
+import { errnoOf } from '../../proto/thrown.ts';
+
 /** Longer than any record of the kernel. */
 const RECORD_BYTES = 8_192;
 /** Records read in one go: more come with the next look. */
@@ -53,7 +55,7 @@ export class KernelLog {
         if (bytesRead === 0) break;
         text += buffer.toString('utf8', 0, bytesRead);
       } catch (error) {
-        const code = codeOf(error);
+        const code = errnoOf(error);
         if (code === 'EAGAIN') break;
         // Records were overwritten before they were read: the next read goes on behind them.
         if (code !== 'EPIPE') throw error;
@@ -75,9 +77,5 @@ async function uptimeMs(): Promise<number> {
 }
 
 function isExpected(error: unknown): boolean {
-  return ['ENOENT', 'EACCES', 'EPERM', 'ENODEV', 'ENXIO'].includes(codeOf(error) ?? '');
-}
-
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  return ['ENOENT', 'EACCES', 'EPERM', 'ENODEV', 'ENXIO'].includes(errnoOf(error) ?? '');
 }

@@ -11,6 +11,7 @@ import { delimiter, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
+import { messageOf } from '../../proto/thrown.ts';
 import { endGroup } from '../runtimes/process-group.ts';
 import { devicesOfReport } from './nvidia-report.ts';
 import { LIGHT_COLUMNS, OLD_COLUMNS, parseLight, parseList, type LightRow } from './nvidia-text.ts';
@@ -93,7 +94,7 @@ export class NvidiaProbe implements DeviceProbe {
       const said = firstLine(await readFile(errors, 'utf8').catch(() => ''));
       return said === '' ? answer : { problem: `nvidia-smi: ${said}` };
     } catch (error) {
-      return { problem: `nvidia-smi cannot be asked: ${error instanceof Error ? error.message : String(error)}` };
+      return { problem: `nvidia-smi cannot be asked: ${messageOf(error)}` };
     } finally {
       await rm(errors, { force: true });
     }

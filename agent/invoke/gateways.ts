@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { clientCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { Gateways as GatewayList } from '../../proto/gen/capstan/v1/nodes.ts';
+import { messageOf } from '../../proto/thrown.ts';
 import type { HttpCall, HttpEvents, HttpRequest } from '../runtimes/runtime.ts';
 import { GatewayLink } from './gateway-link.ts';
 
@@ -43,7 +44,7 @@ export class Gateways {
         const credentials = clientCredentials(address, tls);
         this.#links.set(address, new GatewayLink({ address, credentials, log, serving, serve }, token));
       } catch (error) {
-        log.error({ gateway: address, error: error instanceof Error ? error.message : String(error) }, 'the gateway cannot be dialled');
+        log.error({ gateway: address, error: messageOf(error) }, 'the gateway cannot be dialled');
       }
     }
   }

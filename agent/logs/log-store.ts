@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
+import { messageOf } from '../../proto/thrown.ts';
 
 /** Lines kept in memory for an endpoint. */
 export const KEPT_LINES = 2_000;
@@ -98,8 +99,7 @@ export class LogStore {
         this.#failed = false;
       } catch (error) {
         // Logs in memory still serve; one line tells of a disk that does not.
-        if (!this.#failed)
-          this.#log.warn({ error: error instanceof Error ? error.message : String(error) }, 'worker logs cannot be written');
+        if (!this.#failed) this.#log.warn({ error: messageOf(error) }, 'worker logs cannot be written');
         this.#failed = true;
       }
     }

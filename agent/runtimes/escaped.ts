@@ -6,6 +6,8 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 
+import { isErrno } from '../../proto/thrown.ts';
+
 /** Names the agent: its data folder, then its process. */
 export const AGENT_MARK = 'CAPSTAN_AGENT_MARK';
 export const WORKER_MARK = 'CAPSTAN_WORKER_ID';
@@ -111,7 +113,7 @@ function kill(pid: number): boolean {
     process.kill(pid, 'SIGKILL');
     return true;
   } catch (error) {
-    if (error instanceof Error && 'code' in error && (error.code === 'ESRCH' || error.code === 'EPERM')) return false;
+    if (isErrno(error, 'ESRCH', 'EPERM')) return false;
     throw error;
   }
 }

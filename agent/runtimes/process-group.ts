@@ -1,4 +1,5 @@
 /** A process that leads its own group, ended with everything it started. */
+import { isErrno } from '../../proto/thrown.ts';
 
 /** Kills every process of the group; false when none was left. */
 export function killGroup(leader: number): boolean {
@@ -11,7 +12,7 @@ export function signalGroup(leader: number, signal: NodeJS.Signals): boolean {
     process.kill(-leader, signal);
     return true;
   } catch (error) {
-    if (isNoSuchProcess(error)) return false;
+    if (isErrno(error, 'ESRCH')) return false;
     throw error;
   }
 }
@@ -32,8 +33,4 @@ export async function endGroup(leader: number): Promise<void> {
 /** How a worker's process ended, for people. */
 export function deathOf(code: number | null, signal: NodeJS.Signals | null): string {
   return signal === null ? `the worker's process exited with code ${code ?? 'unknown'}` : `the worker's process was killed by ${signal}`;
-}
-
-function isNoSuchProcess(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ESRCH';
 }

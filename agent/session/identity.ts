@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { isErrno } from '../../proto/thrown.ts';
 
 const identitySchema = z.object({ nodeId: z.string().min(1), nodeSecret: z.string().min(1) });
 
@@ -17,7 +18,7 @@ export async function readIdentity(folder: string): Promise<Identity | undefined
   try {
     text = await readFile(path, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    if (isErrno(error, 'ENOENT')) return undefined;
     throw new CapstanError('DATA_DIR', `the node's identity cannot be read: ${path}`, { cause: error });
   }
   try {

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { request } from 'undici';
 
 import { CapstanError, errorTable, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
+import { isErrno } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 const CALL_MS = 30_000;
@@ -39,7 +40,7 @@ interface GraphqlProblem {
 
 /** It was there, and went away in the middle. */
 function brokeOff(cause: unknown): boolean {
-  return cause instanceof Error && 'code' in cause && ['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'].includes(String(cause.code));
+  return isErrno(cause, 'ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET');
 }
 
 interface Answer {

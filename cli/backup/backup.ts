@@ -11,6 +11,7 @@ import { chmod, copyFile, lstat, mkdir, open, readdir, realpath, rename, rm } fr
 import { basename, dirname, join, sep } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { isErrno, messageOf } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 export interface BackupOptions {
@@ -110,7 +111,7 @@ class FolderCopy {
     try {
       await copyFile(from, to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     } catch (error) {
-      if (path.startsWith(BLOBS) && isMissing(error)) return; // swept meanwhile
+      if (path.startsWith(BLOBS) && isErrno(error, 'ENOENT', 'ENOTDIR')) return; // swept meanwhile
       throw error;
     }
     await chmod(to, 0o600);
@@ -148,7 +149,7 @@ async function mustBeNew(target: string, dataDir: string): Promise<void> {
 /** None for a folder that is not there. */
 async function names(folder: string): Promise<string[]> {
   return readdir(folder).catch((error: unknown) => {
-    if (isMissing(error)) return [];
+    if (isErrno(error, 'ENOENT', 'ENOTDIR')) return [];
     throw error;
   });
 }
@@ -163,15 +164,11 @@ async function syncFolder(folder: string): Promise<void> {
 }
 
 function failed(target: string, error: unknown): CapstanError {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return new CapstanError('DATA_DIR', `the backup ${target} could not be written: ${reason}`, { cause: error });
 }
 
 function unlessGone(error: unknown): null {
-  if (isMissing(error)) return null;
+  if (isErrno(error, 'ENOENT', 'ENOTDIR')) return null;
   throw error;
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
 }

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { acquireLock } from '../../proto/lock.mjs';
+import { isErrno } from '../../proto/thrown.ts';
 import { mustBeFolder } from '../deploy/application.ts';
 import { TOOL_FOLDER } from '../deploy/artifact.ts';
 import type { Terminal } from '../terminal/terminal.ts';
@@ -41,7 +42,7 @@ function acquire(inside: string, path: string): ReturnType<typeof acquireLock> {
     try {
       return acquireLock(path);
     } catch (error) {
-      if (codeOf(error) !== 'ENOENT') throw error;
+      if (!isErrno(error, 'ENOENT')) throw error;
     }
   }
 }
@@ -50,10 +51,6 @@ function removeIfEmpty(folder: string): void {
   try {
     rmdirSync(folder);
   } catch (error) {
-    if (codeOf(error) !== 'ENOTEMPTY' && codeOf(error) !== 'ENOENT') throw error;
+    if (!isErrno(error, 'ENOTEMPTY', 'ENOENT')) throw error;
   }
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { isErrno } from '../../proto/thrown.ts';
 import { textOption, type Command } from '../command.ts';
 import { readDotEnv } from '../config.ts';
 import { explain } from '../terminal/tool-error.ts';
@@ -62,8 +63,7 @@ async function listening<T>(listen: () => Promise<T>, port: string): Promise<T> 
   try {
     return await listen();
   } catch (cause) {
-    if (cause instanceof Error && 'code' in cause && cause.code === 'EADDRINUSE')
-      throw new CapstanError('ADDRESS_IN_USE', `port ${port} is in use by another program`, { cause });
+    if (isErrno(cause, 'EADDRINUSE')) throw new CapstanError('ADDRESS_IN_USE', `port ${port} is in use by another program`, { cause });
     throw cause;
   }
 }

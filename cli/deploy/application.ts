@@ -4,6 +4,7 @@ import { dirname, join, relative } from 'node:path';
 
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { errnoOf } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { FINGERPRINT_KEY } from '../build/manifest.ts';
 import { EXAMPLE } from '../discovery/discover.ts';
@@ -64,7 +65,7 @@ export async function writtenManifest(folder: string): Promise<{ path: string; t
       if (path.includes(TOOL_FOLDER) && text.includes(`"${FINGERPRINT_KEY}"`)) continue;
       return { path, text };
     } catch (cause) {
-      const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
+      const code = errnoOf(cause) ?? String(cause);
       if (code !== 'ENOENT' && code !== 'ENOTDIR')
         throw new ToolError('INVALID_MANIFEST', `cannot read ${path} (${code})`, 'Check its permissions.', { cause });
     }

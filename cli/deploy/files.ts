@@ -6,6 +6,7 @@ import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import ignore, { type Ignore } from 'ignore';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { isErrno } from '../../proto/thrown.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Never in an artifact: our own output, version control, compiled Python, data and secrets. */
@@ -119,7 +120,7 @@ async function textOf(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'EISDIR')) return '';
+    if (isErrno(error, 'ENOENT', 'EISDIR')) return '';
     throw error;
   }
 }

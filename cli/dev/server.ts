@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream';
 import scalar from '@scalar/fastify-api-reference';
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 
+import { messageOf } from '../../proto/thrown.ts';
 import type { HttpRequest, LocalWorker, TaskResult } from '../../agent/local-workers.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { documentOf } from './document.ts';
@@ -185,7 +186,7 @@ async function running<T>(
   try {
     return await call(project.worker(endpoint));
   } catch (error) {
-    const detail = error instanceof Error ? error.message : String(error);
+    const detail = messageOf(error);
     throw new Refused({ status: 500, error: `${endpoint.file} does not run`, detail, log: printed(endpoint.name) });
   }
 }

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { findContainerSocket } from '../../proto/container-socket.ts';
+import { isErrno, messageOf } from '../../proto/thrown.ts';
 import { connectScheduler } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
 import { httpBase, schedulerAddress, storedApiKey } from '../local.ts';
@@ -100,7 +101,7 @@ async function checkGpus(): Promise<Finding> {
     if (found.length > 0) return ok(name, found.join('; '));
     return { name, verdict: 'warning', text: 'nvidia-smi finds none', hint: 'CPU endpoints run; check the driver if this host has a GPU.' };
   } catch (error) {
-    const missing = error instanceof Error && 'code' in error && error.code === 'ENOENT';
+    const missing = isErrno(error, 'ENOENT');
     const text = missing ? 'none (there is no nvidia-smi)' : 'nvidia-smi fails';
     return {
       name,
@@ -147,7 +148,7 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
       ? [ok(name, text), ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
       : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }];
   } catch (error) {
-    return [fault(name, error instanceof Error ? error.message : String(error), 'Its log is in the data folder, logs/scheduler.log.')];
+    return [fault(name, messageOf(error), 'Its log is in the data folder, logs/scheduler.log.')];
   } finally {
     client.close();
   }

@@ -3,6 +3,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { errnoOf } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { pythonProject } from './python-project.ts';
 import { typescriptProject } from './typescript-project.ts';
@@ -15,7 +16,7 @@ export async function createProject(parent: string, name: string, language: 'pyt
       throw new ToolError('ALREADY_EXISTS', `${folder} is there already, and not empty`, 'Choose another name.');
   } catch (cause) {
     if (cause instanceof CapstanError) throw cause;
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
+    const code = errnoOf(cause) ?? String(cause);
     if (code !== 'ENOENT') throw new ToolError('ALREADY_EXISTS', `${folder} is no folder (${code})`, 'Choose another name.', { cause });
   }
   await mkdir(folder, { recursive: true });

@@ -3,6 +3,7 @@
  * and closes it when it is told to end or when the supervisor is gone.
  */
 import { CapstanError, type ErrorCode } from '../../proto/errors.ts';
+import { isErrno } from '../../proto/thrown.ts';
 import type { PartMessage } from '../supervisor/child.ts';
 import { explain } from '../terminal/tool-error.ts';
 
@@ -66,7 +67,7 @@ function tell(message: PartMessage): Promise<void> {
 
 /** A port that is taken is the one system error a start meets in practice. */
 function nameSystemError(thrown: unknown): unknown {
-  if (!(thrown instanceof Error) || !('code' in thrown) || thrown.code !== 'EADDRINUSE') return thrown;
+  if (!isErrno(thrown, 'EADDRINUSE')) return thrown;
   const code: ErrorCode = 'ADDRESS_IN_USE';
   const port = 'port' in thrown && typeof thrown.port === 'number' ? `port ${thrown.port}` : 'the address';
   return new CapstanError(code, `${port} is in use by another program`, { cause: thrown });

@@ -2,6 +2,7 @@
 import type Docker from 'dockerode';
 
 import { findContainerSocket } from '../../proto/container-socket.ts';
+import { messageOf } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** Labels of a preview's network. */
@@ -76,10 +77,6 @@ export async function knownPreviews(engine: Docker): Promise<PreviewName[]> {
     const { [PREVIEW]: name, [FOLDER]: folder } = Labels ?? {};
     return name === undefined || folder === undefined ? [] : [{ name, folder }];
   });
-}
-
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** What is gone already, or goes just now, is as good as removed. */

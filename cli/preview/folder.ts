@@ -7,6 +7,7 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { acquireLock } from '../../proto/lock.mjs';
+import { isErrno, messageOf } from '../../proto/thrown.ts';
 import type { PreviewName } from './engine.ts';
 
 const PREFIX = 'capstan-preview-';
@@ -20,7 +21,7 @@ export function createPreviewFolder(): PreviewName {
     mkdirSync(folder, { mode: 0o700 });
     acquireLock(join(folder, LOCK));
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new CapstanError('DATA_DIR', `cannot make the preview's folder ${folder} (${reason})`, { cause });
   }
   return { name, folder };
@@ -42,6 +43,6 @@ export async function isDead({ folder }: PreviewName): Promise<boolean> {
     await stat(folder);
     return 'release' in acquireLock(join(folder, LOCK));
   } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+    return isErrno(error, 'ENOENT');
   }
 }

@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 
 import type Docker from 'dockerode';
 
+import { messageOf } from '../../proto/thrown.ts';
 import { connectGateway } from '../api/gateway-client.ts';
 import { ownSettings } from '../api/local-endpoints.ts';
 import type { Built } from '../build/build.ts';
@@ -20,7 +21,7 @@ import { apiKey, apiKeyForShell } from '../local.ts';
 import { runStack } from '../supervisor/stack.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { containersRunning } from './containers.ts';
-import { connectEngine, createNetwork, knownPreviews, localImages, messageOf, removePreview, type PreviewName } from './engine.ts';
+import { connectEngine, createNetwork, knownPreviews, localImages, removePreview, type PreviewName } from './engine.ts';
 import { createPreviewFolder, isDead, previewFolders, removePreviewFolder } from './folder.ts';
 import { planPreview } from './specs.ts';
 

@@ -4,6 +4,8 @@
  */
 import { closeSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 
+import { isErrno } from '../../proto/thrown.ts';
+
 const ROTATE_BYTES = 10_000_000;
 const KEEP_FILES = 3;
 
@@ -40,6 +42,6 @@ function renameIfThere(from: string, to: string): void {
   try {
     renameSync(from, to);
   } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+    if (!isErrno(error, 'ENOENT')) throw error;
   }
 }

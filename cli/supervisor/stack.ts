@@ -6,6 +6,7 @@ import { assertNever, CapstanError, isErrorCode } from '../../proto/errors.ts';
 import type { Environment, Settings } from '../config.ts';
 import { storedApiKey } from '../local.ts';
 import { acquireLock } from '../../proto/lock.mjs';
+import { errnoOf } from '../../proto/thrown.ts';
 import { removeRunFile, writeRunFile } from '../run-file.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -138,7 +139,7 @@ function lockDataFolder(dataDir: string): { release: () => void } {
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
     lock = acquireLock(join(dataDir, 'up.lock'));
   } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
+    const code = errnoOf(cause) ?? String(cause);
     throw new CapstanError('DATA_DIR', `cannot use the data folder ${dataDir}: ${inWords[code] ?? code} (${code})`, { cause });
   }
   if ('release' in lock) return lock;

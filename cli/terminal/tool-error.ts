@@ -1,5 +1,6 @@
 /** A refusal whose hint says more than that of its code. */
 import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../proto/errors.ts';
+import { messageOf } from '../../proto/thrown.ts';
 
 export class ToolError extends CapstanError {
   readonly hint: string;
@@ -29,7 +30,7 @@ export function explain(thrown: unknown): Explanation {
     const hint = thrown instanceof ToolError ? thrown.hint : (shellHints[thrown.code] ?? entry.hint);
     return { message: thrown.message, hint, exitCode: entry.exit };
   }
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const message = messageOf(thrown);
   return {
     message: `internal error: ${message}`,
     hint: 'This is a fault of Capstan; CAPSTAN_DEBUG=1 shows where.',

@@ -2,6 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError, errorTable, isErrorCode } from '../../proto/errors.ts';
+import { errnoOf } from '../../proto/thrown.ts';
 import { refusalAsOpenAi, type OpenAiError } from '../openai/errors.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
@@ -90,8 +91,8 @@ export function sizeText(bytes: number): string {
 }
 
 function frameworkCode(thrown: unknown): string {
-  if (!(thrown instanceof Error) || !('code' in thrown) || typeof thrown.code !== 'string') return '';
-  return isErrorCode(thrown.code) ? '' : thrown.code;
+  const code = errnoOf(thrown) ?? '';
+  return isErrorCode(code) ? '' : code;
 }
 
 /** Reads and drops what is left of the request's body, within bounds; beyond them the connection goes. */

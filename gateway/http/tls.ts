@@ -1,8 +1,9 @@
 /** The certificate of the HTTP server, where one is configured; a renewed one is taken up without a restart. */
-import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { pemOf } from '../../proto/grpc-tls.ts';
+import { messageOf } from '../../proto/thrown.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Log } from '../log.ts';
 
@@ -20,11 +21,11 @@ export function readCertificate({ httpTlsCert, httpTlsKey }: Files): Certificate
     const missing = httpTlsCert === undefined ? 'CAPSTAN_HTTP_TLS_CERT' : 'CAPSTAN_HTTP_TLS_KEY';
     throw new CapstanError('CONFIG', `${missing}: must be set too; certificate and key go together`, { field: missing });
   }
-  const found = { cert: read('CAPSTAN_HTTP_TLS_CERT', httpTlsCert), key: read('CAPSTAN_HTTP_TLS_KEY', httpTlsKey) };
+  const found = { cert: pemOf('CAPSTAN_HTTP_TLS_CERT', httpTlsCert), key: pemOf('CAPSTAN_HTTP_TLS_KEY', httpTlsKey) };
   try {
     createSecureContext(found);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     throw new CapstanError('CONFIG', `CAPSTAN_HTTP_TLS_CERT: ${httpTlsCert} and ${httpTlsKey} are no certificate and its key (${why})`, {
       field: 'CAPSTAN_HTTP_TLS_CERT',
       cause,
@@ -57,20 +58,11 @@ export function followRenewals(first: Certificate, { files, everyMs, log, use }:
       use(found);
       log.info('the certificate of the HTTP server was renewed');
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       if (reason !== complained) log.warn({ reason }, 'a renewed certificate cannot be used yet; the one before it stays');
       complained = reason;
     }
   }, everyMs);
   timer.unref();
   return () => clearInterval(timer);
-}
-
-function read(variable: string, path: string): Buffer {
-  try {
-    return readFileSync(path);
-  } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unreadable';
-    throw new CapstanError('CONFIG', `${variable}: cannot read ${path} (${code})`, { field: variable, cause });
-  }
 }

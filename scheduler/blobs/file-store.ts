@@ -9,7 +9,8 @@ import { open, opendir, readdir, rename, stat, unlink, utimes, type FileHandle }
 import { dirname, join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno, makeFolder, syncFolder } from '../files/durable.ts';
+import { isErrno } from '../../proto/thrown.ts';
+import { makeFolder, syncFolder } from '../files/durable.ts';
 import { blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 
 /** Bytes of a piece when a blob is read: one frame of BlobService. */

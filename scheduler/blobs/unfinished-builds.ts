@@ -13,7 +13,8 @@ import { open, readdir, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno, makeFolder } from '../files/durable.ts';
+import { isErrno } from '../../proto/thrown.ts';
+import { makeFolder } from '../files/durable.ts';
 import { asRefusal, writeWhole, type StoredBlob } from './file-store.ts';
 import { checkDigest, MAX_BUILD_BYTES } from './ids.ts';
 

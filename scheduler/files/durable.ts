@@ -3,6 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { link, mkdir, open, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
+import { isErrno } from '../../proto/thrown.ts';
+
 /**
  * Creates the file with mode 0600 unless it is there. Durable when it resolves; of several
  * processes that try at once exactly one is answered true.
@@ -61,9 +63,4 @@ export async function syncFolder(folder: string): Promise<void> {
   } finally {
     await handle.close();
   }
-}
-
-/** True for a system error with this code. */
-export function isErrno(error: unknown, ...codes: readonly string[]): error is NodeJS.ErrnoException {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' && codes.includes(error.code);
 }

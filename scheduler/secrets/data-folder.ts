@@ -8,8 +8,9 @@ import { chmod, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { errnoOf, isErrno, messageOf } from '../../proto/thrown.ts';
 import { MASTER_KEY_BYTES } from './cipher.ts';
-import { createDurably, isErrno, makeFolder, syncFolder } from '../files/durable.ts';
+import { createDurably, makeFolder, syncFolder } from '../files/durable.ts';
 
 /** Version of the layout that this program reads and writes. */
 export const LAYOUT_VERSION = 1;
@@ -161,8 +162,6 @@ function reason(error: unknown): string {
     EDQUOT: 'the disk quota is used up',
     ENOENT: 'no such file or folder',
   };
-  if (!(error instanceof Error)) return String(error);
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : null;
-  if (code === null) return error.message;
-  return `${words[code] ?? error.message} (${code})`;
+  const code = errnoOf(error);
+  return code === undefined ? messageOf(error) : `${words[code] ?? messageOf(error)} (${code})`;
 }

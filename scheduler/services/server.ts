@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 import { Server, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../files/durable.ts';
+import { isErrno, messageOf } from '../../proto/thrown.ts';
 import { Health } from './health.ts';
 import { addLateService } from './late-service.ts';
 
@@ -101,7 +101,7 @@ async function tryListening(host: string, port: number, address: string): Promis
     await once(probe, 'listening');
   } catch (error) {
     if (isErrno(error, 'EADDRINUSE')) throw new CapstanError('ADDRESS_IN_USE', `another program listens on ${address}`, { cause: error });
-    const detail = error instanceof Error ? error.message : String(error);
+    const detail = messageOf(error);
     throw new CapstanError('CONFIG', `cannot listen on ${address}: ${detail}`, { field: 'address', cause: error });
   }
   probe.close();

@@ -8,6 +8,7 @@ import { Readable } from 'node:stream';
 
 import type { Dispatcher } from 'undici';
 
+import { errnoOf, messageOf } from '../../proto/thrown.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
 import type { HookRow } from '../store/store.ts';
 import { AddressRefused, guardedConnector } from './connector.ts';
@@ -156,7 +157,7 @@ function credentials({ username, password }: URL): Record<string, string> {
 function reasonOf(error: unknown, { allowedMs, connectMs }: { allowedMs: number; connectMs: number }): string {
   if (error === timedOut) return `no answer within ${allowedMs} ms`;
   if (error instanceof AddressRefused) return error.message;
-  const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
+  const code = errnoOf(error);
   switch (code) {
     case 'UND_ERR_CONNECT_TIMEOUT':
       return `no connection within ${connectMs} ms`;
@@ -171,9 +172,9 @@ function reasonOf(error: unknown, { allowedMs, connectMs }: { allowedMs: number;
     case 'EPIPE':
     case 'UND_ERR_SOCKET':
       return 'the connection was closed before an answer';
-    case null:
-      return error instanceof Error ? error.message : String(error);
+    case undefined:
+      return messageOf(error);
     default:
-      return `${(error as Error).message} (${code})`;
+      return `${messageOf(error)} (${code})`;
   }
 }

@@ -1,4 +1,5 @@
 /** A worker's host in a container: frames over its private channel, its output, its death. */
+import { messageOf } from '../../../proto/thrown.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { Hearing, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
@@ -73,7 +74,7 @@ export class ContainerHost implements Host {
         this.#isHeld = false;
         this.#flush();
       },
-      (error: unknown) => this.kill(`the worker could not be started: ${error instanceof Error ? error.message : String(error)}`),
+      (error: unknown) => this.kill(`the worker could not be started: ${messageOf(error)}`),
     );
   }
 
@@ -110,7 +111,7 @@ export class ContainerHost implements Host {
       await this.#channelsRead();
       detail = this.#describe(ending);
     } catch (error) {
-      detail = `the worker could not be started: ${error instanceof Error ? error.message : String(error)}`;
+      detail = `the worker could not be started: ${messageOf(error)}`;
     } finally {
       await channel?.close();
     }
@@ -147,7 +148,7 @@ export class ContainerHost implements Host {
       try {
         reader.push(data);
       } catch (error) {
-        this.kill(error instanceof Error ? error.message : String(error));
+        this.kill(messageOf(error));
       }
     });
     channel.once('close', () => this.#hearing.tell((listener) => listener.closed()));

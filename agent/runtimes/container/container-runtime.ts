@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../../proto/errors.ts';
+import { isErrno } from '../../../proto/thrown.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
 import type { Carry } from '../foreign/carrier.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
@@ -269,5 +270,5 @@ function portOf(name: string, env: Readonly<Record<string, string>>, byDefault: 
 
 /** The address belongs to no interface yet; anything else is thrown on. */
 function unlessNotThere(error: unknown): void {
-  if (!(error instanceof Error && 'code' in error && error.code === 'EADDRNOTAVAIL')) throw error;
+  if (!isErrno(error, 'EADDRNOTAVAIL')) throw error;
 }

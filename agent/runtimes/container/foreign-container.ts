@@ -1,5 +1,6 @@
 /** What carries a foreign worker's image: it gets its environment and is watched, no more. */
 import { CapstanError } from '../../../proto/errors.ts';
+import { messageOf } from '../../../proto/thrown.ts';
 import type { Carried, CarrierEvents } from '../foreign/carrier.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerOrder } from './create-request.ts';
@@ -55,7 +56,7 @@ export class ForeignContainer implements Carried {
       if (this.#killedFor !== undefined) this.#container.kill(this.#killedFor);
       detail = this.#describe(await promise, ordered.memoryBytes);
     } catch (error) {
-      detail = `the worker could not be started: ${error instanceof Error ? error.message : String(error)}`;
+      detail = `the worker could not be started: ${messageOf(error)}`;
     }
     this.#events.exited(this.#killedFor ?? detail);
     await this.#container?.gone;

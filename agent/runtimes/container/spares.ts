@@ -14,6 +14,7 @@ import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
+import { messageOf } from '../../../proto/thrown.ts';
 import { emptyFolder, linkBuild } from './build-links.ts';
 import type { ContainerHost } from './container-host.ts';
 import type { ContainerShape } from './worker-orders.ts';
@@ -180,7 +181,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
       await removeFolder(folder);
       // An evicted build, for instance. The next use has another.
       this.#forget(key, use);
-      log.warn({ image: shape.image, reason: error instanceof Error ? error.message : String(error) }, 'no spare container can be made');
+      log.warn({ image: shape.image, reason: messageOf(error) }, 'no spare container can be made');
     }
   }
 

@@ -4,6 +4,7 @@ import { constants } from 'node:os';
 import type Docker from 'dockerode';
 
 import { CapstanError } from '../../../proto/errors.ts';
+import { messageOf } from '../../../proto/thrown.ts';
 import { LineSplitter } from '../lines.ts';
 import type { ContainerOrder, ContainerRules } from './create-request.ts';
 import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';
@@ -189,7 +190,7 @@ export class WorkerContainer {
       await this.#deps.pulls.pull(image, told, this.#stop.signal);
     } catch (error) {
       if (!this.#stop.signal.aborted) {
-        this.#cause = error instanceof Error ? error.message : String(error);
+        this.#cause = messageOf(error);
         this.#listener.startFailed('IMAGE_PULL_FAILED', this.#cause);
       }
       throw error;

@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import type { Stream } from 'node:stream';
 
+import { messageOf } from '../../../proto/thrown.ts';
 import { AGENT_MARK, killEscaped } from '../escaped.ts';
 import { LEASH_FD, leashed } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
@@ -25,7 +26,7 @@ export function carryInProcess(
   try {
     child = spawn(shell, line, { detached: true, env, cwd: folder || '/', stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
   } catch (error) {
-    return cannotStart(events, error instanceof Error ? error.message : String(error));
+    return cannotStart(events, messageOf(error));
   }
   const { pid } = child;
   if (pid === undefined) {

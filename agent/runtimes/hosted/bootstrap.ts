@@ -12,6 +12,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { isErrno } from '../../../proto/thrown.ts';
 import { makeReadable } from './readable.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
@@ -52,7 +53,7 @@ async function stageIn(parent: string, name: string, files: readonly string[]): 
     await rename(draft, folder);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
-    if (!isTaken(error)) throw error; // taken: another agent was faster
+    if (!isErrno(error, 'ENOTEMPTY', 'EEXIST')) throw error; // taken: another agent was faster
   }
   return folder;
 }
@@ -98,8 +99,4 @@ async function fill(folder: string, files: readonly string[]): Promise<void> {
 /** The installed package's folder: its entry point lies one below it. */
 function packageFolder(name: 'acorn' | 'piscina'): string {
   return dirname(dirname(fileURLToPath(import.meta.resolve(name))));
-}
-
-function isTaken(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === 'ENOTEMPTY' || error.code === 'EEXIST');
 }

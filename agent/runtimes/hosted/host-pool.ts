@@ -1,4 +1,5 @@
 /** Host processes of one program, some of them started ahead so that a cold start is no more than loading the module. */
+import { messageOf } from '../../../proto/thrown.ts';
 import { markOf } from '../escaped.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { HostProcess } from './host-process.ts';
@@ -48,7 +49,7 @@ export class HostPool {
       host = spare ?? this.#spawn({ ...baseEnv, ...env });
     } catch (error) {
       // The kernel's refusals that Node throws instead of telling later: no memory, too long an environment.
-      return notStarted(events, `the worker's process could not be started: ${error instanceof Error ? error.message : String(error)}`);
+      return notStarted(events, `the worker's process could not be started: ${messageOf(error)}`);
     }
     return new HostWorker(host, { spec, fn, env, stopTimes }, events, () => this.#refillLater());
   }

@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
 
+import { messageOf } from '../../../proto/thrown.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { AGENT_MARK, killEscaped, WORKER_MARK } from '../escaped.ts';
 import { limited, notRun } from '../leash.ts';
@@ -49,7 +50,7 @@ export class HostProcess implements Host {
       try {
         reader.push(data);
       } catch (error) {
-        this.kill(error instanceof Error ? error.message : String(error));
+        this.kill(messageOf(error));
       }
     });
     const entries = this.#child.stdio[ENTRY_FD] as Socket;

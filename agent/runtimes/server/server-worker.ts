@@ -4,6 +4,7 @@
  */
 import { Agent, get } from 'node:http';
 
+import { messageOf } from '../../../proto/thrown.ts';
 import type { Carried } from '../foreign/carrier.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
@@ -48,7 +49,7 @@ export class ServerWorker implements RunningWorker {
         if (this.#ending) this.#exited('the worker was ended');
         else this.#begin(spec, base, found);
       },
-      (error: unknown) => this.#exited(`the worker could not be started: ${textOf(error)}`),
+      (error: unknown) => this.#exited(`the worker could not be started: ${messageOf(error)}`),
     );
   }
 
@@ -92,7 +93,7 @@ export class ServerWorker implements RunningWorker {
               this.#reach = found;
               this.#askLater(ASK_MS);
             },
-            (error: unknown) => this.#carried.kill(`the worker cannot be reached: ${textOf(error)}`),
+            (error: unknown) => this.#carried.kill(`the worker cannot be reached: ${messageOf(error)}`),
           );
         },
         line: (stream, text) => this.#events.log({ stream, jobId: '', text }),
@@ -161,8 +162,4 @@ export class ServerWorker implements RunningWorker {
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: detail });
     this.#events.exited(detail, false);
   }
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

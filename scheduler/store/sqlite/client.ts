@@ -11,6 +11,7 @@
 import { MessageChannel, Worker } from 'node:worker_threads';
 
 import { CapstanError } from '../../../proto/errors.ts';
+import { messageOf } from '../../../proto/thrown.ts';
 import type { Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
@@ -76,7 +77,7 @@ export class SqliteClient implements Store {
     this.exited = exit.promise;
     worker.on('message', (answer: Answer) => this.#answered(answer));
     worker.on('messageerror', (error) => this.#fail(this.#ended(error.message)));
-    worker.on('error', (error) => this.#fail(this.#ended(error instanceof Error ? error.message : String(error))));
+    worker.on('error', (error) => this.#fail(this.#ended(messageOf(error))));
     worker.on('exit', (code) => {
       this.#fail(this.#ended(`exit code ${code}`));
       exit.resolve();
@@ -151,7 +152,7 @@ export class SqliteClient implements Store {
     try {
       return packBatch(fence, ops, this.#sizeHint);
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       this.#refusal = new CapstanError('INTERNAL', `store ${this.#file}: the batch could not be packed: ${reason}`, { cause: error });
       throw this.#refusal;
     }

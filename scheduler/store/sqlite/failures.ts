@@ -1,4 +1,5 @@
 import { CapstanError } from '../../../proto/errors.ts';
+import { messageOf } from '../../../proto/thrown.ts';
 
 /** The extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
 function sqliteCode(error: unknown): string | null {
@@ -10,7 +11,7 @@ function sqliteCode(error: unknown): string | null {
 export function storeFailure(file: string, what: string, error: unknown): CapstanError {
   if (error instanceof CapstanError) return error;
   const code = sqliteCode(error);
-  const text = error instanceof Error ? error.message : String(error);
+  const text = messageOf(error);
   if (code === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text}`, { cause: error });
   const reason = plainReason(code);
   if (reason === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text} (${code})`, { cause: error });

@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 
 import { CapstanError } from '../../../proto/errors.ts';
+import { messageOf } from '../../../proto/thrown.ts';
 import { storeFailure } from './failures.ts';
 import { migrations as known } from './migrations/all.ts';
 import type { Migration } from './migrations/migration.ts';
@@ -46,7 +47,7 @@ function makeFolder(file: string): void {
   try {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new CapstanError('DATA_DIR', `store ${file}: cannot open: its folder cannot be made: ${reason}`, { cause: error });
   }
 }

@@ -5,6 +5,7 @@
 import type { MessagePort } from 'node:worker_threads';
 
 import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
+import { messageOf } from '../../../proto/thrown.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
 
 export interface ThreadData {
@@ -35,7 +36,7 @@ export interface Failure {
 }
 
 export function toFailure(error: unknown): Failure {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   if (error instanceof StaleTermError) return { kind: 'stale', code: null, message };
   if (error instanceof CapstanError) return { kind: 'coded', code: error.code, message };
   if (error instanceof RangeError) return { kind: 'range', code: null, message };

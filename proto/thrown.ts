@@ -1,0 +1,17 @@
+/** What was thrown, which may be anything, in the terms of those who caught it. */
+
+/** What an error says; of any other value its text. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
+/** The code of the operating system or of Node (`ENOENT`, `ERR_STREAM_PREMATURE_CLOSE`); undefined for what has none. */
+export function errnoOf(thrown: unknown): string | undefined {
+  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
+}
+
+/** True for an error with one of these codes. */
+export function isErrno(thrown: unknown, ...codes: readonly string[]): thrown is NodeJS.ErrnoException {
+  const code = errnoOf(thrown);
+  return code !== undefined && codes.includes(code);
+}
