@@ -43,6 +43,7 @@ export class LocalWorkers {
   readonly #runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>;
   readonly #onLog: (name: string, entry: LogEntry) => void;
   #next = 1;
+  #closed = false;
 
   private constructor(runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>, onLog: (name: string, entry: LogEntry) => void) {
     this.#runtimes = runtimes;
@@ -67,12 +68,17 @@ export class LocalWorkers {
   /** Returns at once; `ready` of the worker tells what becomes of it. */
   start(spec: LocalWorkerSpec): LocalWorker {
     const number = this.#next++;
-    return new LocalWorker(this.#runtimes[spec.language], spec, `local-${number}`, (entry) => this.#onLog(spec.name, entry));
+    return new LocalWorker(this.#runtimes[spec.language], spec, `local-${number}`, (entry) => this.#log(spec.name, entry));
   }
 
-  /** Kills what is left; resolves when no process is there. */
+  /** Kills what is left, which is told nobody; resolves when no process is there. */
   async close(): Promise<void> {
+    this.#closed = true;
     await Promise.all([this.#runtimes.node.close(), this.#runtimes.python.close()]);
+  }
+
+  #log(name: string, entry: LogEntry): void {
+    if (!this.#closed || entry.stream !== 'system') this.#onLog(name, entry);
   }
 }
 

@@ -44,6 +44,7 @@ async function main(args: readonly string[]): Promise<number> {
     out: process.stdout,
     err: process.stderr,
     colours: (env.variables['NO_COLOR'] ?? '') === '' && env.variables['TERM'] !== 'dumb',
+    tool: ['npx', 'start', 'capstan'].includes(env.variables['npm_lifecycle_event'] ?? '') ? 'npx capstan' : 'capstan',
   });
   let code = 0;
   const command = await findCommand(args[0] ?? '');

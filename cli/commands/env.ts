@@ -77,7 +77,7 @@ async function get({ options, terminal }: Invocation, client: GatewayClient, nam
   const { printEndpoints } = await import('../deploy/report.ts');
   terminal.line(`environment ${found.name}, deployment ${found.deployment}`);
   printEndpoints(found.endpoints, terminal);
-  for (const { url } of found.endpoints) terminal.data(url);
+  for (const { url } of found.endpoints) terminal.repeated(url);
   if (found.endpoints.length === 0) terminal.next(`capstan deploy <folder> --env ${name}`);
 }
 

@@ -17,7 +17,7 @@ export const up: Command = {
       terminal,
       async whenReady({ http, isNew }) {
         const first = isNew ? undefined : await firstEndpoint(settings);
-        if (first === undefined) terminal.next('npx capstan deploy <folder>');
+        if (first === undefined) terminal.next('capstan deploy <folder>');
         else {
           const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
           terminal.next(`curl -s http://${http}/v2/${quote(first.id)}/health -H "Authorization: Bearer ${key}"`);

@@ -8,8 +8,8 @@ export function printEndpoints(rows: readonly EndpointRow[], terminal: Terminal)
   const balanced = rows.filter(({ kind }) => kind === 'load-balanced');
   const queued = rows.filter(({ kind }) => kind === 'queue');
   if (balanced.length > 0) terminal.line('Load-balanced endpoints');
-  for (const { name, id, routes } of balanced) {
-    terminal.line(`  ${name} (${id})`);
+  for (const { name, url, routes } of balanced) {
+    terminal.line(`  ${name}  ${url}`);
     for (const [route, fn] of Object.entries(routes)) terminal.line(`    ${route} → ${fn}`);
   }
   if (queued.length > 0) terminal.line('Queue-based endpoints');

@@ -5,7 +5,9 @@ export const ENV_EXAMPLE = `# Copy to .env. What the shell sets comes first.
 SERVICE_API_KEY=
 `;
 
-export function readme(name: string, ending: string): string {
+export function readme(name: string, ending: 'py' | 'ts'): string {
+  const install =
+    ending === 'py' ? '`pip install <checkout>/sdk/python`' : '`npm install <checkout>/sdk/typescript/dist` (made by `npm run sdk` there)';
   return `# ${name}
 
 Three worker files, each with an endpoint of its own:
@@ -20,5 +22,8 @@ Three worker files, each with an endpoint of its own:
 capstan run       # serves them here: http://localhost:8888/docs
 capstan deploy    # builds, uploads, and prints how to call them
 \`\`\`
+
+Neither needs more than this folder. For your editor, and to run the files yourself, install the SDK from Capstan's checkout:
+${install}.
 `;
 }

@@ -23,11 +23,24 @@ export interface Terminal {
   progress(text: string): void;
   /** Data: one line on stdout. */
   data(text: string): void;
+  /** Data that a line has said already: on stdout where that is no terminal. */
+  repeated(text: string): void;
 }
 
-/** `colours`: false where NO_COLOR is set; a stream that is no terminal never gets any. */
-export function createTerminal(streams: { readonly out: Stream; readonly err: Stream; readonly colours: boolean }): Terminal {
-  const { out, err } = streams;
+export interface TerminalSettings {
+  readonly out: Stream;
+  readonly err: Stream;
+  /** False where NO_COLOR is set; a stream that is no terminal never gets any. */
+  readonly colours: boolean;
+  /** How the reader calls the tool: stands for `capstan` in what is to be run next. */
+  readonly tool?: string;
+}
+
+/** A command of the tool: its name is written small, the service's is not. */
+const TOOL = /(?<=^|\s)capstan(?= [a-z-])/g;
+
+export function createTerminal(streams: TerminalSettings): Terminal {
+  const { out, err, tool = 'capstan' } = streams;
   const paint = pc.createColors(streams.colours && err.isTTY === true);
   let transient = false;
 
@@ -44,9 +57,9 @@ export function createTerminal(streams: { readonly out: Stream; readonly err: St
     done: (text) => write(`${paint.green('✓')} ${text}`),
     warn: (text) => write(`${paint.yellow('!')} ${text}`),
     fail: (text) => write(`${paint.red('✗')} ${text}`),
-    hint: (text) => write(paint.dim(`hint: ${text}`)),
+    hint: (text) => write(paint.dim(`hint: ${text.replaceAll(TOOL, tool)}`)),
     line: (text) => write(text),
-    next: (command) => write(`${paint.dim('next:')} ${command}`),
+    next: (command) => write(`${paint.dim('next:')} ${command.replaceAll(TOOL, tool)}`),
     progress(text) {
       if (err.isTTY !== true) return;
       clear();
@@ -57,6 +70,9 @@ export function createTerminal(streams: { readonly out: Stream; readonly err: St
     data(text) {
       clear();
       out.write(`${text}\n`);
+    },
+    repeated(text) {
+      if (out.isTTY !== true) this.data(text);
     },
   };
 }

@@ -110,7 +110,7 @@ test('deploy prints the endpoints by kind and the exact next command; endpoints 
   t.like(web, { kind: 'load-balanced', routes: { 'GET /hello': 'hello' } });
   t.deepEqual(lines.slice(4), [
     'Load-balanced endpoints',
-    `  web (${web.id})`,
+    `  web  ${url}/lb/${web.id}`,
     '    GET /hello → hello',
     'Queue-based endpoints',
     `  orders  ${orders.url}`,

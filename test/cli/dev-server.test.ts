@@ -128,6 +128,8 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
 
     server.child.kill('SIGINT');
     t.is(await server.ended, 0, server.stderr());
+    // Its own end is no news.
+    t.notRegex(server.stderr(), /killed/);
     t.deepEqual(processesOf(root), []);
   });
 }

@@ -58,6 +58,14 @@ test('without a command it shows its help, and that is a mistake', async (t) => 
   t.regex(stderr, /^Usage: capstan/);
 });
 
+test('what is to be run next is said as the tool was called', async (t) => {
+  const folder = await temporary(t);
+  t.regex((await capstan(['init', 'one'], { cwd: folder })).stderr, /^next: cd one && capstan run$/m);
+  const byNpx = { cwd: folder, env: { npm_lifecycle_event: 'npx' } };
+  t.regex((await capstan(['init', 'two'], byNpx)).stderr, /^next: cd two && npx capstan run$/m);
+  t.regex((await capstan(['logs'], byNpx)).stderr, /^hint: npx capstan logs --help lists what it takes\.$/m);
+});
+
 test('version, for people and for programs', async (t) => {
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
   t.is((await capstan(['version'])).stdout, `${version}\n`);

@@ -70,7 +70,9 @@ test('an error is its text, or the name of its class when it has none', async (t
   const error = async (code: string): Promise<string> => worker.text(code, JSON.stringify({ code }));
   t.is(await error('ValueError("no luck")'), 'no luck');
   t.is(await error('ValueError()'), 'ValueError');
-  t.is(await error('KeyError("k")'), "'k'");
+  // The text of a KeyError is the bare key.
+  t.is(await error('KeyError("k")'), "KeyError: 'k'");
+  t.is(await error('type("Lost", (KeyError,), {"__str__": lambda self: "no such thing"})()'), 'no such thing');
   t.is(await error('KeyboardInterrupt()'), 'KeyboardInterrupt');
   t.is(await error('type("Odd", (Exception,), {"__str__": lambda self: 1/0})()'), 'Odd');
 });

@@ -68,13 +68,16 @@ class Aggregate:
 
 
 def error_message(error):
-    """What an exception says: its text, or the name of its class when it has none."""
+    """What an exception says: its text, or the name of its class when it has none. A KeyError's text is the bare key, which says nothing alone."""
     try:
         text = str(error)
     except Exception:
         # An exception that cannot be written still has a class.
         text = ""
-    text = text or type(error).__name__
+    name = type(error).__name__
+    if type(error).__str__ is KeyError.__str__ and text:
+        text = name + ": " + text
+    text = text or name
     return text if len(text) <= MAX_ERROR_CHARACTERS else text[:MAX_ERROR_CHARACTERS] + "…"
 
 
