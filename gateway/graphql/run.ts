@@ -13,8 +13,9 @@ import {
 } from 'graphql';
 import { LRUCache } from 'lru-cache';
 
-import { CapstanError, errorTable } from '../../proto/errors.ts';
+import { CapstanError } from '../../proto/errors.ts';
 import type { Log } from '../log.ts';
+import { refusalOf } from './errors.ts';
 import { checkLimits, checkText } from './limits.ts';
 import { readSpec, rootFor, type RootDeps } from './root.ts';
 import { schema } from './schema.ts';
@@ -59,7 +60,7 @@ export class GraphqlRunner {
     const operation = getOperationAST(document, request.operationName);
     if (operation === null || operation === undefined) {
       const why = 'operationName: must name one of the operations, when there are several';
-      return { status: 400, body: { errors: [asGraphql(new CapstanError('INVALID_ARGUMENT', why, { field: 'operationName' })).toJSON()] } };
+      return { status: 400, body: { errors: [refusalOf(new CapstanError('INVALID_ARGUMENT', why, { field: 'operationName' }))] } };
     }
     const result = await execute({
       schema,
@@ -98,18 +99,12 @@ export class GraphqlRunner {
 }
 
 /** The error in GraphQL's shape, with the code of our table and what it says besides. */
-export function asGraphql(error: CapstanError, at?: GraphQLError): GraphQLError {
-  const { code, field, retryAfterMs } = error;
-  return new GraphQLError(error.message, {
+function asGraphql(error: CapstanError, at?: GraphQLError): GraphQLError {
+  const { message, extensions } = refusalOf(error);
+  return new GraphQLError(message, {
     ...(at?.nodes === undefined ? {} : { nodes: at.nodes }),
     ...(at?.path === undefined ? {} : { path: at.path }),
-    extensions: {
-      code,
-      status: errorTable[code].http,
-      hint: errorTable[code].hint,
-      ...(field === undefined ? {} : { field }),
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-    },
+    extensions,
   });
 }
 

@@ -1,8 +1,7 @@
 /** The OpenAPI document and its page, all served from here: the page may load nothing from another host. */
 import swagger from '@fastify/swagger';
-import scalar from '@scalar/fastify-api-reference';
-import type { FastifyInstance } from 'fastify';
-import { createJsonSchemaTransform } from 'fastify-type-provider-zod';
+import fastify, { type FastifyInstance } from 'fastify';
+import type { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 
 import { JSON_TYPE } from './problem.ts';
 
@@ -21,6 +20,7 @@ interface Operation {
 
 /** To be awaited before routes are added: they are collected as they come. */
 export async function docsRoutes(app: FastifyInstance, version: string): Promise<void> {
+  let transform: ReturnType<typeof createJsonSchemaTransform> | undefined;
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -42,7 +42,10 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
         securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'The API key.' } },
       },
     },
-    transform: createJsonSchemaTransform({}),
+    transform: (route) => {
+      if (transform === undefined) throw new Error('the document is asked for before its transform is there');
+      return transform(route);
+    },
     transformObject: (document) => ('openapiObject' in document ? withOptionalBodies(document.openapiObject) : document.swaggerObject),
   });
 
@@ -51,33 +54,53 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
     method: 'GET',
     url: '/openapi.json',
     schema: { hide: true },
-    handler(_request, reply) {
+    async handler(_request, reply) {
+      transform ??= (await import('fastify-type-provider-zod')).createJsonSchemaTransform({});
       text ??= JSON.stringify(app.swagger());
-      reply.header('content-type', JSON_TYPE).send(text);
+      return reply.header('content-type', JSON_TYPE).send(text);
     },
   });
 
-  // In a scope of its own: the page's headers are no business of the other routes.
-  await app.register(async (scope) => {
-    scope.addHook('onSend', (_request, reply, _payload, done) => {
-      reply.header('content-security-policy', PAGE_POLICY);
-      done();
-    });
-    await scope.register(scalar, {
-      routePrefix: '/docs',
-      configuration: {
-        url: '/openapi.json',
-        pageTitle: 'Capstan API',
-        withDefaultFonts: false,
-        telemetry: false,
-        hideClientButton: true,
-        showDeveloperTools: 'never',
-        // Both would send the reader to services of the page's maker.
-        agent: { disabled: true },
-        mcp: { disabled: true },
+  let page: Promise<FastifyInstance> | undefined;
+  for (const url of ['/docs', '/docs/js/scalar.js']) {
+    app.route({
+      method: 'GET',
+      url,
+      schema: { hide: true },
+      async handler(request, reply) {
+        const { statusCode, headers, rawPayload } = await (await (page ??= makePage())).inject({ method: 'GET', url: request.url });
+        return reply.code(statusCode).headers(headers).send(rawPayload);
       },
     });
+  }
+}
+
+/**
+ * The page and its script, made with the first request for them: their plugin brings a parser and four megabytes of
+ * script, a quarter of the gateway's start, for what many gateways are never asked.
+ */
+async function makePage(): Promise<FastifyInstance> {
+  const { default: scalar } = await import('@scalar/fastify-api-reference');
+  const page = fastify({ routerOptions: { ignoreTrailingSlash: true } });
+  page.addHook('onSend', (_request, reply, _payload, done) => {
+    reply.header('content-security-policy', PAGE_POLICY);
+    done();
   });
+  await page.register(scalar, {
+    routePrefix: '/docs',
+    configuration: {
+      url: '/openapi.json',
+      pageTitle: 'Capstan API',
+      withDefaultFonts: false,
+      telemetry: false,
+      hideClientButton: true,
+      showDeveloperTools: 'never',
+      // Both would send the reader to services of the page's maker.
+      agent: { disabled: true },
+      mcp: { disabled: true },
+    },
+  });
+  return page;
 }
 
 /** The plugin calls every body required; where null is among its shapes there need be none. */
