@@ -138,6 +138,18 @@ export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(table, text);
 }
 
+/** The code that an answer's HTTP status stands for, where the answer tells none. */
+export function codeOfStatus(status: number): ErrorCode {
+  const code = Object.entries(table).find(([, { http }]) => http === status)?.[0];
+  return code !== undefined && isErrorCode(code) ? code : 'INTERNAL';
+}
+
+/** Retry-After of an answer over HTTP, seconds; null for errors that trying again does not help. */
+export function retryAfterS({ code, retryAfterMs = 1000 }: CapstanError): number | null {
+  const { http } = table[code];
+  return http === 429 || http === 503 ? Math.max(1, Math.ceil(retryAfterMs / 1000)) : null;
+}
+
 /** For the default branch of an exhaustive switch: the compiler proves it is never reached. */
 export function assertNever(value: never): never {
   throw new Error(`unreachable: ${JSON.stringify(value)}`);

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 
 import { request } from 'undici';
 
-import { CapstanError, errorTable, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
+import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -113,7 +113,7 @@ function offsetOf({ headers }: Answer): number | undefined {
 
 /** Somebody else sent a part of the same build meanwhile: the next try goes on from there. */
 function uploadRefusal(address: string, status: number, detail: string | undefined): CapstanError {
-  const code = codeOf(status);
+  const code = codeOfStatus(status);
   return refusal(address, code === 'CONFLICT' ? 'UNAVAILABLE' : code, detail ?? `the upload was answered ${status}`, undefined);
 }
 
@@ -152,11 +152,6 @@ function refusal(address: string, code: ErrorCode, message: string, field: strin
   if (code !== 'UNAUTHENTICATED') return new CapstanError(code, message, details);
   const hint = 'Set SERVICE_API_KEY to a valid key, or log in again with: capstan login';
   return new ToolError(code, `the gateway at ${address} refused the API key: ${message}`, hint, details);
-}
-
-function codeOf(status: number): ErrorCode {
-  const code = Object.entries(errorTable).find(([, entry]) => entry.http === status)?.[0];
-  return code !== undefined && isErrorCode(code) ? code : 'INTERNAL';
 }
 
 function notAGateway(address: string, status: number): CapstanError {

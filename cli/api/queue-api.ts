@@ -1,5 +1,5 @@
 /** The queue API as the tool's own commands call it: one try, refusals as CapstanError. */
-import { CapstanError, errorTable, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
+import { CapstanError, codeOfStatus } from '../../proto/errors.ts';
 
 /** A job as GET /requests and /status show it (WIRE.md section 1). */
 export interface JobStatus {
@@ -39,13 +39,8 @@ export class QueueApi {
     );
     const text = await response.text();
     if (response.ok) return JSON.parse(text) as T;
-    throw new CapstanError(codeOf(response.status), detailOf(text) ?? `${method} ${path} was answered ${response.status}`);
+    throw new CapstanError(codeOfStatus(response.status), detailOf(text) ?? `${method} ${path} was answered ${response.status}`);
   }
-}
-
-function codeOf(status: number): ErrorCode {
-  const code = Object.entries(errorTable).find(([, entry]) => entry.http === status)?.[0];
-  return code !== undefined && isErrorCode(code) ? code : 'INTERNAL';
 }
 
 function detailOf(text: string): string | null {

@@ -2,6 +2,7 @@
 import { assertNever, CapstanError } from '../../proto/errors.ts';
 import { KeyScope, type EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import type { Key } from '../directory/directory.ts';
+import { printable } from '../http/ids.ts';
 
 /** `read` looks at jobs and counts; `call` makes or changes jobs. */
 export type Access = 'read' | 'call';
@@ -12,7 +13,7 @@ export type Access = 'read' | 'call';
  */
 export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | undefined, access: Access): CapstanError | null {
   if (endpoint === undefined || endpoint.accountId !== key.accountId) {
-    return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} does not exist`);
+    return noEndpoint(endpointId);
   }
   switch (key.scope) {
     case KeyScope.ALL:
@@ -34,8 +35,6 @@ export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | 
   }
 }
 
-/** A caller's id, cut and cleaned so that it can stand in a message. */
-export function printable(id: string): string {
-  const cut = id.length > 64 ? `${id.slice(0, 64)}…` : id;
-  return JSON.stringify(cut.toWellFormed());
+export function noEndpoint(id: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `endpoint ${printable(id)} does not exist`);
 }

@@ -16,6 +16,7 @@ export function schedulerRefusal(thrown: unknown): CapstanError {
   }
 }
 
-function away(message: string, cause: unknown): CapstanError {
+/** The scheduler, for now. */
+export function away(message: string, cause?: unknown): CapstanError {
   return new CapstanError('UNAVAILABLE', message, { retryAfterMs: 1000, cause });
 }

@@ -9,6 +9,16 @@ import { JSON_TYPE } from './problem.ts';
 export const PAGE_POLICY =
   "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'";
 
+/** Of every page of a reference: nothing on it leads to services of the page's maker. */
+export const REFERENCE_SETTINGS = {
+  withDefaultFonts: false,
+  telemetry: false,
+  hideClientButton: true,
+  showDeveloperTools: 'never',
+  agent: { disabled: true },
+  mcp: { disabled: true },
+} as const;
+
 interface Shape {
   readonly type?: string;
   readonly anyOf?: readonly Shape[];
@@ -91,13 +101,7 @@ async function makePage(): Promise<FastifyInstance> {
     configuration: {
       url: '/openapi.json',
       pageTitle: 'Capstan API',
-      withDefaultFonts: false,
-      telemetry: false,
-      hideClientButton: true,
-      showDeveloperTools: 'never',
-      // Both would send the reader to services of the page's maker.
-      agent: { disabled: true },
-      mcp: { disabled: true },
+      ...REFERENCE_SETTINGS,
     },
   });
   return page;

@@ -7,10 +7,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
-import { printable, refusal, type Access } from '../auth/permission.ts';
+import { refusal, type Access } from '../auth/permission.ts';
 import type { Key } from '../directory/directory.ts';
 import { whenOver } from './gone.ts';
-import { sendFailure, sendProblem, sizeText } from './problem.ts';
+import { isId, printable } from './ids.ts';
+import { sendFailure, sendProblem, tooLarge } from './problem.ts';
 import type { Services } from './services.ts';
 
 /** Bodies up to here are not counted while they are received: connections bound them. */
@@ -91,11 +92,6 @@ export function releaseBody(request: FastifyRequest, services: Services): void {
   request.reservedBytes = 0;
 }
 
-/** Ids are visible ASCII; whatever else a caller sends is no id of ours and need not be asked for. */
-export function isId(text: string): boolean {
-  return /^[\x21-\x7e]{1,128}$/.test(text);
-}
-
 export function endpointId(request: FastifyRequest): string {
   return (request.params as { endpointId: string }).endpointId;
 }
@@ -122,11 +118,6 @@ function checkBody(request: FastifyRequest, maxBytes: number): CapstanError | nu
   }
   if (length !== undefined && Number(length) > maxBytes) return tooLarge(maxBytes);
   return null;
-}
-
-/** The refusal of a body above the route's limit. */
-export function tooLarge(maxBytes: number): CapstanError {
-  return new CapstanError('PAYLOAD_TOO_LARGE', `body: exceeded max body size of ${sizeText(maxBytes)}`, { field: 'body' });
 }
 
 function unsupported(field: string, rule: string): CapstanError {

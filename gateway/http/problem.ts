@@ -1,15 +1,15 @@
 /** Refusals as problem documents (WIRE.md section 1, Errors): `{"status","title","detail"}` with the matching HTTP status. */
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply } from 'fastify';
 
-import { CapstanError, errorTable, isErrorCode } from '../../proto/errors.ts';
+import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../proto/errors.ts';
 import { errnoOf } from '../../proto/thrown.ts';
 import { refusalAsOpenAi, type OpenAiError } from '../openai/errors.ts';
+import { drain, type DrainLimits } from './drain.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** Body bytes still read after a refusal, so that the client gets to see it and can go on using the connection. */
-const MAX_DRAIN_BYTES = 64 * 1024 * 1024;
-const MAX_DRAIN_MS = 30_000;
+/** So that the client can go on using the connection, too. */
+const DRAIN: DrainLimits = { bytes: 64 * 1024 * 1024, ms: 30_000 };
 
 /** The document's text. */
 export function problemText(status: number, title: string, message: string): string {
@@ -26,12 +26,12 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
     sendOpenAiError(reply, refusalAsOpenAi(error));
     return;
   }
-  drain(reply.request);
+  drain(reply.request.raw, DRAIN);
   // The parser asks to close after a body it did not read to the end; we do read it.
   reply.removeHeader('connection');
   reply.code(entry.http).header('content-type', JSON_TYPE);
-  if (entry.http === 429 || entry.http === 503)
-    reply.header('retry-after', String(Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000))));
+  const retryAfter = retryAfterS(error);
+  if (retryAfter !== null) reply.header('retry-after', String(retryAfter));
   if (entry.http >= 500) reply.header('x-request-id', reply.request.id);
   if (entry.http === 401) reply.header('www-authenticate', 'Bearer');
   if (error.code === 'UNSUPPORTED_MEDIA_TYPE') reply.header('accept', 'application/json').header('accept-encoding', 'identity');
@@ -42,7 +42,7 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
 /** OpenAI's clients expect its shape of errors, whatever went wrong (WIRE.md section 3). */
 export function sendOpenAiError(reply: FastifyReply, error: OpenAiError): void {
   if (reply.sent) return;
-  drain(reply.request);
+  drain(reply.request.raw, DRAIN);
   reply.removeHeader('connection');
   reply.code(error.status).header('content-type', JSON_TYPE);
   if (error.retryAfterS !== null) reply.header('retry-after', String(error.retryAfterS));
@@ -84,8 +84,13 @@ export function toCapstanError(thrown: unknown): CapstanError {
   }
 }
 
+/** The refusal of a body above a route's limit. */
+export function tooLarge(maxBytes: number): CapstanError {
+  return new CapstanError('PAYLOAD_TOO_LARGE', `body: exceeded max body size of ${sizeText(maxBytes)}`, { field: 'body' });
+}
+
 /** "10MiB" as callers of the original service know it; whole numbers only. */
-export function sizeText(bytes: number): string {
+function sizeText(bytes: number): string {
   const MiB = 1024 * 1024;
   return bytes % MiB === 0 ? `${bytes / MiB}MiB` : `${bytes} bytes`;
 }
@@ -93,20 +98,4 @@ export function sizeText(bytes: number): string {
 function frameworkCode(thrown: unknown): string {
   const code = errnoOf(thrown) ?? '';
   return isErrorCode(code) ? '' : code;
-}
-
-/** Reads and drops what is left of the request's body, within bounds; beyond them the connection goes. */
-function drain(request: FastifyRequest): void {
-  const raw = request.raw;
-  if (raw.complete || raw.destroyed) return;
-  let left = MAX_DRAIN_BYTES;
-  const timer = setTimeout(() => raw.destroy(), MAX_DRAIN_MS);
-  raw.on('data', (chunk: Buffer) => {
-    left -= chunk.length;
-    if (left < 0) raw.destroy();
-  });
-  raw.once('close', () => {
-    clearTimeout(timer);
-  });
-  raw.resume();
 }

@@ -27,6 +27,7 @@ import type {
   StreamPart,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { backoffMs } from '../grpc/connection.ts';
+import { away } from '../grpc/refusals.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
 import { nextMessage } from './batch.ts';
@@ -346,8 +347,4 @@ export class JobChannel {
       }
     }
   }
-}
-
-function away(message: string): CapstanError {
-  return new CapstanError('UNAVAILABLE', message, { retryAfterMs: 1000 });
 }

@@ -1,11 +1,11 @@
 /** Errors on the hosts of load-balanced endpoints: `{error, detail}` with the matching status (SPEC.md, Error bodies). */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-import { errorTable, type CapstanError } from '../../proto/errors.ts';
+import { errorTable, retryAfterS, type CapstanError } from '../../proto/errors.ts';
+import { drain, type DrainLimits } from '../http/drain.ts';
 
-/** Body bytes still read after a refusal, so that the caller gets to see it; then the connection goes. */
-const MAX_DRAIN_BYTES = 4 * 1024 * 1024;
-const MAX_DRAIN_MS = 5_000;
+/** After a refusal on the host of an endpoint. */
+export const DRAIN: DrainLimits = { bytes: 4 * 1024 * 1024, ms: 5_000 };
 
 /** Status, headers and body of an error. Also for answers written on a bare socket. */
 export function errorAnswer(error: CapstanError): { status: number; title: string; headers: Record<string, string>; body: string } {
@@ -17,7 +17,8 @@ export function errorAnswer(error: CapstanError): { status: number; title: strin
   };
   if (status === 401) headers['www-authenticate'] = 'Bearer';
   if (status === 405) headers['allow'] = error.field ?? '';
-  if (status === 429 || status === 503) headers['retry-after'] = String(Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000)));
+  const retryAfter = retryAfterS(error);
+  if (retryAfter !== null) headers['retry-after'] = String(retryAfter);
   return { status, title, headers, body };
 }
 
@@ -26,19 +27,5 @@ export function sendError(request: IncomingMessage, response: ServerResponse, er
   if (response.headersSent || response.destroyed) return;
   const { status, headers, body } = errorAnswer(error);
   response.writeHead(status, headers).end(request.method === 'HEAD' ? '' : body);
-  drain(request);
-}
-
-/** Reads and drops what is left of a body, within bounds. */
-export function drain(request: IncomingMessage): void {
-  if (request.complete || request.destroyed) return;
-  let left = MAX_DRAIN_BYTES;
-  const timer = setTimeout(() => request.destroy(), MAX_DRAIN_MS);
-  request.on('data', (chunk: Buffer) => {
-    left -= chunk.length;
-    if (left < 0) request.destroy();
-  });
-  request.once('close', () => clearTimeout(timer));
-  request.once('end', () => clearTimeout(timer));
-  request.resume();
+  drain(request, DRAIN);
 }

@@ -3,7 +3,8 @@ import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { Duplex } from 'node:stream';
 
 import type { CapstanError } from '../../proto/errors.ts';
-import { drain, sendError } from './answer.ts';
+import { drain } from '../http/drain.ts';
+import { DRAIN, sendError } from './answer.ts';
 import type { Front } from './exchange.ts';
 
 /** As nginx has it: the caller went away before there was an answer. */
@@ -57,7 +58,7 @@ export class HttpFront implements Front {
     if (bytes.length === 0 || this.#request.method === 'HEAD') this.#response.end();
     else this.#response.end(bytes);
     answering.delete(this.#request.socket);
-    drain(this.#request);
+    drain(this.#request, DRAIN);
   }
 
   fail(error: CapstanError): void {

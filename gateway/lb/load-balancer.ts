@@ -9,12 +9,12 @@ import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import type { Authenticator } from '../auth/authenticate.ts';
-import { printable, refusal } from '../auth/permission.ts';
+import { noEndpoint, refusal } from '../auth/permission.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Key } from '../directory/directory.ts';
 import type { Lookup } from '../directory/lookup.ts';
-import { isId } from '../http/guard.ts';
-import { sizeText, toCapstanError } from '../http/problem.ts';
+import { isId, printable } from '../http/ids.ts';
+import { toCapstanError, tooLarge } from '../http/problem.ts';
 import type { AgentLink } from '../invoke/agent-link.ts';
 import type { Log } from '../log.ts';
 import type { LbMetrics } from '../metrics/lb-metrics.ts';
@@ -148,7 +148,7 @@ export class LoadBalancer {
       ({ endpoint, key: found }) => {
         const error = this.#refusal(endpoint, endpointId, found);
         if (error === null && endpoint !== undefined) admitted(endpoint);
-        else refused(error ?? notFound(endpointId));
+        else refused(error ?? noEndpoint(endpointId));
       },
       (thrown: unknown) => refused(this.#errorOf(thrown, endpointId)),
     );
@@ -166,7 +166,7 @@ export class LoadBalancer {
   }
 
   #refusal(endpoint: EndpointEntry | undefined, endpointId: string, key: Key | undefined): CapstanError | null {
-    if (endpoint === undefined) return notFound(endpointId);
+    if (endpoint === undefined) return noEndpoint(endpointId);
     const refused = endpoint.isPublic || key === undefined ? null : refusal(key, endpointId, endpoint, 'call');
     if (refused !== null) return refused;
     if (endpoint.kind === EndpointKind.LOAD_BALANCED) return null;
@@ -254,12 +254,4 @@ export class LoadBalancer {
     if (error.code === 'INTERNAL') this.#deps.log.error({ endpoint, err: error.cause ?? error }, 'load-balanced request failed');
     return error;
   }
-}
-
-function notFound(endpointId: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} does not exist`);
-}
-
-function tooLarge(maxBytes: number): CapstanError {
-  return new CapstanError('PAYLOAD_TOO_LARGE', `body: exceeded max body size of ${sizeText(maxBytes)}`, { field: 'body' });
 }

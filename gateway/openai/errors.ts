@@ -2,7 +2,7 @@
  * Errors as OpenAI's clients know them: `{"error":{"message","type","param","code"}}` with a real
  * HTTP status (WIRE.md section 3). Pure.
  */
-import { assertNever, errorTable, type CapstanError, type ErrorCode } from '../../proto/errors.ts';
+import { assertNever, errorTable, retryAfterS, type CapstanError, type ErrorCode } from '../../proto/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 
@@ -46,7 +46,7 @@ export function refusalAsOpenAi(error: CapstanError): OpenAiError {
     type: http === 429 ? 'rate_limit_error' : http >= 500 ? 'server_error' : 'invalid_request_error',
     param: error.field ?? null,
     code: codes[error.code] ?? null,
-    retryAfterS: http === 429 || http === 503 ? Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000)) : null,
+    retryAfterS: retryAfterS(error),
   });
 }
 

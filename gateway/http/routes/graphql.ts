@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 
-import { CapstanError, errorTable } from '../../../proto/errors.ts';
+import { CapstanError, errorTable, retryAfterS } from '../../../proto/errors.ts';
 import { keyText } from '../../auth/authenticate.ts';
 import { parseWhole } from '../../json/body.ts';
 import { refusalOf } from '../../graphql/errors.ts';
@@ -119,7 +119,8 @@ function sendGraphqlError(reply: FastifyReply, error: CapstanError): void {
   if (reply.sent) return;
   const { http } = errorTable[error.code];
   if (http === 401) reply.header('www-authenticate', 'Bearer');
-  if (http === 429 || http === 503) reply.header('retry-after', String(Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000))));
+  const retryAfter = retryAfterS(error);
+  if (retryAfter !== null) reply.header('retry-after', String(retryAfter));
   reply
     .code(http)
     .header('content-type', JSON_TYPE)

@@ -2,8 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../proto/errors.ts';
-import { printable } from '../../auth/permission.ts';
-import { isId } from '../guard.ts';
+import { isId, printable } from '../ids.ts';
 import { ID_RULE } from '../schemas.ts';
 
 /** The job's id, or why there is none. */

@@ -2,6 +2,8 @@
  * The page of an endpoint's routes. It holds nothing of the endpoint itself: the document is fetched from the
  * browser, with the key that the reader gives, which stays in the page's memory and is gone with it.
  */
+import { REFERENCE_SETTINGS } from '../../http/docs.ts';
+
 export const SCRIPT_PATH = '/docs/js/scalar.js';
 
 export const PAGE = `<!doctype html>
@@ -45,12 +47,7 @@ export const PAGE = `<!doctype html>
     document.title = content.info.title;
     Scalar.createApiReference('#reference', {
       content,
-      withDefaultFonts: false,
-      telemetry: false,
-      hideClientButton: true,
-      showDeveloperTools: 'never',
-      agent: { disabled: true },
-      mcp: { disabled: true },
+      ...${JSON.stringify(REFERENCE_SETTINGS)},
       persistAuth: false,
       authentication: { preferredSecurityScheme: 'key', securitySchemes: { key: { token: key } } },
     });
