@@ -56,6 +56,10 @@ function checkEndpoint({ name, place, functions, settings }: DeclaredEndpoint): 
     throw invalid(
       `${place}: endpoint ${name}: ${settings.systemDependencies.join(', ')} are system packages, which need a container image built with them; name it with image=`,
     );
+  if (settings.loadBalanced && routed.length === 0)
+    throw invalid(
+      `${first.place}: endpoint ${name} is load-balanced, and ${first.name} has no route; bind it to one, by get, post and the like`,
+    );
   if (routed.length > 0 && routed.length < functions.length)
     throw invalid(
       `${place}: endpoint ${name} has routes and a function without one (${functions.find(({ route }) => route === null)?.place ?? ''})`,

@@ -38,6 +38,7 @@ const inPython: Readonly<Record<string, string>> = {
   scalerType: 'scaler_type',
   scalerValue: 'scaler_value',
   maxConcurrency: 'max_concurrency',
+  loadBalanced: 'load_balanced',
 };
 const fromPython = new Map(Object.entries(inPython).map(([own, python]) => [python, own]));
 

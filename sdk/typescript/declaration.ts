@@ -10,6 +10,8 @@
  * is it replaced by a stub, whose calls go to the endpoint's own workers.
  */
 import { placeOfCaller } from './caller.ts';
+import type { EndpointClient } from './client.ts';
+import { clientAt, runAt, urlOf } from './dispatch.ts';
 import { isForeign } from './environment.ts';
 import { DeclarationError } from './errors.ts';
 import { markFunction, type AnyFunction, type FunctionDeclaration } from './functions.ts';
@@ -66,7 +68,7 @@ export class Declaration {
   }
 
   get isLoadBalanced(): boolean {
-    return this.#functions.some(({ route }) => route !== undefined);
+    return this.settings.loadBalanced || this.#functions.some(({ route }) => route !== undefined);
   }
 
   /** The entry under `resources` of the manifest; its functions lack their modules, which the build adds. */
@@ -83,6 +85,29 @@ export class Declaration {
           ...(route === undefined ? {} : { http_method: route.method, http_path: route.path }),
         })),
     };
+  }
+
+  /**
+   * In a worker of another endpoint: runs a job at this one, found by its name, and gives the result; for an image that serves
+   * by itself, since functions have stubs. @throws RemoteError with the job's error; DispatchError, CapstanApiError, ConnectionError
+   */
+  async runSync(input: object): Promise<unknown> {
+    return runAt(this.name, input);
+  }
+
+  /** As `runSync`. */
+  runsync(input: object): Promise<unknown> {
+    return this.runSync(input);
+  }
+
+  /** The handle of this endpoint as it is deployed in the worker's environment. @throws DispatchError, CapstanApiError, ConnectionError */
+  async deployed(): Promise<EndpointClient<object>> {
+    return clientAt(this.name);
+  }
+
+  /** Where it takes requests, or jobs, in the worker's environment; the key is CAPSTAN_WORKER_TOKEN. Throws as `deployed`. */
+  async url(): Promise<string> {
+    return urlOf(this.name);
   }
 
   /** Binds GET requests of a path, whose parameters are written `{name}`, to a function, and gives that back. */
@@ -143,6 +168,8 @@ export class Declaration {
   /** Makes the function, or a class, the one this endpoint runs; `endpoint(settings, fn)` is the short form. */
   serve(fn: AnyFunction, schema: StandardSchema | undefined): AnyFunction {
     const [first] = this.#functions;
+    if (this.settings.loadBalanced && first === undefined)
+      throw this.#broken('is load-balanced: bind functions to routes, by get, post and the like');
     if (first !== undefined) {
       const what = first.route === undefined ? `serves ${first.name} already` : 'has routes already, and is load-balanced';
       throw this.#broken(`${what}; a queue-based endpoint serves exactly one function`);

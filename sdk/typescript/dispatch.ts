@@ -44,6 +44,35 @@ export async function* invokeStream(target: Target, input: object): AsyncGenerat
   );
 }
 
+/** Runs a job at the endpoint of this name and gives its result. Throws what `invoke` throws. */
+export async function runAt(endpointName: string, input: object): Promise<unknown> {
+  const target = { functionName: 'runSync', endpointName };
+  return whereItIs(target, (connection, peer) => runJob(connection, mustTakeJobs(peer), target, input));
+}
+
+/** The handle of the endpoint of this name. @throws DispatchError when there is none that takes jobs; CapstanApiError, ConnectionError */
+export async function clientAt(endpointName: string): Promise<EndpointClient<object>> {
+  const { connection, peer } = await find(endpointName);
+  return clientOf(connection, mustTakeJobs(peer));
+}
+
+/** Where the endpoint of this name takes requests or jobs. @throws DispatchError when there is none; CapstanApiError, ConnectionError */
+export async function urlOf(endpointName: string): Promise<string> {
+  return (await find(endpointName)).peer.url;
+}
+
+async function find(endpointName: string): Promise<{ readonly connection: Connection; readonly peer: Peer }> {
+  const connection = workerConnection();
+  const { peer } = await peers.find(connection, variable('CAPSTAN_ENVIRONMENT') ?? 'default', endpointName);
+  return { connection, peer };
+}
+
+function mustTakeJobs(peer: Peer): Peer {
+  if (peer.isLoadBalanced)
+    throw new DispatchError(`the endpoint ${peer.name} is load-balanced: it takes requests, at ${peer.url}, and no jobs`);
+  return peer;
+}
+
 /** Does what is to be done at the endpoint, and once more where it is now when it has moved meanwhile. */
 async function whereItIs<T>(target: Target, work: (connection: Connection, peer: Peer) => Promise<T>): Promise<T> {
   const connection = workerConnection();

@@ -24,6 +24,8 @@ export interface EndpointSettings {
   readonly volume?: string;
   /** Container image. */
   readonly image?: string;
+  /** The image serves HTTP requests by itself, and no jobs. (Routes say so of functions.) */
+  readonly loadBalanced?: boolean;
   /** GPUs for each worker. Default: 1. */
   readonly gpuCount?: number;
   /** Longest run of a job, ms; 0, the default, for the service's. */
@@ -51,6 +53,7 @@ export interface CheckedSettings {
   readonly env: Readonly<Record<string, string>>;
   readonly volume: string | undefined;
   readonly image: string | undefined;
+  readonly loadBalanced: boolean;
   readonly executionTimeoutMs: number;
   readonly scalerType: ScalerType | undefined;
   readonly scalerValue: number;
@@ -68,6 +71,7 @@ const known = new Set([
   'env',
   'volume',
   'image',
+  'loadBalanced',
   'gpuCount',
   'executionTimeoutMs',
   'scalerType',
@@ -106,6 +110,7 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
     env: rules.env(settings.env),
     volume: rules.text('volume', settings.volume),
     image: rules.text('image', settings.image),
+    loadBalanced: rules.flag('loadBalanced', settings.loadBalanced),
     executionTimeoutMs: rules.executionTimeout(settings.executionTimeoutMs ?? 0),
     scalerType: rules.scaler(settings.scalerType),
     scalerValue: rules.integer('scalerValue', settings.scalerValue ?? 4, 1, 10_000),
@@ -126,6 +131,7 @@ export function resourceOf(settings: CheckedSettings): Record<string, unknown> {
     ...(gpu.length === 0 ? {} : { gpuIds: gpu.join(','), gpuCount }),
     ...(cpu === undefined ? {} : { cpu }),
     ...(image === undefined ? {} : { imageName: image }),
+    ...(settings.loadBalanced ? { is_load_balanced: true } : {}),
     ...(scalerType === undefined ? {} : { scalerType }),
     ...(volume === undefined ? {} : { volume }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
@@ -155,6 +161,11 @@ class Rules {
   executionTimeout(value: unknown): number {
     if (value === 0 || isInteger(value, 5000, 604_800_000)) return value;
     throw this.broken('executionTimeoutMs', "must be 0 (the service's default) or between 5000 and 604800000 ms", value);
+  }
+
+  flag(setting: string, value: unknown = false): boolean {
+    if (typeof value !== 'boolean') throw this.broken(setting, 'must be true or false', value);
+    return value;
   }
 
   text(setting: string, value: unknown): string | undefined {

@@ -8,6 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import { discover } from '../../cli/discovery/discover.ts';
 import type { DeclaredApplication } from '../../cli/discovery/declared.ts';
 import { CapstanError } from '../../proto/errors.ts';
+import { checkSettings, resourceOf } from '../../sdk/typescript/settings.ts';
 
 const variables: Readonly<Record<string, string>> = { TOKEN: 'from the shell' };
 
@@ -96,6 +97,24 @@ def with_image(): ...
   t.deepEqual(Object.keys(endpoints[3]?.functions[0]?.methods ?? {}), ['ask']);
 });
 
+test('images that serve by themselves, jobs or requests', async (t) => {
+  const { endpoints } = await found(t, {
+    'images.py': py(
+      'llm = Endpoint(name="llm", image="registry.example/llm:1")\nweb = Endpoint(name="web", image="registry.example/web:1", load_balanced=True)\n',
+    ),
+    'images.ts': ts("export const site = new Endpoint({ name: 'site', image: 'registry.example/site:1', loadBalanced: true });"),
+  });
+  t.deepEqual(
+    endpoints.map(({ name, settings, functions }) => [name, settings.image, settings.loadBalanced, functions]),
+    [
+      ['llm', 'registry.example/llm:1', false, []],
+      ['web', 'registry.example/web:1', true, []],
+      ['site', 'registry.example/site:1', true, []],
+    ],
+  );
+  t.is(resourceOf(endpoints[1]?.settings ?? checkSettings({ name: 'none' }))['is_load_balanced'], true);
+});
+
 test('ignored files declare nothing', async (t) => {
   const { endpoints } = await found(t, {
     '.gitignore': 'old/\n',
@@ -168,6 +187,11 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
     'a path without its slash',
     { 'a.py': py('e = Endpoint(name="x")\n@e.get("health")\ndef f(): ...\n') },
     /^a\.py:4: endpoint x: the path of f must start with \/, /,
+  ],
+  [
+    'a function without a route on an endpoint for requests',
+    { 'a.ts': ts("endpoint({ name: 'x', loadBalanced: true }, function f() {});") },
+    /^a\.ts:2: endpoint x is load-balanced, and f has no route; /,
   ],
   ['an endpoint without a function', { 'a.py': py('e = Endpoint(name="x")\n') }, /^a\.py:3: endpoint x has no function and no route; /],
   [

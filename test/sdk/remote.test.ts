@@ -40,6 +40,9 @@ export async function viaStub(text: string) { return embed(text, 2); }
 export async function viaDeclaration(text: string) { return declared(text, 3); }
 export async function viaClass(text: string) { return [await new Declared().embed(text), await new (remoteClass('Model', { embed: { parameters: ['text'] } }))().embed(text)]; }
 export async function ownFunction(text: string) { return own(text); }
+const image = new Endpoint({ name: 'gpu', image: 'registry.test/llm:1' });
+export async function byName(text: string) { return [await image.runSync({ text }), await (await image.deployed()).runSync({ text }), await told(image.runSync({ text: 'bad' }))]; }
+export async function wrongKind() { const server = new Endpoint({ name: 'api', image: 'registry.test/server:1', loadBalanced: true }); return [await server.url(), await told(server.runSync({}))]; }
 export async function failing() { return told(embed('bad')); }
 export async function* streaming() { yield* remote('embed', { parameters: [], isGenerator: true })(); }
 export async function viaRoute(id: string) { return [await item(id, true), await note(id, 'hi')]; }
@@ -85,6 +88,11 @@ def viaStub(text): return embed(text, 2)
 async def viaDeclaration(text): return await declared(text, size=3)
 def viaClass(text): return [Model().embed(text), remote.stub_class("Model", {"embed": {"parameters": ["text"]}})().embed(text)]
 def ownFunction(text): return own(text)
+image = capstan.Endpoint(name="gpu", image="registry.test/llm:1")
+async def byName(text): return [await capstan.aio.run_sync(image, {"text": text}), image.deployed().run_sync({"text": text}), told(lambda: image.run_sync({"text": "bad"}))]
+def wrongKind():
+    server = capstan.Endpoint(name="api", image="registry.test/server:1", load_balanced=True)
+    return [server.url(), told(lambda: server.run_sync({}))]
 def failing(): return told(lambda: embed("bad"))
 def streaming(): yield from remote.stub("embed", parameters=(), is_generator=True)()
 async def viaRoute(id): return [item(id, full=True), await note(id, "hi")]
@@ -164,6 +172,18 @@ for (const kind of kinds) {
     const own = await start(t, 'ownFunction');
     t.is((await own.worker.call('1', { text: 'hello' })).value, 'hello!');
     t.deepEqual(own.asked, []);
+  });
+
+  says('an image that serves by itself is called by its name', async (t) => {
+    const { worker, asked } = await start(t, 'byName');
+    const [first, second, failed] = (await worker.call('1', { text: 'hello' })).value as unknown[];
+    t.deepEqual([first, second], [{ text: 'hello' }, { text: 'hello' }]);
+    t.like(failed, { name: 'RemoteError', message: 'the text is bad', endpoint: 'gpu' });
+    t.is(asked.filter(({ request }) => request === 'POST /graphql').length, 1);
+    const other = await start(t, 'wrongKind');
+    const [url, refusal] = (await other.worker.call('1')).value as [string, object];
+    t.regex(url, /\/lb\/api$/);
+    t.like(refusal, { name: 'DispatchError', message: `the endpoint api is load-balanced: it takes requests, at ${url}, and no jobs` });
   });
 
   says('methods of a class at another endpoint', async (t) => {

@@ -8,12 +8,15 @@ Cancelling a call ends it at once; a job that was submitted runs on.
 """
 from __future__ import annotations
 
-from typing import Any, AsyncIterator, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Mapping, Optional
 
 from . import http_async, jobs
 from .handles import ChunkReading, EndpointHandle, JobHandle
 from .http_async import close as close
 from .jobs import Snapshot, Submission
+
+if TYPE_CHECKING:
+    from .declaration import Declaration
 
 
 class Endpoint(EndpointHandle):
@@ -66,6 +69,13 @@ class Endpoint(EndpointHandle):
 
     def __repr__(self) -> str:
         return "aio.Endpoint(%r)" % self.id
+
+
+async def run_sync(endpoint: "Declaration", input: Mapping[str, Any]) -> Any:
+    """As :meth:`capstan.declaration.Declaration.run_sync`."""
+    from . import dispatch
+
+    return await http_async.run(dispatch.run_at(endpoint.name, input))
 
 
 class Job(JobHandle):

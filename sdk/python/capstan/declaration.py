@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, TypeVar
 
 from . import registry, worker
 from .endpoint import Endpoint
@@ -11,13 +11,17 @@ from .functions import FunctionDeclaration, describe
 from .routes import path_breach, path_parameters, same_route
 from .settings import Gpu, Settings, Workers, check_settings
 
+if TYPE_CHECKING:
+    from .client import EndpointClient
+
 Target = TypeVar("Target", bound=Callable[..., Any])
 
 
 class Declaration(Endpoint):
     """
     An endpoint that the tool deploys. As a decorator of one function or class it is queue-based; with
-    ``get``, ``post``, ``put``, ``delete`` and ``patch`` load-balanced; with neither, ``image`` is what it runs.
+    ``get``, ``post``, ``put``, ``delete`` and ``patch`` load-balanced; with neither, ``image`` is what it runs:
+    for jobs, or with ``load_balanced`` for requests.
 
     What is decorated stays what it was, with the attribute ``__capstan__``. Only in a worker of another
     endpoint is it replaced by a stub, whose calls go to the endpoint's own workers.
@@ -37,6 +41,7 @@ class Declaration(Endpoint):
         env: Optional[Mapping[str, str]] = None,
         volume: Optional[str] = None,
         image: Optional[str] = None,
+        load_balanced: bool = False,
         gpu_count: int = 1,
         execution_timeout_ms: int = 0,
         scaler_type: Optional[str] = None,
@@ -58,6 +63,7 @@ class Declaration(Endpoint):
             env,
             volume,
             image,
+            load_balanced,
             gpu_count,
             execution_timeout_ms,
             scaler_type,
@@ -82,7 +88,7 @@ class Declaration(Endpoint):
 
     @property
     def is_load_balanced(self) -> bool:
-        return any(each.http_method is not None for each in self.functions)
+        return self.settings.load_balanced or any(each.http_method is not None for each in self.functions)
 
     @property
     def routes(self) -> Dict[str, str]:
@@ -101,9 +107,40 @@ class Declaration(Endpoint):
         entry["functions"] = list(rows.values())
         return entry
 
+    def run_sync(self, input: Mapping[str, Any]) -> Any:
+        """
+        In a worker of another endpoint: runs a job at this one, found by its name, and gives the result; for an image that
+        serves by itself, since functions have stubs. :func:`capstan.aio.run_sync` is its twin for asyncio. Raises RemoteError
+        with the job's error, DispatchError, ApiError, ConnectionFailed.
+        """
+        from . import dispatch, http_sync
+
+        return http_sync.run(dispatch.run_at(self.name, input))
+
+    runsync = run_sync
+
+    def deployed(self) -> "EndpointClient":
+        """The handle of this endpoint as it is deployed in the worker's environment. Raises DispatchError, ApiError, ConnectionFailed."""
+        from . import dispatch, http_sync
+        from .client import EndpointClient
+
+        connection, peer = http_sync.run(dispatch.find_queue(self.name))
+        return EndpointClient(peer.id, api_key=connection.api_key, base_url=connection.base_url)
+
+    def url(self) -> str:
+        """
+        Where it takes requests, or jobs, in the worker's environment; the key is ``CAPSTAN_WORKER_TOKEN``. Raises
+        DispatchError, ApiError, ConnectionFailed.
+        """
+        from . import dispatch, http_sync
+
+        return http_sync.run(dispatch.find(self.name))[1].url
+
     def __call__(self, target: Target) -> Target:
         """Makes the function or class the one this endpoint runs."""
         declared = describe(target, self)
+        if self.settings.load_balanced and not self.functions:
+            raise DeclarationError("endpoint %s: is load-balanced: bind functions to routes, by get, post and the like" % self.name)
         if self.functions:
             first = self.functions[0]
             what = "has routes already, and is load-balanced" if self.is_load_balanced else "serves %s already" % first.name
@@ -136,7 +173,7 @@ class Declaration(Endpoint):
         breach = path_breach(path)
         if breach is not None:
             raise DeclarationError("endpoint %s: the path %r %s" % (self.name, path, breach))
-        if self.functions and not self.is_load_balanced:
+        if self.functions and self.functions[0].http_method is None:
             raise DeclarationError(
                 "endpoint %s: serves %s as a queue-based endpoint already (%s), and can have no routes"
                 % (self.name, self.functions[0].name, self.functions[0].place)

@@ -53,6 +53,34 @@ def invoke(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] 
     return (yield from _where_it_is(function, endpoint, at))
 
 
+def run_at(endpoint: str, input: Mapping[str, Any]) -> Flow[Any]:
+    """Runs a job at the endpoint of this name and gives its result. Raises what :func:`invoke` raises."""
+
+    def at(connection: Connection, peer: Peer) -> Flow[Any]:
+        _must_take_jobs(peer)
+        return (yield from _run_job(connection, peer, "run_sync", input))
+
+    return (yield from _where_it_is("run_sync", endpoint, at))
+
+
+def find(endpoint: str) -> Flow[Tuple[Connection, Peer]]:
+    """Where the endpoint of this name is. Raises DispatchError when there is none; ApiError, ConnectionFailed."""
+    connection = worker_connection()
+    return connection, (yield from peers.find(connection, environment(), endpoint))
+
+
+def find_queue(endpoint: str) -> Flow[Tuple[Connection, Peer]]:
+    """As :func:`find`, of an endpoint that takes jobs. Raises DispatchError also when it takes requests."""
+    connection, peer = yield from find(endpoint)
+    _must_take_jobs(peer)
+    return connection, peer
+
+
+def _must_take_jobs(peer: Peer) -> None:
+    if peer.is_load_balanced:
+        raise DispatchError("the endpoint %s is load-balanced: it takes requests, at %s, and no jobs" % (peer.name, peer.url))
+
+
 def begin_stream(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Union["JobStream", "RouteStream"]]:
     """Begins a call of a generator, whose chunks are then to be read. Raises what :func:`invoke` raises."""
 

@@ -55,6 +55,7 @@ class Endpoint:
         env: Optional[Mapping[str, str]] = None,
         volume: Optional[str] = None,
         image: Optional[str] = None,
+        load_balanced: bool = False,
         gpu_count: int = 1,
         execution_timeout_ms: int = 0,
         scaler_type: Optional[str] = None,

@@ -38,6 +38,8 @@ class Settings:
     env: Mapping[str, str]
     volume: Optional[str]
     image: Optional[str]
+    #: The image serves HTTP requests by itself, and no jobs.
+    load_balanced: bool
     #: 0 means the service's default.
     execution_timeout_ms: int
     #: None means the service's default.
@@ -64,6 +66,7 @@ class Settings:
         for key, value in (
             ("cpu", self.cpu),
             ("imageName", self.image),
+            ("is_load_balanced", self.load_balanced),
             ("scalerType", self.scaler_type),
             ("volume", self.volume),
             ("env", dict(self.env)),
@@ -86,6 +89,7 @@ def check_settings(
     env: object,
     volume: object,
     image: object,
+    load_balanced: object,
     gpu_count: object,
     execution_timeout_ms: object,
     scaler_type: object,
@@ -125,6 +129,7 @@ def check_settings(
         env=rules.env(env),
         volume=rules.text("volume", volume),
         image=rules.text("image", image),
+        load_balanced=rules.flag("load_balanced", load_balanced),
         execution_timeout_ms=timeout,
         scaler_type=rules.scaler(scaler_type),
         scaler_value=rules.integer("scaler_value", scaler_value, 1, 10_000),
@@ -144,6 +149,11 @@ class _Rules:
     def integer(self, parameter: str, value: object, least: int, most: int, unit: str = "") -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self.broken(parameter, "must be an integer between %d and %d%s" % (least, most, unit), value)
+        return value
+
+    def flag(self, parameter: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise self.broken(parameter, "must be True or False", value)
         return value
 
     def text(self, parameter: str, value: object) -> Optional[str]:

@@ -70,6 +70,30 @@ class Worker(unittest.TestCase):
         return service
 
 
+class ByName(Worker):
+    def test_a_declared_image_is_called_by_its_name(self):
+        image = capstan.Endpoint(name="gpu", image="registry.test/llm:1")
+        self.addCleanup(capstan.forget, __file__)
+        with self.service(GPU, done("hi"), done("again"), done("async")) as service:
+            self.assertEqual(image.run_sync({"prompt": "p"}), "hi")
+            self.assertEqual(image.deployed().run_sync({"prompt": "q"}), "again")
+            self.assertEqual(asyncio.run(aio.run_sync(image, {"prompt": "r"})), "async")
+            self.assertEqual(image.url(), "http://public.test/v2/id-gpu")
+            self.assertEqual([each.body["input"] for each in service.requests[1:]], [{"prompt": "p"}, {"prompt": "q"}, {"prompt": "r"}])
+
+    def test_its_error_comes_back_and_a_load_balanced_one_takes_no_jobs(self):
+        image = capstan.Endpoint(name="gpu", image="registry.test/llm:1")
+        server = capstan.Endpoint(name="api", image="registry.test/server:1", load_balanced=True)
+        self.addCleanup(capstan.forget, __file__)
+        with self.service(GPU, {"id": "sync-1", "status": "FAILED", "error": "no luck"}, known("api", "LOAD_BALANCED", "http://lb.test/lb/id-api")):
+            with self.assertRaises(capstan.RemoteError) as caught:
+                image.run_sync({})
+            self.assertEqual((str(caught.exception), caught.exception.endpoint), ("no luck", "gpu"))
+            self.assertEqual(server.url(), "http://lb.test/lb/id-api")
+            with self.assertRaisesRegex(capstan.DispatchError, "api is load-balanced: it takes requests, at http://lb.test/lb/id-api, and no jobs"):
+                server.run_sync({})
+
+
 class Queues(Worker):
     def test_a_call_looks_the_function_up_asks_the_state_manager_and_runs_the_job(self):
         embed = remote.stub("embed", parameters=("text", "size"))
