@@ -135,7 +135,7 @@ export const agentConfig = z.object({
   hostEnv: setting(
     '',
     z.record(z.string(), z.string()).default({}),
-    'What worker hosts inherit of the environment: PATH, HOME, USER, LANG, LC_ALL, TZ, TMPDIR, LD_LIBRARY_PATH, CUDA_HOME',
+    'What worker hosts inherit of the environment: PATH, HOME, USER, LANG, LC_ALL, TZ, TMPDIR, LD_LIBRARY_PATH, CUDA_HOME, and the files of further certificate authorities: NODE_EXTRA_CA_CERTS, SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE',
   ),
 });
 
@@ -143,7 +143,11 @@ export type AgentConfig = Readonly<z.output<typeof agentConfig>>;
 export type AgentConfigInput = z.input<typeof agentConfig>;
 
 /** The agent's own secrets (join token, API key) may be in its environment: hosts get these names and no others. */
-const INHERITED = ['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'LD_LIBRARY_PATH', 'CUDA_HOME'];
+const INHERITED = [
+  ...['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'LD_LIBRARY_PATH', 'CUDA_HOME'],
+  // Calls between endpoints go to a gateway whose certificate may be of an authority of the operator's own.
+  ...['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE'],
+];
 
 /** The agent's settings: overrides (flags, tests), then the environment, then the defaults. CONFIG names what is wrong. */
 export function readConfig(overrides: Partial<AgentConfigInput> = {}, env: NodeJS.ProcessEnv = process.env): AgentConfig {

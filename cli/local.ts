@@ -14,10 +14,12 @@ export function schedulerAddress(settings: Settings): string {
   return readRunFile(settings.dataDir)?.grpc ?? `127.0.0.1:${DEFAULT_GRPC_PORT}`;
 }
 
-/** Base of the HTTP API, `http://host:port`. */
+/** Base URL of the HTTP API. */
 export function httpBase(settings: Settings): string {
-  if (isPort(settings.httpPort)) return `http://127.0.0.1:${settings.httpPort}`;
-  return `http://${readRunFile(settings.dataDir)?.http ?? `127.0.0.1:${DEFAULT_HTTP_PORT}`}`;
+  const run = readRunFile(settings.dataDir);
+  const { httpPort } = settings;
+  if (isPort(httpPort) && run?.http.endsWith(`:${httpPort}`) !== true) return `http://127.0.0.1:${httpPort}`;
+  return run === null ? `http://127.0.0.1:${DEFAULT_HTTP_PORT}` : (run.url ?? `http://${run.http}`);
 }
 
 /** 0 lets a server choose; to a client it says nothing. */

@@ -11,10 +11,14 @@ import type { Sample } from './sample.ts';
 
 const ENVIRONMENT = 'default';
 
-export async function showReference({ folder, settings, http, key, terminal }: Sample): Promise<void> {
+export interface Reference extends Sample {
+  /** Domain of load-balanced endpoints; the gateway's default when absent. */
+  readonly lbDomain: string | undefined;
+}
+
+export async function showReference({ folder, settings, url, lbDomain = 'lb.localhost', key, terminal }: Reference): Promise<void> {
   const own = ownSettings(settings);
   const { application, artifact } = await build(folder, buildOptions({}, { variables: {}, cwd: folder }), terminal);
-  const base = `http://${http}`;
   const nodes = await withScheduler(own, (client) => client.listNodes());
   const hasGpu = nodes.some(({ inventory }) => (inventory?.devices ?? []).length > 0);
   const left: Application = hasGpu
@@ -25,15 +29,16 @@ export async function showReference({ folder, settings, http, key, terminal }: S
     const routes = Object.keys(spec.routes).join(', ');
     terminal.warn(`no host has a GPU: the endpoint ${spec.name} (${routes}) is left out`);
   }
-  const client = connectGateway(base, apiKey(own));
+  const client = connectGateway(url, apiKey(own));
   const known = await listEndpoints(client, ENVIRONMENT);
   const names = left.endpoints.map(({ spec }) => spec.name);
   const same = known.filter(({ name, buildDigest }) => names.includes(name) && buildDigest === artifact.digest);
   const rows = same.length === names.length ? same : (await deployApplication(client, left, artifact, ENVIRONMENT, terminal)).endpoints;
-  const port = /:(\d+)$/.exec(http)?.[1] ?? '80';
+  const { protocol, port } = new URL(url);
+  const at = port === '' ? lbDomain : `${lbDomain}:${port}`;
   for (const { id, name, routes } of rows) {
-    terminal.done(`${name} serves ${Object.keys(routes).join(', ')} at http://${id}.lb.localhost:${port}`);
+    terminal.done(`${name} serves ${Object.keys(routes).join(', ')} at ${protocol}//${id}.${at}`);
   }
   const first = rows.find(({ routes }) => Object.hasOwn(routes, 'GET /health'));
-  if (first !== undefined) terminal.next(`curl -s ${base}/lb/${first.id}/health -H "Authorization: Bearer ${key}"`);
+  if (first !== undefined) terminal.next(`curl -s ${url}/lb/${first.id}/health -H "Authorization: Bearer ${key}"`);
 }

@@ -6,9 +6,9 @@ import { z } from 'zod';
 
 import { isErrno } from '../proto/thrown.ts';
 
-const schema = z.object({ pid: z.int().positive(), http: z.string(), grpc: z.string() });
+const schema = z.object({ pid: z.int().positive(), http: z.string(), grpc: z.string(), url: z.string().optional() });
 
-/** `http` and `grpc` are `host:port`; `pid` is that of the supervisor. */
+/** `http` and `grpc` are `host:port`; `url` is the gateway's for this host (`http://` and `http` where an older version wrote it); `pid` is the supervisor's. */
 export type RunFile = Readonly<z.output<typeof schema>>;
 
 export function writeRunFile(dataDir: string, run: RunFile): void {

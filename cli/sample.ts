@@ -22,20 +22,20 @@ const NEXT_TEXT = '😀 hi!';
 export interface Sample {
   readonly folder: string;
   readonly settings: Settings;
-  /** Address of the gateway, `host:port`. */
-  readonly http: string;
+  /** Base URL of the gateway. */
+  readonly url: string;
   /** How a shell writes the API key. */
   readonly key: string;
   readonly terminal: Terminal;
   readonly signal: AbortSignal;
 }
 
-export async function showSample({ folder, settings, http, key, terminal, signal }: Sample): Promise<void> {
+export async function showSample({ folder, settings, url, key, terminal, signal }: Sample): Promise<void> {
   const own = ownSettings(settings);
-  const row = await deployOnce(folder, own, `http://${http}`, terminal);
+  const row = await deployOnce(folder, own, url, terminal);
   signal.throwIfAborted();
   terminal.step(`running one job on ${NAME}`);
-  const endpoint = new Endpoint(row.id, { apiKey: apiKey(own), baseUrl: `http://${http}` });
+  const endpoint = new Endpoint(row.id, { apiKey: apiKey(own), baseUrl: url });
   const job = await endpoint.run({ text: FIRST_TEXT }, { signal });
   const result = await job.wait({ signal });
   terminal.data(JSON.stringify(result, null, 2));

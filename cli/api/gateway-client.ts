@@ -7,6 +7,7 @@ import { request } from 'undici';
 import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { certificateProblem } from './certificate-trust.ts';
 
 const CALL_MS = 30_000;
 /** Time a store may take for the bytes it was sent, ms. */
@@ -59,7 +60,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
     } catch (cause) {
       const hint = 'Start it with: capstan up (or name another with --url <base URL>).';
       const what = brokeOff(cause) ? `the connection to the gateway at ${address} broke off` : `the gateway at ${address} does not answer`;
-      throw new ToolError('UNAVAILABLE', what, hint, { cause });
+      throw certificateProblem(address, cause) ?? new ToolError('UNAVAILABLE', what, hint, { cause });
     }
   }
 

@@ -1,5 +1,6 @@
 /** The queue API as the tool's own commands call it: one try, refusals as CapstanError. */
 import { CapstanError, codeOfStatus } from '../../proto/errors.ts';
+import { certificateProblem } from './certificate-trust.ts';
 
 /** A job as GET /requests and /status show it (WIRE.md section 1). */
 export interface JobStatus {
@@ -34,7 +35,8 @@ export class QueueApi {
   async call<T>(method: 'GET' | 'POST', path: string): Promise<T> {
     const response = await fetch(this.#base + path, { method, headers: { authorization: `Bearer ${this.#key}` } }).catch(
       (cause: unknown) => {
-        throw new CapstanError('UNAVAILABLE', `the gateway at ${new URL(this.#base).origin} does not answer`, { cause });
+        const { origin } = new URL(this.#base);
+        throw certificateProblem(origin, cause) ?? new CapstanError('UNAVAILABLE', `the gateway at ${origin} does not answer`, { cause });
       },
     );
     const text = await response.text();

@@ -18,14 +18,15 @@ export const start: Command = {
       settings,
       environment: env,
       terminal,
-      async whenReady({ http }, signal) {
+      async whenReady({ url }, signal) {
         const { showSample } = await import('../sample.ts');
         const folder = join(installRoot, 'examples', 'text-analysis');
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
-        await showSample({ folder, settings, http, key, terminal, signal });
+        await showSample({ folder, settings, url, key, terminal, signal });
         signal.throwIfAborted();
         const { showReference } = await import('../reference.ts');
-        await showReference({ folder: join(installRoot, 'examples', 'reference'), settings, http, key, terminal, signal });
+        const lbDomain = env.variables['CAPSTAN_LB_DOMAIN'];
+        await showReference({ folder: join(installRoot, 'examples', 'reference'), settings, url, lbDomain, key, terminal, signal });
         terminal.line('Ctrl+C ends it.');
       },
     });

@@ -1,7 +1,15 @@
-import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { Command } from '../command.ts';
 import { readSettings, settingOptions, type Settings } from '../config.ts';
 import { apiKeyForShell, quote } from '../local.ts';
+
+/** What of an endpoint can be asked without knowing more of it: a queue's health, a route that needs nothing. */
+function callable(id: string, spec: EndpointSpec | undefined): string | null {
+  if (spec?.kind !== EndpointKind.LOAD_BALANCED) return `/v2/${id}/health`;
+  const route = Object.keys(spec.routes).find((each) => /^GET [^{:]+$/.test(each));
+  return route === undefined ? null : `/lb/${id}${quote(route.slice('GET '.length))}`;
+}
 
 /** `capstan up`: scheduler, gateway and agent on this host, until Ctrl+C. */
 export const up: Command = {
@@ -15,13 +23,10 @@ export const up: Command = {
       settings,
       environment: env,
       terminal,
-      async whenReady({ http, isNew }) {
-        const first = isNew ? undefined : await firstEndpoint(settings);
-        if (first === undefined) terminal.next('capstan deploy <folder>');
-        else {
-          const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
-          terminal.next(`curl -s http://${http}/v2/${quote(first.id)}/health -H "Authorization: Bearer ${key}"`);
-        }
+      async whenReady({ url, isNew }) {
+        const path = isNew ? undefined : await firstPath(settings);
+        const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
+        terminal.next(path === undefined ? 'capstan deploy <folder>' : `curl -s ${url}${path} -H "Authorization: Bearer ${key}"`);
         terminal.line('Ctrl+C ends it.');
       },
     });
@@ -29,7 +34,8 @@ export const up: Command = {
 };
 
 /** Loads gRPC, a third of what this process uses, so it is not asked without need. */
-async function firstEndpoint(settings: Settings): Promise<EndpointInfo | undefined> {
+async function firstPath(settings: Settings): Promise<string | undefined> {
   const { listLocalEndpoints } = await import('../api/local-endpoints.ts');
-  return (await listLocalEndpoints(settings))[0];
+  const [first] = (await listLocalEndpoints(settings)).flatMap(({ id, spec }) => callable(quote(id), spec) ?? []);
+  return first;
 }

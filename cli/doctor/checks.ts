@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { findContainerSocket } from '../../proto/container-socket.ts';
 import { isErrno, messageOf } from '../../proto/thrown.ts';
+import { certificateProblem } from '../api/certificate-trust.ts';
 import { connectScheduler } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
 import { httpBase, schedulerAddress, storedApiKey } from '../local.ts';
@@ -170,7 +171,9 @@ async function checkGateway(settings: Settings): Promise<Finding[]> {
   let response: Response;
   try {
     response = await fetch(`${base}/docs`, { method: 'HEAD', signal: AbortSignal.timeout(ANSWER_MS) });
-  } catch {
+  } catch (error) {
+    const problem = certificateProblem(base, error);
+    if (problem !== null) return [fault('gateway', problem.message, problem.hint)];
     return [fault('gateway', `${base} does not answer`, 'Its log is in the data folder, logs/gateway.log.')];
   }
   return [ok('gateway', `${base} answers`), checkClock(response.headers.get('date'))];

@@ -63,7 +63,7 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
       settings: settingsOf(options, preview),
       environment: environmentOf(options, preview, network),
       terminal,
-      whenReady: async ({ http }, signal) => serve({ application: plan.application, artifact }, options, preview, http, signal),
+      whenReady: async ({ url }, signal) => serve({ application: plan.application, artifact }, options, preview, url, signal),
     });
   } finally {
     await removePreview(engine, preview.name).catch((error: unknown) => {
@@ -75,11 +75,11 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
   }
 }
 
-async function serve(built: Built, options: PreviewOptions, preview: PreviewName, http: string, signal: AbortSignal): Promise<void> {
+async function serve(built: Built, options: PreviewOptions, preview: PreviewName, url: string, signal: AbortSignal): Promise<void> {
   const { terminal, into, asJson } = options;
   const { application, artifact } = built;
   const own = ownSettings(settingsOf(options, preview));
-  const { endpoints: rows } = await deployApplication(connectGateway(`http://${http}`, apiKey(own)), application, artifact, into, terminal);
+  const { endpoints: rows } = await deployApplication(connectGateway(url, apiKey(own)), application, artifact, into, terminal);
   if (asJson) terminal.data(JSON.stringify(rows, null, 2));
   printEndpoints(rows, terminal);
   await containersRunning(own, rows, terminal, signal);

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Environment, type Settings } from '../config.ts';
+import { ownBase } from './own-base.ts';
 import type { PartPlan } from './supervisor.ts';
 
 const main = fileURLToPath(new URL('../main.ts', import.meta.url));
@@ -22,7 +23,6 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
     portOf(addresses.get('scheduler')) ?? String(settings.grpcPort ?? DEFAULT_GRPC_PORT);
   const httpPort = (addresses: ReadonlyMap<string, string>): string =>
     portOf(addresses.get('gateway')) ?? String(settings.httpPort ?? DEFAULT_HTTP_PORT);
-  const scheme = (environment.variables['CAPSTAN_HTTP_TLS_CERT'] ?? '') === '' ? 'http' : 'https';
   return [
     {
       name: 'scheduler',
@@ -60,7 +60,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
       command: (addresses) => ({
         args: [main, 'agent'],
         env: {
-          CAPSTAN_PUBLIC_URL: `${scheme}://${reachableHost(environment)}:${httpPort(addresses)}`,
+          CAPSTAN_PUBLIC_URL: ownBase(environment, httpPort(addresses)),
           ...common,
           CAPSTAN_SCHEDULER: addresses.get('scheduler'),
           CAPSTAN_JOIN_TOKEN_FILE: join(secrets, 'join-token'),
@@ -76,13 +76,6 @@ function webhookAllow({ variables }: Environment): string {
   const host = variables['CAPSTAN_HTTP_HOST'] ?? '';
   const onLoopback = /^(|localhost|127(\.\d{1,3}){3}|::1)$/.test(host);
   return onLoopback ? [opened, '127.0.0.0/8', '::1'].filter((entry) => entry !== '').join(',') : opened;
-}
-
-/** Where this host reaches the gateway: one that listens everywhere listens on loopback, too. */
-function reachableHost({ variables }: Environment): string {
-  const host = variables['CAPSTAN_HTTP_HOST'] ?? '';
-  if (['', '0.0.0.0', '::', 'localhost'].includes(host)) return '127.0.0.1';
-  return host.includes(':') ? `[${host}]` : host;
 }
 
 function portOf(address: string | undefined): string | undefined {

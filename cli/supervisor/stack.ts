@@ -11,6 +11,7 @@ import { removeRunFile, writeRunFile } from '../run-file.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { Notice } from './log-line.ts';
+import { ownBase } from './own-base.ts';
 import { stackPlans, STOP_ORDER } from './plans.ts';
 import { supervise, type PartPlan } from './supervisor.ts';
 
@@ -18,6 +19,8 @@ import { supervise, type PartPlan } from './supervisor.ts';
 const SAME_WISH_MS = 500;
 
 export interface StackAddresses {
+  /** Base URL of the gateway for this host. */
+  readonly url: string;
   /** `host:port`. */
   readonly http: string;
   /** `host:port`. */
@@ -88,7 +91,9 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
   });
   const failures: Error[] = [];
   const serving = stack.ready.then(async (known) => {
-    const addresses = { http: hostAndPort(known.get('gateway')), grpc: hostAndPort(known.get('scheduler')) };
+    const http = hostAndPort(known.get('gateway'));
+    const url = ownBase(environment, /\d+$/.exec(http)?.[0] ?? '');
+    const addresses = { url, http, grpc: hostAndPort(known.get('scheduler')) };
     writeRunFile(settings.dataDir, { pid: process.pid, ...addresses });
     announce(terminal, settings, addresses, keyBefore);
     await whenReady({ ...addresses, isNew: keyBefore === null }, ending.signal);
@@ -122,8 +127,8 @@ function say(terminal: Terminal, { level, text }: Notice): void {
   }
 }
 
-function announce(terminal: Terminal, settings: Settings, { http, grpc }: StackAddresses, keyBefore: string | null): void {
-  terminal.done(`Capstan is up: http://${http} (API docs at http://${http}/docs), scheduler at ${grpc}, data in ${settings.dataDir}`);
+function announce(terminal: Terminal, settings: Settings, { url, grpc }: StackAddresses, keyBefore: string | null): void {
+  terminal.done(`Capstan is up: ${url} (API docs at ${url}/docs), scheduler at ${grpc}, data in ${settings.dataDir}`);
   const key = storedApiKey(settings.dataDir);
   if (keyBefore === null && key !== null && settings.apiKey === undefined) terminal.line(`API key: ${key}`);
   if (settings.apiKey !== undefined && key !== null && key !== settings.apiKey) {

@@ -33,10 +33,12 @@ test('hosts inherit a few names and no secret', (t) => {
     SERVICE_API_KEY: 'key',
     AWS_SECRET_ACCESS_KEY: 'other',
     TZ: 'UTC',
+    NODE_EXTRA_CA_CERTS: '/etc/ca.crt',
   };
   const { hostEnv } = readConfig({}, env);
   t.is(hostEnv['PATH'], '/bin');
   t.is(hostEnv['TZ'], 'UTC');
+  t.is(hostEnv['NODE_EXTRA_CA_CERTS'], '/etc/ca.crt');
   t.false(JSON.stringify(hostEnv).match(/secret|key|other/) !== null);
 });
 

@@ -84,7 +84,7 @@ test('run.json says where the stack serves', async (t) => {
   const up = startStack(t, [folder]);
   await up.hear(/^up$/m);
   const file = JSON.parse(await readFile(join(folder, 'run.json'), 'utf8')) as Record<string, unknown>;
-  t.deepEqual(Object.keys(file), ['pid', 'http', 'grpc']);
+  t.deepEqual(Object.keys(file), ['pid', 'url', 'http', 'grpc']);
   t.is(file['pid'], up.child.pid);
   t.regex(String(file['http']), /^127\.0\.0\.1:\d+$/);
   t.regex(String(file['grpc']), /^127\.0\.0\.1:\d+$/);

@@ -1,0 +1,37 @@
+/** What the tool says when a gateway's certificate is not good here. */
+import { ToolError } from '../terminal/tool-error.ts';
+
+const UNTRUSTED = new Set([
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+]);
+
+/** Null when the failure is about something else. `cause`: what a request rejected with. */
+export function certificateProblem(address: string, cause: unknown): ToolError | null {
+  const error = cause instanceof Error && !('code' in cause) && cause.cause instanceof Error ? cause.cause : cause;
+  if (!(error instanceof Error && 'code' in error)) return null;
+  const code = String(error.code);
+  if (UNTRUSTED.has(code)) {
+    const why = `the certificate of the gateway at ${address} is of an authority that is not known here (${code})`;
+    return new ToolError('UNAVAILABLE', why, "Name the authority's certificate (PEM): NODE_EXTRA_CA_CERTS=<ca.crt> capstan …", { cause });
+  }
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
+    const why = `the certificate of the gateway at ${address} is for other names`;
+    return new ToolError(
+      'UNAVAILABLE',
+      why,
+      'Name the gateway by one of them, with --url, CAPSTAN_URL or (capstan up) CAPSTAN_PUBLIC_URL.',
+      {
+        cause,
+      },
+    );
+  }
+  if (code !== 'CERT_HAS_EXPIRED' && code !== 'CERT_NOT_YET_VALID') return null;
+  const when = code === 'CERT_HAS_EXPIRED' ? 'has expired' : 'is not valid yet';
+  return new ToolError('UNAVAILABLE', `the certificate of the gateway at ${address} ${when}`, 'Renew it, or set the clock of this host.', {
+    cause,
+  });
+}
