@@ -2,6 +2,7 @@
 import { Metadata, type ChannelCredentials, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
+import { BatchWriter, FRAMES_BYTES, messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import {
@@ -26,10 +27,6 @@ export interface GatewayLinkOptions {
 
 type Saying = NonNullable<AgentFrame['frame']>;
 
-const MESSAGE_BYTES = 32 * 1024 * 1024;
-/** A message is written when it has this many bytes of bodies, else at the end of the turn. */
-const BATCH_BYTES = 512 * 1024;
-
 export class GatewayLink {
   readonly #options: GatewayLinkOptions;
   readonly #client: InvokeServiceClient;
@@ -38,9 +35,7 @@ export class GatewayLink {
   #token: string;
   #stream: ClientDuplexStream<InvokeFromAgent, InvokeFromGateway> | undefined;
   #retry: NodeJS.Timeout | undefined;
-  #frames: AgentFrame[] = [];
-  #bytes = 0;
-  #armed = false;
+  readonly #frames = new BatchWriter<AgentFrame>((frames) => this.#stream?.write({ frames }), { bytes: FRAMES_BYTES });
   #complained = '';
   #closed = false;
   /** The last set of workers that was told, to tell only what is news. */
@@ -50,8 +45,7 @@ export class GatewayLink {
     this.#options = options;
     this.#token = token;
     this.#client = new InvokeServiceClient(options.address, options.credentials, {
-      'grpc.max_receive_message_length': MESSAGE_BYTES,
-      'grpc.max_send_message_length': MESSAGE_BYTES,
+      ...messageLimits,
       'grpc.initial_reconnect_backoff_ms': 50,
       'grpc.max_reconnect_backoff_ms': 1_000,
       'grpc.keepalive_time_ms': 10_000,
@@ -75,14 +69,14 @@ export class GatewayLink {
     const text = JSON.stringify(serving);
     if (text === this.#told) return;
     this.#told = text;
-    this.#send(0, { $case: 'serving', value: serving }, 0);
+    this.#frames.add({ request: 0, frame: { $case: 'serving', value: serving } }, 0);
   }
 
   /** Ends the stream; the answers of requests under way go nowhere. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#retry);
-    this.#flush();
+    this.#frames.flush();
     const stream = this.#stream;
     this.#stream = undefined;
     stream?.end();
@@ -100,7 +94,7 @@ export class GatewayLink {
     const stream = this.#client.invoke(metadata);
     this.#stream = stream;
     this.#told = '';
-    this.#frames = [];
+    this.#frames.clear();
     let failure: unknown;
     stream.on('data', ({ frames }: InvokeFromGateway) => {
       this.#backoff.reset();
@@ -155,7 +149,7 @@ export class GatewayLink {
   #begin(number: number, begin: Extract<NonNullable<GatewayFrame['frame']>, { $case: 'begin' }>['value']): void {
     const stream = this.#stream;
     const send = (frame: Saying, bytes: number): void => {
-      if (this.#stream === stream) this.#send(number, frame, bytes);
+      if (this.#stream === stream) this.#frames.add({ request: number, frame }, bytes);
     };
     const done = (): void => void this.#calls.delete(number);
     const call = this.#options.serve(
@@ -190,26 +184,5 @@ export class GatewayLink {
     if (call === null)
       send({ $case: 'abort', value: { code: 'UNAVAILABLE', message: 'the worker takes no request now', untouched: true } }, 0);
     else this.#calls.set(number, call);
-  }
-
-  #send(request: number, frame: Saying, bytes: number): void {
-    this.#frames.push({ request, frame });
-    this.#bytes += bytes;
-    if (this.#bytes >= BATCH_BYTES) this.#flush();
-    else if (!this.#armed) {
-      this.#armed = true;
-      setImmediate(() => {
-        this.#armed = false;
-        this.#flush();
-      });
-    }
-  }
-
-  #flush(): void {
-    if (this.#frames.length === 0) return;
-    const frames = this.#frames;
-    this.#frames = [];
-    this.#bytes = 0;
-    this.#stream?.write({ frames });
   }
 }

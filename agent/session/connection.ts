@@ -1,17 +1,14 @@
 /** Channels to the scheduler and what is shown on them. */
 import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
 
+import { messageLimits } from '../../proto/batches.ts';
 import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
 import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { Identity } from './identity.ts';
 
-/** Longest message, bytes (docs/architecture.md, Bodies). */
-const MESSAGE_BYTES = 32 * 1024 * 1024;
-
 /** The library's own waits between dials stay out of the way of ours. */
 const OPTIONS: ChannelOptions = {
-  'grpc.max_receive_message_length': MESSAGE_BYTES,
-  'grpc.max_send_message_length': MESSAGE_BYTES,
+  ...messageLimits,
   'grpc.initial_reconnect_backoff_ms': 50,
   'grpc.max_reconnect_backoff_ms': 2_000,
   'grpc.use_local_subchannel_pool': 1,

@@ -11,6 +11,7 @@
 import { Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
+import { BatchWriter } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import type {
@@ -26,7 +27,7 @@ import type {
 import { Backoff } from './backoff.ts';
 import { nodeClient, nodeMetadata, type SchedulerTarget } from './connection.ts';
 import { readIdentity, writeIdentity, type Identity } from './identity.ts';
-import { Outbox } from './outbox.ts';
+import { eventBytes } from './event-size.ts';
 
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 2_000;
@@ -68,7 +69,7 @@ interface Live {
 
 export class Session {
   readonly #options: SessionOptions;
-  readonly #outbox = new Outbox((message) => this.#write(message));
+  readonly #outbox = new BatchWriter<AgentEvent>((events) => this.#write({ events }));
   readonly #backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
   #identity: Identity | undefined;
   #live: Live | undefined;
@@ -104,7 +105,7 @@ export class Session {
 
   /** Sends at the end of this turn of the event loop; dropped while no stream is open. */
   send(event: AgentEvent): void {
-    if (this.#live !== undefined) this.#outbox.push(event);
+    if (this.#live !== undefined) this.#say(event);
   }
 
   /** Ends the session; what was sent before leaves first. */
@@ -179,7 +180,7 @@ export class Session {
     });
     // The one event that ends every call, well or badly.
     stream.once('status', () => this.#onClosed(live, failure));
-    this.#outbox.push({ event: { $case: 'hello', value: this.#options.hello() } });
+    this.#say({ event: { $case: 'hello', value: this.#options.hello() } });
     this.#outbox.flush();
     this.#watch(live);
   }
@@ -205,12 +206,16 @@ export class Session {
     live.stream.write(message);
   }
 
+  #say(event: AgentEvent): void {
+    this.#outbox.add(event, eventBytes(event));
+  }
+
   #watch(live: Live): void {
     clearTimeout(live.timer);
     if (this.#live !== live || this.#closed) return;
     const { heartbeatMs, silenceMs } = live.limits;
     const now = performance.now();
-    if (now >= live.sentAt + heartbeatMs) this.#outbox.push({ event: { $case: 'heartbeat', value: {} } });
+    if (now >= live.sentAt + heartbeatMs) this.#say({ event: { $case: 'heartbeat', value: {} } });
     if (now >= live.heardAt + silenceMs) {
       this.#checkSilence(live);
       return;

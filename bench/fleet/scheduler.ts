@@ -9,6 +9,7 @@ import { join } from 'node:path';
 
 import { credentials, Metadata } from '@grpc/grpc-js';
 
+import { messageLimits } from '../../proto/batches.ts';
 import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient, type EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 
@@ -50,7 +51,7 @@ export class SchedulerProcess {
     const metadata = new Metadata();
     metadata.set('authorization', `Bearer ${await this.secret('api-key')}`);
     const blobs = new BlobServiceClient(this.address, credentials.createInsecure());
-    const control = new ControlServiceClient(this.address, credentials.createInsecure(), { 'grpc.max_receive_message_length': 32 << 20 });
+    const control = new ControlServiceClient(this.address, credentials.createInsecure(), messageLimits);
     const buildDigest = createHash('sha256').update(build).digest('hex');
     await new Promise<void>((resolve, reject) => {
       const put = blobs.put(metadata, (error) => (error === null ? resolve() : reject(error)));

@@ -1,6 +1,7 @@
 /** The tool's side of the scheduler's gRPC: control calls with an API key. */
 import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
+import { messageLimits } from '../../proto/batches.ts';
 import { clientCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
@@ -25,8 +26,6 @@ import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
-/** docs/architecture.md, Borders: bytes a message may have. */
-const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 /** google.rpc.Code of a method that a server lacks. */
 const UNIMPLEMENTED = 12;
 const CALL_MS = 15_000;
@@ -74,8 +73,7 @@ type Unary<Request, Reply> = (
 export function connectScheduler(address: string, apiKey: string, tls: TlsConfig): SchedulerClient {
   const credentials = clientCredentials(address, tls);
   const options = {
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+    ...messageLimits,
     'grpc.enable_http_proxy': 0,
     'grpc.use_local_subchannel_pool': 1,
   };

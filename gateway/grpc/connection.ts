@@ -4,7 +4,7 @@
  */
 import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 
-const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
+import { messageLimits } from '../../proto/batches.ts';
 
 /** First wait before a broken connection is tried again, and the longest one, ms. */
 const BACKOFF_MIN_MS = 50;
@@ -17,8 +17,7 @@ export const channelOptions: ChannelOptions = {
   'grpc.keepalive_time_ms': 10_000,
   'grpc.keepalive_timeout_ms': 5000,
   'grpc.keepalive_permit_without_calls': 1,
-  'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-  'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+  ...messageLimits,
   // A connection of this client alone.
   'grpc.use_local_subchannel_pool': 1,
   // We send again ourselves, knowing what is idempotent; the library's retries would buffer every message once more.

@@ -1,6 +1,7 @@
 /** One agent's stream: requests go out on it by number, their answers come back. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
+import { BatchWriter, FRAMES_BYTES } from '../../proto/batches.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import type { AgentFrame, GatewayFrame, InvokeFromAgent, InvokeFromGateway } from '../../proto/gen/capstan/v1/invoke.ts';
@@ -16,22 +17,18 @@ export interface LinkedRequest {
   lost(): void;
 }
 
-/** A message is written when it has this many bytes of bodies, else at the end of the turn. */
-const MESSAGE_BYTES = 512 * 1024;
-
 export class AgentLink {
   readonly node: string;
   readonly #call: InvokeCall;
   readonly #requests = new Map<number, LinkedRequest>();
-  #frames: GatewayFrame[] = [];
-  #bytes = 0;
-  #armed = false;
+  readonly #frames: BatchWriter<GatewayFrame>;
   #next = 1;
   #closed = false;
 
   constructor(node: string, call: InvokeCall) {
     this.node = node;
     this.#call = call;
+    this.#frames = new BatchWriter((frames) => call.write({ frames }), { bytes: FRAMES_BYTES });
   }
 
   /** Requests whose end the agent has not told. */
@@ -52,17 +49,7 @@ export class AgentLink {
 
   /** Sends at the end of this turn of the event loop; `bytes`: size of the body in it. */
   send(number: number, frame: Saying, bytes: number): void {
-    if (this.#closed) return;
-    this.#frames.push({ request: number, frame });
-    this.#bytes += bytes;
-    if (this.#bytes >= MESSAGE_BYTES) this.#flush();
-    else if (!this.#armed) {
-      this.#armed = true;
-      setImmediate(() => {
-        this.#armed = false;
-        this.#flush();
-      });
-    }
+    if (!this.#closed) this.#frames.add({ request: number, frame }, bytes);
   }
 
   heard(frames: readonly AgentFrame[]): void {
@@ -76,6 +63,7 @@ export class AgentLink {
   broken(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#frames.clear();
     const requests = [...this.#requests.values()];
     this.#requests.clear();
     for (const request of requests) request.lost();
@@ -87,15 +75,7 @@ export class AgentLink {
   }
 
   end(): void {
-    this.#flush();
+    this.#frames.flush();
     this.#call.end();
-  }
-
-  #flush(): void {
-    if (this.#frames.length === 0 || this.#closed) return;
-    const frames = this.#frames;
-    this.#frames = [];
-    this.#bytes = 0;
-    this.#call.write({ frames });
   }
 }

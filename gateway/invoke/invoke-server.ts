@@ -1,6 +1,7 @@
 /** InvokeService: the gRPC server that agents dial, so that requests reach hosts that accept no connection. */
 import { Server } from '@grpc/grpc-js';
 
+import { messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import { serverCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
@@ -24,7 +25,6 @@ export interface InvokeServerOptions {
   readonly onServing: (link: AgentLink, workers: readonly ServingWorker[]) => void;
 }
 
-const MESSAGE_BYTES = 32 * 1024 * 1024;
 const CLOSE_MS = 1_000;
 
 export class InvokeServer {
@@ -37,8 +37,7 @@ export class InvokeServer {
   private constructor(options: InvokeServerOptions) {
     this.#options = options;
     this.#server = new Server({
-      'grpc.max_receive_message_length': MESSAGE_BYTES,
-      'grpc.max_send_message_length': MESSAGE_BYTES,
+      ...messageLimits,
       'grpc.keepalive_time_ms': 10_000,
       'grpc.keepalive_timeout_ms': 5_000,
       'grpc-node.flow_control_window': 8 * 1024 * 1024,

@@ -1,7 +1,7 @@
 /** Cutting a turn's requests into messages of about 1 MiB (docs/architecture.md, Batches). */
+import { BATCH_BYTES } from '../../proto/batches.ts';
 import type { JobRequest, JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 
-const MAX_BATCH_BYTES = 1024 * 1024;
 /** Ids, numbers and framing of one request. */
 const OVERHEAD_BYTES = 160;
 
@@ -12,7 +12,7 @@ export function nextMessage(queue: JobRequest[]): { message: JobRequests; rest: 
     const request = queue[index];
     if (request === undefined) break;
     bytes += approximateBytes(request);
-    if (bytes > MAX_BATCH_BYTES && index > 0) return { message: { requests: queue.slice(0, index) }, rest: queue.slice(index) };
+    if (bytes > BATCH_BYTES && index > 0) return { message: { requests: queue.slice(0, index) }, rest: queue.slice(index) };
   }
   return { message: { requests: queue }, rest: [] };
 }

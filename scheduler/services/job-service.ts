@@ -1,6 +1,7 @@
 /** JobService: gateways' streams of submissions and waits, and the unary calls beside them. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
+import { BatchWriter } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { JobKind, JobState, type S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type {
@@ -30,7 +31,6 @@ import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import type { AddressGuard } from '../webhooks/guard.ts';
 import type { Authorizer } from './auth.ts';
-import { BatchWriter } from './batch-writer.ts';
 import { unary } from './calls.ts';
 import { workerCounts } from './worker-counts.ts';
 
@@ -121,7 +121,7 @@ export class JobChannels {
       return;
     }
     const channel = this.#next++;
-    const writer = new BatchWriter<JobReply>((replies) => call.write({ replies }));
+    const writer = new BatchWriter<JobReply>((replies) => call.write({ replies }), { later: queueMicrotask });
     this.#channels.set(channel, { call, writer });
     const closed = (): void => {
       if (this.#channels.delete(channel)) this.#engine.handle({ event: 'channel-closed', channel });

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
+import { BatchWriter } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type {
@@ -30,7 +31,6 @@ import { hashKey } from '../secrets/hash.ts';
 import type { WorkerTokens } from '../secrets/worker-tokens.ts';
 import type { Body } from '../store/store.ts';
 import type { Authorizer } from './auth.ts';
-import { BatchWriter } from './batch-writer.ts';
 import { unary } from './calls.ts';
 import { openS3 } from './job-service.ts';
 
@@ -168,7 +168,7 @@ export class NodeSessions {
       return;
     }
     const session = this.#nextSession++;
-    const writer = new BatchWriter<SchedulerEvent>((events) => call.write({ events }));
+    const writer = new BatchWriter<SchedulerEvent>((events) => call.write({ events }), { later: queueMicrotask });
     let greeted = false;
     const closed = (): void => {
       this.#answerLogs(session);

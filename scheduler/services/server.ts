@@ -7,13 +7,11 @@ import { createServer } from 'node:net';
 
 import { Server, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 
+import { messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno, messageOf } from '../../proto/thrown.ts';
 import { Health } from './health.ts';
 import { addLateService } from './late-service.ts';
-
-/** The most bytes of a message in either direction. */
-const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 
 export interface GrpcServerOptions {
   /** A connection that is silent this long is asked whether it lives, ms. */
@@ -39,8 +37,7 @@ export interface GrpcServer {
 /** Makes the server with health and reflection on it. Health says NOT_SERVING until told otherwise. */
 export function makeGrpcServer(options: GrpcServerOptions = {}): GrpcServer {
   const server = new Server({
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+    ...messageLimits,
     'grpc.keepalive_time_ms': options.keepaliveMs ?? 20_000,
     'grpc.keepalive_timeout_ms': options.keepaliveTimeoutMs ?? 10_000,
   });

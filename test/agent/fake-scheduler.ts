@@ -4,6 +4,7 @@ import { threadId } from 'node:worker_threads';
 
 import { Server, ServerCredentials, type ServerDuplexStream } from '@grpc/grpc-js';
 
+import { messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import { BlobServiceService, type BlobServiceServer, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
@@ -74,7 +75,7 @@ export class FakeScheduler {
   async listen(): Promise<void> {
     const again = this.address !== '';
     for (let tries = 1; ; tries += 1) {
-      const server = new Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024 });
+      const server = new Server(messageLimits);
       server.addService(NodeServiceService, this.#nodeService());
       server.addService(BlobServiceService, this.#blobService());
       try {

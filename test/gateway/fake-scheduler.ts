@@ -13,6 +13,7 @@ import {
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 
+import { messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { toFailure, toStatus } from '../../proto/grpc-errors.ts';
 import { BlobServiceService, type BlobServiceServer } from '../../proto/gen/capstan/v1/blobs.ts';
@@ -141,7 +142,7 @@ export class FakeScheduler {
   }
 
   async start(): Promise<this> {
-    const server = new Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024, 'grpc.max_send_message_length': 32 * 1024 * 1024 });
+    const server = new Server(messageLimits);
     server.addService(JobServiceService, this.#jobService());
     server.addService(BlobServiceService, this.#blobService());
     server.addService(GatewayServiceService, this.#gatewayService());

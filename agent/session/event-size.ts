@@ -1,0 +1,34 @@
+/** What an agent's events weigh, so that messages of many stay within bounds (docs/architecture.md, Bodies). */
+import { AgentEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+
+/** Allowance for the fields of a small event. */
+const EVENT_BYTES = 256;
+
+/** About how large an event is on the wire; exact for the rare large kinds. */
+export function eventBytes({ event }: AgentEvent): number {
+  switch (event?.$case) {
+    case 'ended':
+      return EVENT_BYTES + payloadBytes(event.value.output) + event.value.error.length * 3;
+    case 'chunk':
+    case 'progress':
+      return EVENT_BYTES + payloadBytes(event.value.data);
+    case 'hello':
+    case 'workers':
+    case 'inventory':
+    case 'logs':
+      return AgentEvent.encode({ event }).finish().length;
+    case 'refused':
+      return EVENT_BYTES + event.value.detail.length * 3;
+    case 'started':
+    case 'heartbeat':
+    case undefined:
+      return EVENT_BYTES;
+    default:
+      return EVENT_BYTES;
+  }
+}
+
+function payloadBytes(payload: Payload | undefined): number {
+  return payload?.body?.$case === 'inline' ? payload.body.value.length : 64;
+}
