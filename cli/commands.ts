@@ -24,6 +24,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   login: async () => (await import('./commands/login.ts')).login,
   logout: async () => (await import('./commands/login.ts')).logout,
   backup: async () => (await import('./commands/backup.ts')).backup,
+  'master-key': async () => (await import('./commands/master-key.ts')).masterKey,
   doctor: async () => (await import('./commands/doctor.ts')).doctor,
   completion: async () => (await import('./commands/completion.ts')).completion,
   scheduler: async () => (await import('./commands/scheduler.ts')).scheduler,

@@ -32,6 +32,7 @@ import { SchedulerMetrics } from './metrics/metrics.ts';
 import { Cipher } from './secrets/cipher.ts';
 import { prepareDataFolder, type Secrets } from './secrets/data-folder.ts';
 import { hashKey } from './secrets/hash.ts';
+import { MasterKeys } from './secrets/master-keys.ts';
 import { WorkerTokens } from './secrets/worker-tokens.ts';
 import { Authorizer, defaultAccount } from './services/auth.ts';
 import { Control } from './services/control-service.ts';
@@ -77,9 +78,13 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey });
   const database = join(folder.path, 'scheduler', 'capstan.db');
   const store = await openSqliteStore({ file: database });
-  const snapshots = new Snapshots(database, (file) => store.snapshot(file));
+  const snapshots = new Snapshots(
+    database,
+    (file) => store.snapshot(file),
+    () => masterKeys.text,
+  );
   await snapshots.sweep();
-  const cipher = new Cipher(folder.secrets.masterKey);
+  const cipher = new Cipher(folder.secrets.masterKey, folder.secrets.olderMasterKeys);
   const workerTokens = new WorkerTokens(folder.secrets.masterKey);
   const files = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
   const unfinished = await UnfinishedBuilds.open(join(folder.path, 'scheduler', 'blobs', 'unfinished'));
@@ -109,6 +114,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     },
     ports,
   );
+  const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens: workerTokens, clock, log });
   const auth = new Authorizer(engine, folder.secrets.gatewayToken, workerTokens);
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
   const sender = new WebhookSender({
@@ -140,6 +146,8 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     webhookSecrets,
     buildSize: (digest) => buildSize(blobs, digest),
     snapshot: () => snapshots.take(),
+    masterKeys,
+    snapshotBusy: () => snapshots.busy,
     onNodeRemoved: () => gateways.tellRemoved(),
   });
   const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, gatewayToken: folder.secrets.gatewayToken });
@@ -158,9 +166,11 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   try {
     await engine.takeOver();
     await bootstrap(engine, folder.secrets, clock);
+    await masterKeys.settle();
     address = await server.bind(listenOn, credentials);
   } catch (error) {
     await sender.callOff();
+    await masterKeys.close();
     await engine.close();
     await store.close();
     throw error;
@@ -182,6 +192,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       channels.closeAll('the scheduler is stopping');
       await server.close(closeWithinMs);
       await sender.callOff();
+      await masterKeys.close();
       await engine.close();
       await store.close();
       log.info('scheduler stopped');

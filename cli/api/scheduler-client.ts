@@ -17,6 +17,7 @@ import type {
   ListWebhooksRequest,
   ListWebhooksResponse,
   RotateWebhookSecretResponse,
+  MasterKeyInfo,
   NodeInfo,
   ResumeNodeRequest,
   ResumeNodeResponse,
@@ -29,8 +30,8 @@ import { ToolError } from '../terminal/tool-error.ts';
 /** google.rpc.Code of a method that a server lacks. */
 const UNIMPLEMENTED = 12;
 const CALL_MS = 15_000;
-/** A copy of the database takes as long as the disk does. */
-const SNAPSHOT_MS = 3_600_000;
+/** A copy of the database, or its secrets encrypted anew, take as long as the disk does. */
+const WHOLE_MS = 3_600_000;
 
 export interface SchedulerClient {
   readonly address: string;
@@ -56,6 +57,9 @@ export interface SchedulerClient {
   rotateWebhookSecret(): Promise<RotateWebhookSecretResponse>;
   /** Has the scheduler write a copy of its database; the copy's path on its host. */
   snapshotQueue(): Promise<string>;
+  masterKey(): Promise<MasterKeyInfo>;
+  /** Replaces it; resolves when everything is encrypted anew. CONFLICT while that, or a backup, is under way. */
+  rotateMasterKey(): Promise<MasterKeyInfo>;
   close(): void;
 }
 
@@ -113,7 +117,9 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
     },
     webhookSecret: async () => (await call<object, { secret: string }>(control.getWebhookSecret, {})).secret,
     rotateWebhookSecret: () => call<object, RotateWebhookSecretResponse>(control.rotateWebhookSecret, {}),
-    snapshotQueue: async () => (await call<object, { file: string }>(control.snapshotQueue, {}, SNAPSHOT_MS)).file,
+    snapshotQueue: async () => (await call<object, { file: string }>(control.snapshotQueue, {}, WHOLE_MS)).file,
+    masterKey: () => call<object, MasterKeyInfo>(control.getMasterKey, {}),
+    rotateMasterKey: () => call<object, MasterKeyInfo>(control.rotateMasterKey, {}, WHOLE_MS),
     close: () => control.close(),
   };
 }

@@ -7,7 +7,7 @@
  * two belonged to jobs whose time was over, and is forgotten by a restored scheduler at once.
  */
 import { constants } from 'node:fs';
-import { chmod, copyFile, lstat, mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { chmod, copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
@@ -45,9 +45,11 @@ export async function backUp({ dataDir, target, snapshot }: BackupOptions): Prom
     await mkdir(join(unfinished, 'scheduler'), { recursive: true, mode: 0o700 });
     const copy = new FolderCopy(dataDir, unfinished);
     await copy.blobs();
-    await copy.database(await snapshot());
+    const database = await snapshot();
+    await copy.database(database);
     await copy.blobs();
     await copy.folder(SECRETS);
+    await copy.masterKeys(`${database}.keys`);
     await copy.file(VERSION);
     await rename(unfinished, target);
     await syncFolder(dirname(target));
@@ -99,6 +101,37 @@ class FolderCopy {
       );
     await this.#copy(snapshot, DATABASE);
     await rm(snapshot, { force: true });
+  }
+
+  /**
+   * Puts the keys that read the copied database in the place of those in the folder, which may be other ones by now. The
+   * scheduler has written them beside the database; one of before the rotation of master keys has not, and needs it not.
+   */
+  async masterKeys(keys: string): Promise<void> {
+    const text = await readFile(keys, 'utf8').catch(unlessGone);
+    if (text === null) return;
+    const [present = '', ...older] = text.split('\n').filter((line) => line !== '');
+    for (const [name, lines] of [
+      ['master-key', [present]],
+      ['master-key.old', older],
+    ] as const) {
+      const path = join(SECRETS, name);
+      await rm(join(this.#to, path), { force: true });
+      this.#copied.delete(path);
+      if (lines.length > 0) await this.#write(path, lines.map((line) => `${line}\n`).join(''));
+    }
+    await rm(keys, { force: true });
+  }
+
+  async #write(path: string, text: string): Promise<void> {
+    const file = await open(join(this.#to, path), 'wx', 0o600);
+    try {
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    this.#copied.add(path);
   }
 
   async file(path: string): Promise<void> {

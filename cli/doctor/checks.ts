@@ -7,10 +7,11 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { CapstanError } from '../../proto/errors.ts';
 import { findContainerSocket } from '../../proto/container-socket.ts';
 import { isErrno, messageOf } from '../../proto/thrown.ts';
 import { certificateProblem } from '../api/certificate-trust.ts';
-import { connectScheduler } from '../api/scheduler-client.ts';
+import { connectScheduler, type SchedulerClient } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
 import { httpBase, schedulerAddress, storedApiKey } from '../local.ts';
 import { readRunFile, type RunFile } from '../run-file.ts';
@@ -29,6 +30,7 @@ const FULL_DISK_BYTES = 200_000_000;
 const CLOCK_SKEW_MS = 5000;
 const OLDEST_TIME = Date.UTC(2025, 0, 1);
 const ANSWER_MS = 3000;
+const DAY_MS = 86_400_000;
 
 export async function examine(settings: Settings): Promise<Finding[]> {
   const run = readRunFile(settings.dataDir);
@@ -145,13 +147,30 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
     const nodes = await client.listNodes();
     const connected = nodes.filter((node) => node.connected).length;
     const text = `${address} answers; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
+    const masterKey = await checkMasterKey(client);
     return connected > 0
-      ? [ok(name, text), ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
-      : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }];
+      ? [ok(name, text), ...masterKey, ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
+      : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }, ...masterKey];
   } catch (error) {
     return [fault(name, messageOf(error), 'Its log is in the data folder, logs/scheduler.log.')];
   } finally {
     client.close();
+  }
+}
+
+/** Which key encrypts secrets at rest, and for how long. Other keys than an operator's may not know. */
+async function checkMasterKey(client: SchedulerClient): Promise<Finding[]> {
+  const name = 'master key';
+  try {
+    const { id, sinceMs, rotating } = await client.masterKey();
+    const days = sinceMs === undefined ? null : Math.max(0, Math.floor((Date.now() - Number(sinceMs)) / DAY_MS));
+    const text = `${id}, ${days === null ? 'of unknown age' : days === 1 ? '1 day old' : `${days} days old`}`;
+    if (!rotating) return [ok(name, text)];
+    const hint = 'It goes on by itself; the scheduler logs what keeps it.';
+    return [{ name, verdict: 'warning', text: `${text}; some values are still encrypted with the one before it`, hint }];
+  } catch (error) {
+    if (error instanceof CapstanError && (error.code === 'PERMISSION_DENIED' || error.code === 'CONFLICT')) return [];
+    throw error;
   }
 }
 

@@ -122,6 +122,6 @@ function keptOf(image: Image, history: readonly DeploymentRow[]): Set<Deployment
 }
 
 /** Numbers are padded, so that rows come back in order. */
-function deploymentKey({ account, environment, number }: DeploymentRow): string {
+export function deploymentKey({ account, environment, number }: DeploymentRow): string {
   return `${environmentKey(account, environment)}/${String(number).padStart(10, '0')}`;
 }

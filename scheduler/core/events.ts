@@ -3,9 +3,10 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { BuildRow, KeyRow } from './image/control-rows.ts';
+import type { BuildRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
 import type { EndpointInput } from './image/endpoints.ts';
 import type { NodeConfig } from './image/fleet.ts';
+import type { SealedRow } from './sealed.ts';
 import type { Cursor, JobImage } from './image/jobs.ts';
 
 /** A gateway's request: which channel, which request on it. */
@@ -68,6 +69,13 @@ export type Command =
   | { readonly command: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
   /** The secret takes the present one's place, which goes on signing for a while. */
   | { readonly command: 'rotate-webhook-secret'; readonly account: string; readonly sealed: string }
+  | { readonly command: 'put-master-key'; readonly row: MasterKeyRow }
+  /** Sealed values, in base64, and what takes their places in these rows. */
+  | { readonly command: 'reseal'; readonly rows: readonly SealedRow[]; readonly values: ReadonlyMap<string, string> }
+  | {
+      readonly command: 'reseal-inputs';
+      readonly inputs: readonly { readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }[];
+    }
   | { readonly command: 'redeliver'; readonly webhook: string }
   | {
       readonly command: 'put-join-token';

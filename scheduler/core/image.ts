@@ -6,7 +6,7 @@
 import type { HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
-import type { AccountRow, BuildRow, DeploymentRow, EnvironmentRow, KeyRow } from './image/control-rows.ts';
+import type { AccountRow, BuildRow, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
 import type { Due } from './image/due.ts';
 import type { EndpointImage, Release } from './image/endpoints.ts';
 import { noRefusals, type JoinTokenRow, type NodeImage, type Refusals, type RemovedNode, type WorkerImage } from './image/fleet.ts';
@@ -50,6 +50,8 @@ export interface Image {
   /** Those kept, oldest first, by {@link environmentKey}. */
   readonly deployments: Map<string, DeploymentRow[]>;
   readonly removedNodes: Map<string, RemovedNode>;
+  /** Null before it was first noted. */
+  masterKey: MasterKeyRow | null;
   /** By the hash of the token, hex. */
   readonly joinTokens: Map<string, JoinTokenRow>;
   /** Version of every control row, `<kind>/<key>`. */
@@ -105,6 +107,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     environments: new Map(),
     deployments: new Map(),
     removedNodes: new Map(),
+    masterKey: null,
     joinTokens: new Map(),
     versions: new Map(),
     waiters: new Map(),

@@ -10,6 +10,7 @@ import {
   environmentKey,
   type EnvironmentRow,
   type KeyRow,
+  type MasterKeyRow,
   rowKey,
 } from './image/control-rows.ts';
 import { type EndpointConfig, endpointNameKey, newEndpoint, type Release } from './image/endpoints.ts';
@@ -20,6 +21,7 @@ import type { Settings } from './settings.ts';
 import { fromRow } from './jobs.ts';
 import { awaitExpiry, keyDefaults } from './keys.ts';
 import { fill } from './dispatch.ts';
+import { masterKeySetting } from './sealed.ts';
 import type { RandomState } from './random.ts';
 import { awaitNode, settleIfReported } from './sessions.ts';
 import { scaleIntervalMs } from './scaling.ts';
@@ -122,6 +124,7 @@ function takeRow(image: Image, row: ControlRow): DesiredRow | null {
       return null;
     }
     case 'setting':
+      if (row.key === masterKeySetting) image.masterKey = JSON.parse(row.value) as MasterKeyRow;
       return null;
   }
 }
@@ -155,7 +158,7 @@ function restoreDesired(image: Image, now: Now, nodeId: string, row: DesiredRow)
     addWorker(image, {
       ...worker,
       // Rows of before these were kept.
-      ...{ runtime: release?.runtime === 'process' ? ('process' as const) : ('thread' as const), ...reserve },
+      ...{ runtime: release?.runtime === 'process' ? ('process' as const) : ('thread' as const), tokenKey: '', ...reserve },
       ...kept,
       node: nodeId,
       ...newborn(image, now),

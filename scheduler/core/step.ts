@@ -23,6 +23,7 @@ import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submi
 import { gatewayClosed, levelsReported } from './scaling-requests.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './nodes.ts';
 import { needsLook, scaleEndpoint, scaleIntervalMs } from './scaling.ts';
+import { putMasterKey, reseal, resealInputs } from './sealed.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './sessions.ts';
 import { deleteEnvironment, removalStep, undeploy } from './undeploy.ts';
 import { abandonWaiter, dropChannel, findWaiter } from './waiters.ts';
@@ -138,6 +139,12 @@ function command(image: Image, out: Decision, now: Now, call: number, asked: Com
       return putWebhookSecret(image, out, call, asked);
     case 'rotate-webhook-secret':
       return rotateWebhookSecret(image, out, now, call, asked);
+    case 'put-master-key':
+      return putMasterKey(image, out, call, asked.row);
+    case 'reseal':
+      return reseal(image, out, call, asked);
+    case 'reseal-inputs':
+      return resealInputs(out, call, asked);
     case 'redeliver':
       return redeliver(image, out, now, call, asked.webhook);
     case 'put-join-token':

@@ -24,6 +24,8 @@ export interface DesiredWorker {
   readonly maxConcurrency: number;
   readonly decision: string;
   readonly drain: boolean;
+  /** Id of the master key its token is made with; empty for the first one. */
+  readonly tokenKey: string;
 }
 
 /** The desired row of a node. */
@@ -48,6 +50,7 @@ export function askWorker(image: Image, now: Now, endpoint: EndpointImage, plan:
     maxConcurrency: image.releases.get(endpoint.config.release)?.maxConcurrency ?? 1,
     decision,
     drain: false,
+    tokenKey: image.masterKey?.id ?? '',
     ...newborn(image, now),
     placedMs: endpoint.unplaced.count === 0 ? 0 : Math.round(now.mono - endpoint.unplaced.since),
   };
@@ -126,8 +129,8 @@ export function flushDesired(image: Image, out: Decision): void {
 }
 
 function toDesired(worker: WorkerImage): DesiredWorker {
-  const { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain } = worker;
-  return { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain };
+  const { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain, tokenKey } = worker;
+  return { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain, tokenKey };
 }
 
 function freshId(image: Image): string {

@@ -1,9 +1,12 @@
 /** Small files that are there whole or not at all, whenever the machine stops. */
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, open, unlink } from 'node:fs/promises';
+import { link, mkdir, open, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import { isErrno } from '../../proto/thrown.ts';
+
+/** How the names of files begin that are being written. */
+const TEMPORARY = '.new-';
 
 /**
  * Creates the file with mode 0600 unless it is there. Durable when it resolves; of several
@@ -11,7 +14,7 @@ import { isErrno } from '../../proto/thrown.ts';
  */
 export async function createDurably(path: string, text: string): Promise<boolean> {
   const folder = dirname(path);
-  const temporary = join(folder, `.new-${randomBytes(8).toString('hex')}`);
+  const temporary = join(folder, `${TEMPORARY}${randomBytes(8).toString('hex')}`);
   const file = await open(temporary, 'wx', 0o600);
   try {
     await file.writeFile(text);
@@ -25,6 +28,35 @@ export async function createDurably(path: string, text: string): Promise<boolean
   const created = await linked(temporary, path);
   await syncFolder(folder);
   return created;
+}
+
+/** Writes a file with mode 0600 in the place of the one that is there, if any. Durable when it resolves. */
+export async function replaceDurably(path: string, text: string): Promise<void> {
+  const folder = dirname(path);
+  const temporary = join(folder, `${TEMPORARY}${randomBytes(8).toString('hex')}`);
+  const file = await open(temporary, 'wx', 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+    await file.close();
+    await rename(temporary, path);
+  } catch (error) {
+    await file.close();
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  await syncFolder(folder);
+}
+
+/** Removes a file, if it is there. Durable when it resolves. */
+export async function removeDurably(path: string): Promise<void> {
+  await rm(path, { force: true });
+  await syncFolder(dirname(path));
+}
+
+/** Removes what writers that were killed left in a folder. To be called by its only writer. */
+export async function sweepTemporary(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) if (name.startsWith(TEMPORARY)) await rm(join(folder, name), { force: true });
 }
 
 /** False when the name is taken; the temporary name is gone in either case. */

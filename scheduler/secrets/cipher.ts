@@ -6,6 +6,9 @@
  *   bytes 5–16   random nonce
  *   then         the text encrypted with AES-256-GCM, and 16 bytes of tag
  *
+ * The key can be replaced while values are read and written: what the ones before it encrypted is
+ * still read, for as long as the process lives.
+ *
  * The associated data holds version, key id and the text's place (whose credentials, which
  * variable): a value copied to another row does not decrypt there.
  */
@@ -28,13 +31,34 @@ interface Key {
 
 /** Encrypts with the current master key; decrypts with it or an older one. */
 export class Cipher {
-  readonly #current: Key;
-  readonly #keys: readonly Key[];
+  #current: Key;
+  #keys: readonly Key[];
 
   /** Master keys of 32 bytes: the current one, then older ones that may still be needed to read. */
   constructor(masterKey: Uint8Array, older: readonly Uint8Array[] = []) {
     this.#current = deriveKey(masterKey);
     this.#keys = [this.#current, ...older.map(deriveKey)];
+  }
+
+  /** Id of the key that encrypts, 8 hex digits. */
+  get keyId(): string {
+    return this.#current.id.toString('hex');
+  }
+
+  /** Encrypts with another master key from now on. */
+  use(masterKey: Uint8Array): void {
+    this.#current = deriveKey(masterKey);
+    this.#keys = [this.#current, ...this.#keys];
+  }
+
+  /** The same text under the present key; null when it is under it already. */
+  renew(sealed: Uint8Array, place: string): Buffer | null {
+    return this.isCurrent(sealed) ? null : this.encrypt(this.decrypt(sealed, place), place);
+  }
+
+  /** Whether a value was encrypted with the present key. */
+  isCurrent(sealed: Uint8Array): boolean {
+    return this.#current.id.equals(sealed.subarray(1, HEAD_BYTES));
   }
 
   /** `place` names where the text is kept, for example `job/<id>/s3`; the same must be given to decrypt. */
@@ -64,6 +88,11 @@ export class Cipher {
       throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: the value was changed, or belongs elsewhere`, { cause });
     }
   }
+}
+
+/** Id of a master key, 8 hex digits. */
+export function masterKeyId(masterKey: Uint8Array): string {
+  return deriveKey(masterKey).id.toString('hex');
 }
 
 /** The master key itself encrypts nothing, so that other uses can be given keys of their own from it. */

@@ -11,6 +11,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import { errnoOf, isErrno, messageOf } from '../../proto/thrown.ts';
 import { MASTER_KEY_BYTES } from './cipher.ts';
 import { createDurably, makeFolder, syncFolder } from '../files/durable.ts';
+import { readOlderKeys } from './master-key-files.ts';
 
 /** Version of the layout that this program reads and writes. */
 export const LAYOUT_VERSION = 1;
@@ -25,6 +26,8 @@ export interface Secrets {
   readonly joinToken: string;
   /** 32 bytes; encrypts s3Config and env values at rest. */
   readonly masterKey: Buffer;
+  /** Those before it, while something may still be encrypted with them. */
+  readonly olderMasterKeys: readonly Buffer[];
 }
 
 export interface DataFolder {
@@ -90,6 +93,7 @@ async function prepare(path: string, options: PrepareOptions): Promise<DataFolde
       gatewayToken: gatewayToken.text,
       joinToken: joinToken.text,
       masterKey: Buffer.from(masterKey.text, 'hex'),
+      olderMasterKeys: await readOlderKeys(secretsPath),
     },
     created: { folder: first, apiKey: apiKey.made, gatewayToken: gatewayToken.made, joinToken: joinToken.made, masterKey: masterKey.made },
   };

@@ -6,7 +6,7 @@ import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointConfig } from '../core/image/endpoints.ts';
 import type { Engine } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
-import type { WorkerTokens } from '../secrets/worker-tokens.ts';
+import { claimedWorker, type WorkerTokens } from '../secrets/worker-tokens.ts';
 
 /** The holder of an API key or of a worker's token. */
 export interface AccountPrincipal {
@@ -61,8 +61,9 @@ export class Authorizer {
 
   /** The worker behind a token, as the holder of a key for its environment; null when the token is none, or its worker is gone. */
   worker(token: string): AccountPrincipal | null {
-    const id = this.#workerTokens.workerOf(token);
+    const id = claimedWorker(token);
     const worker = id === null ? undefined : this.#engine.image.workers.get(id);
+    if (worker !== undefined && !this.#workerTokens.isOf(token, worker)) return null;
     const config = worker === undefined ? undefined : this.#engine.image.endpoints.get(worker.endpoint)?.config;
     if (config === undefined) return null;
     const { account, environment } = config;

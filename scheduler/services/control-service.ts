@@ -7,6 +7,7 @@ import type {
   ControlServiceServer,
   DirectoryUpdate,
   KeyEntry,
+  MasterKeyInfo,
   WatchDirectoryRequest,
   WebhookInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
@@ -17,6 +18,7 @@ import { endpointNotFound, webhookNotFound } from '../core/requests.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
+import type { MasterKeys, MasterKeyState } from '../secrets/master-keys.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { Snapshot } from '../store/snapshots.ts';
@@ -45,6 +47,9 @@ export interface ControlDeps {
   readonly buildSize: (digest: string) => Promise<number | null>;
   /** Writes a consistent copy of the database. */
   readonly snapshot: () => Promise<Snapshot>;
+  /** One is being written. */
+  readonly snapshotBusy: () => boolean;
+  readonly masterKeys: MasterKeys;
   /** A node was removed, durably. */
   readonly onNodeRemoved: () => void;
 }
@@ -127,6 +132,17 @@ export class Control {
         log.info({ bytes }, 'a copy of the database was written');
         return { file, bytes: BigInt(bytes) };
       }),
+      getMasterKey: unary(log, 'GetMasterKey', (_request, metadata) => {
+        auth.operator(metadata);
+        return masterKeyInfo(this.#deps.masterKeys.state, 0);
+      }),
+      rotateMasterKey: unary(log, 'RotateMasterKey', async (_request, metadata) => {
+        auth.operator(metadata);
+        const { masterKeys, snapshotBusy } = this.#deps;
+        if (snapshotBusy()) throw new CapstanError('CONFLICT', 'a copy of the database is being written; rotate the master key after it');
+        const { renewed } = await masterKeys.rotate();
+        return masterKeyInfo(masterKeys.state, renewed);
+      }),
       redeliverWebhook: account('RedeliverWebhook', async ({ id }, owner) => {
         const hook = await engine.store.read('hook', id);
         if (hook === null || hook.account !== owner) throw webhookNotFound(id);
@@ -174,4 +190,8 @@ function webhookInfo(hook: HookHead): WebhookInfo {
     dueAtMs: BigInt(hook.dueAt),
     error: hook.error ?? '',
   };
+}
+
+function masterKeyInfo({ id, since, rotating }: MasterKeyState, renewed: number): MasterKeyInfo {
+  return { id, rotating, renewed, ...(since === null ? {} : { sinceMs: BigInt(Math.trunc(since)) }) };
 }

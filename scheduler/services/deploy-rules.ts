@@ -7,11 +7,11 @@ import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointInput } from '../core/image/endpoints.ts';
 import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/rate-limits.ts';
+import { places } from '../core/sealed.ts';
 import type { GpuTable } from '../core/placement/gpu-table.ts';
 import { cpuSize } from '../core/placement/cpu-size.ts';
 import { languageOf } from '../core/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';
-import { envPlace } from './node-service.ts';
 
 /** The service's defaults. */
 const defaultScalerValue = 4;
@@ -28,14 +28,31 @@ const limits = {
 export interface Surroundings {
   readonly account: string;
   readonly environment: string;
-  readonly cipher: Cipher;
   readonly gpus: GpuTable;
   /** GPU models that nodes have. */
   readonly fleet: ReadonlySet<string>;
 }
 
-/** Checks every endpoint of a deployment and seals its environment. INVALID_ARGUMENT names field and rule. */
-export function checkEndpoints(specs: readonly EndpointSpec[], around: Surroundings): EndpointInput[] {
+/** An endpoint that was checked, with its environment as text. Not for logs. */
+export interface CheckedEndpoint extends Omit<EndpointInput, 'envSealed'> {
+  readonly env: string;
+}
+
+/**
+ * Encrypts the environment. To be called in the turn of the event loop that hands the command on:
+ * what is encrypted and then waits might outlast its key.
+ */
+export function sealEnv(
+  { env, ...checked }: CheckedEndpoint,
+  cipher: Cipher,
+  owner: { readonly account: string; readonly environment: string },
+): EndpointInput {
+  const place = places.env({ ...owner, name: checked.name });
+  return { ...checked, envSealed: env === '{}' ? null : cipher.encrypt(env, place).toString('base64') };
+}
+
+/** Checks every endpoint of a deployment. INVALID_ARGUMENT names field and rule. */
+export function checkEndpoints(specs: readonly EndpointSpec[], around: Surroundings): CheckedEndpoint[] {
   if (specs.length === 0) throw invalid('endpoints', 'must hold at least one endpoint');
   checkName('environment', around.environment);
   const names = new Set<string>();
@@ -55,7 +72,7 @@ export function checkEndpoints(specs: readonly EndpointSpec[], around: Surroundi
 }
 
 /** Checks one endpoint by itself. */
-export function checkEndpoint(spec: EndpointSpec, around: Surroundings): EndpointInput {
+export function checkEndpoint(spec: EndpointSpec, around: Surroundings): CheckedEndpoint {
   const field = (part: string): string => `${spec.name}.${part}`;
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
   checkProgram(spec, kind);
@@ -97,7 +114,7 @@ export function checkEndpoint(spec: EndpointSpec, around: Surroundings): Endpoin
     limits: limitsOf(spec),
     requestsPerWorker: spec.requestsPerWorker ?? null,
     isPublic: spec.isPublic,
-    envSealed: env === '{}' ? null : around.cipher.encrypt(env, envPlace({ ...around, name: spec.name })).toString('base64'),
+    env,
     envDigest: createHash('sha256').update(env).digest('hex'),
   };
 }

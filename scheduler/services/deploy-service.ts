@@ -19,7 +19,7 @@ import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core
 import type { EndpointImage } from '../core/image/endpoints.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-service.ts';
-import { checkEndpoint, checkEndpoints, checkName, type Surroundings } from './deploy-rules.ts';
+import { checkEndpoint, checkEndpoints, checkName, sealEnv, type Surroundings } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, specOf } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
 
@@ -50,7 +50,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     const { settings, nodes } = engine.image;
     const fleet = new Set<string>();
     for (const { facts } of nodes.values()) for (const { model } of facts?.devices ?? []) fleet.add(model);
-    return { account, environment, cipher, gpus: settings.gpus, fleet };
+    return { account, environment, gpus: settings.gpus, fleet };
   }
 
   function deployed(answer: Answer): DeployResponse {
@@ -67,8 +67,8 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     deploy: call('Deploy', async ({ environment: given, buildDigest, endpoints: specs }, metadata) => {
       const account = auth.account(metadata);
       const environment = orDefault(given);
-      const endpoints = checkEndpoints(specs, around(account, environment));
-      const built = endpoints.find(({ functions }) => functions.length > 0);
+      const checked = checkEndpoints(specs, around(account, environment));
+      const built = checked.find(({ functions }) => functions.length > 0);
       if (buildDigest === '' && built !== undefined) {
         const message = `build_digest: must not be empty, endpoint ${built.name} runs functions of a build`;
         throw new CapstanError('INVALID_ARGUMENT', message, { field: 'build_digest' });
@@ -80,6 +80,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
           field: 'build_digest',
         });
       const build = { digest: buildDigest, size, createdAt: clock.now().wall };
+      const endpoints = checked.map((endpoint) => sealEnv(endpoint, cipher, { account, environment }));
       return deployed(await engine.command({ command: 'deploy', account, environment, build, endpoints }));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
@@ -91,7 +92,8 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const spec = patched({ ...specOf(engine.image, endpoint), env }, patch);
       const checked = checkEndpoint(spec, around(account, environment));
       // The same values encrypted anew would be other bytes.
-      const input = checked.envDigest === release?.envDigest ? { ...checked, envSealed: sealed } : checked;
+      const changed = sealEnv(checked, cipher, { account, environment });
+      const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: sealed } : changed;
       const [updated] = deployed(await engine.command({ command: 'update-endpoint', endpoint: id, input })).endpoints;
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} not found`);
       return updated;

@@ -25,6 +25,7 @@ import type { Image } from '../core/image.ts';
 import { limitOf, usageOf } from '../core/limits.ts';
 import { admit, type LimitedOperation } from '../core/rate-limits.ts';
 import { endpointNotFound, view } from '../core/requests.ts';
+import { places } from '../core/sealed.ts';
 import { failureReply, fromPayload, storedState, viewOfRow } from '../core/views.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
@@ -189,7 +190,7 @@ export class JobChannels {
         ttlMs: submit.policy?.ttlMs ?? null,
         lowPriority: submit.policy?.lowPriority ?? false,
       },
-      s3: submit.s3Config === undefined ? null : this.#cipher.encrypt(JSON.stringify(submit.s3Config), s3Place(submit.jobId)),
+      s3: submit.s3Config === undefined ? null : this.#cipher.encrypt(JSON.stringify(submit.s3Config), places.s3(submit.jobId)),
       idempotency: submit.idempotencyKey === '' ? null : { key: `${endpoint}/${submit.idempotencyKey}`, bodyHash: submit.bodyHash },
       waitMs: submit.waitMs,
     };
@@ -228,14 +229,9 @@ function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
   }
 }
 
-/** Where a job's credentials are kept, for the cipher. */
-function s3Place(job: string): string {
-  return `job/${job}/s3`;
-}
-
-/** Reads back what {@link s3Place} holds. */
+/** Reads back the credentials of a job. */
 export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Config {
-  return JSON.parse(cipher.decrypt(sealed, s3Place(job))) as S3Config;
+  return JSON.parse(cipher.decrypt(sealed, places.s3(job))) as S3Config;
 }
 
 /** Counts of an endpoint (WIRE.md section 1, /health). */

@@ -24,6 +24,7 @@ import type { Release } from '../core/image/endpoints.ts';
 import type { WorkerImage } from '../core/image/fleet.ts';
 import { workerLimits } from '../core/placement/cpu-size.ts';
 import { imageOf } from '../core/placement/runtime-choice.ts';
+import { places } from '../core/sealed.ts';
 import { toPayload } from '../core/views.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
@@ -115,7 +116,7 @@ export class NodeSessions {
       deviceUuids: [...worker.devices],
       drain: worker.drain,
       runtime: worker.runtime,
-      token: this.#tokens.tokenOf(worker.id),
+      token: this.#tokens.tokenOf(worker),
     }));
     const releases: ReleaseSpec[] = [];
     for (const id of new Set(workers.map((worker) => worker.release))) {
@@ -252,11 +253,7 @@ export class NodeSessions {
   }
 }
 
-/** Where an endpoint's environment values are kept, for the cipher. */
-export function envPlace(config: { readonly account: string; readonly environment: string; readonly name: string }): string {
-  return `env/${config.account}/${config.environment}/${config.name}`;
-}
-
-export function openEnv(cipher: Cipher, config: Parameters<typeof envPlace>[0], sealed: string): Record<string, string> {
-  return JSON.parse(cipher.decrypt(Buffer.from(sealed, 'base64'), envPlace(config))) as Record<string, string>;
+/** Reads back the environment values of an endpoint. */
+export function openEnv(cipher: Cipher, config: Parameters<typeof places.env>[0], sealed: string): Record<string, string> {
+  return JSON.parse(cipher.decrypt(Buffer.from(sealed, 'base64'), places.env(config))) as Record<string, string>;
 }

@@ -1,12 +1,13 @@
 /**
  * Copies of the queue's database for backups, made while everything serves. There is one at a time,
- * under one name in the data folder: a caller says that it wants one, never where.
+ * under one name in the data folder: a caller says that it wants one, never where. The master keys
+ * that read it lie beside it: by the time it is copied on, the key may be another one.
  */
 import { open, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { syncFolder } from '../files/durable.ts';
+import { createDurably, syncFolder } from '../files/durable.ts';
 
 /** Bytes of the disk that a copy leaves to the queue, which ends when it cannot write. */
 const LEFT_FREE_BYTES = 200_000_000;
@@ -21,18 +22,28 @@ export class Snapshots {
   readonly #database: string;
   readonly #file: string;
   readonly #copy: (file: string) => Promise<void>;
+  readonly #keys: () => string;
   #busy = false;
 
-  /** `copy` writes a consistent copy of `database` into a file that is there, and empty. */
-  constructor(database: string, copy: (file: string) => Promise<void>) {
+  /**
+   * `copy` writes a consistent copy of `database` into a file that is there, and empty. `keys` are the
+   * master keys that read the database, one a line, the present one first.
+   */
+  constructor(database: string, copy: (file: string) => Promise<void>, keys: () => string) {
     this.#database = database;
     this.#file = `${database}.snapshot`;
     this.#copy = copy;
+    this.#keys = keys;
+  }
+
+  /** A copy is being written. */
+  get busy(): boolean {
+    return this.#busy;
   }
 
   /** Removes what a backup that was cut off left. */
   async sweep(): Promise<void> {
-    for (const file of [this.#file, `${this.#file}-journal`]) await rm(file, { force: true });
+    for (const file of [this.#file, `${this.#file}-journal`, keysOf(this.#file)]) await rm(file, { force: true });
   }
 
   /**
@@ -46,7 +57,10 @@ export class Snapshots {
       await this.sweep();
       await this.#mustFit();
       await (await open(this.#file, 'wx', 0o600)).close();
+      const before = this.#keys();
       await this.#copy(this.#file);
+      // The key may be replaced meanwhile: then the copy has values under either. No second rotation begins during a copy.
+      await createDurably(keysOf(this.#file), union(this.#keys(), before));
       await syncFolder(dirname(this.#file));
       return { file: this.#file, bytes: (await stat(this.#file)).size };
     } catch (error) {
@@ -64,4 +78,14 @@ export class Snapshots {
     if (bavail * bsize >= wanted) return;
     throw new CapstanError('CONFLICT', `the disk of ${dirname(this.#file)} has ${bavail * bsize} bytes free; a copy needs ${wanted}`);
   }
+}
+
+/** The keys that read a copy lie beside it, until whoever asked for it has both. */
+function keysOf(file: string): string {
+  return `${file}.keys`;
+}
+
+function union(first: string, more: string): string {
+  const lines = [...first.split('\n'), ...more.split('\n')].filter((line) => line !== '');
+  return [...new Set(lines)].map((line) => `${line}\n`).join('');
 }

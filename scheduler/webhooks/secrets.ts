@@ -1,5 +1,6 @@
 /** Signing secrets, one an account, made when first wanted and kept encrypted in the account's row. */
 import type { AccountRow } from '../core/image/control-rows.ts';
+import { places } from '../core/sealed.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { newSecret } from './signature.ts';
@@ -49,14 +50,10 @@ export class WebhookSecrets {
   }
 
   #seal(account: string, secret: string): string {
-    return this.#cipher.encrypt(secret, placeOf(account)).toString('base64');
+    return this.#cipher.encrypt(secret, places.webhookSecret(account)).toString('base64');
   }
 
   #open(account: string, sealed: string): string {
-    return this.#cipher.decrypt(Buffer.from(sealed, 'base64'), placeOf(account));
+    return this.#cipher.decrypt(Buffer.from(sealed, 'base64'), places.webhookSecret(account));
   }
-}
-
-function placeOf(account: string): string {
-  return `account/${account}/webhook-secret`;
 }

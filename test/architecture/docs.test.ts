@@ -94,7 +94,9 @@ test('every command that a page names is one of the tool, with the options it ha
   let seen = 0;
   for (const page of pages) {
     for (const line of typed(page)) {
-      for (const [, name = '', rest = ''] of line.matchAll(/(?:^|[\s=;&|])(?:npx )?capstan (?!capstan |import )([a-z]+)\b([^;&|#`]*)/g)) {
+      for (const [, name = '', rest = ''] of line.matchAll(
+        /(?:^|[\s=;&|])(?:npx )?capstan (?!capstan |import )([a-z]+(?:-[a-z]+)*)\b([^;&|#`]*)/g,
+      )) {
         seen += 1;
         const command = names.get(name);
         if (command === undefined) {

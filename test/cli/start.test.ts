@@ -52,6 +52,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
   t.regex(doctor.stderr(), /^✓ gateway: .* answers$/m);
   t.regex(doctor.stderr(), /^✓ scheduler: .* answers; 1 of 1 node connected$/m);
   t.regex(doctor.stderr(), /^[✓!] container engine: /m);
+  t.regex(doctor.stderr(), /^✓ master key: [0-9a-f]{8}, 0 days old$/m);
 
   const below = await descendants(first.child.pid ?? 0);
   t.true(below.length >= 4, 'the three parts and a worker’s host');

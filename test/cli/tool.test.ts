@@ -85,6 +85,7 @@ const mistakes: [string, readonly string[], number, RegExp][] = [
     2,
     /^✗ missing required argument 'endpoint'\nhint: capstan logs --help lists what it takes\.\n$/,
   ],
+  ['an unknown action', ['master-key', 'forget'], 2, line('action: must be one of show, rotate')],
   ['a port that is none', ['doctor', '--http-port', 'http'], 2, line('--http-port: must be a port number between 0 and 65535')],
   ['a port too high', ['doctor', '--grpc-port', '65536'], 2, line('--grpc-port: must be a port number between 0 and 65535')],
   ['an address that is none', ['endpoints', '--scheduler', 'here'], 2, line('--scheduler: must be host:port or unix:<path>')],

@@ -90,6 +90,8 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/ResumeNode': operators,
   'ControlService/RemoveNode': operators,
   'ControlService/SnapshotQueue': operators,
+  'ControlService/GetMasterKey': operators,
+  'ControlService/RotateMasterKey': operators,
   'BlobService/Put': [...owners, 'node'],
   'BlobService/Get': [...owners, 'node'],
   'BlobService/Stat': [...owners, 'node'],

@@ -100,6 +100,7 @@ export class Ledger {
       case 'started':
       case 'drain':
       case 'put':
+      case 'reseal':
         break;
     }
   }

@@ -19,6 +19,18 @@ export interface AccountRow {
   readonly createdAt: number;
 }
 
+/** What the store knows of the master key; the keys themselves lie in the data folder. */
+export interface MasterKeyRow {
+  /** Of the present one. */
+  readonly id: string;
+  /** Since when it is, wall clock ms; 0 when it was made before this was kept. */
+  readonly since: number;
+  /** Of the one that was there when this was first kept: workers of before are its own. */
+  readonly first: string;
+  /** The keys of worker tokens that were made under earlier ones, sealed under the present one; kept while such workers are there. */
+  readonly tokenKeys: readonly { readonly id: string; readonly sealed: string }[];
+}
+
 export interface KeyRow {
   /** SHA-256 of the key, hex. */
   readonly hash: string;

@@ -21,6 +21,8 @@ export interface WorkerImage {
   /** Why it was asked for, or asked to go. */
   decision: string;
   drain: boolean;
+  /** Id of the master key its token is made with; empty for the first one. */
+  readonly tokenKey: string;
   /** Last report of the agent; null before the first. */
   status: WorkerStatus | null;
   /** It served, and has not failed since. */

@@ -167,6 +167,8 @@ export class SqliteEngine implements StoreEngine {
       }
       case 'drain':
         return plain(sql.bodies.drain(op.no, op.below));
+      case 'reseal':
+        return plain(sql.bodies.reseal(op.no, op.from, op.to));
       case 'hook':
         return plain(sql.hooks.change(op.id, op.after, op.to));
       case 'put':
@@ -231,6 +233,7 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
   return {
     job: sql.pages.job,
     payload: sql.bodies.payload,
+    sealedInputs: sql.bodies.sealedInputs,
     head: sql.queue.head,
     leased: sql.queue.leased,
     due: sql.removal.due,

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { given, idOf, jobOf, json, leased, outcomes, queued, shown, shownWhole, start, submit } from './jobs.ts';
+import { completed, given, idOf, jobOf, json, leased, outcomes, queued, shown, shownWhole, start, submit } from './jobs.ts';
 import type { Use } from './suite.ts';
 
 const hash = (byte: number): Uint8Array => new Uint8Array(32).fill(byte);
@@ -33,6 +33,41 @@ export function submitRules(name: string, use: Use): void {
     t.true((await jobOf(store, 1)).hasS3);
     t.deepEqual([...((await store.read('payload', 1))?.s3 ?? [])], [...s3]);
     t.false((await jobOf(store, 2)).hasS3);
+  });
+
+  test.serial(`${name}: storage credentials of jobs in any state are listed, and replaced where they are as they were`, async (t) => {
+    const { store, fence } = await use(t);
+    const s3 = (byte: number): Uint8Array => new Uint8Array([byte, 0, 255]);
+    const withS3 = { hasS3: true } as const;
+    await given(
+      store,
+      fence,
+      submit(queued(1, withS3), { s3: s3(1) }),
+      submit(queued(2)),
+      submit(leased(3, withS3), { s3: s3(3) }),
+      submit(leased(4, withS3), { s3: s3(4) }),
+      completed(4),
+    );
+    const listed = async (after: number, limit: number) =>
+      (await store.read('sealedInputs', after, limit)).map(({ no, id, s3: bytes }) => ({ no, id, first: bytes[0] }));
+    t.deepEqual(
+      await listed(0, 2),
+      [1, 3].map((no) => ({ no, id: idOf(no), first: no })),
+    );
+    t.deepEqual(await listed(3, 2), [{ no: 4, id: idOf(4), first: 4 }]);
+    const reseal = (no: number, from: number) => ({ op: 'reseal', no, from: s3(from), to: s3(from + 10) }) as const;
+    t.deepEqual(await outcomes(store, fence, reseal(1, 1), reseal(3, 4), reseal(2, 2), reseal(4, 4), reseal(9, 9)), [
+      'ok',
+      'stale',
+      'stale',
+      'ok',
+      'gone',
+    ]);
+    t.deepEqual(
+      (await listed(0, 10)).map(({ first }) => first),
+      [11, 3, 14],
+    );
+    t.deepEqual([...((await store.read('payload', 4))?.s3 ?? [])], [...s3(14)]);
   });
 
   test.serial(`${name}: an input may lie in the blob store`, async (t) => {

@@ -236,11 +236,30 @@ export function deploymentCauseToNumber(object: DeploymentCause): number {
   }
 }
 
+export interface GetMasterKeyRequest {
+}
+
+export interface RotateMasterKeyRequest {
+}
+
+export interface MasterKeyInfo {
+  /** 8 hex digits that name the key and reveal nothing of it. */
+  id: string;
+  /** Since when it is in use, wall clock, ms since 1970; absent for one that is older than this record. */
+  sinceMs?:
+    | bigint
+    | undefined;
+  /** Some values may still be under an earlier key. */
+  rotating: boolean;
+  /** Values that this call encrypted anew. */
+  renewed: number;
+}
+
 export interface SnapshotQueueRequest {
 }
 
 export interface SnapshotQueueResponse {
-  /** The copy on the scheduler's host, an absolute path. */
+  /** The copy on the scheduler's host, an absolute path. Beside it, with `.keys` behind the name, lie the master keys that read it. */
   file: string;
   bytes: bigint;
 }
@@ -888,6 +907,234 @@ export interface NoteKeyUseRequest {
 
 export interface NoteKeyUseResponse {
 }
+
+function createBaseGetMasterKeyRequest(): GetMasterKeyRequest {
+  return {};
+}
+
+export const GetMasterKeyRequest: MessageFns<GetMasterKeyRequest> = {
+  encode(_: GetMasterKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetMasterKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetMasterKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): GetMasterKeyRequest {
+    return {};
+  },
+
+  toJSON(_: GetMasterKeyRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetMasterKeyRequest>, I>>(base?: I): GetMasterKeyRequest {
+    return GetMasterKeyRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetMasterKeyRequest>, I>>(_: I): GetMasterKeyRequest {
+    const message = createBaseGetMasterKeyRequest();
+    return message;
+  },
+};
+
+function createBaseRotateMasterKeyRequest(): RotateMasterKeyRequest {
+  return {};
+}
+
+export const RotateMasterKeyRequest: MessageFns<RotateMasterKeyRequest> = {
+  encode(_: RotateMasterKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RotateMasterKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRotateMasterKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): RotateMasterKeyRequest {
+    return {};
+  },
+
+  toJSON(_: RotateMasterKeyRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RotateMasterKeyRequest>, I>>(base?: I): RotateMasterKeyRequest {
+    return RotateMasterKeyRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RotateMasterKeyRequest>, I>>(_: I): RotateMasterKeyRequest {
+    const message = createBaseRotateMasterKeyRequest();
+    return message;
+  },
+};
+
+function createBaseMasterKeyInfo(): MasterKeyInfo {
+  return { id: "", sinceMs: undefined, rotating: false, renewed: 0 };
+}
+
+export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
+  encode(message: MasterKeyInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.sinceMs !== undefined) {
+      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
+        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.sinceMs);
+    }
+    if (message.rotating !== false) {
+      writer.uint32(24).bool(message.rotating);
+    }
+    if (message.renewed !== 0) {
+      writer.uint32(32).uint32(message.renewed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MasterKeyInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMasterKeyInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.sinceMs = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.rotating = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.renewed = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): MasterKeyInfo {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      sinceMs: isSet(object.sinceMs)
+        ? BigInt(object.sinceMs)
+        : isSet(object.since_ms)
+        ? BigInt(object.since_ms)
+        : undefined,
+      rotating: isSet(object.rotating) ? globalThis.Boolean(object.rotating) : false,
+      renewed: isSet(object.renewed) ? globalThis.Number(object.renewed) : 0,
+    };
+  },
+
+  toJSON(message: MasterKeyInfo): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.sinceMs !== undefined) {
+      obj.sinceMs = message.sinceMs.toString();
+    }
+    if (message.rotating !== false) {
+      obj.rotating = message.rotating;
+    }
+    if (message.renewed !== 0) {
+      obj.renewed = Math.round(message.renewed);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<MasterKeyInfo>, I>>(base?: I): MasterKeyInfo {
+    return MasterKeyInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<MasterKeyInfo>, I>>(object: I): MasterKeyInfo {
+    const message = createBaseMasterKeyInfo();
+    message.id = object.id ?? "";
+    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : undefined;
+    message.rotating = object.rotating ?? false;
+    message.renewed = object.renewed ?? 0;
+    return message;
+  },
+};
 
 function createBaseSnapshotQueueRequest(): SnapshotQueueRequest {
   return {};
@@ -10880,6 +11127,31 @@ export const ControlServiceService = {
       Buffer.from(SnapshotQueueResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): SnapshotQueueResponse => SnapshotQueueResponse.decode(value),
   },
+  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. For operators. */
+  getMasterKey: {
+    path: "/capstan.v1.ControlService/GetMasterKey" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetMasterKeyRequest): Buffer => Buffer.from(GetMasterKeyRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetMasterKeyRequest => GetMasterKeyRequest.decode(value),
+    responseSerialize: (value: MasterKeyInfo): Buffer => Buffer.from(MasterKeyInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): MasterKeyInfo => MasterKeyInfo.decode(value),
+  },
+  /**
+   * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
+   * that is cut off goes on by itself, also after a new start. For operators. CONFLICT while one, or a copy of the
+   * database, is under way.
+   */
+  rotateMasterKey: {
+    path: "/capstan.v1.ControlService/RotateMasterKey" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RotateMasterKeyRequest): Buffer =>
+      Buffer.from(RotateMasterKeyRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RotateMasterKeyRequest => RotateMasterKeyRequest.decode(value),
+    responseSerialize: (value: MasterKeyInfo): Buffer => Buffer.from(MasterKeyInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): MasterKeyInfo => MasterKeyInfo.decode(value),
+  },
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret: {
     path: "/capstan.v1.ControlService/RotateWebhookSecret" as const,
@@ -10971,6 +11243,14 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
    * the disk has no room for it.
    */
   snapshotQueue: handleUnaryCall<SnapshotQueueRequest, SnapshotQueueResponse>;
+  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. For operators. */
+  getMasterKey: handleUnaryCall<GetMasterKeyRequest, MasterKeyInfo>;
+  /**
+   * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
+   * that is cut off goes on by itself, also after a new start. For operators. CONFLICT while one, or a copy of the
+   * database, is under way.
+   */
+  rotateMasterKey: handleUnaryCall<RotateMasterKeyRequest, MasterKeyInfo>;
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret: handleUnaryCall<RotateWebhookSecretRequest, RotateWebhookSecretResponse>;
 }
@@ -11546,6 +11826,42 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: SnapshotQueueResponse) => void,
+  ): ClientUnaryCall;
+  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. For operators. */
+  getMasterKey(
+    request: GetMasterKeyRequest,
+    callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
+  ): ClientUnaryCall;
+  getMasterKey(
+    request: GetMasterKeyRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
+  ): ClientUnaryCall;
+  getMasterKey(
+    request: GetMasterKeyRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
+  ): ClientUnaryCall;
+  /**
+   * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
+   * that is cut off goes on by itself, also after a new start. For operators. CONFLICT while one, or a copy of the
+   * database, is under way.
+   */
+  rotateMasterKey(
+    request: RotateMasterKeyRequest,
+    callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
+  ): ClientUnaryCall;
+  rotateMasterKey(
+    request: RotateMasterKeyRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
+  ): ClientUnaryCall;
+  rotateMasterKey(
+    request: RotateMasterKeyRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
   ): ClientUnaryCall;
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret(

@@ -25,6 +25,7 @@ const DELETE = 6;
 const DRAIN = 7;
 const HOOK = 8;
 const PUT = 9;
+const RESEAL = 10;
 
 /** A batch and its fence as one buffer. `sizeHint`: bytes the last batches took. */
 export function packBatch(fence: Fence, ops: readonly Op[], sizeHint: number): { readonly buffer: ArrayBuffer; readonly size: number } {
@@ -112,6 +113,12 @@ function packOp(out: Packer, op: Op): void {
       out.number(op.no);
       out.number(op.below);
       return;
+    case 'reseal':
+      out.byte(RESEAL);
+      out.number(op.no);
+      out.bytes(op.from);
+      out.bytes(op.to);
+      return;
     case 'hook':
       out.byte(HOOK);
       out.text(op.id);
@@ -187,6 +194,8 @@ function unpackOp(from: Unpacker): Op {
       return { op: 'delete', no: from.number(), dueBy: from.numberOrNull() };
     case DRAIN:
       return { op: 'drain', no: from.number(), below: from.number() };
+    case RESEAL:
+      return { op: 'reseal', no: from.number(), from: from.bytes(), to: from.bytes() };
     case HOOK:
       return { op: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
     case PUT:

@@ -1,13 +1,19 @@
 import type { Database } from 'better-sqlite3';
 
-import type { Body } from '../../store.ts';
-import { blobOf, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.ts';
+import type { Body, SealedInput } from '../../store.ts';
+import { blobOf, bound, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.ts';
 
 const payload = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
 const insertChunk = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
 const readChunks = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
 const dropChunks = 'DELETE FROM chunks WHERE no = ?';
 const dropInput = 'DELETE FROM inputs WHERE no = ?';
+
+const sealedInputs = `
+SELECT no, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
+FROM inputs INDEXED BY inputs_s3 WHERE s3 IS NOT NULL AND no > ? ORDER BY no LIMIT ?`;
+const resealInput = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
+const hasInput = 'SELECT 1 FROM inputs WHERE no = ?';
 
 /** Chunks are dropped from the front only. */
 const drainChunks = 'DELETE FROM chunks WHERE no = ? AND idx < ?';
@@ -30,6 +36,9 @@ SELECT value FROM json_each(?) WHERE
 /** Inputs, chunks, and which blobs rows name. */
 export function bodyStatements(db: Database) {
   const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(payload).raw();
+  const sealedRows = db.prepare<[number, number], SealedInput>(sealedInputs);
+  const resealRow = db.prepare<[Uint8Array, number, Uint8Array]>(resealInput);
+  const hasInputRow = db.prepare<[number], 1>(hasInput).pluck();
   const chunkIn = db.prepare(insertChunk);
   const chunkRows = db.prepare<[number], [...BodyTuple, idx: number]>(readChunks).raw();
   const chunksOut = db.prepare<[number]>(dropChunks);
@@ -43,6 +52,13 @@ export function bodyStatements(db: Database) {
     payload(no: number): { input: Body; s3: Uint8Array | null } | null {
       const row = payloadRow.get(no);
       return row === undefined ? null : { input: toWholeBody([row[0], row[1], row[2]]), s3: row[3] };
+    },
+    sealedInputs(afterNo: number, limit: number): SealedInput[] {
+      return sealedRows.all(afterNo, bound(limit));
+    },
+    reseal(no: number, from: Uint8Array, to: Uint8Array): 'ok' | 'stale' | 'gone' {
+      if (resealRow.run(to, no, from).changes === 1) return 'ok';
+      return hasInputRow.get(no) === undefined ? 'gone' : 'stale';
     },
     addChunks(no: number, first: number, bodies: readonly Body[]): void {
       bodies.forEach((body, i) => chunkIn.run(no, first + i, inlineOf(body), blobOf(body), sizeOf(body)));

@@ -1,0 +1,120 @@
+/**
+ * What is encrypted at rest and where it lies, and how it comes under another master key. The core
+ * neither encrypts nor decrypts: it is given what to put in the place of what.
+ *
+ * Sealed values: the webhook secrets in the rows of accounts, `env` in the rows of releases and of
+ * deployments, the keys of older worker tokens in the master key's own row, and the s3Config of jobs,
+ * which lie beside their inputs in the store.
+ */
+import type { Decision } from './effects.ts';
+import type { Command } from './events.ts';
+import type { Image } from './image.ts';
+import { environmentKey, type DeploymentRow, type MasterKeyRow } from './image/control-rows.ts';
+import { deploymentKey } from './deployments.ts';
+import { putRow } from './rows.ts';
+
+/** Key of the setting that tells which master key is the present one. */
+export const masterKeySetting = 'master-key';
+
+/** Where each kind of value is kept, for the cipher: one copied to another place does not decrypt there. */
+export const places = {
+  s3: (job: string): string => `job/${job}/s3`,
+  env: ({ account, environment, name }: { readonly account: string; readonly environment: string; readonly name: string }): string =>
+    `env/${account}/${environment}/${name}`,
+  webhookSecret: (account: string): string => `account/${account}/webhook-secret`,
+  tokenKey: (id: string): string => `master-key/token-key/${id}`,
+} as const;
+
+/** A control row that holds sealed values; `key` is that of its map in the image. */
+export type SealedRow =
+  | { readonly kind: 'account' | 'release'; readonly key: string }
+  | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
+
+/** A value in base64, and its place. */
+export interface SealedValue {
+  readonly sealed: string;
+  readonly place: string;
+}
+
+/** All control rows with sealed values, those of jobs and of the master key's row left out. */
+export function* sealedRows(image: Image): Generator<{ readonly row: SealedRow; readonly values: readonly SealedValue[] }> {
+  for (const [key, { webhookSecretSealed, previousWebhookSecret }] of image.accounts) {
+    const sealed = [webhookSecretSealed, previousWebhookSecret?.sealed].filter((value) => typeof value === 'string');
+    if (sealed.length > 0)
+      yield { row: { kind: 'account', key }, values: sealed.map((value) => ({ sealed: value, place: places.webhookSecret(key) })) };
+  }
+  for (const [key, { endpoint, envSealed }] of image.releases) {
+    const config = image.endpoints.get(endpoint)?.config;
+    // Without its endpoint a release is started nowhere any more: nobody can read its values, and nobody will.
+    if (envSealed === null || config === undefined) continue;
+    yield { row: { kind: 'release', key }, values: [{ sealed: envSealed, place: places.env(config) }] };
+  }
+  for (const [key, history] of image.deployments) {
+    for (const { account, environment, number, endpoints } of history) {
+      const values = endpoints.flatMap(({ input: { name, envSealed } }) =>
+        envSealed === null ? [] : [{ sealed: envSealed, place: places.env({ account, environment, name }) }],
+      );
+      if (values.length > 0) yield { row: { kind: 'deployment', key, number }, values };
+    }
+  }
+}
+
+/** Notes which master key is the present one. */
+export function putMasterKey(image: Image, out: Decision, call: number, row: MasterKeyRow): void {
+  image.masterKey = row;
+  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'setting', masterKeySetting, row));
+}
+
+/** Replaces sealed values by others of the same texts, wherever in these rows they still are. */
+export function reseal(image: Image, out: Decision, call: number, { rows, values }: Extract<Command, { command: 'reseal' }>): void {
+  const renewed = (sealed: string): string => values.get(sealed) ?? sealed;
+  for (const row of rows) resealRow(image, out, row, renewed);
+  out.do({ effect: 'answer', call, result: { answer: 'done' } });
+}
+
+/** The same for the credentials of jobs; those of a job that is gone by now are nobody's any more. */
+export function resealInputs(out: Decision, call: number, { inputs }: Extract<Command, { command: 'reseal-inputs' }>): void {
+  for (const { no, from, to } of inputs) out.write({ op: 'reseal', no, from, to });
+  out.do({ effect: 'answer', call, result: { answer: 'done' } });
+}
+
+function resealRow(image: Image, out: Decision, row: SealedRow, renewed: (sealed: string) => string): void {
+  switch (row.kind) {
+    case 'account': {
+      const known = image.accounts.get(row.key);
+      if (known === undefined) return;
+      const { webhookSecretSealed: secret, previousWebhookSecret: previous } = known;
+      const account = {
+        ...known,
+        webhookSecretSealed: secret === null ? null : renewed(secret),
+        ...(previous === undefined ? {} : { previousWebhookSecret: { ...previous, sealed: renewed(previous.sealed) } }),
+      };
+      image.accounts.set(row.key, account);
+      putRow(image, out, 'account', row.key, account);
+      return;
+    }
+    case 'release': {
+      const known = image.releases.get(row.key);
+      if (known?.envSealed == null) return;
+      const release = { ...known, envSealed: renewed(known.envSealed) };
+      image.releases.set(row.key, release);
+      putRow(image, out, 'release', row.key, release);
+      return;
+    }
+    case 'deployment': {
+      const history = image.deployments.get(row.key) ?? [];
+      const known = history.find(({ number }) => number === row.number);
+      if (known === undefined) return;
+      const endpoints = known.endpoints.map((deployed) => {
+        const { envSealed } = deployed.input;
+        return envSealed === null ? deployed : { ...deployed, input: { ...deployed.input, envSealed: renewed(envSealed) } };
+      });
+      const deployment: DeploymentRow = { ...known, endpoints };
+      image.deployments.set(
+        environmentKey(known.account, known.environment),
+        history.map((each) => (each === known ? deployment : each)),
+      );
+      putRow(image, out, 'deployment', deploymentKey(deployment), deployment);
+    }
+  }
+}
