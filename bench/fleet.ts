@@ -16,7 +16,7 @@ import { CallStyle } from '../proto/gen/capstan/v1/nodes.ts';
 import { devicesPerHost, SimulatedFleet } from './fleet/agents.ts';
 import { SchedulerProcess } from './fleet/scheduler.ts';
 import { measureTick } from './fleet/tick.ts';
-import { coresBetween, cpuByRole } from './process-cpu.ts';
+import { coresBetween, cpuByRole } from './processes.ts';
 
 const { values } = parseArgs({
   options: {

@@ -6,7 +6,7 @@
 import { runLoad, type LoadOptions, type LoadResult } from './driver/load.ts';
 import { prepareRequest, type PreparedRequest } from './driver/request.ts';
 import { median } from './figures.ts';
-import { coresBetween, cpuByRole } from './process-cpu.ts';
+import { coresBetween, cpuByRole } from './processes.ts';
 import { waitForHealth, type Stack } from './stack.ts';
 import { measureStart, type StartLatency } from './start-latency.ts';
 

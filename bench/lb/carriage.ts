@@ -26,7 +26,7 @@ import {
 } from '../../proto/gen/capstan/v1/invoke.ts';
 import { summarize, type Latency } from '../driver/load.ts';
 import { median } from '../figures.ts';
-import { cpuByRole } from '../process-cpu.ts';
+import { cpuByRole } from '../processes.ts';
 
 type Stream = ServerDuplexStream<InvokeFromAgent, InvokeFromGateway>;
 type Way = 'multiplexed' | 'stream-per-request';

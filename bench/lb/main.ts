@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
 import { median } from '../figures.ts';
-import { coresBetween, cpuByRole } from '../process-cpu.ts';
+import { coresBetween, cpuByRole } from '../processes.ts';
 import { runLoad, type Latency } from '../driver/load.ts';
 import { runPaced, type PacedResult } from '../driver/paced.ts';
 import { prepareRequest, type PreparedRequest } from '../driver/request.ts';

@@ -1,5 +1,5 @@
 /**
- * CPU time of a process and all below it, by what they are: shows which part a load is bound by.
+ * CPU time of a process and all below it, by what they are: shows which part a load is bound by. Memory, too.
  * From /proc, so on Linux only; elsewhere the answer is empty.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -14,14 +14,7 @@ interface Process {
 
 /** Seconds of CPU used so far, by role: `up`, `scheduler`, `gateway`, `agent`, `workers`. */
 export function cpuByRole(root: number): Map<string, number> {
-  const processes = new Map<number, Process>();
-  if (existsSync('/proc/self/stat')) {
-    for (const name of readdirSync('/proc')) {
-      if (!/^\d+$/.test(name)) continue;
-      const found = readProcess(name);
-      if (found !== null) processes.set(Number(name), found);
-    }
-  }
+  const processes = allProcesses();
   const roles = new Map<string, number>();
   for (const [pid, { seconds }] of processes) {
     if (!isBelow(pid, root, processes)) continue;
@@ -38,6 +31,31 @@ export function coresBetween(
   seconds: number,
 ): Record<string, number> {
   return Object.fromEntries([...after].map(([role, used]) => [role, Math.max(0, used - (before.get(role) ?? 0)) / seconds]));
+}
+
+/** Id of the process with this role below `root`; null where there is none. */
+export function processOf(root: number, role: string): number | null {
+  const processes = allProcesses();
+  for (const pid of processes.keys()) if (pid !== root && isBelow(pid, root, processes) && roleOf(pid) === role) return pid;
+  return null;
+}
+
+/** Resident memory of a process now, and the most it ever was, bytes. */
+export function residentOf(pid: number): { readonly now: number; readonly most: number } {
+  const text = readOrNull(`/proc/${pid}/status`) ?? '';
+  const field = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text)?.[1] ?? 0) * 1024;
+  return { now: field('VmRSS'), most: field('VmHWM') };
+}
+
+function allProcesses(): Map<number, Process> {
+  const processes = new Map<number, Process>();
+  if (!existsSync('/proc/self/stat')) return processes;
+  for (const name of readdirSync('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    const found = readProcess(name);
+    if (found !== null) processes.set(Number(name), found);
+  }
+  return processes;
 }
 
 function readProcess(pid: string): Process | null {
