@@ -1,10 +1,7 @@
-/** CPU, memory, disk and software of the host. */
-import { execFile } from 'node:child_process';
-import { statfs } from 'node:fs/promises';
+/** CPU, memory, disk and system of the host. */
+import { readFile, statfs } from 'node:fs/promises';
 import os from 'node:os';
-import { promisify } from 'node:util';
-
-import si from 'systeminformation';
+import { parseEnv } from 'node:util';
 
 /** What does not change while the agent runs. */
 export interface HostIdentity {
@@ -15,7 +12,6 @@ export interface HostIdentity {
   readonly cpuModel: string;
   readonly memoryBytes: bigint;
   readonly nodeVersion: string;
-  readonly pythonVersion: string;
 }
 
 export interface HostGauges {
@@ -26,7 +22,8 @@ export interface HostGauges {
   readonly cpuPercent: number;
 }
 
-const PYTHON_TIMEOUT_MS = 5_000;
+/** Where Linux distributions say what they are. */
+const OS_RELEASE = '/etc/os-release';
 
 /** What is known without asking anyone: enough for the first Hello. */
 export function quickIdentity(): HostIdentity {
@@ -38,7 +35,6 @@ export function quickIdentity(): HostIdentity {
     cpuModel: os.cpus()[0]?.model.trim() ?? '',
     memoryBytes: BigInt(os.totalmem()),
     nodeVersion: process.versions.node,
-    pythonVersion: '',
   };
 }
 
@@ -46,50 +42,89 @@ export function quickGauges(): HostGauges {
   return { memoryAvailableBytes: BigInt(os.freemem()), diskBytes: 0n, diskAvailableBytes: 0n, cpuPercent: 0 };
 }
 
-/** The whole identity; what cannot be found keeps its quick value. */
-export async function readIdentityOfHost(env: Readonly<Record<string, string>>): Promise<HostIdentity> {
-  const quick = quickIdentity();
-  const [cpu, system, memory, python] = await Promise.all([si.cpu(), si.osInfo(), si.mem(), pythonVersion(env)]);
-  return {
-    ...quick,
-    os: [system.distro, system.release, system.kernel].filter((part) => part !== '').join(' ') || quick.os,
-    cpuModel: [cpu.manufacturer, cpu.brand].filter((part) => part !== '').join(' ') || quick.cpuModel,
-    memoryBytes: memory.total > 0 ? BigInt(memory.total) : quick.memoryBytes,
-    pythonVersion: python,
-  };
-}
-
 /**
- * The gauges now; `folder` lies on the disk that builds are kept on. The first load takes half a
- * second to measure: `withLoad` false does without.
+ * The whole identity; what cannot be found keeps its quick value. A Linux says itself nearly all there is: the library that
+ * knows the others starts a dozen programs for it, so it is asked for what is missing only (on ARM, say, the CPU has no name).
  */
-export async function readGauges(folder: string, withLoad: boolean): Promise<HostGauges> {
-  const [memory, disk, load] = await Promise.all([si.mem(), diskOf(folder), withLoad ? si.currentLoad() : { currentLoad: 0 }]);
+export async function readIdentityOfHost(quick = quickIdentity(), osRelease = OS_RELEASE): Promise<HostIdentity> {
+  const named = quick.cpuModel !== '' && quick.cpuModel !== 'unknown';
+  const [cpuModel, system] = await Promise.all([named ? quick.cpuModel : askedModel(), linuxName(osRelease)]);
+  return { ...quick, os: (system ?? (await askedSystem())) || quick.os, cpuModel: cpuModel || quick.cpuModel };
+}
+
+/** `Debian GNU/Linux 12 6.1.0-18-amd64`; null where nothing says so. */
+async function linuxName(path: string): Promise<string | null> {
+  const { NAME: name, VERSION_ID: version } = parseEnv(await readFile(path, 'utf8').catch(() => ''));
+  return name === undefined ? null : words([name, version, os.release()]);
+}
+
+async function askedSystem(): Promise<string> {
+  const { default: information } = await import('systeminformation');
+  const { distro, release, kernel } = await information.osInfo();
+  return words([distro, release, kernel]);
+}
+
+async function askedModel(): Promise<string> {
+  const { default: information } = await import('systeminformation');
+  const { manufacturer, brand } = await information.cpu();
+  return words([manufacturer, brand]);
+}
+
+function words(parts: readonly (string | undefined)[]): string {
+  return parts.filter((part) => part !== undefined && part !== '').join(' ');
+}
+
+/** The gauges now; `folder` lies on the disk that builds are kept on. */
+export async function readGauges(folder: string, load: CpuLoad): Promise<HostGauges> {
+  const { blocks, bavail, bsize } = await statfs(folder, { bigint: true });
   return {
-    memoryAvailableBytes: BigInt(Math.round(memory.available)),
-    diskBytes: disk.bytes,
-    diskAvailableBytes: disk.available,
-    cpuPercent: Math.round(load.currentLoad * 10) / 10,
+    memoryAvailableBytes: BigInt(await availableMemory()),
+    diskBytes: blocks * bsize,
+    diskAvailableBytes: bavail * bsize,
+    cpuPercent: load.percent(),
   };
 }
 
-/** systeminformation lists mounts; where it misses the folder's, the file system itself is asked. */
-async function diskOf(folder: string): Promise<{ bytes: bigint; available: bigint }> {
-  const mounts = await si.fsSize();
-  const holds = (mount: string): boolean => folder === mount || folder.startsWith(mount.endsWith('/') ? mount : `${mount}/`);
-  const [best] = mounts.filter(({ mount }) => holds(mount)).sort((a, b) => b.mount.length - a.mount.length);
-  if (best !== undefined) return { bytes: BigInt(Math.round(best.size)), available: BigInt(Math.round(best.available)) };
-  const { blocks, bavail, bsize } = await statfs(folder, { bigint: true });
-  return { bytes: blocks * bsize, available: bavail * bsize };
+/** What programs may still take, bytes. */
+async function availableMemory(): Promise<number> {
+  // On Linux what is free includes what the system would give up for it (MemAvailable); elsewhere it does not.
+  if (process.platform === 'linux') return os.freemem();
+  const { default: information } = await import('systeminformation');
+  return Math.round((await information.mem()).available);
 }
 
-/** `3.11.2`; empty where there is no Python. */
-async function pythonVersion(env: Readonly<Record<string, string>>): Promise<string> {
-  try {
-    const { stdout, stderr } = await promisify(execFile)('python3', ['--version'], { env, timeout: PYTHON_TIMEOUT_MS });
-    return /Python (\S+)/.exec(stdout + stderr)?.[1] ?? '';
-  } catch {
-    // No Python is a normal case.
-    return '';
+/** How busy the processors are, between one look and the next. */
+export class CpuLoad {
+  readonly #times: () => CpuTimes;
+  #last: CpuTimes;
+
+  constructor(times = cpuTimes) {
+    this.#times = times;
+    this.#last = times();
   }
+
+  /** 0 to 100, with one decimal; since the last look. */
+  percent(): number {
+    const { busy, idle } = this.#times();
+    const spent = busy - this.#last.busy;
+    const all = spent + idle - this.#last.idle;
+    this.#last = { busy, idle };
+    return all > 0 ? Math.round((spent / all) * 1_000) / 10 : 0;
+  }
+}
+
+/** Of all processors together, ms. */
+export interface CpuTimes {
+  readonly busy: number;
+  readonly idle: number;
+}
+
+function cpuTimes(): CpuTimes {
+  let busy = 0;
+  let idle = 0;
+  for (const { times } of os.cpus()) {
+    busy += times.user + times.nice + times.sys + times.irq;
+    idle += times.idle;
+  }
+  return { busy, idle };
 }

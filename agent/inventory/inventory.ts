@@ -4,8 +4,8 @@ import type { Logger } from 'pino';
 import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../../proto/thrown.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
-import { quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
-import { readHostPackages } from './host-packages.ts';
+import { CpuLoad, quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
+import { readHostPython, type HostPython } from './host-python.ts';
 import type { KernelLog } from './kernel-log.ts';
 import type { DeviceProbe, ProbeResult } from './probe.ts';
 import { parseXid } from './xid.ts';
@@ -38,7 +38,7 @@ export interface InventoryOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Time between light probes, ms. */
   readonly lightMs: number;
-  /** Time between full probes, and between looks at the host's packages, ms. */
+  /** Time between full probes, and between looks at the host's Python, ms. */
   readonly fullMs: number;
   readonly log: Logger;
   readonly onChange: (inventory: Inventory) => void;
@@ -48,8 +48,9 @@ export class InventoryKeeper {
   readonly #options: InventoryOptions;
   #identity: HostIdentity = quickIdentity();
   #gauges: HostGauges = quickGauges();
-  #packages: Readonly<Record<string, string>> = {};
-  #packagesAt = -Infinity;
+  readonly #load = new CpuLoad();
+  #python: HostPython = { version: '', packages: {} };
+  #pythonAt = -Infinity;
   /** As nvidia-smi has them. */
   #devices: DeviceSet = NO_DEVICES;
   /** The same with what the kernel's log says. */
@@ -81,7 +82,8 @@ export class InventoryKeeper {
       devices: [...this.#marked.devices],
       deviceProblem: this.#marked.problem,
       runtimes: [...this.#options.runtimes, ...(this.#containers === undefined ? [] : ['container'])],
-      packages: { ...this.#packages },
+      pythonVersion: this.#python.version,
+      packages: { ...this.#python.packages },
       containerEngine: this.#containers?.name ?? '',
       images: [...(this.#containers?.images ?? [])],
       builds: this.#options.builds().slice(0, MAX_BUILDS),
@@ -112,23 +114,23 @@ export class InventoryKeeper {
 
   async #probeHost(first: boolean): Promise<boolean> {
     try {
-      if (first) this.#identity = await readIdentityOfHost(this.#options.env);
-      this.#gauges = await readGauges(this.#options.folder, !first);
-      return (await this.#probePackages()) || first;
+      if (first) this.#identity = await readIdentityOfHost();
+      this.#gauges = await readGauges(this.#options.folder, this.#load);
+      return (await this.#probePython()) || first;
     } catch (error) {
       this.#options.log.warn({ error: messageOf(error) }, 'the host could not be read');
     }
     return first;
   }
 
-  /** True when they have changed. */
-  async #probePackages(): Promise<boolean> {
+  /** True when it has changed. */
+  async #probePython(): Promise<boolean> {
     const now = performance.now();
-    if (now - this.#packagesAt < this.#options.fullMs) return false;
-    this.#packagesAt = now;
-    const before = JSON.stringify(this.#packages);
-    this.#packages = await readHostPackages(this.#options.env);
-    return JSON.stringify(this.#packages) !== before;
+    if (now - this.#pythonAt < this.#options.fullMs) return false;
+    this.#pythonAt = now;
+    const before = JSON.stringify(this.#python);
+    this.#python = await readHostPython(this.#options.env);
+    return JSON.stringify(this.#python) !== before;
   }
 
   async #probeEngine(): Promise<boolean> {

@@ -5,29 +5,19 @@
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 
-import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
+import type { Caller } from './calls.ts';
 import type { Desk } from './desk.ts';
-import { readChunk, readJobPost, tooLarge } from './job-post.ts';
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** The worker that calls; set before anything else happens. */
-    desk: Desk | null;
-  }
-}
-
-/** What a document may hold beside its output, bytes. */
-const ENVELOPE_BYTES = 1024 * 1024;
-const MAX_PARAM_LENGTH = 512;
 const TOKEN_BYTES = 32;
+/** Clients keep connections for their next call: the server is not to close one that is just used again, ms. */
+const KEEP_ALIVE_MS = 72_000;
 /** Addresses that stand for all of a host's. */
 const isWildcard = (host: string): boolean => host === '0.0.0.0' || host === '::';
-const MAX_REASON_CHARACTERS = 1_024;
 
 export interface WorkerApiOptions {
   /** Address to listen on. */
@@ -50,50 +40,27 @@ interface Admitted {
   readonly desk: Desk;
 }
 
-interface Params {
-  readonly endpoint: string;
-  readonly worker: string;
-  readonly job?: string;
-}
-
-type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
-type Call = FastifyRequest<{ Params: Params; Querystring: Query }>;
-
 export class WorkerApi {
-  readonly #app: FastifyInstance;
   readonly #host: string;
+  readonly #log: Logger;
   readonly #workers = new Map<string, Admitted>();
+  readonly #server: Server;
   readonly #also = new Map<string, Promise<Server>>();
+  /** Loaded when it is wanted: a fifth of an agent's start, and most agents never have a foreign worker. */
+  #calls: Promise<FastifyInstance> | undefined;
 
-  private constructor(app: FastifyInstance, host: string) {
-    this.#app = app;
+  private constructor(host: string, log: Logger) {
     this.#host = host;
+    this.#log = log;
+    this.#server = this.#makeServer();
   }
 
   /** Listens; rejects when the address cannot be had. */
   static async start({ host, port, log }: WorkerApiOptions): Promise<WorkerApi> {
-    const app = fastify({
-      logger: false,
-      bodyLimit: MAX_RESULT_BYTES + ENVELOPE_BYTES,
-      // Calls are held for long on purpose.
-      requestTimeout: 0,
-      forceCloseConnections: true,
-      return503OnClosing: false,
-      routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
-    });
-    const api = new WorkerApi(app, host);
-    // Clients name other kinds than they send.
-    app.removeAllContentTypeParsers();
-    app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
-    app.setErrorHandler((error: Error & { statusCode?: number; code?: string }, request, reply) => {
-      const status = error.statusCode ?? 500;
-      if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') api.#onTooLarge(request as Call);
-      if (status >= 500) log.error({ error: error.message, url: request.routeOptions.url }, 'the worker API failed');
-      return reply.code(status).send({ error: status >= 500 ? 'internal error' : error.message });
-    });
-    app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such call' }));
-    api.#routes();
-    await app.listen({ host, port });
+    const api = new WorkerApi(host, log);
+    // Workers are told 127.0.0.1; the name may stand for ::1 alone.
+    api.#server.listen(port, host === 'localhost' ? '127.0.0.1' : host);
+    await once(api.#server, 'listening');
     return api;
   }
 
@@ -110,7 +77,7 @@ export class WorkerApi {
   }
 
   get port(): number {
-    const address = this.#app.server.address();
+    const address = this.#server.address();
     return typeof address === 'object' && address !== null ? address.port : 0;
   }
 
@@ -119,6 +86,8 @@ export class WorkerApi {
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
     const admitted: Admitted = { endpointId, desk, tokenHash: hash(token) };
     this.#workers.set(workerId, admitted);
+    // While the worker starts; what fails here fails again, and is told, with its first call.
+    this.#load().catch(() => undefined);
     return {
       token,
       revoke: () => {
@@ -130,140 +99,48 @@ export class WorkerApi {
   /** Ends every call at once. */
   async close(): Promise<void> {
     this.#workers.clear();
-    for (const listening of this.#also.values()) {
-      const server = await listening.catch(() => undefined);
-      server?.closeAllConnections();
+    const also = await Promise.all([...this.#also.values()].map((listening) => listening.catch(() => undefined)));
+    for (const server of [this.#server, ...also]) {
       server?.close();
+      server?.closeAllConnections();
     }
-    await this.#app.close();
+    await this.#calls?.then(
+      (app) => app.close(),
+      () => undefined,
+    );
   }
 
   async #listen(address: string): Promise<Server> {
-    const server = createServer((request, response) => this.#app.routing(request, response));
-    server.requestTimeout = 0;
+    const server = this.#makeServer();
     server.listen(this.port, address);
     await once(server, 'listening');
     return server;
   }
 
-  #routes(): void {
-    const app = this.#app;
-    // Strangers are turned away before their body is read: it would be held in memory for nothing.
-    app.decorateRequest('desk', null);
-    app.addHook('onRequest', (request, reply, done) => {
-      if (request.is404) return done();
-      const desk = this.#deskOf(request as Call);
-      if (desk === undefined) return refuse(reply);
-      request.desk = desk;
-      done();
-    });
-    app.get('/v2/:endpoint/job-take/:worker', (call: Call, reply) => take(call, reply, 1));
-    app.get('/v2/:endpoint/job-take-batch/:worker', (call: Call, reply) => take(call, reply, batchSize(call.query)));
-    app.get('/v2/:endpoint/job-stop/:worker', async (call: Call, reply) => {
-      const jobsToStop = await deskOf(call).stops(goneSignal(reply));
-      return jobsToStop.length === 0 ? reply.code(204).send() : reply.send({ jobsToStop });
-    });
-    app.get('/v2/:endpoint/ping/:worker', (call: Call, reply) => {
-      deskOf(call).ping({ jobIds: text(call.query['job_id'])?.split(','), unhealthy: unhealthyOf(call.query) });
-      return reply.send({});
-    });
-    app.post('/v2/:endpoint/job-done/:worker/:job', (call: Call, reply) => {
-      deskOf(call).post(call.params.job ?? '', readJobPost(bodyOf(call)));
-      return reply.send({});
-    });
-    app.post('/v2/:endpoint/job-stream/:worker/:job', async (call: Call, reply) => {
-      const desk = deskOf(call);
-      const chunk = readChunk(bodyOf(call));
-      if ('fault' in chunk) desk.refuse(call.params.job ?? '', chunk.fault);
-      else await desk.chunk(call.params.job ?? '', chunk.data, goneSignal(reply));
-      return reply.send({});
-    });
+  #makeServer(): Server {
+    const answer = (request: IncomingMessage, response: ServerResponse): void => {
+      this.#load().then(
+        (app) => app.routing(request, response),
+        (error: unknown) => {
+          this.#log.error({ err: error }, 'the worker API cannot be loaded');
+          response.writeHead(500).end();
+        },
+      );
+    };
+    // Calls are held for long on purpose.
+    return createServer({ requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS }, answer);
   }
 
-  /** The desk of the worker that calls; absent for a stranger, or one that speaks for another. */
-  #deskOf(call: Call): Desk | undefined {
-    const admitted = this.#workers.get(call.params.worker);
-    const shown = (call.headers.authorization ?? '').replace(/^Bearer /, '');
-    if (admitted === undefined || admitted.endpointId !== call.params.endpoint) return undefined;
-    return timingSafeEqual(hash(shown), admitted.tokenHash) ? admitted.desk : undefined;
+  #load(): Promise<FastifyInstance> {
+    this.#calls ??= import('./calls.ts').then(({ makeCalls }) => makeCalls((caller) => this.#deskOf(caller), this.#log));
+    return this.#calls;
   }
 
-  /** Refused by its size before it was read: the job must not wait for a result that can never come. */
-  #onTooLarge(call: Call): void {
-    const { job } = call.params;
-    if (job === undefined) return;
-    const bytes = Number(call.headers['content-length'] ?? MAX_RESULT_BYTES + ENVELOPE_BYTES);
-    const isChunk = call.routeOptions.url?.includes('stream') === true;
-    const fault = isChunk ? `a chunk has ${bytes} bytes; at most ${MAX_CHUNK_BYTES / 1024 / 1024} MiB is allowed` : tooLarge(bytes);
-    call.desk?.refuse(job, fault);
+  #deskOf({ endpointId, workerId, token }: Caller): Desk | undefined {
+    const admitted = this.#workers.get(workerId);
+    if (admitted === undefined || admitted.endpointId !== endpointId) return undefined;
+    return timingSafeEqual(hash(token), admitted.tokenHash) ? admitted.desk : undefined;
   }
-}
-
-/** Of a call that was let in. */
-function deskOf({ desk }: Call): Desk {
-  if (desk === null) throw new Error('a call without a desk was let in');
-  return desk;
-}
-
-async function take(call: Call, reply: FastifyReply, count: number): Promise<FastifyReply> {
-  const busy = text(call.query['job_in_progress']);
-  const gone = goneSignal(reply);
-  const handout = await deskOf(call).take({ count, busy: busy === undefined ? undefined : busy !== '0' }, gone);
-  const [first] = handout.jobs;
-  if (first === undefined) return reply.code(204).send();
-  if (gone.aborted) {
-    handout.lost();
-    return reply;
-  }
-  let written = false;
-  reply.raw.once('finish', () => {
-    written = true;
-    handout.written();
-  });
-  reply.raw.once('close', () => {
-    if (!written) handout.lost();
-  });
-  // The batch call answers an array, however many there are.
-  const body = call.routeOptions.url?.includes('batch') === true ? Buffer.concat([...joined(handout.jobs)]) : first;
-  return reply.type('application/json').send(body);
-}
-
-function refuse(reply: FastifyReply): FastifyReply {
-  return reply.code(401).send({ error: 'unauthorized' });
-}
-
-/** Aborted when the caller hangs up before it has its answer. */
-function goneSignal(reply: FastifyReply): AbortSignal {
-  const controller = new AbortController();
-  reply.raw.once('close', () => controller.abort());
-  return controller.signal;
-}
-
-function batchSize(query: Query): number {
-  const size = Number(text(query['batch_size']) ?? 1);
-  return Number.isInteger(size) && size > 0 ? size : 1;
-}
-
-function unhealthyOf(query: Query): string | undefined {
-  if (text(query['status']) !== 'unhealthy') return undefined;
-  const parts = [text(query['check']), text(query['reason'])].filter((part) => part !== undefined && part !== '');
-  return (parts.length === 0 ? 'no reason given' : parts.join(': ')).slice(0, MAX_REASON_CHARACTERS);
-}
-
-function text(value: Query[string]): string | undefined {
-  return typeof value === 'string' ? value : value?.[0];
-}
-
-function bodyOf(call: Call): Buffer {
-  return Buffer.isBuffer(call.body) ? call.body : Buffer.alloc(0);
-}
-
-function* joined(jobs: readonly Buffer[]): Generator<Buffer> {
-  for (const [index, job] of jobs.entries()) {
-    yield Buffer.from(index === 0 ? '[' : ',');
-    yield job;
-  }
-  yield Buffer.from(']');
 }
 
 function hash(token: string): Buffer {

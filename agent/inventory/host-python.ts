@@ -1,0 +1,57 @@
+/** The host's Python: its version, and the packages that base images carry, as far as it has them. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+
+/** What the tool leaves out of artifacts (SPEC.md, Development server and local preview). */
+const NAMES = ['torch', 'torchvision', 'torchaudio', 'numpy', 'triton'];
+const TIMEOUT_MS = 20_000;
+
+export interface HostPython {
+  /** `3.11.2`; empty where there is no Python. */
+  readonly version: string;
+  /** Versions by name; empty where Python is too old to tell. */
+  readonly packages: Readonly<Record<string, string>>;
+}
+
+/**
+ * Reads what the installer wrote; importing torch would take seconds and gigabytes. The reader of Python's library takes
+ * five times as long to load as Python itself, so the folders are looked through for the names first; what is no folder
+ * (an archive of packages) only the reader can look into.
+ */
+const PROGRAM = `
+import json, os, sys
+names = sys.argv[1:]
+def may_hold(path):
+    try:
+        entries = os.listdir(path or ".")
+    except OSError:
+        return os.path.isfile(path)
+    return any(entry.lower().startswith(tuple(names)) for entry in entries)
+found = {}
+if any([may_hold(path) for path in sys.path]):
+    try:
+        from importlib.metadata import PackageNotFoundError, version
+        for name in names:
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                pass
+    except ImportError:
+        pass
+print(json.dumps({"version": sys.version.split()[0], "packages": found}))
+`;
+
+const NONE: HostPython = { version: '', packages: {} };
+
+/** `env`: what the workers' Python will run with. */
+export async function readHostPython(env: Readonly<Record<string, string>>): Promise<HostPython> {
+  try {
+    const { stdout } = await promisify(execFile)('python3', ['-c', PROGRAM, ...NAMES], { env, timeout: TIMEOUT_MS });
+    const { version, packages } = JSON.parse(stdout) as { version: string; packages: Record<string, unknown> };
+    const texts = Object.entries(packages).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
+    return { version, packages: Object.fromEntries(texts) };
+  } catch {
+    // No Python is a normal case.
+    return NONE;
+  }
+}

@@ -1,0 +1,166 @@
+/** The calls of the worker API (WIRE.md section 2), as an app without a server of its own. */
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
+
+import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
+import type { Desk } from './desk.ts';
+import { readChunk, readJobPost, tooLarge } from './job-post.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The worker that calls; set before anything else happens. */
+    desk: Desk | null;
+  }
+}
+
+/** What a document may hold beside its output, bytes. */
+const ENVELOPE_BYTES = 1024 * 1024;
+const MAX_PARAM_LENGTH = 512;
+const MAX_REASON_CHARACTERS = 1_024;
+
+/** Who calls. */
+export interface Caller {
+  readonly endpointId: string;
+  readonly workerId: string;
+  readonly token: string;
+}
+
+interface Params {
+  readonly endpoint: string;
+  readonly worker: string;
+  readonly job?: string;
+}
+
+type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
+type Call = FastifyRequest<{ Params: Params; Querystring: Query }>;
+
+/** `deskOfCaller`: undefined for a stranger, or one that speaks for another. */
+export async function makeCalls(deskOfCaller: (caller: Caller) => Desk | undefined, log: Logger): Promise<FastifyInstance> {
+  const app = fastify({
+    logger: false,
+    bodyLimit: MAX_RESULT_BYTES + ENVELOPE_BYTES,
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+  });
+  // Clients name other kinds than they send.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  app.setErrorHandler((error: Error & { statusCode?: number; code?: string }, request, reply) => {
+    const status = error.statusCode ?? 500;
+    if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') onTooLarge(request as Call);
+    if (status >= 500) log.error({ error: error.message, url: request.routeOptions.url }, 'the worker API failed');
+    return reply.code(status).send({ error: status >= 500 ? 'internal error' : error.message });
+  });
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such call' }));
+  // Strangers are turned away before their body is read: it would be held in memory for nothing.
+  app.decorateRequest('desk', null);
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.is404) return done();
+    const { params, headers } = request as Call;
+    const token = (headers.authorization ?? '').replace(/^Bearer /, '');
+    const desk = deskOfCaller({ endpointId: params.endpoint, workerId: params.worker, token });
+    if (desk === undefined) return refuse(reply);
+    request.desk = desk;
+    done();
+  });
+  app.get('/v2/:endpoint/job-take/:worker', (call: Call, reply) => take(call, reply, 1));
+  app.get('/v2/:endpoint/job-take-batch/:worker', (call: Call, reply) => take(call, reply, batchSize(call.query)));
+  app.get('/v2/:endpoint/job-stop/:worker', async (call: Call, reply) => {
+    const jobsToStop = await deskOf(call).stops(goneSignal(reply));
+    return jobsToStop.length === 0 ? reply.code(204).send() : reply.send({ jobsToStop });
+  });
+  app.get('/v2/:endpoint/ping/:worker', (call: Call, reply) => {
+    deskOf(call).ping({ jobIds: text(call.query['job_id'])?.split(','), unhealthy: unhealthyOf(call.query) });
+    return reply.send({});
+  });
+  app.post('/v2/:endpoint/job-done/:worker/:job', (call: Call, reply) => {
+    deskOf(call).post(call.params.job ?? '', readJobPost(bodyOf(call)));
+    return reply.send({});
+  });
+  app.post('/v2/:endpoint/job-stream/:worker/:job', async (call: Call, reply) => {
+    const desk = deskOf(call);
+    const chunk = readChunk(bodyOf(call));
+    if ('fault' in chunk) desk.refuse(call.params.job ?? '', chunk.fault);
+    else await desk.chunk(call.params.job ?? '', chunk.data, goneSignal(reply));
+    return reply.send({});
+  });
+  await app.ready();
+  return app;
+}
+
+/** Refused by its size before it was read: the job must not wait for a result that can never come. */
+function onTooLarge(call: Call): void {
+  const { job } = call.params;
+  if (job === undefined) return;
+  const bytes = Number(call.headers['content-length'] ?? MAX_RESULT_BYTES + ENVELOPE_BYTES);
+  const isChunk = call.routeOptions.url?.includes('stream') === true;
+  const fault = isChunk ? `a chunk has ${bytes} bytes; at most ${MAX_CHUNK_BYTES / 1024 / 1024} MiB is allowed` : tooLarge(bytes);
+  call.desk?.refuse(job, fault);
+}
+
+/** Of a call that was let in. */
+function deskOf({ desk }: Call): Desk {
+  if (desk === null) throw new Error('a call without a desk was let in');
+  return desk;
+}
+
+async function take(call: Call, reply: FastifyReply, count: number): Promise<FastifyReply> {
+  const busy = text(call.query['job_in_progress']);
+  const gone = goneSignal(reply);
+  const handout = await deskOf(call).take({ count, busy: busy === undefined ? undefined : busy !== '0' }, gone);
+  const [first] = handout.jobs;
+  if (first === undefined) return reply.code(204).send();
+  if (gone.aborted) {
+    handout.lost();
+    return reply;
+  }
+  let written = false;
+  reply.raw.once('finish', () => {
+    written = true;
+    handout.written();
+  });
+  reply.raw.once('close', () => {
+    if (!written) handout.lost();
+  });
+  // The batch call answers an array, however many there are.
+  const body = call.routeOptions.url?.includes('batch') === true ? Buffer.concat([...joined(handout.jobs)]) : first;
+  return reply.type('application/json').send(body);
+}
+
+function refuse(reply: FastifyReply): FastifyReply {
+  return reply.code(401).send({ error: 'unauthorized' });
+}
+
+/** Aborted when the caller hangs up before it has its answer. */
+function goneSignal(reply: FastifyReply): AbortSignal {
+  const controller = new AbortController();
+  reply.raw.once('close', () => controller.abort());
+  return controller.signal;
+}
+
+function batchSize(query: Query): number {
+  const size = Number(text(query['batch_size']) ?? 1);
+  return Number.isInteger(size) && size > 0 ? size : 1;
+}
+
+function unhealthyOf(query: Query): string | undefined {
+  if (text(query['status']) !== 'unhealthy') return undefined;
+  const parts = [text(query['check']), text(query['reason'])].filter((part) => part !== undefined && part !== '');
+  return (parts.length === 0 ? 'no reason given' : parts.join(': ')).slice(0, MAX_REASON_CHARACTERS);
+}
+
+function text(value: Query[string]): string | undefined {
+  return typeof value === 'string' ? value : value?.[0];
+}
+
+function bodyOf(call: Call): Buffer {
+  return Buffer.isBuffer(call.body) ? call.body : Buffer.alloc(0);
+}
+
+function* joined(jobs: readonly Buffer[]): Generator<Buffer> {
+  for (const [index, job] of jobs.entries()) {
+    yield Buffer.from(index === 0 ? '[' : ',');
+    yield job;
+  }
+  yield Buffer.from(']');
+}
