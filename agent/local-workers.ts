@@ -56,7 +56,7 @@ export class LocalWorkers {
     env: Readonly<Record<string, string>>,
     onLog: (name: string, entry: LogEntry) => void,
   ): Promise<LocalWorkers> {
-    const baseEnv = { ...env, [AGENT_MARK]: await agentMark(folder) };
+    const baseEnv = { ...env, [AGENT_MARK]: agentMark(folder) };
     const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
     const runtimes = {
       node: new ThreadRuntime({ bootstrap, baseEnv, spares: 0, sharesDevices: true }),

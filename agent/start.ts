@@ -181,7 +181,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
 
 async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerApi, log: Logger): Promise<Runtime[]> {
   const { hostEnv, spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
-  const baseEnv = { ...hostEnv, [AGENT_MARK]: await agentMark(folder) };
+  const baseEnv = { ...hostEnv, [AGENT_MARK]: agentMark(folder) };
   const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
   return [
     new ThreadRuntime({ bootstrap, baseEnv, spares: spareHosts }),

@@ -6,14 +6,11 @@
  * others are read a few at a time. (Reading every process of a host through promises kept the loop
  * busy for 10 ms four times a second on a host with a hundred of them.)
  */
-import { closeSync, openSync, readSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-const PAGE_BYTES = 4_096;
-/** Fields of /proc/<pid>/stat after the name, counted from 0. */
-const GROUP_FIELD = 2;
-const RESIDENT_FIELD = 21;
+import { readStat } from './process-stat.ts';
+
 /** How often all watched groups are looked at, ms. */
 const LOOK_MS = 250;
 /** Processes read in one turn of the event loop; about 10 µs each. */
@@ -27,8 +24,6 @@ const watchers = new Map<number, OnBytes>();
 let strangers = new Set<number>();
 let timer: NodeJS.Timeout | undefined;
 let looking = false;
-/** A line of /proc/<pid>/stat is shorter; what comes after the field that is wanted may be cut. */
-const line = Buffer.allocUnsafe(1_024);
 
 /**
  * Tells a few times a second how many bytes all processes of a group have together; pages that they
@@ -65,33 +60,13 @@ async function look(): Promise<void> {
       continue;
     }
     if (++reads % READS_A_TURN === 0) await nextTurn();
-    const found = readProcess(pid);
+    const found = readStat(pid);
     if (found === null) continue;
-    if (watchers.has(found.group)) groups.set(found.group, (groups.get(found.group) ?? 0) + found.bytes);
+    if (watchers.has(found.group)) groups.set(found.group, (groups.get(found.group) ?? 0) + found.residentBytes);
     else still.add(pid);
   }
   // A group was added meanwhile: who is a stranger now is not known.
   if (strangers === before) strangers = still;
   looking = false;
   for (const [group, bytes] of groups) watchers.get(group)?.(bytes);
-}
-
-/** Null when the process is gone. */
-function readProcess(pid: number): { readonly group: number; readonly bytes: number } | null {
-  let file: number;
-  try {
-    file = openSync(`/proc/${pid}/stat`, 'r');
-  } catch {
-    return null;
-  }
-  try {
-    const text = line.toString('latin1', 0, readSync(file, line, 0, line.length, 0));
-    // The name stands in parentheses and may hold anything.
-    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ', RESIDENT_FIELD + 1);
-    return { group: Number(fields[GROUP_FIELD]), bytes: Number(fields[RESIDENT_FIELD]) * PAGE_BYTES };
-  } catch {
-    return null;
-  } finally {
-    closeSync(file);
-  }
 }

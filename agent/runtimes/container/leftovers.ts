@@ -1,15 +1,13 @@
 /** Containers that nobody looks after any more: found by their labels, and removed. */
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
+import { readStat } from '../process-stat.ts';
 import { LABELS } from './layout.ts';
 import { engineStatus, type ContainerEngine } from './engine.ts';
 
 const LIST_MS = 30_000;
-/** Field of /proc/<pid>/stat after the name, counted from 0: when the process started, in ticks since the boot. */
-const STARTED_FIELD = 19;
 
 /** The random name under which an agent's containers are found again after its end, kept in its data folder. */
 export async function containerOwner(file: string): Promise<string> {
@@ -23,7 +21,7 @@ export async function containerOwner(file: string): Promise<string> {
 
 /** Names this run of the agent's process as no other process is ever named on this boot. */
 export function incarnationName(): string {
-  return `${process.pid}:${startOf(process.pid)}`;
+  return `${process.pid}:${readStat(process.pid)?.start ?? ''}`;
 }
 
 /**
@@ -61,16 +59,5 @@ export async function removeFolders(folder: string, isLive: (start: string) => b
 /** Another agent on the same data folder must not lose its containers to this one. */
 function isRunning(incarnation: string): boolean {
   const [pid, started] = incarnation.split(':');
-  return started !== undefined && started !== '' && startOf(Number(pid)) === started;
-}
-
-/** Empty for a process that is not there. */
-function startOf(pid: number): string {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name stands in parentheses and may hold anything.
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[STARTED_FIELD] ?? '';
-  } catch {
-    return '';
-  }
+  return started !== undefined && started !== '' && readStat(Number(pid))?.start === started;
 }

@@ -12,7 +12,7 @@ import { HttpFunctions } from '../../thread/host/http/functions.ts';
 import { choiceOf, type Choose } from '../../thread/host/methods.ts';
 import { loadHandler } from '../../thread/host/module.ts';
 import { errorMessage, errorStack } from '../../thread/host/output.ts';
-import { runTask, type TaskControl } from '../../thread/host/task.ts';
+import { runTask, soleJob, type TaskControl } from '../../thread/host/task.ts';
 import { captureOutput, type OutputCapture } from '../../thread/host/thread-output.ts';
 import { loadTranspilerWhenIdle } from '../../thread/host/transpiler.ts';
 
@@ -82,7 +82,10 @@ function onFrame(frame: ToHost, body: Buffer): void {
 }
 
 async function load(order: LoadOrder): Promise<void> {
-  const output = captureOutput(soleJob, (stream, jobId, text) => post({ t: 'log', stream, jobId, text }));
+  const output = captureOutput(
+    () => soleJob(running),
+    (stream, jobId, text) => post({ t: 'log', stream, jobId, text }),
+  );
   try {
     if (order.httpFunctions.length > 0) {
       http = await HttpFunctions.load(order, output, post);
@@ -108,13 +111,6 @@ function run({ endpointId, choose, output }: Loaded, frame: Extract<ToHost, { t:
   void runTask(order, choose, control, endpointId, output, post).then(() => running.delete(key));
 }
 
-/** A line belongs to a job when only one is running; else nobody can tell. */
-function soleJob(): string {
-  if (running.size !== 1) return '';
-  for (const control of running.values()) return control.jobId;
-  return '';
-}
-
 function post(message: FromThread): void {
   if (!('bytes' in message)) {
     channel.send(message);
@@ -126,7 +122,7 @@ function post(message: FromThread): void {
 
 /** An error that nothing caught: the worker is of no use then. */
 function died(error: unknown): void {
-  post({ t: 'log', stream: 'stderr', jobId: soleJob(), text: errorStack(error) });
+  post({ t: 'log', stream: 'stderr', jobId: soleJob(running), text: errorStack(error) });
   channel.send({ t: 'died', detail: errorMessage(error) } satisfies FromHost);
   process.exit(1);
 }

@@ -11,7 +11,7 @@ import { FramePoster, postedFrames } from './http/posted-frames.ts';
 import { choiceOf, type Choose } from './methods.ts';
 import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
-import { runTask, type TaskControl } from './task.ts';
+import { runTask, soleJob, type TaskControl } from './task.ts';
 import { captureOutput, type OutputCapture } from './thread-output.ts';
 import { loadTranspilerWhenIdle } from './transpiler.ts';
 
@@ -62,7 +62,10 @@ export async function handle(order: ThreadOrder): Promise<void> {
 async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void> {
   hasOrder();
   const { port } = order;
-  const output = captureOutput(soleJob, (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }));
+  const output = captureOutput(
+    () => soleJob(running),
+    (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }),
+  );
   port.on('message', (message: ToThread) => {
     if (message.t === 'http-frames') {
       hearFrames(message);
@@ -98,13 +101,6 @@ function stopEarly(key: string): void {
   const [oldest] = stoppedEarly;
   if (stoppedEarly.size >= MAX_STOPPED_EARLY && oldest !== undefined) stoppedEarly.delete(oldest);
   stoppedEarly.add(key);
-}
-
-/** A line belongs to a job when only one is running; else nobody can tell. */
-function soleJob(): string {
-  if (running.size !== 1) return '';
-  for (const control of running.values()) return control.jobId;
-  return '';
 }
 
 /** Frames whose turn has not come. */

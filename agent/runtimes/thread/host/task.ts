@@ -33,6 +33,13 @@ export interface JobContext {
   readonly s3Config: HandlerS3Config | undefined;
 }
 
+/** Whose a printed line is: that of the only job that runs; of several nobody can tell. */
+export function soleJob(running: ReadonlyMap<string, TaskControl>): string {
+  if (running.size !== 1) return '';
+  for (const { jobId } of running.values()) return jobId;
+  return '';
+}
+
 type Post = (message: FromTask) => void;
 
 /** Runs one task to its end, whatever it is, and posts it; never throws. */
