@@ -105,7 +105,7 @@ const resourceSchema = z.looseObject(
     env: z
       .record(
         z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a name of letters, digits and underscores'),
-        z.string('must be a string'),
+        z.string('must be a string').refine((value) => !value.includes('\0'), 'must not hold a NUL character'),
         'must be an object of strings',
       )
       .nullish(),

@@ -116,6 +116,8 @@ function problemOf(code: string | undefined): [number, string, string] {
       return [400, 'Bad Request', 'Content-Length: must be one number, and not stand beside Transfer-Encoding'];
     case 'HPE_INVALID_TRANSFER_ENCODING':
       return [400, 'Bad Request', 'Transfer-Encoding: must be chunked, and nothing else'];
+    case 'HPE_INVALID_METHOD':
+      return [400, 'Bad Request', 'the request line begins with no method of HTTP'];
     case 'HPE_INVALID_CHUNK_SIZE':
       return [400, 'Bad Request', 'body: its chunks must begin with their size'];
     default:

@@ -115,7 +115,7 @@ function queryNumber(
 
 function waitSchema(byDefault: number, min: number, max: number): z.ZodType<number | undefined, string | undefined> {
   const read = (text: string): number | null =>
-    /^[+-]?\d{1,15}(\.\d{1,9})?$/.test(text) ? Math.min(max, Math.max(min, Math.round(Number(text)))) : null;
+    /^[+-]?\d{1,30}(\.\d{1,30})?$/.test(text) ? Math.min(max, Math.max(min, Math.round(Number(text)))) : null;
   return queryNumber('must be a number of milliseconds', read, {
     type: 'number',
     description: `Longest wait, ms; ${byDefault} when absent, brought into ${min} to ${max}.`,

@@ -22,6 +22,9 @@ const limits = {
   executionTimeoutMs: [5_000, 604_800_000],
   gpuCount: 64,
   maxAttempts: 1_000,
+  scalerValue: 10_000,
+  /** Requests of a rate limit, and those that a worker adds to it. */
+  requests: 1_000_000,
 } as const;
 
 /** Whose deployment it is, and against what it is checked. */
@@ -83,6 +86,9 @@ export function checkEndpoint(spec: EndpointSpec, around: Surroundings): Checked
   if (spec.executionTimeoutMs !== 0) range(field('executionTimeoutMs'), spec.executionTimeoutMs, ...limits.executionTimeoutMs);
   range(field('maxConcurrency'), spec.maxConcurrency, 0, limits.maxConcurrency);
   range(field('maxAttempts'), spec.maxAttempts, 0, limits.maxAttempts);
+  range(field('scalerValue'), spec.scalerValue, 0, limits.scalerValue);
+  range(field('requestsPerWorker'), spec.requestsPerWorker ?? 0, 0, limits.requests);
+  checkEnv(spec);
   if (spec.isPublic && kind === 'QUEUE')
     throw invalid(field('public'), 'only a load-balanced endpoint may be open to callers without a key');
   checkRoutes(spec, kind);
@@ -194,15 +200,30 @@ function checkSelection(spec: EndpointSpec, { gpus, fleet }: Surroundings): void
   range(field('gpuCount'), gpuCount, 0, limits.gpuCount);
 }
 
+/** What no process could be started with must not become a release: its workers would only ever fail. */
+function checkEnv({ name, env }: EndpointSpec): void {
+  for (const [variable, value] of Object.entries(env)) {
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(variable))
+      throw invalid(
+        `${name}.env`,
+        `the name ${JSON.stringify(variable)} must be of letters, digits and underscores, and begin with no digit`,
+      );
+    // The value may be a secret: only its name is told.
+    if (value.includes('\0')) throw invalid(`${name}.env.${variable}`, 'must not hold a NUL character');
+  }
+}
+
 function limitsOf(spec: EndpointSpec): Partial<Limits> {
-  const limits: Partial<Record<LimitedOperation, Limit>> = {};
+  const own: Partial<Record<LimitedOperation, Limit>> = {};
   for (const [operation, { requests, concurrent }] of Object.entries(spec.rateLimits)) {
     if (!Object.hasOwn(defaultLimits, operation)) {
       throw invalid(`${spec.name}.rateLimits.${operation}`, `is not an operation; there are ${Object.keys(defaultLimits).join(', ')}`);
     }
-    limits[operation as LimitedOperation] = { requests, concurrent };
+    range(`${spec.name}.rateLimits.${operation}.requests`, requests, 0, limits.requests);
+    range(`${spec.name}.rateLimits.${operation}.concurrent`, concurrent, 0, limits.requests);
+    own[operation as LimitedOperation] = { requests, concurrent };
   }
-  return limits;
+  return own;
 }
 
 /** Names of endpoints, environments and accounts. */

@@ -162,6 +162,7 @@ const broken: [string, unknown, string][] = [
     queue({ packages: ['scipy'] }),
     'resources.a.packages[0]: must be one of torch, torchvision, torchaudio, numpy, triton',
   ],
+  ['a value of env that no process takes', queue({ env: { TOKEN: 's3cret\0' } }), 'resources.a.env.TOKEN: must not hold a NUL character'],
   ['an empty list of functions', queue({ functions: [] }), 'resources.a.functions: must name at least one function'],
   [
     'a function without a module',

@@ -413,6 +413,7 @@ const FRONT_DOOR: readonly { readonly name: string; readonly request: string; re
     status: 400,
     detail: /body: its chunks must begin with their size/,
   },
+  { name: 'a method that is none', request: 'FETCH /ping HTTP/1.1\r\nHost: x\r\n\r\n', status: 400, detail: /no method of HTTP/ },
   { name: 'CONNECT', request: 'CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n\r\n', status: 405, detail: /CONNECT is not allowed here/ },
   {
     name: 'a WebSocket to what has none',

@@ -105,6 +105,7 @@ test('operations beside the queue say how they refuse', async (t) => {
     ['/graphql', 'post', '400', '401', '413', '429', '503'],
     ['/builds/{digest}', 'get', '400', '401', '404', '503'],
     ['/builds/{digest}', 'put', '201', '400', '401', '413', '415', '503'],
+    ['/builds/{digest}', 'patch', '201', '400', '401', '409', '413', '415', '503'],
   ] as const)
     for (const status of ['200', ...statuses]) t.truthy(paths[path]?.[method]?.responses[status]?.content, `${method} ${path} ${status}`);
 });

@@ -21,6 +21,14 @@ const params = z.object({
 const there = z.object({ digest: z.string(), size: z.int() }).meta({ description: 'It is there.' });
 const put200 = there.extend({ existed: z.literal(true) }).meta({ description: 'It was there already.' });
 const put201 = there.extend({ existed: z.literal(false) }).meta({ description: 'It is new.' });
+/** Headers of a part, for the document: they are read by hand, before the body. */
+const partHeaders = z.object({
+  'upload-length': z.string().meta({ description: 'Size of the whole build, bytes.' }),
+  'upload-offset': z.string().meta({ description: 'Where in it the body begins, bytes.' }),
+});
+const received = there.extend({ received: z.int().meta({ description: 'Bytes that have come.' }), existed: z.boolean().optional() });
+const patch200 = received.meta({ description: 'The part has come; with `existed` the build was there already.' });
+const patch201 = received.meta({ description: 'The last part has come, and the build is new.' });
 
 export function buildRoutes(app: FastifyInstance, services: Services): void {
   const { authenticator, config, blobs } = services;
@@ -136,6 +144,8 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         tags: ['Control'],
         security: [{ key: [] }],
         params,
+        headers: partHeaders,
+        response: answers({ 200: patch200, 201: patch201 }, 400, 401, 409, 413, 415, 500, 503),
       },
       handler(request, reply) {
         patch(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));

@@ -15,6 +15,7 @@ const problems = {
   400: problemAnswer.describe('The request is wrong; the detail names the field and the rule.'),
   401: problemAnswer.describe('The key is missing, unknown, revoked, or may not do this.'),
   404: problemAnswer.describe('There is no such endpoint or job (any more).'),
+  409: problemAnswer.describe('The present state forbids it; the detail says what it is.'),
   413: problemAnswer.describe('The body is too large.'),
   415: problemAnswer.describe('The body is not JSON, or is encoded.'),
   429: problemAnswer.describe('Too many requests; try again after Retry-After seconds.'),
@@ -37,7 +38,7 @@ export function described(
   shapes: Shapes,
   more: Record<number, string> = {},
 ): FastifySchema {
-  const { 413: tooLarge, 415: notJson, ...always } = problems;
+  const { 409: _conflict, 413: tooLarge, 415: notJson, ...always } = problems;
   const response: Record<number, z.ZodType> = { 200: answer, ...always };
   if (shapes.body !== undefined) Object.assign(response, { 413: tooLarge, 415: notJson });
   for (const [status, text] of Object.entries(more)) response[Number(status)] = problemAnswer.describe(text);

@@ -116,6 +116,11 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
       ['hello', jsonBody({ name: 'a', nam: 1 }), `nam: ${takes}`],
       ['hello', { method: 'POST', body: Buffer.from('{') }, 'body: must be JSON'],
       ['hello', { method: 'POST', body: Buffer.from([0x22, 0xff, 0x22]) }, 'body: must be UTF-8 text'],
+      [
+        'hello',
+        { ...jsonBody({ name: 'a' }), headers: [['content-encoding', 'GZIP']] },
+        'Content-Encoding: must be absent; a function that takes the request itself may decode its body',
+      ],
       ['hello', jsonBody([]), 'body: must be a JSON object whose keys are the parameters'],
       ['item', { pathValues: { id: 'x' } }, 'id: must be an integer'],
       ['item', { pathValues: { id: '1_0' } }, 'id: must be an integer'],

@@ -89,6 +89,8 @@ def _body_of(request):
     data = request.body()
     if not data.strip():
         return ABSENT
+    if request.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+        raise BadRequest("Content-Encoding: must be absent; a function that takes the request itself may decode its body")
     try:
         return json.loads(data.decode())
     except UnicodeDecodeError:

@@ -184,6 +184,9 @@ async function valuesOf(frame: Begin, { body }: Call, { takesRequest }: HttpSign
   const query = new URLSearchParams(at === -1 ? '' : frame.url.slice(at + 1));
   const values = { path: frame.pathValues, query, body: undefined };
   if (takesRequest || body.isEmpty) return values;
+  const encoding = headerOf(frame, 'content-encoding').toLowerCase();
+  if (encoding !== '' && encoding !== 'identity')
+    throw new BadRequest('Content-Encoding: must be absent; a function that takes the request itself may decode its body');
   let text: string;
   try {
     text = await body.text();
