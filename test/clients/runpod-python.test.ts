@@ -5,13 +5,10 @@ import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { pythonPackage } from './python-packages.ts';
+import { runpodPackage } from './runpod-package.ts';
 import { stackUnderTest } from './stack-under-test.ts';
 
-/** The first run on a machine downloads the package with all it needs. */
-const INSTALL_MS = 100_000;
-
-const installed = await pythonPackage('runpod==1.12.0', INSTALL_MS);
+const installed = await runpodPackage();
 const under = stackUnderTest(test);
 const names = ['echo', 'slow', 'failing', 'words', 'parked'] as const;
 

@@ -16,11 +16,9 @@ import { isRunning } from '../conformance/runtime/running.ts';
 import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { pythonPackage } from './python-packages.ts';
+import { runpodPackage } from './runpod-package.ts';
 
-/** The first run on a machine downloads the package with all it needs. */
-const INSTALL_MS = 100_000;
-const installed = await pythonPackage('runpod==1.12.0', INSTALL_MS);
+const installed = await runpodPackage();
 const program = await readFile(join(import.meta.dirname, 'runpod_worker.py'), 'utf8');
 
 const says = (title: string, body: (t: ExecutionContext) => Promise<void>): void => {
