@@ -38,7 +38,7 @@ export const targets = {
 export type FigureName = keyof typeof targets;
 
 /** Whether a value is at least as good as a bound. */
-export function reaches(target: Target, value: number, bound: number): boolean {
+function reaches(target: Target, value: number, bound: number): boolean {
   return target.unit === 'ms' ? value <= bound : value >= bound;
 }
 

@@ -19,7 +19,7 @@ const parts: readonly [string, string, z.ZodObject][] = [
 ];
 
 /** The page as the schemas have it. */
-export function configurationPage(): string {
+function configurationPage(): string {
   const sections = parts.map(([title, note, schema]) => {
     const rows = Object.values(schema.shape as Record<string, z.ZodType>).flatMap((field) => {
       const variable = variableOf(field);

@@ -11,9 +11,10 @@ import type { Logger } from 'pino';
 import { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { syncPath } from '../../proto/sync-path.ts';
 import { messageOf } from '../../proto/thrown.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
-import { bootId, syncPath, syncTree } from './durable.ts';
+import { bootId, syncTree } from './durable.ts';
 import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
 
 const DIGEST = /^[0-9a-f]{64}$/;

@@ -1,6 +1,8 @@
-/** What a power failure leaves of files: everything that was written before, once each file and folder was synced. */
-import { open, readdir, readFile } from 'node:fs/promises';
+/** Unpacked builds outlive a power failure, and what may not have is known by the boot that wrote it. */
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+
+import { syncPath } from '../../proto/sync-path.ts';
 
 /** Writes a folder with all it holds through to the disk. Rejects when aborted. */
 export async function syncTree(folder: string, aborted: AbortSignal): Promise<void> {
@@ -11,16 +13,6 @@ export async function syncTree(folder: string, aborted: AbortSignal): Promise<vo
     else if (entry.isFile()) await syncPath(path);
   }
   await syncPath(folder);
-}
-
-/** Writes one file, or the names in one folder, through to the disk. */
-export async function syncPath(path: string): Promise<void> {
-  const file = await open(path, 'r');
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
-  }
 }
 
 /** Another one after each start of the host; empty where the kernel has none. */

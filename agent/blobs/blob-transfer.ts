@@ -122,7 +122,7 @@ export class BlobTransfer {
 }
 
 /** Worth another try: the scheduler is away, busy or does not know us yet; the body itself was not refused. */
-export function isTransient(thrown: unknown): boolean {
+function isTransient(thrown: unknown): boolean {
   switch (fromServiceError(thrown).code) {
     case 'UNAVAILABLE':
     case 'DEADLINE_EXCEEDED':

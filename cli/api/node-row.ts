@@ -1,5 +1,6 @@
 /** A node as the tool prints it. */
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { nodeFigures } from '../../proto/node-figures.ts';
 
 export interface NodeRow {
   readonly id: string;
@@ -40,37 +41,6 @@ export interface NodeRow {
 }
 
 export function nodeRow(node: NodeInfo): NodeRow {
-  const { id, name, connected, draining, workers, jobs, inventory } = node;
-  return {
-    id,
-    name,
-    connected,
-    draining,
-    workers,
-    jobs,
-    cpus: inventory?.cpuCount ?? 0,
-    memoryBytes: Number(inventory?.memoryBytes ?? 0n),
-    given: { cpus: node.cpuMillisGiven / 1_000, memoryBytes: Number(node.memoryBytesGiven), devices: node.devicesGiven },
-    inAll: { cpus: node.cpuMillisInAll / 1_000 || null, memoryBytes: Number(node.memoryBytesInAll) || null },
-    memoryAvailableBytes: Number(inventory?.memoryAvailableBytes ?? 0n),
-    diskAvailableBytes: Number(inventory?.diskAvailableBytes ?? 0n),
-    cpuPercent: inventory?.cpuPercent ?? 0,
-    runtimes: inventory?.runtimes ?? [],
-    packages: inventory?.packages ?? {},
-    devices: (inventory?.devices ?? []).map((device) => ({
-      uuid: device.uuid,
-      name: device.model,
-      memoryBytes: Number(device.memoryBytes),
-      healthy: device.healthy,
-      problem: device.problem,
-      temperatureCelsius: device.temperatureCelsius ?? null,
-      utilizationPercent: device.utilizationPercent ?? null,
-      eccCorrected: device.eccCorrected === undefined ? null : Number(device.eccCorrected),
-      eccUncorrected: device.eccUncorrected === undefined ? null : Number(device.eccUncorrected),
-      recoveryAction: device.recoveryAction,
-      pciBusId: device.pciBusId,
-      xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: new Date(Number(atMs)).toISOString() })),
-    })),
-    deviceProblem: inventory?.deviceProblem ?? '',
-  };
+  const figures = nodeFigures(node);
+  return { ...figures, devices: figures.devices.map(({ uuid, model, ...device }) => ({ uuid, name: model, ...device })) };
 }

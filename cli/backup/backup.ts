@@ -12,6 +12,7 @@ import { basename, dirname, join, sep } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno, messageOf } from '../../proto/thrown.ts';
+import { syncPath } from '../../proto/sync-path.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 export interface BackupOptions {
@@ -52,7 +53,7 @@ export async function backUp({ dataDir, target, snapshot }: BackupOptions): Prom
     await copy.masterKeys(`${database}.keys`);
     await copy.file(VERSION);
     await rename(unfinished, target);
-    await syncFolder(dirname(target));
+    await syncPath(dirname(target));
     return copy.done;
   } catch (error) {
     await rm(unfinished, { recursive: true, force: true });
@@ -185,15 +186,6 @@ async function names(folder: string): Promise<string[]> {
     if (isErrno(error, 'ENOENT', 'ENOTDIR')) return [];
     throw error;
   });
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }
 
 function failed(target: string, error: unknown): CapstanError {

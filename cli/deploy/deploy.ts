@@ -19,7 +19,7 @@ const LONGEST_PAUSE_MS = 2_000;
 const PIECE_BYTES = 256 * 1024;
 
 /** False where every endpoint is served by an image of its own: nothing of the folder is needed on a host. */
-export function needsArtifact({ endpoints }: Application): boolean {
+function needsArtifact({ endpoints }: Application): boolean {
   return endpoints.some(({ spec }) => spec.functions.length > 0 || spec.imageName === '' || baseImageOf(spec.imageName) !== null);
 }
 

@@ -17,6 +17,7 @@ import {
   type WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
+import { nodeFigures } from '../../proto/node-figures.ts';
 
 const scopes = {
   ALL: KeyScope.ALL,
@@ -161,41 +162,14 @@ export function workerShape({ status, nodeId, jobs, maxConcurrency, decision, ru
 }
 
 export function nodeShape(node: NodeInfo): object {
-  const { id, name, connected, draining, workers, jobs, inventory } = node;
+  const { packages, devices, deviceProblem, ...figures } = nodeFigures(node);
   return {
-    id,
-    name,
-    connected,
-    draining,
-    workers,
-    jobs,
-    cpus: inventory?.cpuCount ?? 0,
-    memoryBytes: Number(inventory?.memoryBytes ?? 0n),
-    memoryAvailableBytes: Number(inventory?.memoryAvailableBytes ?? 0n),
-    diskAvailableBytes: Number(inventory?.diskAvailableBytes ?? 0n),
-    cpuPercent: inventory?.cpuPercent ?? 0,
-    given: { cpus: node.cpuMillisGiven / 1_000, memoryBytes: Number(node.memoryBytesGiven), devices: node.devicesGiven },
-    // 0 stands for an agent that does not tell.
-    inAll: { cpus: node.cpuMillisInAll / 1_000 || null, memoryBytes: Number(node.memoryBytesInAll) || null },
-    runtimes: inventory?.runtimes ?? [],
-    packages: Object.keys(inventory?.packages ?? {}),
-    packageVersions: inventory?.packages ?? {},
-    images: inventory?.images ?? [],
-    devices: (inventory?.devices ?? []).map((device) => ({
-      uuid: device.uuid,
-      model: device.model,
-      memoryBytes: Number(device.memoryBytes),
-      healthy: device.healthy,
-      problem: orNull(device.problem),
-      temperatureCelsius: device.temperatureCelsius ?? null,
-      utilizationPercent: device.utilizationPercent ?? null,
-      eccCorrected: device.eccCorrected === undefined ? null : Number(device.eccCorrected),
-      eccUncorrected: device.eccUncorrected === undefined ? null : Number(device.eccUncorrected),
-      recoveryAction: device.recoveryAction,
-      pciBusId: device.pciBusId,
-      xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: time(atMs) })),
-    })),
-    deviceProblem: orNull(inventory?.deviceProblem ?? ''),
+    ...figures,
+    packages: Object.keys(packages),
+    packageVersions: packages,
+    images: node.inventory?.images ?? [],
+    devices: devices.map((device) => ({ ...device, problem: orNull(device.problem) })),
+    deviceProblem: orNull(deviceProblem),
   };
 }
 

@@ -10,7 +10,8 @@ import { dirname, join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
-import { makeFolder, syncFolder } from '../files/durable.ts';
+import { syncPath } from '../../proto/sync-path.ts';
+import { makeFolder } from '../files/durable.ts';
 import { blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 
 /** Bytes of a piece when a blob is read: one frame of BlobService. */
@@ -55,7 +56,7 @@ export class FileBlobStore {
   static async open(root: string): Promise<FileBlobStore> {
     const store = new FileBlobStore(root);
     for (const folder of ['', 'build', 'body', 'incoming']) await makeFolder(join(root, folder), 0o700);
-    await syncFolder(root);
+    await syncPath(root);
     const incoming = join(root, 'incoming');
     for (const name of await readdir(incoming)) await unlink(join(incoming, name));
     return store;
@@ -80,7 +81,7 @@ export class FileBlobStore {
       await this.#folder(dirname(path));
       await this.#pin(id);
       await rename(temporary, path);
-      await syncFolder(dirname(path));
+      await syncPath(dirname(path));
     } catch (error) {
       await unlink(temporary).catch((problem: unknown) => {
         if (!isErrno(problem, 'ENOENT')) throw problem;
@@ -99,7 +100,7 @@ export class FileBlobStore {
     else {
       await this.#folder(dirname(path));
       await rename(file, path);
-      await syncFolder(dirname(path));
+      await syncPath(dirname(path));
     }
     return { id, size, existed };
   }
@@ -209,7 +210,7 @@ export class FileBlobStore {
       const now = new Date();
       await utimes(path, now, now);
       // The put that made it may have renamed it a moment ago and not have synced the name yet.
-      await syncFolder(dirname(path));
+      await syncPath(dirname(path));
       return true;
     } catch (error) {
       if (isErrno(error, 'ENOENT')) return false;
@@ -229,7 +230,7 @@ export class FileBlobStore {
   async #folder(folder: string): Promise<void> {
     if (this.#folders.has(folder)) return;
     await makeFolder(folder, 0o700);
-    await syncFolder(dirname(folder));
+    await syncPath(dirname(folder));
     this.#folders.add(folder);
   }
 }

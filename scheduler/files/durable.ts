@@ -4,6 +4,7 @@ import { link, mkdir, open, readdir, rename, rm, unlink } from 'node:fs/promises
 import { dirname, join } from 'node:path';
 
 import { isErrno } from '../../proto/thrown.ts';
+import { syncPath } from '../../proto/sync-path.ts';
 
 /** How the names of files begin that are being written. */
 const TEMPORARY = '.new-';
@@ -26,7 +27,7 @@ export async function createDurably(path: string, text: string): Promise<boolean
   }
   await file.close();
   const created = await linked(temporary, path);
-  await syncFolder(folder);
+  await syncPath(folder);
   return created;
 }
 
@@ -45,13 +46,13 @@ export async function replaceDurably(path: string, text: string): Promise<void> 
     await rm(temporary, { force: true });
     throw error;
   }
-  await syncFolder(folder);
+  await syncPath(folder);
 }
 
 /** Removes a file, if it is there. Durable when it resolves. */
 export async function removeDurably(path: string): Promise<void> {
   await rm(path, { force: true });
-  await syncFolder(dirname(path));
+  await syncPath(dirname(path));
 }
 
 /** Removes what writers that were killed left in a folder. To be called by its only writer. */
@@ -84,15 +85,5 @@ export async function makeFolder(path: string, mode: number): Promise<void> {
     if (!isErrno(error, 'ENOENT') || dirname(path) === path) throw error;
     await makeFolder(dirname(path), mode);
     await mkdir(path, { mode });
-  }
-}
-
-/** Makes the names in a folder durable. */
-export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
   }
 }

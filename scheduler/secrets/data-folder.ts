@@ -9,8 +9,9 @@ import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { errnoOf, isErrno, messageOf } from '../../proto/thrown.ts';
+import { syncPath } from '../../proto/sync-path.ts';
 import { MASTER_KEY_BYTES } from './cipher.ts';
-import { createDurably, makeFolder, syncFolder } from '../files/durable.ts';
+import { createDurably, makeFolder } from '../files/durable.ts';
 import { readOlderKeys } from './master-key-files.ts';
 
 /** Version of the layout that this program reads and writes. */
@@ -84,7 +85,7 @@ async function prepare(path: string, options: PrepareOptions): Promise<DataFolde
   const gatewayToken = await secret(join(secretsPath, 'gateway-token'), token);
   const joinToken = await secret(join(secretsPath, 'join-token'), token);
   if (first) await createDurably(join(path, 'version'), `${LAYOUT_VERSION}\n`);
-  else await syncFolder(path);
+  else await syncPath(path);
 
   return {
     path,

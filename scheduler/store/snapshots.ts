@@ -7,7 +7,8 @@ import { open, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { createDurably, syncFolder } from '../files/durable.ts';
+import { syncPath } from '../../proto/sync-path.ts';
+import { createDurably } from '../files/durable.ts';
 
 /** Bytes of the disk that a copy leaves to the queue, which ends when it cannot write. */
 const LEFT_FREE_BYTES = 200_000_000;
@@ -61,7 +62,7 @@ export class Snapshots {
       await this.#copy(this.#file);
       // The key may be replaced meanwhile: then the copy has values under either. No second rotation begins during a copy.
       await createDurably(keysOf(this.#file), union(this.#keys(), before));
-      await syncFolder(dirname(this.#file));
+      await syncPath(dirname(this.#file));
       return { file: this.#file, bytes: (await stat(this.#file)).size };
     } catch (error) {
       await this.sweep();

@@ -273,7 +273,7 @@ function bind(server: Server, address: string): Promise<number> {
   });
 }
 
-export function releaseSpec(values: Partial<ReleaseSpec>): ReleaseSpec {
+function releaseSpec(values: Partial<ReleaseSpec>): ReleaseSpec {
   return {
     ...ReleaseSpec.fromPartial({
       releaseId: 'r1',

@@ -44,7 +44,7 @@ function cliBreach(edge: Import): string[] {
 }
 
 /** True for a file of a pure core. */
-export function isCore(file: string): boolean {
+function isCore(file: string): boolean {
   return /(^|\/)core\//.test(file);
 }
 

@@ -26,7 +26,7 @@ export function someBytes(size: number): { bytes: Buffer; digest: string } {
   return { bytes, digest: sha256(bytes) };
 }
 
-export function sha256(bytes: Uint8Array): string {
+function sha256(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 

@@ -1,0 +1,40 @@
+/** What a node has and does, in the numbers and words that both GraphQL and the tool show. */
+import type { NodeInfo } from './gen/capstan/v1/control.ts';
+
+/** Bytes and milliseconds as numbers; what an agent does not tell is null, texts may be empty. */
+export function nodeFigures(node: NodeInfo) {
+  const { id, name, connected, draining, workers, jobs, inventory } = node;
+  return {
+    id,
+    name,
+    connected,
+    draining,
+    workers,
+    jobs,
+    cpus: inventory?.cpuCount ?? 0,
+    memoryBytes: Number(inventory?.memoryBytes ?? 0n),
+    given: { cpus: node.cpuMillisGiven / 1_000, memoryBytes: Number(node.memoryBytesGiven), devices: node.devicesGiven },
+    // 0 stands for an agent that does not tell.
+    inAll: { cpus: node.cpuMillisInAll / 1_000 || null, memoryBytes: Number(node.memoryBytesInAll) || null },
+    memoryAvailableBytes: Number(inventory?.memoryAvailableBytes ?? 0n),
+    diskAvailableBytes: Number(inventory?.diskAvailableBytes ?? 0n),
+    cpuPercent: inventory?.cpuPercent ?? 0,
+    runtimes: inventory?.runtimes ?? [],
+    packages: inventory?.packages ?? {},
+    devices: (inventory?.devices ?? []).map((device) => ({
+      uuid: device.uuid,
+      model: device.model,
+      memoryBytes: Number(device.memoryBytes),
+      healthy: device.healthy,
+      problem: device.problem,
+      temperatureCelsius: device.temperatureCelsius ?? null,
+      utilizationPercent: device.utilizationPercent ?? null,
+      eccCorrected: device.eccCorrected === undefined ? null : Number(device.eccCorrected),
+      eccUncorrected: device.eccUncorrected === undefined ? null : Number(device.eccUncorrected),
+      recoveryAction: device.recoveryAction,
+      pciBusId: device.pciBusId,
+      xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: new Date(Number(atMs)).toISOString() })),
+    })),
+    deviceProblem: inventory?.deviceProblem ?? '',
+  };
+}
