@@ -1,4 +1,5 @@
 /** `key=value` as changes of an endpoint's settings (the schema's EndpointSettings). */
+import { environmentName, environmentNameRule } from '../../proto/environment-values.ts';
 import { CapstanError } from '../../proto/errors.ts';
 
 const NUMBERS = [
@@ -27,7 +28,7 @@ export function readChanges(given: readonly string[]): Readonly<Record<string, u
     if (at < 0) throw refuse(key, 'must be key=value');
     if (key.startsWith('env.')) {
       const name = key.slice('env.'.length);
-      if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw refuse(key, 'a name has letters, digits and underscores');
+      if (!environmentName.test(name)) throw refuse(key, environmentNameRule);
       if (value === '') unsetEnv.push(name);
       else env[name] = value;
     } else if (key.startsWith('rateLimits.')) {

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 
 import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
+import { environmentFault, environmentName, environmentNameRule } from '../../proto/environment-values.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { closest } from './closest.ts';
@@ -103,11 +104,7 @@ const resourceSchema = z.looseObject(
     packages: z.array(z.enum(preinstalledPackages, `must be one of ${preinstalledPackages.join(', ')}`), 'must be an array').nullish(),
     python: text.regex(/^\d+\.\d+$/, 'must be a version of two numbers, for example 3.12').nullish(),
     env: z
-      .record(
-        z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be a name of letters, digits and underscores'),
-        z.string('must be a string').refine((value) => !value.includes('\0'), 'must not hold a NUL character'),
-        'must be an object of strings',
-      )
+      .record(z.string().regex(environmentName, environmentNameRule), z.string('must be a string'), 'must be an object of strings')
       .nullish(),
     maxConcurrency: integer(1, 1000),
     executionTimeoutMs: z
@@ -258,6 +255,8 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
     const byDefault = typeof resource.workersMax === 'number' ? '' : ', the default';
     breach('workersMin', `must be at most workersMax (${endpoint.workersMax}${byDefault})`);
   }
+  const fault = environmentFault(endpoint.env);
+  if (fault !== null) breach(`env${fault.path}`, fault.rule);
   if (endpoint.gpuIds !== '' && endpoint.cpu !== '') breach('cpu', 'gpuIds and cpu are alternatives: give one of them');
   if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) breach('gpuCount', 'needs gpuIds');
   const ownImage = endpoint.imageName !== '' && baseImageOf(endpoint.imageName) === null;

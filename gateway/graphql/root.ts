@@ -4,12 +4,13 @@ import { Metadata } from '@grpc/grpc-js';
 import { CapstanError } from '../../proto/errors.ts';
 import {
   EndpointPatch,
-  EndpointSpec,
+  type EndpointSpec,
   type ControlServiceClient,
   type EndpointInfo,
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
+import { whole } from './endpoint-form.ts';
 import { callUnary, type UnaryMethod } from '../jobs/unary.ts';
 import {
   accountShape,
@@ -42,8 +43,6 @@ interface Settings extends Omit<Partial<EndpointPatch>, 'rateLimits' | 'env' | '
   readonly rateLimits?: readonly (RateLimit & { readonly operation: string })[] | null;
   readonly env?: unknown;
 }
-
-const MAX_NUMBER = 4_294_967_295;
 
 type Given<T> = T | null | undefined;
 
@@ -190,23 +189,6 @@ function changed(node: NodeInfo | undefined): object {
   return nodeShape(node);
 }
 
-/** The deployment form of an endpoint from a caller's JSON. */
-export function readSpec(value: unknown): EndpointSpec {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: each must be an object', { field: 'endpoints' });
-  try {
-    const spec = EndpointSpec.fromJSON(value);
-    checkNumbers('endpoints', spec);
-    return spec;
-  } catch (cause) {
-    if (cause instanceof CapstanError) throw cause;
-    throw new CapstanError('INVALID_ARGUMENT', `endpoints: ${cause instanceof Error ? cause.message : 'is not valid'}`, {
-      field: 'endpoints',
-      cause,
-    });
-  }
-}
-
 function patchOf({ idleTimeout, rateLimits, env, ...settings }: Settings): EndpointPatch {
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null));
   for (const [name, value] of Object.entries(given)) if (typeof value === 'number') whole(name, value);
@@ -230,18 +212,4 @@ function textsOf(env: unknown): Record<string, string> {
   if (typeof env !== 'object' || Array.isArray(env)) return refuse();
   const entries = Object.entries(env);
   return entries.every((entry): entry is [string, string] => typeof entry[1] === 'string') ? Object.fromEntries(entries) : refuse();
-}
-
-/** What a caller's JSON became may hold numbers that no message can carry. */
-function checkNumbers(field: string, value: unknown): void {
-  if (typeof value === 'number') whole(field, value);
-  else if (typeof value === 'object' && value !== null)
-    for (const [name, inner] of Object.entries(value)) checkNumbers(Array.isArray(value) ? field : `${field}.${name}`, inner);
-}
-
-/** The messages carry unsigned numbers of 32 bits. */
-function whole(field: string, value: number): number {
-  if (Number.isInteger(value) && value >= 0 && value <= MAX_NUMBER) return value;
-  const rule = value < 0 ? 'must not be negative' : `must be an integer of at most ${MAX_NUMBER}`;
-  throw new CapstanError('INVALID_ARGUMENT', `${field}: ${rule}`, { field });
 }

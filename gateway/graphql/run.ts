@@ -17,7 +17,8 @@ import { CapstanError } from '../../proto/errors.ts';
 import type { Log } from '../log.ts';
 import { refusalOf } from './errors.ts';
 import { checkLimits, checkText } from './limits.ts';
-import { readSpec, rootFor, type RootDeps } from './root.ts';
+import { readSpec } from './endpoint-form.ts';
+import { rootFor, type RootDeps } from './root.ts';
 import { schema } from './schema.ts';
 
 /** Queries whose document is remembered. */

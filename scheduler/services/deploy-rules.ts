@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 
 import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
+import { environmentFault } from '../../proto/environment-values.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
@@ -15,6 +16,7 @@ import type { Cipher } from '../secrets/cipher.ts';
 
 /** The service's defaults. */
 const defaultScalerValue = 4;
+const defaultIdleTimeoutS = 5;
 const limits = {
   workers: 1_000,
   idleTimeoutS: 3_600,
@@ -74,21 +76,24 @@ export function checkEndpoints(specs: readonly EndpointSpec[], around: Surroundi
   return specs.map((spec) => checkEndpoint(spec, around));
 }
 
-/** Checks one endpoint by itself. */
-export function checkEndpoint(spec: EndpointSpec, around: Surroundings): CheckedEndpoint {
+/** Checks one endpoint by itself; of its environment what is new. */
+export function checkEndpoint(spec: EndpointSpec, around: Surroundings, newEnv = spec.env): CheckedEndpoint {
   const field = (part: string): string => `${spec.name}.${part}`;
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
   checkProgram(spec, kind);
   range(field('workersMax'), spec.workersMax, 0, limits.workers);
   if (spec.workersMin > spec.workersMax) throw invalid(field('workersMin'), `must be at most workersMax (${spec.workersMax})`);
-  range(field('idleTimeout'), spec.idleTimeoutS, 1, limits.idleTimeoutS);
+  const idleTimeoutS = spec.idleTimeoutS ?? defaultIdleTimeoutS;
+  range(field('idleTimeout'), idleTimeoutS, 1, limits.idleTimeoutS);
   checkSelection(spec, around);
   if (spec.executionTimeoutMs !== 0) range(field('executionTimeoutMs'), spec.executionTimeoutMs, ...limits.executionTimeoutMs);
   range(field('maxConcurrency'), spec.maxConcurrency, 0, limits.maxConcurrency);
   range(field('maxAttempts'), spec.maxAttempts, 0, limits.maxAttempts);
   range(field('scalerValue'), spec.scalerValue, 0, limits.scalerValue);
   range(field('requestsPerWorker'), spec.requestsPerWorker ?? 0, 0, limits.requests);
-  checkEnv(spec);
+  // What no process could be started with must not become a release: its workers would only ever fail.
+  const fault = environmentFault(newEnv);
+  if (fault !== null) throw invalid(field(`env${fault.path}`), fault.rule);
   if (spec.isPublic && kind === 'QUEUE')
     throw invalid(field('public'), 'only a load-balanced endpoint may be open to callers without a key');
   checkRoutes(spec, kind);
@@ -102,7 +107,7 @@ export function checkEndpoint(spec: EndpointSpec, around: Surroundings): Checked
     imageName: spec.imageName,
     workersMin: spec.workersMin,
     workersMax: spec.workersMax,
-    idleTimeoutS: spec.idleTimeoutS,
+    idleTimeoutS,
     gpuIds: spec.gpuIds,
     gpuCount: spec.gpuIds === '' ? 0 : Math.max(1, spec.gpuCount),
     cpu: spec.cpu,
@@ -198,19 +203,6 @@ function checkSelection(spec: EndpointSpec, { gpus, fleet }: Surroundings): void
   const fault = gpus.fault(gpuIds, fleet);
   if (fault !== null) throw invalid(field('gpuIds'), fault);
   range(field('gpuCount'), gpuCount, 0, limits.gpuCount);
-}
-
-/** What no process could be started with must not become a release: its workers would only ever fail. */
-function checkEnv({ name, env }: EndpointSpec): void {
-  for (const [variable, value] of Object.entries(env)) {
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(variable))
-      throw invalid(
-        `${name}.env`,
-        `the name ${JSON.stringify(variable)} must be of letters, digits and underscores, and begin with no digit`,
-      );
-    // The value may be a secret: only its name is told.
-    if (value.includes('\0')) throw invalid(`${name}.env.${variable}`, 'must not hold a NUL character');
-  }
 }
 
 function limitsOf(spec: EndpointSpec): Partial<Limits> {

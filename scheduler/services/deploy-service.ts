@@ -90,7 +90,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const sealed = release?.envSealed ?? null;
       const env = sealed === null ? {} : openEnv(cipher, endpoint.config, sealed);
       const spec = patched({ ...specOf(engine.image, endpoint), env }, patch);
-      const checked = checkEndpoint(spec, around(account, environment));
+      const checked = checkEndpoint(spec, around(account, environment), patch?.env ?? {});
       // The same values encrypted anew would be other bytes.
       const changed = sealEnv(checked, cipher, { account, environment });
       const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: sealed } : changed;

@@ -212,6 +212,7 @@ class Rules {
         throw this.broken('env', `has the name ${JSON.stringify(key)}; a name is letters, digits and underscores`);
       // The value may be a secret: only its name is told.
       if (typeof each !== 'string') throw this.broken('env', `must hold a string at ${key}, not ${typeof each}`);
+      if (each.includes('\0')) throw this.broken('env', `must not contain the character NUL at ${key}`);
     }
     return { ...(value as Record<string, string>) };
   }

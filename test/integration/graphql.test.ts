@@ -338,6 +338,50 @@ test('a number that no message can carry is refused by its name', async (t) => {
   }
 });
 
+test('an endpoint’s form is read as it is written, and what is no such form is refused by its name', async (t) => {
+  const { scheduler, ask } = await setup(t);
+  const build = await scheduler.putBuild(Buffer.from('a build'));
+  const mutation =
+    'mutation ($build: String!, $endpoints: [EndpointSpec!]!) { deploy(build: $build, endpoints: $endpoints) { endpoints { settings { idleTimeout } } } }';
+  const functions = [{ name: 'f', module: 'f.ts' }];
+  const web = { name: 'e', kind: 'ENDPOINT_KIND_LOAD_BALANCED', functions, routes: { 'GET /': 'f' } };
+  const refusals: readonly (readonly [object, RegExp])[] = [
+    // Taken for true, it would open the endpoint to everybody.
+    [{ ...web, isPublic: 'false' }, /endpoints\.isPublic: must be true or false/],
+    [{ ...web, env: { A: { b: 1 } } }, /endpoints\.env\["A"\]: must be a string/],
+    [{ ...web, env: ['A=b'] }, /endpoints\.env: must be an object/],
+    [{ ...web, name: {} }, /endpoints\.name: must be a string/],
+    [{ ...web, command: 'run me' }, /endpoints\.command: must be an array/],
+    [{ ...web, functions: [{ name: 'f', module: 1 }] }, /endpoints\.functions\[0\]\.module: must be a string/],
+    [{ ...web, rateLimits: { run: { requests: '5' } } }, /endpoints\.rateLimits\["run"\]\.requests: must be an integer/],
+    [{ ...web, kind: 'QUEUE' }, /endpoints\.kind: must be one of ENDPOINT_KIND_UNSPECIFIED, ENDPOINT_KIND_QUEUE/],
+    [{ ...web, workersMaximum: 3 }, /endpoints: has no field "workersMaximum"; there are name, kind,/],
+    [[web], /endpoints: each must be an object/],
+  ];
+  for (const [endpoint, rule] of refusals) {
+    const { status, errors } = await ask(mutation, { build, endpoints: [endpoint] });
+    t.is(status, 400, String(rule));
+    t.regex(errors[0]?.message ?? '', rule);
+  }
+  const named = await ask(mutation, { build, endpoints: [{ ...web, env: { 'A=B': 'c' } }] });
+  t.regex(named.errors[0]?.message ?? '', /^e\.env\["A=B"\]: must be a name of letters, digits and underscores$/);
+  for (const [more, idleTimeout] of [
+    [{}, 5],
+    [{ idleTimeout: 7, image_name: null, public: true }, 7],
+    [{ idleTimeoutS: 8 }, 8],
+  ] as const) {
+    const { data, errors } = await ask(mutation, { build, endpoints: [{ ...web, ...more }] });
+    t.deepEqual(errors, []);
+    t.deepEqual(data['deploy'], { endpoints: [{ settings: { idleTimeout } }] });
+  }
+  const update = 'mutation ($env: JSON!) { updateEndpoint(endpoint: "e", settings: { env: $env }) { id } }';
+  for (const [env, rule] of [
+    [{ '': 'x' }, /^e\.env\[""\]: must be a name of letters, digits and underscores$/],
+    [{ A: '\0' }, /^e\.env\.A: must not contain the character NUL$/],
+  ] as const)
+    t.regex((await ask(update, { env })).errors[0]?.message ?? '', rule);
+});
+
 test('a key that asks too often is told when to ask again', async (t) => {
   const { ask } = await setup(t, {}, { graphqlPerSecond: 1 });
   const replies = await Promise.all(Array.from({ length: 20 }, () => ask('{ account { id } }')));

@@ -212,6 +212,8 @@ class _Rules:
             # The value may be a secret: only its name is told.
             if not isinstance(each, str):
                 raise self.broken("env", "must hold a string at %s, not %s" % (key, type(each).__name__))
+            if "\0" in each:
+                raise self.broken("env", "must not contain the character NUL at %s" % (key,))
         return dict(value)
 
     def scaler(self, value: object) -> Optional[str]:

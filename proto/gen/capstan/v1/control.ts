@@ -335,14 +335,17 @@ export interface EndpointSpec {
   imageName: string;
   workersMin: number;
   workersMax: number;
-  /** Time a worker stays while idle, seconds. */
-  idleTimeoutS: number;
+  /** Time a worker stays while idle, 1 to 3,600 seconds; absent: the service's default, 5. */
+  idleTimeoutS?:
+    | number
+    | undefined;
   /** GPU type or group; empty for a CPU endpoint. */
   gpuIds: string;
   gpuCount: number;
   /** `cpu<gen>-<vCPU>-<RAM GB>`; empty when not given. */
   cpu: string;
   functions: FunctionSpec[];
+  /** Names of letters, digits and underscores; values without NUL (proto/environment-values.ts). */
   env: { [key: string]: string };
   maxConcurrency: number;
   /** 0: the service's default, 600,000 ms. */
@@ -2213,7 +2216,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     imageName: "",
     workersMin: 0,
     workersMax: 0,
-    idleTimeoutS: 0,
+    idleTimeoutS: undefined,
     gpuIds: "",
     gpuCount: 0,
     cpu: "",
@@ -2252,7 +2255,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.workersMax !== 0) {
       writer.uint32(40).uint32(message.workersMax);
     }
-    if (message.idleTimeoutS !== 0) {
+    if (message.idleTimeoutS !== undefined) {
       writer.uint32(48).uint32(message.idleTimeoutS);
     }
     if (message.gpuIds !== "") {
@@ -2561,7 +2564,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         ? globalThis.Number(object.idleTimeoutS)
         : isSet(object.idle_timeout_s)
         ? globalThis.Number(object.idle_timeout_s)
-        : 0,
+        : undefined,
       gpuIds: isSet(object.gpuIds)
         ? globalThis.String(object.gpuIds)
         : isSet(object.gpu_ids)
@@ -2694,7 +2697,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.workersMax !== 0) {
       obj.workersMax = Math.round(message.workersMax);
     }
-    if (message.idleTimeoutS !== 0) {
+    if (message.idleTimeoutS !== undefined) {
       obj.idleTimeoutS = Math.round(message.idleTimeoutS);
     }
     if (message.gpuIds !== "") {
@@ -2782,7 +2785,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.imageName = object.imageName ?? "";
     message.workersMin = object.workersMin ?? 0;
     message.workersMax = object.workersMax ?? 0;
-    message.idleTimeoutS = object.idleTimeoutS ?? 0;
+    message.idleTimeoutS = object.idleTimeoutS ?? undefined;
     message.gpuIds = object.gpuIds ?? "";
     message.gpuCount = object.gpuCount ?? 0;
     message.cpu = object.cpu ?? "";

@@ -1,0 +1,118 @@
+/**
+ * The deployment form of an endpoint from a caller's JSON: the JSON form of the message EndpointSpec.
+ * What the generated reader would take for something else (the text "false" for true, an object for
+ * its name) or not look at (a misspelt key) is refused by its name here.
+ */
+import { CapstanError } from '../../proto/errors.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+
+/** Numbers of the messages: unsigned, 32 bits. */
+const MAX_NUMBER = 4_294_967_295;
+const NAMED = 20;
+
+type Check = (field: string, value: unknown) => void;
+
+const text: Check = (field, value) => {
+  if (typeof value !== 'string') throw refuse(field, 'must be a string');
+};
+const flag: Check = (field, value) => {
+  if (typeof value !== 'boolean') throw refuse(field, 'must be true or false');
+};
+const count: Check = (field, value) => void whole(field, value);
+
+const forms: Readonly<Record<string, Check>> = {
+  name: text,
+  kind: oneOf(Object.values(EndpointKind)),
+  imageName: text,
+  workersMin: count,
+  workersMax: count,
+  idleTimeoutS: count,
+  gpuIds: text,
+  gpuCount: count,
+  cpu: text,
+  functions: listOf(
+    objectOf({
+      name: text,
+      module: text,
+      parameters: listOf(objectOf({ name: text, required: flag, type: text })),
+      callStyle: oneOf(Object.values(CallStyle)),
+    }),
+  ),
+  env: mapOf(text),
+  maxConcurrency: count,
+  executionTimeoutMs: count,
+  scalerType: text,
+  scalerValue: count,
+  routes: mapOf(text),
+  maxAttempts: count,
+  rateLimits: mapOf(objectOf({ requests: count, concurrent: count })),
+  requestsPerWorker: count,
+  runtime: text,
+  command: listOf(text),
+  packages: listOf(text),
+  python: text,
+  isPublic: flag,
+};
+const checkForm = objectOf(forms);
+
+/** INVALID_ARGUMENT names field and rule. */
+export function readSpec(value: unknown): EndpointSpec {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'each must be an object');
+  const form = Object.fromEntries(Object.entries(value).map(([key, inner]) => [formKey(key), inner as unknown]));
+  checkForm('endpoints', form);
+  return EndpointSpec.fromJSON(form);
+}
+
+/** A number that a message can carry. */
+export function whole(field: string, value: unknown): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_NUMBER) return value;
+  throw refuse(field, typeof value === 'number' && value < 0 ? 'must not be negative' : `must be an integer of at most ${MAX_NUMBER}`);
+}
+
+/** The JSON form of a message has its own names too; `idleTimeout` and `public` are what the settings and the manifest call them. */
+function formKey(key: string): string {
+  if (key === 'idleTimeout') return 'idleTimeoutS';
+  if (key === 'public') return 'isPublic';
+  return key.replaceAll(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
+}
+
+/** Keys that are not of the form are refused; null stands for a key that is left out. */
+function objectOf(checks: Readonly<Record<string, Check>>): Check {
+  return (field, value) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse(field, 'must be an object');
+    for (const [key, inner] of Object.entries(value)) {
+      const check = Object.hasOwn(checks, key) ? checks[key] : undefined;
+      if (check === undefined)
+        throw refuse(field, `has no field ${JSON.stringify(key.slice(0, NAMED))}; there are ${Object.keys(checks).join(', ')}`);
+      if (inner !== null && inner !== undefined) check(`${field}.${key}`, inner);
+    }
+  };
+}
+
+function listOf(check: Check): Check {
+  return (field, value) => {
+    if (!Array.isArray(value)) throw refuse(field, 'must be an array');
+    for (const [index, inner] of value.entries()) check(`${field}[${index}]`, inner);
+  };
+}
+
+/** The names of its keys are for the scheduler to judge. */
+function mapOf(check: Check): Check {
+  return (field, value) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse(field, 'must be an object');
+    for (const [key, inner] of Object.entries(value)) check(`${field}[${JSON.stringify(key)}]`, inner);
+  };
+}
+
+function oneOf(values: readonly string[]): Check {
+  const known = values.filter((each) => each !== 'UNRECOGNIZED');
+  return (field, value) => {
+    if (typeof value !== 'string' || !known.includes(value)) throw refuse(field, `must be one of ${known.join(', ')}`);
+  };
+}
+
+function refuse(field: string, rule: string): CapstanError {
+  return new CapstanError('INVALID_ARGUMENT', `${field}: ${rule}`, { field });
+}
