@@ -1,13 +1,9 @@
 /** The tool's side of the gateway: GraphQL for the control plane, parts of builds by PATCH. All it needs is the HTTP address and a key. */
-import type { IncomingHttpHeaders } from 'node:http';
-import { Readable } from 'node:stream';
-
-import { request } from 'undici';
-
 import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { certificateProblem } from './certificate-trust.ts';
+import { callHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
 
 const CALL_MS = 30_000;
 /** Time a store may take for the bytes it was sent, ms. */
@@ -41,22 +37,15 @@ interface GraphqlProblem {
 
 /** It was there, and went away in the middle. */
 function brokeOff(cause: unknown): boolean {
-  return isErrno(cause, 'ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET');
-}
-
-interface Answer {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  readonly text: string;
+  return isErrno(cause, 'ECONNRESET', 'EPIPE');
 }
 
 export function connectGateway(address: string, key: string): GatewayClient {
   const authorization = `Bearer ${key}`;
 
-  async function call(...[path, options]: Parameters<typeof request>): Promise<Answer> {
+  async function call(url: string, question: HttpQuestion): Promise<HttpAnswer> {
     try {
-      const { statusCode, headers, body } = await request(path, options);
-      return { status: statusCode, headers, text: await body.text() };
+      return await callHttp(url, question);
     } catch (cause) {
       const hint = 'Start it with: capstan up (or name another with --url <base URL>).';
       const what = brokeOff(cause) ? `the connection to the gateway at ${address} broke off` : `the gateway at ${address} does not answer`;
@@ -71,7 +60,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
         method: 'POST',
         headers: { authorization, 'content-type': 'application/json' },
         body: JSON.stringify({ query, variables }),
-        headersTimeout: CALL_MS,
+        idleMs: CALL_MS,
       });
       const { data, errors = [] } = answerOf(address, status, text) as { data?: T | null; errors?: GraphqlProblem[] };
       const [first] = errors;
@@ -81,7 +70,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
     },
     async putBuild({ digest, size, read, progress }) {
       const url = `${address}/builds/${digest}`;
-      const known = await call(url, { method: 'HEAD', headers: { authorization }, headersTimeout: CALL_MS });
+      const known = await call(url, { method: 'HEAD', headers: { authorization }, idleMs: CALL_MS });
       if (known.status === 200) return true;
       for (let offset = offsetOf(known) ?? 0; ;) {
         const end = Math.min(size, offset + PART_BYTES);
@@ -94,8 +83,8 @@ export function connectGateway(address: string, key: string): GatewayClient {
             'upload-offset': String(offset),
             'upload-length': String(size),
           },
-          body: Readable.from(counted(offset === end ? nothing() : read(offset, end), offset, progress)),
-          headersTimeout: UPLOAD_MS,
+          body: counted(offset === end ? nothing() : read(offset, end), offset, progress),
+          idleMs: UPLOAD_MS,
         });
         const answer = answerOf(address, part.status, part.text) as { existed?: boolean; received?: number; detail?: string };
         if (part.status !== 200 && part.status !== 201) throw uploadRefusal(address, part.status, answer.detail);
@@ -107,7 +96,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
 }
 
 /** Absent in what is no answer of a gateway. */
-function offsetOf({ headers }: Answer): number | undefined {
+function offsetOf({ headers }: HttpAnswer): number | undefined {
   const given = headers['upload-offset'];
   return typeof given === 'string' ? Number(given) : undefined;
 }

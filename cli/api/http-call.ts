@@ -1,0 +1,47 @@
+/** One HTTP request of the tool. Node's own client does: one with pools would take a quarter of a command's start to load. */
+import { request as plainRequest, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
+import { text as textOf } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
+
+export interface HttpQuestion {
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PATCH';
+  readonly headers: Readonly<Record<string, string>>;
+  /** Pieces need a content-length among the headers. */
+  readonly body?: string | AsyncIterable<Buffer>;
+  /** Longest time in which nothing goes either way, ms. */
+  readonly idleMs: number;
+}
+
+export interface HttpAnswer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
+/** Rejects with the system's error, or that of TLS, when there is no whole answer. */
+export async function callHttp(url: string, { method, headers, body, idleMs }: HttpQuestion): Promise<HttpAnswer> {
+  const { request } = url.startsWith('https:') ? await import('node:https') : { request: plainRequest };
+  const sent = request(url, { method, headers });
+  sent.setTimeout(idleMs, () => sent.destroy(new Error(`nothing came for ${idleMs} ms`)));
+  const answer = answerTo(sent);
+  // An answer that comes before the body was sent is the answer: what then becomes of the rest does not matter.
+  const failure = typeof body === 'object' ? failureOf(pipeline(Readable.from(body), sent)) : new Promise<never>(() => undefined);
+  if (typeof body !== 'object') sent.end(body);
+  const response = await Promise.race([answer, failure]);
+  return { status: response.statusCode ?? 0, headers: response.headers, text: await textOf(response) };
+}
+
+function answerTo(sent: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    sent.once('response', resolve);
+    sent.on('error', reject);
+  });
+}
+
+/** Rejects as the work does; never resolves. */
+function failureOf(work: Promise<void>): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    work.catch(reject);
+  });
+}
