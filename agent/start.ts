@@ -28,7 +28,8 @@ import { ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
-import { Session } from './session/session.ts';
+import { readIdentity } from './session/identity.ts';
+import { noToken, Session } from './session/session.ts';
 import { WorkerApi } from './worker-api/server.ts';
 
 const AGENT_VERSION = '0.1.0';
@@ -68,6 +69,8 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
   await prepareFolder(folder);
   const lock = takeFolder(folder);
   try {
+    // The file that is to hold a token may appear later; what the settings lack will not.
+    if (config.joinToken === undefined && config.joinTokenFile === undefined && (await readIdentity(folder)) === undefined) throw noToken();
     return await startIn(folder, config, deps, lock);
   } catch (error) {
     lock.release();

@@ -142,9 +142,7 @@ export class Session {
   async #join(): Promise<Identity> {
     const options = this.#options;
     const joinToken = options.joinToken();
-    if (joinToken === undefined) {
-      throw new CapstanError('CONFIG', 'this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE');
-    }
+    if (joinToken === undefined) throw noToken();
     const client = nodeClient(options.scheduler);
     try {
       const response = await new Promise<JoinResponse>((resolve, reject) => {
@@ -290,4 +288,9 @@ export class Session {
     this.#complaints.add(trouble);
     this.#options.log[level]({ code: error.code, error: error.message }, message);
   }
+}
+
+/** What lets a new node join is missing from its settings. */
+export function noToken(): CapstanError {
+  return new CapstanError('CONFIG', 'this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE');
 }

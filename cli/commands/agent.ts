@@ -10,6 +10,6 @@ export const agent: Command = {
   options: settingOptions('scheduler', 'dataDir'),
   run: ({ options, env }) => {
     const settings = readSettings(options, env);
-    return runPart(() => startAgent(settings, env));
+    return runPart(env, () => startAgent(settings, env));
   },
 };

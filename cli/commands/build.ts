@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import { flagOption, type Command } from '../command.ts';
+import { sizeText } from '../deploy/size-text.ts';
 
 /** `capstan build [folder]`: the build alone. */
 export const build: Command = {
@@ -11,11 +12,7 @@ export const build: Command = {
   options: [...buildOptionSpecs, { flags: '--json', description: 'print the artifact and the endpoints as JSON' }],
   async run({ args, options, env, terminal }) {
     const folder = resolve(env.cwd, args[0] ?? '.');
-    const [{ build: buildFolder }, { withFolder }, { sizeText }] = await Promise.all([
-      import('../build/build.ts'),
-      import('../build/folder-lock.ts'),
-      import('../deploy/deploy.ts'),
-    ]);
+    const [{ build: buildFolder }, { withFolder }] = await Promise.all([import('../build/build.ts'), import('../build/folder-lock.ts')]);
     terminal.step(`building ${folder}`);
     const { application, artifact } = await withFolder(folder, terminal, () => buildFolder(folder, buildOptions(options, env), terminal));
     terminal.done(`${artifact.files} files, ${sizeText(artifact.size)}, sha256 ${artifact.digest.slice(0, 12)}`);

@@ -2,6 +2,7 @@ import { flagOption, textOption, type Command } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
+import { sizeText } from '../deploy/size-text.ts';
 
 const DIGITS = 12;
 
@@ -16,7 +17,7 @@ export const builds: Command = {
     ...settingOptions('url', 'httpPort', 'dataDir'),
   ],
   async run({ args, options, env, terminal }) {
-    const [{ listBuilds }, { sizeText }] = await Promise.all([import('../api/control.ts'), import('../deploy/deploy.ts')]);
+    const { listBuilds } = await import('../api/control.ts');
     const client = await connect(readSettings(options, env), env);
     const rows = await listBuilds(client, textOption(options, 'env') ?? null, args[0] ?? null);
     if (flagOption(options, 'json')) {

@@ -6,6 +6,7 @@ import { flagOption, textOption, type Command, type Invocation } from '../comman
 import { readSettings, settingOptions, type Settings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
+import { sizeText } from '../deploy/size-text.ts';
 
 /** `capstan deploy <folder>`: builds it, uploads it, creates or updates its endpoints. */
 export const deploy: Command = {
@@ -28,7 +29,7 @@ export const deploy: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--image: is for --preview; deployed endpoints name their image themselves', {
         field: '--image',
       });
-    const [{ build }, { withFolder }, { deployApplication, sizeText }, { lackingPackages, readFleet }, { nextCommand, printEndpoints }] =
+    const [{ build }, { withFolder }, { deployApplication }, { lackingPackages, readFleet }, { nextCommand, printEndpoints }] =
       await Promise.all([
         import('../build/build.ts'),
         import('../build/folder-lock.ts'),
@@ -65,10 +66,9 @@ async function preview(folder: string, settings: Settings, { options, env, termi
   ] as const)
     if (options[name] !== undefined)
       throw new CapstanError('INVALID_ARGUMENT', `${flag}: a preview has a stack and a data folder of its own`, { field: flag });
-  const [{ build }, { withFolder }, { sizeText }, { runPreview }] = await Promise.all([
+  const [{ build }, { withFolder }, { runPreview }] = await Promise.all([
     import('../build/build.ts'),
     import('../build/folder-lock.ts'),
-    import('../deploy/deploy.ts'),
     import('../preview/preview.ts'),
   ]);
   return runPreview({

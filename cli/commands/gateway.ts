@@ -10,6 +10,6 @@ export const gateway: Command = {
   options: settingOptions('httpPort', 'scheduler'),
   run: ({ options, env }) => {
     const settings = readSettings(options, env);
-    return runPart(() => startGateway(settings, env));
+    return runPart(env, () => startGateway(settings, env));
   },
 };

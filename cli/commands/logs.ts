@@ -3,6 +3,7 @@ import type { LogRow } from '../api/control.ts';
 import { flagOption, textOption, type Command } from '../command.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
+import { endWish } from '../terminal/end-signals.ts';
 
 const LONGEST = 1000;
 
@@ -40,9 +41,10 @@ export const logs: Command = {
     if (!flagOption(options, 'follow')) return;
     const { newLines } = await import('../api/new-lines.ts');
     const over = new AbortController();
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => over.abort());
+    void endWish().then(() => over.abort());
     const reading = (afterMs: number): Promise<LogRow[]> => readLogs(client, { ...asked, limit: LONGEST, afterMs });
     for await (const line of newLines(lines, reading, over.signal)) print(line);
+    if (process.connected) process.disconnect();
   },
 };
 

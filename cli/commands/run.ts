@@ -4,6 +4,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import { textOption, type Command } from '../command.ts';
 import { readDotEnv } from '../config.ts';
+import { endWish } from '../terminal/end-signals.ts';
 import { explain } from '../terminal/tool-error.ts';
 
 const DEFAULT_PORT = '8888';
@@ -29,9 +30,7 @@ export const run: Command = {
       import('../dev/worker-variables.ts'),
     ]);
     await mustBeFolder(folder);
-    const ended = new Promise<void>((settle) => {
-      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => settle());
-    });
+    const ended = endWish();
     const variables = { ...readDotEnv(folder), ...env.variables };
     const { printed, print } = printer((text) => terminal.line(text));
     const workers = await LocalWorkers.open(folder, workerVariables(variables), (endpoint, { text }) => print(endpoint, text));
@@ -55,6 +54,8 @@ export const run: Command = {
       await server.close();
     } finally {
       await project.close();
+      // Of one that handed over to this process.
+      if (process.connected) process.disconnect();
     }
   },
 };

@@ -10,6 +10,6 @@ export const scheduler: Command = {
   options: settingOptions('grpcPort', 'dataDir'),
   run: ({ options, env }) => {
     const settings = readSettings(options, env);
-    return runPart(() => startScheduler(settings, env));
+    return runPart(env, () => startScheduler(settings, env));
   },
 };

@@ -7,6 +7,7 @@ import { TooLarge, writeArchive, writeMember, type ArchiveEntry } from '../build
 import type { GeneratedFile } from '../build/generated.ts';
 import { listFiles } from './files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
+import { sizeText } from './size-text.ts';
 
 /** SPEC.md, Limits: bytes. */
 const ARTIFACT_LIMIT = 500_000_000;
@@ -101,7 +102,7 @@ function tooLarge(limit: number, own: readonly ArchiveEntry[], layers: readonly 
   const biggest = [...sizes].sort(([, a], [, b]) => b - a).slice(0, NAMED);
   return new ToolError(
     'INVALID_ARCHIVE',
-    `the artifact is larger than ${limit} bytes; the biggest in it: ${biggest.map(([name, bytes]) => `${name} (${bytes} bytes)`).join(', ')}`,
+    `the artifact is larger than ${sizeText(limit)}; the biggest in it: ${biggest.map(([name, bytes]) => `${name} (${sizeText(bytes)})`).join(', ')}`,
     'Leave files out with .toolignore, and packages that the hosts have with --exclude.',
   );
 }

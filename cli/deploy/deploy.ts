@@ -9,6 +9,7 @@ import type { GatewayClient } from '../api/gateway-client.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import type { Application } from './application.ts';
 import type { Artifact } from './artifact.ts';
+import { sizeText } from './size-text.ts';
 
 /** Tries after the first, for what passes by itself. */
 const RETRIES = 3;
@@ -83,10 +84,4 @@ async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress:
       await pause(wait);
     }
   }
-}
-
-export function sizeText(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  if (bytes < 1_000_000) return `${(bytes / 1000).toFixed(1)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }

@@ -5,7 +5,7 @@ import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 
 import ignore, { type Ignore } from 'ignore';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
@@ -70,9 +70,10 @@ export async function listFiles(
         if (await staysInside(path)) entries.push({ path, stat });
         else if (isDependency(path)) leftOut.push(`${path} is a link out of the folder`);
         else
-          throw new CapstanError(
+          throw new ToolError(
             'INVALID_ARCHIVE',
             `${path} is a link out of the folder, or to nothing; an artifact holds only what lies inside`,
+            'Put what it leads to in its place, or name it in .toolignore.',
             { field: path },
           );
       } else if (stat.isFile()) entries.push({ path, stat });

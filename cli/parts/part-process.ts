@@ -4,7 +4,9 @@
  */
 import { CapstanError, type ErrorCode } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
+import type { Environment } from '../config.ts';
 import type { PartMessage } from '../supervisor/child.ts';
+import { endWish } from '../terminal/end-signals.ts';
 import { explain } from '../terminal/tool-error.ts';
 
 export interface PartHandle {
@@ -19,25 +21,30 @@ export interface RunningPart {
   readonly gaveUp?: Promise<CapstanError>;
 }
 
+/** Set by the supervisor for its parts: others may start a process with a channel, too. */
+export const SUPERVISED = 'CAPSTAN_SUPERVISED';
+
 /**
- * Runs a part until it is told to end; gives the exit code. A refusal goes over the channel where
- * there is one, else it is thrown.
+ * Runs a part until it is told to end; gives the exit code. A refusal goes over the supervisor's channel
+ * where there is one, else it is thrown.
  */
-export async function runPart(start: () => Promise<RunningPart>): Promise<number> {
-  const ended = endSignal();
+export async function runPart({ variables }: Environment, start: () => Promise<RunningPart>): Promise<number> {
+  const isSupervised = process.connected && variables[SUPERVISED] === '1';
+  const ended = isSupervised ? supervisorsWish() : endWish();
   let running: RunningPart;
   try {
     running = await start();
   } catch (thrown) {
     const error = nameSystemError(thrown);
-    if (!process.connected || !(error instanceof CapstanError)) throw error;
-    await tell({ type: 'failed', code: error.code, message: error.message });
     // What a start that failed has left open would keep the process.
+    setTimeout(() => process.exit(), 1000).unref();
+    if (!isSupervised || !(error instanceof CapstanError)) throw error;
+    await tell({ type: 'failed', code: error.code, message: error.message });
     process.exit(explain(error).exitCode);
   }
-  await tell({ type: 'ready', address: running.address });
+  if (isSupervised) await tell({ type: 'ready', address: running.address });
   const reason = await Promise.race([ended, ...(running.gaveUp === undefined ? [] : [running.gaveUp])]);
-  if (reason !== undefined) await tell({ type: 'failed', code: reason.code, message: reason.message });
+  if (reason !== undefined && isSupervised) await tell({ type: 'failed', code: reason.code, message: reason.message });
   await running.handle.close();
   // What may still be open (a pipe that nobody reads) must not keep a closed part alive.
   setTimeout(() => process.exit(), 1000).unref();
@@ -46,14 +53,12 @@ export async function runPart(start: () => Promise<RunningPart>): Promise<number
   return 0;
 }
 
-/** Settles when the part shall end. With a channel SIGINT is the supervisor's: the terminal sends it to everyone. */
-function endSignal(): Promise<void> {
+/** Settles when the supervisor ends the part, or is gone. SIGINT and SIGHUP are the supervisor's own: the terminal sends them to everyone. */
+function supervisorsWish(): Promise<void> {
   return new Promise((resolve) => {
-    const supervised = process.connected;
     process.on('SIGTERM', () => resolve());
-    process.on('SIGHUP', () => (supervised ? undefined : resolve()));
-    process.on('SIGINT', () => (supervised ? undefined : resolve()));
-    if (supervised) process.on('disconnect', () => resolve());
+    for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => undefined);
+    process.on('disconnect', () => resolve());
   });
 }
 

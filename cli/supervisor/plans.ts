@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Environment, type Settings } from '../config.ts';
+import { SUPERVISED } from '../parts/part-process.ts';
 import { ownBase } from './own-base.ts';
 import type { PartPlan } from './supervisor.ts';
 
@@ -17,7 +18,7 @@ const GRACE_MS = 20_000;
 export function stackPlans(settings: Settings, environment: Environment): PartPlan[] {
   const { SERVICE_API_KEY: _key, NODE_CHANNEL_FD: _channel, ...inherited } = environment.variables;
   const secrets = join(settings.dataDir, 'secrets');
-  const common = { ...inherited, CAPSTAN_DATA_DIR: settings.dataDir };
+  const common = { ...inherited, [SUPERVISED]: '1', CAPSTAN_DATA_DIR: settings.dataDir };
   // A part that comes back must come back where the others know it.
   const grpcPort = (addresses: ReadonlyMap<string, string>): string =>
     portOf(addresses.get('scheduler')) ?? String(settings.grpcPort ?? DEFAULT_GRPC_PORT);

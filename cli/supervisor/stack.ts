@@ -8,15 +8,13 @@ import { storedApiKey } from '../local.ts';
 import { acquireLock } from '../../proto/lock.mjs';
 import { errnoOf } from '../../proto/thrown.ts';
 import { removeRunFile, writeRunFile } from '../run-file.ts';
+import { onEndSignals } from '../terminal/end-signals.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { Notice } from './log-line.ts';
 import { ownBase } from './own-base.ts';
 import { stackPlans, STOP_ORDER } from './plans.ts';
 import { supervise, type PartPlan } from './supervisor.ts';
-
-/** Signals that come together (from the terminal to the whole group, and once more through npm) are one wish. */
-const SAME_WISH_MS = 500;
 
 export interface StackAddresses {
   /** Base URL of the gateway for this host. */
@@ -165,45 +163,6 @@ const inWords: Readonly<Record<string, string>> = {
   // What a recursive mkdir says of a read-only file system.
   ENOENT: 'it cannot be made there',
 };
-
-interface EndSignals {
-  /** 0 unless a second signal cut the end short. */
-  exitCode(): number;
-  release(): void;
-}
-
-function onEndSignals(wish: { first: () => void; again: () => void; gone: () => void }): EndSignals {
-  const numbers = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const;
-  let firstAt: number | null = null;
-  let code = 0;
-  const onSignal = (signal: NodeJS.Signals): void => {
-    const now = performance.now();
-    if (firstAt === null) {
-      firstAt = now;
-      wish.first();
-    } else if (now - firstAt > SAME_WISH_MS) {
-      code = 128 + numbers[signal as keyof typeof numbers];
-      wish.again();
-    }
-  };
-  const onGone = (): void => {
-    if (firstAt === null) wish.gone();
-    firstAt ??= performance.now();
-  };
-  const names = Object.keys(numbers) as (keyof typeof numbers)[];
-  for (const name of names) process.on(name, onSignal);
-  // `npm start` runs us with a channel: when it is gone without a word, so are we.
-  if (process.connected) process.on('disconnect', onGone);
-  return {
-    exitCode: () => code,
-    release() {
-      // The same Ctrl+C may arrive once more (npm passes it on): it must not cut off what is ending by itself.
-      if (firstAt === null) for (const name of names) process.off(name, onSignal);
-      process.off('disconnect', onGone);
-      if (process.connected) process.disconnect();
-    },
-  };
-}
 
 /** A part may say a URL or an address. */
 function hostAndPort(said: string | undefined): string {

@@ -133,7 +133,7 @@ function emptyNode(image: Image, now: Now, node: NodeImage): void {
 /** Why a token lets no node join any more, or null. */
 function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | null {
   if (expiresAt !== null && now.wall >= expiresAt) return 'has expired';
-  return maxUses !== null && uses >= maxUses ? `was used ${uses} times, as often as it may be` : null;
+  return maxUses !== null && uses >= maxUses ? `was used ${uses === 1 ? 'once' : `${uses} times`}, as often as it may be` : null;
 }
 
 /** Tokens that nobody can use are of no use to anyone. */

@@ -259,6 +259,19 @@ test('an old Node hands over to the one that came with the dependencies: argumen
   t.is(waiting.stdout(), 'runs wait\ntold\n');
 });
 
+test('a part that an old Node hands over says why it refuses, and ends with Ctrl+C', async (t) => {
+  const dataDir = await temporary(t);
+  const agent = run([...oldNode, bin, 'agent', '--data-dir', join(dataDir, 'agent')]);
+  t.is(await agent.ended, 78, agent.stderr());
+  t.regex(agent.stderr(), /✗ this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE\n/);
+  const scheduler = run([...oldNode, bin, 'scheduler', '--data-dir', join(dataDir, 'scheduler'), '--grpc-port', '0'], { detached: true });
+  t.teardown(() => scheduler.child.kill('SIGKILL'));
+  await scheduler.hear(/scheduler serves/);
+  // As a terminal does: to both, and the first passes it on as well.
+  process.kill(-(scheduler.child.pid ?? 0), 'SIGINT');
+  t.is(await scheduler.ended, 0, scheduler.stderr());
+});
+
 test('the command can be run as a file', async (t) => {
   const folder = await temporary(t);
   await symlink(bin, join(folder, 'capstan'));
