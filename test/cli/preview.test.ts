@@ -124,7 +124,7 @@ if (noEngine === undefined) {
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
     const job = await fetch(`${base}/v2/${id}/runsync`, { method: 'POST', headers, body: '{"input":{"text":"abc"}}' });
     t.like(await job.json(), { status: 'COMPLETED', output: { length: 3 } });
-    const [, front = ''] = /front \((\w+)\)/.exec(said) ?? [];
+    const [, front = ''] = /front {2}http:\S+\/lb\/(\w+)/.exec(said) ?? [];
     // From one container to the other, through the gateway.
     t.deepEqual(await (await fetch(`${base}/lb/${front}/twice`, { headers })).json(), { length: 4 });
 
