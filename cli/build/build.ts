@@ -73,7 +73,7 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
     python: packages.compiledFor,
     handlers: handlers.paths,
   });
-  const { published, endpoints: read } = readManifest(JSON.stringify(manifest), MANIFEST_NAME);
+  const { published, endpoints: read, warnings } = readManifest(JSON.stringify(manifest), MANIFEST_NAME);
   const artifact = await packArtifact(folder, published, {
     generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints))],
     layers: packages.layers satisfies readonly Layer[],
@@ -86,7 +86,7 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   const application: Application = {
     folder,
     published,
-    warnings: [],
+    warnings,
     endpoints: read.map((endpoint) => {
       const functions = functionsOf(endpoints, endpoint.name, handlers.paths.get(endpoint.name) ?? '');
       return { spec: specOf(endpoint, functions), functions };

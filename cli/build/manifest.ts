@@ -1,4 +1,5 @@
 /** The manifest of a declared application (SPEC.md, Deployment manifest; further keys of WIRE.md section 6). */
+import { defaultBaseImage } from '../../proto/base-images.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { resourceOf } from '../../sdk/typescript/settings.ts';
 
@@ -33,7 +34,10 @@ function resourceFor(endpoint: DeclaredEndpoint, { packages, python, handlers }:
   const left = packages.get(endpoint.name) ?? [];
   const handler = handlers.get(endpoint.name);
   const rows = endpoint.functions.filter(({ name }, index) => endpoint.functions.findIndex((other) => other.name === name) === index);
+  // A worker that brings its own program names its image itself, where it needs one.
+  const image = rows.length === 0 ? null : defaultBaseImage(endpoint.language, endpoint.settings.gpu.length > 0);
   return {
+    ...(image === null ? {} : { imageName: image.name }),
     ...resourceOf(endpoint.settings),
     ...(endpoint.functions.some(({ route }) => route !== null) ? { is_load_balanced: true } : {}),
     ...(rows.length === 0

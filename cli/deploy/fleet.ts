@@ -1,5 +1,5 @@
 /** Whether any host has what the endpoints' builds left out because the base image has it. */
-import { baseImages, preinstalledPackages } from '../../proto/base-images.ts';
+import { baseImageOf, baseImages, preinstalledPackages } from '../../proto/base-images.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import type { Application } from './application.ts';
 
@@ -21,7 +21,7 @@ export function lackingPackages({ endpoints }: Application, nodes: readonly Flee
   const withPackages = baseImages.filter(({ packages }) => packages.length > 0).map(({ name }) => name);
   return endpoints.flatMap(({ spec }) => {
     const wanted = preinstalledPackages.filter((name) => spec.packages.includes(name));
-    const ownImage = spec.imageName !== '';
+    const ownImage = spec.imageName !== '' && baseImageOf(spec.imageName) === null;
     if (wanted.length === 0 || ownImage) return [];
     const has = nodes.some(
       ({ connected, packages, images }) =>

@@ -151,7 +151,7 @@ const knownKeys = {
     ...Object.keys(manifestSchema.shape),
     ...['version', 'generated_at', 'project_name', 'function_registry', 'source_fingerprint'],
   ],
-  resource: [...Object.keys(resourceSchema.shape), 'handler'],
+  resource: [...Object.keys(resourceSchema.shape), 'handler', 'volume'],
   function: [...Object.keys(functionSchema.shape), 'is_async', 'is_class', 'http_method', 'http_path'],
 };
 
@@ -198,6 +198,11 @@ export function readManifest(source: string, file: string): Manifest {
   for (const [name, resource] of Object.entries(resources)) {
     const path = at('resources', name);
     warnings.push(...slips(resource, path, knownKeys.resource));
+    const volume = valueAt(resource, 'volume');
+    if (volume !== undefined && volume !== null)
+      warnings.push(
+        `${at(path, 'volume')}: is not mounted anywhere; what workers share lies in a folder of their hosts, or in their image`,
+      );
     const functions: unknown = valueAt(resource, 'functions');
     if (Array.isArray(functions))
       functions.forEach((each, index) => warnings.push(...slips(each, `${path}.functions[${index}]`, knownKeys.function)));

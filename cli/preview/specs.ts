@@ -39,7 +39,7 @@ export function planPreview(application: Application, choice: PreviewChoice): Pr
 }
 
 function imageFor({ spec }: ApplicationEndpoint, { image, localImages }: PreviewChoice): string {
-  if (spec.imageName !== '') return spec.imageName;
+  if (spec.imageName !== '' && baseImageOf(spec.imageName) === null) return spec.imageName;
   if (image !== undefined) return image;
   const [fn] = spec.functions;
   if (fn === undefined)
@@ -50,7 +50,9 @@ function imageFor({ spec }: ApplicationEndpoint, { image, localImages }: Preview
     );
   const language = fn.module.endsWith('.py') ? 'python' : 'node';
   const base = defaultBaseImage(language, spec.gpuIds !== '');
-  const found = localImages.find((reference) => baseImageOf(reference) === base);
+  // A manifest may say which tag; any other of that base serves as well.
+  const named = localImages.find((reference) => spec.imageName !== '' && imageReference(reference) === imageReference(spec.imageName));
+  const found = named ?? localImages.find((reference) => baseImageOf(reference) === base);
   if (found !== undefined) return imageReference(found);
   const needs =
     language === 'python' ? 'python3, 3.8 or newer, on its path' : 'glibc 2.28 or newer and libstdc++, or a Node 22.18 or newer';

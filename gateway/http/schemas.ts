@@ -52,7 +52,7 @@ const policySchema = z
 
 /** SPEC.md, s3Config object. */
 const s3ConfigSchema = z
-  .object(
+  .looseObject(
     {
       accessId: credential('Bucket access key id.'),
       accessSecret: credential('Bucket secret.'),
@@ -65,7 +65,9 @@ const s3ConfigSchema = z
     },
     'must be an object',
   )
-  .meta({ description: 'Storage credentials, passed to the worker. Encrypted at rest, never shown.' });
+  .meta({
+    description: 'Storage credentials, passed to the worker as they are, with what else stands here. Encrypted at rest, never shown.',
+  });
 
 const inputSchema = z
   .custom<RawJson>((value) => value instanceof RawJson && value.isObject, {

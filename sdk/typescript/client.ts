@@ -31,6 +31,8 @@ export interface S3Config {
   readonly accessSecret: string;
   readonly bucketName: string;
   readonly endpointUrl: string;
+  /** Passed on as well. */
+  readonly [other: string]: unknown;
 }
 
 export interface CallOptions {

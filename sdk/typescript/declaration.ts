@@ -33,7 +33,13 @@ export interface JobContext {
   progress(value: unknown): void;
   /** As the caller sent it (SPEC.md, s3Config object); secret. */
   readonly s3Config:
-    | { readonly accessId: string; readonly accessSecret: string; readonly bucketName: string; readonly endpointUrl: string }
+    | {
+        readonly accessId: string;
+        readonly accessSecret: string;
+        readonly bucketName: string;
+        readonly endpointUrl: string;
+        readonly [other: string]: unknown;
+      }
     | undefined;
 }
 

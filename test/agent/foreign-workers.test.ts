@@ -51,8 +51,12 @@ test.serial('a job is fetched, entered, and its result comes back byte for byte'
 test.serial('a job holds its id and input, and s3Config where the caller gave one', async (t) => {
   const scheduler = await foreign(t);
   const s3Config = { accessId: 'id', accessSecret: 'secret', bucketName: 'bucket', endpointUrl: 'https://storage.test' };
-  scheduler.dispatch({ jobId: 'j1', s3Config }, { do: 'job' });
-  t.deepEqual(scheduler.valueOf((await scheduler.ended('j1')).output), { id: 'j1', input: { do: 'job' }, s3Config });
+  scheduler.dispatch({ jobId: 'j1', s3Config: { ...s3Config, more: '{"region":"eu"}' } }, { do: 'job' });
+  t.deepEqual(scheduler.valueOf((await scheduler.ended('j1')).output), {
+    id: 'j1',
+    input: { do: 'job' },
+    s3Config: { ...s3Config, region: 'eu' },
+  });
 });
 
 test.serial('each form of a result is recorded as it is meant', async (t) => {

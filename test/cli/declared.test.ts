@@ -105,7 +105,12 @@ test('the manifest is that of SPEC.md, and the folder’s own; the artifact hold
   t.like(manifest, {
     version: '1',
     resources: {
-      shout: { workersMin: 0, workersMax: 1, functions: [{ name: 'shout', module: 'gpu_worker.ts', is_async: false, is_class: false }] },
+      shout: {
+        imageName: 'capstan/base-node',
+        workersMin: 0,
+        workersMax: 1,
+        functions: [{ name: 'shout', module: 'gpu_worker.ts', is_async: false, is_class: false }],
+      },
       web: { is_load_balanced: true },
     },
     routes: { web: { 'GET /health': 'get_health', 'POST /greet/{name}': 'post_greet_name' } },

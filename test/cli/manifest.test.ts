@@ -121,6 +121,9 @@ test('a key that is nearly ours is told with the one that was meant; keys of oth
     'tool_manifest.json: resources.a.workerMax: is no key of ours; do you mean workersMax?',
     'tool_manifest.json: resources.a.idle_timeout: is no key of ours; do you mean idleTimeout?',
   ]);
+  t.deepEqual(told({ resources: { a: { functions: [fn], volume: 'models' } } }), [
+    'tool_manifest.json: resources.a.volume: is not mounted anywhere; what workers share lies in a folder of their hosts, or in their image',
+  ]);
   t.deepEqual(told({ resources: { a: { functions: [fn], workersMax: 2, workerMax: 2, cpus: undefined, region: 'x' } } }), []);
 });
 

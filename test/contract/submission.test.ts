@@ -110,8 +110,10 @@ for (const missing of Object.keys(s3Config)) {
 }
 
 test('SPEC.md, s3Config object: passed to the worker; with env values it shows nowhere else', async (t) => {
-  const answer = await api.call('POST', '/v2/:secrets/runsync', { body: { input: {}, s3Config } });
-  t.deepEqual(answer.json['output'], { s3: Object.values(s3Config).map(digest), env: digest('env-secret-value') });
+  // The service only passes the object on: what else stands in it goes along.
+  const withRegion = { ...s3Config, region: 'region-value' };
+  const answer = await api.call('POST', '/v2/:secrets/runsync', { body: { input: {}, s3Config: withRegion } });
+  t.deepEqual(answer.json['output'], { s3: Object.values(withRegion).map(digest), env: digest('env-secret-value') });
   const job = String(answer.json['id']);
   const waiting = await api.run('parked', {}, { s3Config });
   const texts = new Map<string, string>([
@@ -131,7 +133,7 @@ test('SPEC.md, s3Config object: passed to the worker; with env values it shows n
     const path = join(file.parentPath, file.name);
     texts.set(path, await readFile(path, 'latin1'));
   }
-  for (const secret of ['access-secret-value', 'env-secret-value'])
+  for (const secret of ['access-secret-value', 'region-value', 'env-secret-value'])
     for (const [where, text] of texts) t.false(text.includes(secret), `${secret} is in ${where}`);
 });
 

@@ -207,12 +207,12 @@ test('a refused job goes back to its place and is not charged', async (t) => {
 test('what was acknowledged is there after a restart, and results kept by the agent are recorded once', async (t) => {
   const { scheduler, endpoint, node, session, worker } = await ready(t);
   await scheduler.channel().ask(endpoint, submit('running'));
-  await scheduler
-    .channel()
-    .ask(
-      endpoint,
-      submit('waiting', { s3Config: { accessId: 'id', accessSecret: 'very-secret', bucketName: 'b', endpointUrl: 'https://s3' } }),
-    );
+  await scheduler.channel().ask(
+    endpoint,
+    submit('waiting', {
+      s3Config: { accessId: 'id', accessSecret: 'very-secret', bucketName: 'b', endpointUrl: 'https://s3', more: '' },
+    }),
+  );
   const { jobId, token } = await session.take('dispatch');
   await scheduler.restart();
   await session.ended;
@@ -233,12 +233,12 @@ test('what was acknowledged is there after a restart, and results kept by the ag
 
 test('credentials are not in the database as they came', async (t) => {
   const { scheduler, endpoint } = await ready(t);
-  await scheduler
-    .channel()
-    .ask(
-      endpoint,
-      submit('secret', { s3Config: { accessId: 'id', accessSecret: 'needle-in-the-file', bucketName: 'b', endpointUrl: 'https://s3' } }),
-    );
+  await scheduler.channel().ask(
+    endpoint,
+    submit('secret', {
+      s3Config: { accessId: 'id', accessSecret: 'needle-in-the-file', bucketName: 'b', endpointUrl: 'https://s3', more: '' },
+    }),
+  );
   const { readFile, readdir } = await import('node:fs/promises');
   const folder = `${scheduler.dataDir}/scheduler`;
   for (const name of await readdir(folder)) {

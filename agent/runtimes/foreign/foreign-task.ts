@@ -1,6 +1,6 @@
 /** One task of a foreign worker, and the document in which the worker gets it. */
-import type { S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import { FIRST_CREDITS, type Task } from '../runtime.ts';
+import { workerS3Config } from '../s3-config.ts';
 
 /**
  * waiting ──a call for work takes it──▶ offered ──answer written──▶ running ──posted, or known to be over──▶ gone
@@ -51,7 +51,7 @@ export class ForeignTask {
   document(): Buffer {
     const { jobId, input, s3Config } = this.task;
     const head = `{"id":${JSON.stringify(jobId)},"input":`;
-    const tail = s3Config === undefined ? '}' : `,"s3Config":${JSON.stringify(documentOf(s3Config))}}`;
+    const tail = s3Config === undefined ? '}' : `,"s3Config":${JSON.stringify(workerS3Config(s3Config))}}`;
     return Buffer.concat([Buffer.from(head), input, Buffer.from(tail)]);
   }
 }
@@ -65,8 +65,4 @@ export interface Stop {
   heard: boolean;
   /** Calls force off. */
   callOff: () => void;
-}
-
-function documentOf({ accessId, accessSecret, bucketName, endpointUrl }: S3Config): Record<string, string> {
-  return { accessId, accessSecret, bucketName, endpointUrl };
 }

@@ -12,6 +12,7 @@ import {
   type WorkerEvents,
   type WorkerStart,
 } from '../runtime.ts';
+import { workerS3Config } from '../s3-config.ts';
 import { HostRequests } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
@@ -82,7 +83,8 @@ export class HostWorker implements RunningWorker, HostListener {
 
   run({ key, jobId, attempt, input, s3Config }: Task): void {
     this.#tasks.set(key, jobId);
-    this.#host.send({ t: 'run', life: this.#life, key, jobId, attempt, s3Config }, input);
+    const secret = s3Config === undefined ? undefined : workerS3Config(s3Config);
+    this.#host.send({ t: 'run', life: this.#life, key, jobId, attempt, s3Config: secret }, input);
   }
 
   cancel(key: string): void {

@@ -7,6 +7,7 @@
  * an attempt that crashes its worker is always charged, and cannot be tried for ever.
  */
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
+import type { WorkerS3Config } from '../s3-config.ts';
 
 /** File descriptor of the frames, in the host. */
 export const CHANNEL_FD = 3;
@@ -14,14 +15,6 @@ export const CHANNEL_FD = 3;
 export const ENTRY_FD = 4;
 /** File descriptor whose end means that the agent is gone, in hosts whose program has a lifeline. */
 export const LIFELINE_FD = 5;
-
-/** S3Config as handlers get it; secret. */
-export interface HandlerS3Config {
-  readonly accessId: string;
-  readonly accessSecret: string;
-  readonly bucketName: string;
-  readonly endpointUrl: string;
-}
 
 export interface LoadOrder {
   readonly folder: string;
@@ -38,7 +31,7 @@ export interface RunOrder {
   readonly key: string;
   readonly jobId: string;
   readonly attempt: number;
-  readonly s3Config: HandlerS3Config | undefined;
+  readonly s3Config: WorkerS3Config | undefined;
 }
 
 /** An HTTP request and what belongs to it, on its way to the function; bodies of frames are bytes of its body. */

@@ -154,5 +154,8 @@ function policyOf(policy: Submission['policy']): Policy | undefined {
 }
 
 function s3ConfigOf(config: Submission['s3Config']): S3Config | undefined {
-  return config ?? undefined;
+  if (config === undefined || config === null) return undefined;
+  const { accessId, accessSecret, bucketName, endpointUrl, ...others } = config;
+  const more = Object.keys(others).length === 0 ? '' : JSON.stringify(others);
+  return { accessId, accessSecret, bucketName, endpointUrl, more };
 }

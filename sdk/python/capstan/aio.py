@@ -28,7 +28,7 @@ class Endpoint(EndpointHandle):
         *,
         webhook: Optional[str] = None,
         policy: Optional[Mapping[str, Any]] = None,
-        s3_config: Optional[Mapping[str, str]] = None,
+        s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
     ) -> "Job":
         """Submits a job and gives its handle as soon as the service holds it."""
@@ -42,7 +42,7 @@ class Endpoint(EndpointHandle):
         *,
         webhook: Optional[str] = None,
         policy: Optional[Mapping[str, Any]] = None,
-        s3_config: Optional[Mapping[str, str]] = None,
+        s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
     ) -> Any:
         """

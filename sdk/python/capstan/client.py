@@ -18,7 +18,7 @@ class EndpointClient(EndpointHandle, Endpoint):
         *,
         webhook: Optional[str] = None,
         policy: Optional[Mapping[str, Any]] = None,
-        s3_config: Optional[Mapping[str, str]] = None,
+        s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
     ) -> "Job":
         """Submits a job and gives its handle as soon as the service holds it."""
@@ -32,7 +32,7 @@ class EndpointClient(EndpointHandle, Endpoint):
         *,
         webhook: Optional[str] = None,
         policy: Optional[Mapping[str, Any]] = None,
-        s3_config: Optional[Mapping[str, str]] = None,
+        s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
     ) -> Any:
         """

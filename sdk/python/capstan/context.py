@@ -16,7 +16,7 @@ class Context(Protocol):
     #: 1 for the first started attempt.
     attempt: int
     #: As the caller sent it (SPEC.md, s3Config object); None without.
-    s3_config: Optional[Dict[str, str]]
+    s3_config: Optional[Dict[str, Any]]
 
     @property
     def stopped(self) -> bool:

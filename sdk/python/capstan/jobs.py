@@ -73,7 +73,7 @@ class Submission:
 
     webhook: Optional[str] = None
     policy: Optional[Mapping[str, Any]] = None
-    s3_config: Optional[Mapping[str, str]] = None
+    s3_config: Optional[Mapping[str, Any]] = None
     idempotency_key: Optional[str] = None
 
     def body(self, value: Any) -> Dict[str, Any]:

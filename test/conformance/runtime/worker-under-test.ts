@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import type { ExecutionContext } from 'ava';
 
 import { FIRST_CREDITS, type RunningWorker, type Runtime, type TaskResult, type WorkerStart } from '../../../agent/runtimes/runtime.ts';
+import type { S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import { Signals } from '../../agent/signals.ts';
 
 /** A container's start is a dozen programs: on a busy machine they take their time. */
@@ -29,11 +30,7 @@ export type Said =
 export interface TestWorker {
   readonly worker: RunningWorker;
   readonly said: Signals<Said>;
-  run(
-    key: string,
-    input: unknown,
-    more?: { attempt?: number; s3Config?: { accessId: string; accessSecret: string; bucketName: string; endpointUrl: string } },
-  ): void;
+  run(key: string, input: unknown, more?: { attempt?: number; s3Config?: S3Config }): void;
   ended(key: string): Promise<{ readonly result: TaskResult; readonly value: unknown }>;
   /** Runs a task to its end; chunks are credited as they come. */
   call(key: string, input?: unknown): Promise<{ readonly result: TaskResult; readonly value: unknown }>;

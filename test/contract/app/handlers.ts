@@ -32,8 +32,8 @@ export function* counting(count: number, fails: boolean = false): Generator<numb
 
 /** That the credentials and the environment arrived, without showing them. */
 export function secrets(input: unknown, context: Context): { readonly s3: readonly string[]; readonly env: string } {
-  const { accessId, accessSecret, bucketName, endpointUrl } = context.s3Config ?? {};
-  return { s3: [accessId, accessSecret, bucketName, endpointUrl].map(digest), env: digest(process.env['CONTRACT_SECRET']) };
+  const { accessId, accessSecret, bucketName, endpointUrl, region } = context.s3Config ?? {};
+  return { s3: [accessId, accessSecret, bucketName, endpointUrl, region].map(digest), env: digest(process.env['CONTRACT_SECRET']) };
 }
 
 function digest(text: string | undefined): string {

@@ -1,7 +1,8 @@
 /** One call of the user's function: its input, its context, its chunks, its end. */
 import { writeSync } from 'node:fs';
 
-import { ENTRY_FD, type FromTask, type HandlerS3Config, type RunOrder } from '../../hosted/protocol.ts';
+import { ENTRY_FD, type FromTask, type RunOrder } from '../../hosted/protocol.ts';
+import type { WorkerS3Config } from '../../s3-config.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
 import { argumentsFor, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
@@ -30,7 +31,7 @@ export interface JobContext {
   /** Tells how far the job is; status calls show the last value. At most 64 KiB of JSON. */
   progress(value: unknown): void;
   /** As the caller sent it (SPEC.md, s3Config object). */
-  readonly s3Config: HandlerS3Config | undefined;
+  readonly s3Config: WorkerS3Config | undefined;
 }
 
 /** Whose a printed line is: that of the only job that runs; of several nobody can tell. */

@@ -370,6 +370,8 @@ export interface S3Config {
   accessSecret: string;
   bucketName: string;
   endpointUrl: string;
+  /** Members beyond these, which are passed on, too: a JSON object as text; empty when there are none. */
+  more: string;
 }
 
 /**
@@ -574,7 +576,7 @@ export const BlobRef: MessageFns<BlobRef> = {
 };
 
 function createBaseS3Config(): S3Config {
-  return { accessId: "", accessSecret: "", bucketName: "", endpointUrl: "" };
+  return { accessId: "", accessSecret: "", bucketName: "", endpointUrl: "", more: "" };
 }
 
 export const S3Config: MessageFns<S3Config> = {
@@ -590,6 +592,9 @@ export const S3Config: MessageFns<S3Config> = {
     }
     if (message.endpointUrl !== "") {
       writer.uint32(34).string(message.endpointUrl);
+    }
+    if (message.more !== "") {
+      writer.uint32(42).string(message.more);
     }
     return writer;
   },
@@ -639,6 +644,14 @@ export const S3Config: MessageFns<S3Config> = {
             message.endpointUrl = reader.string();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.more = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -673,6 +686,7 @@ export const S3Config: MessageFns<S3Config> = {
         : isSet(object.endpoint_url)
         ? globalThis.String(object.endpoint_url)
         : "",
+      more: isSet(object.more) ? globalThis.String(object.more) : "",
     };
   },
 
@@ -690,6 +704,9 @@ export const S3Config: MessageFns<S3Config> = {
     if (message.endpointUrl !== "") {
       obj.endpointUrl = message.endpointUrl;
     }
+    if (message.more !== "") {
+      obj.more = message.more;
+    }
     return obj;
   },
 
@@ -702,6 +719,7 @@ export const S3Config: MessageFns<S3Config> = {
     message.accessSecret = object.accessSecret ?? "";
     message.bucketName = object.bucketName ?? "";
     message.endpointUrl = object.endpointUrl ?? "";
+    message.more = object.more ?? "";
     return message;
   },
 };
