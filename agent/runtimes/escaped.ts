@@ -17,7 +17,7 @@ export const WORKER_MARK = 'CAPSTAN_WORKER_ID';
 const ROUNDS = 5;
 const ROUND_MS = 20;
 /** What was killed is waited for at most this many rounds: a busy machine takes its time. */
-const LAST_ROUNDS = 100;
+const LAST_ROUNDS = 500;
 /** Files read at once. */
 const AT_ONCE = 32;
 

@@ -1,5 +1,6 @@
 /** The scaling tick alone: the core in this process, over a fleet and endpoints of the same size. */
-import { FleetWorld, queueInput } from '../../test/scheduler/core/fleet-world.ts';
+import { FleetWorld } from '../../test/scheduler/core/fleet-world.ts';
+import { queueInput } from '../../test/support/endpoint-input.ts';
 import { inventoryOf } from './agents.ts';
 
 export interface TickFigures {

@@ -10,13 +10,14 @@ import { ArtifactCache, type CacheOptions } from '../../agent/artifacts/cache.ts
 import { unpack } from '../../agent/artifacts/unpack.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { digestOf } from './fake-scheduler.ts';
-import { addBuild, archiveOf, functionSpec, startAgent, startScheduler, temporaryFolder } from './fixtures.ts';
+import { addBuild, archiveOf, functionSpec, startAgent, startScheduler } from './fixtures.ts';
 import { rawArchive, type RawEntry } from './raw-archive.ts';
+import { folderOf } from '../support/folder.ts';
 
 const limits = { entries: 10, bytes: 10_000 };
 
 async function refusal(t: ExecutionContext, entries: readonly RawEntry[]): Promise<string> {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   await mkdir(join(folder, 'build'));
   const error = await t.throwsAsync(unpack(Readable.from([rawArchive(entries)]), join(folder, 'build'), limits), {
     instanceOf: CapstanError,
@@ -67,7 +68,7 @@ test('too many entries, or too many bytes, are refused', async (t) => {
 });
 
 test('what is no archive is refused', async (t) => {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   const whole = rawArchive([{ path: 'f', body: 'x'.repeat(5_000) }]);
   for (const bytes of [Buffer.from('not an archive at all'.repeat(100)), whole.subarray(0, whole.length / 2)]) {
     const error = await t.throwsAsync(unpack(Readable.from([bytes]), folder, limits), { instanceOf: CapstanError });
@@ -76,7 +77,7 @@ test('what is no archive is refused', async (t) => {
 });
 
 test('files, folders and inner links come out; special mode bits do not', async (t) => {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   const entries: RawEntry[] = [
     { path: 'bin/tool', body: '#!/bin/sh\n', mode: 0o6755 },
     { path: 'data', body: 'text', mode: 0o400 },
@@ -125,7 +126,7 @@ function openCache(folder: string, blobs: Store, maxBytes = 1_000_000): Promise<
 test('workers that want the same build share one fetch', async (t) => {
   const blobs = store();
   const digest = await putBuild(t, blobs, { 'main.js': '1' });
-  const cache = await openCache(join(await temporaryFolder(t), 'cache'), blobs);
+  const cache = await openCache(join(await folderOf(t), 'cache'), blobs);
   const held = await Promise.all([cache.acquire(digest), cache.acquire(digest), cache.acquire(digest)]);
   t.is(new Set(held.map(({ folder }) => folder)).size, 1);
   t.deepEqual(blobs.gets, [`build/${digest}`]);
@@ -137,7 +138,7 @@ test('bytes of another digest are not unpacked', async (t) => {
   const blobs = store();
   const digest = await putBuild(t, blobs, { 'main.js': '1' });
   blobs.blobs.set(`build/${digest}`, await archiveOf(t, { 'main.js': '2' }));
-  const folder = join(await temporaryFolder(t), 'cache');
+  const folder = join(await folderOf(t), 'cache');
   const cache = await openCache(folder, blobs);
   const error = await t.throwsAsync(cache.acquire(digest), { instanceOf: CapstanError });
   t.regex(error?.message ?? '', /digest/);
@@ -148,14 +149,14 @@ test('a failed fetch is no answer for the next one', async (t) => {
   const blobs = store();
   const archive = await archiveOf(t, { 'main.js': '1' });
   const digest = digestOf(archive);
-  const cache = await openCache(join(await temporaryFolder(t), 'cache'), blobs);
+  const cache = await openCache(join(await folderOf(t), 'cache'), blobs);
   await t.throwsAsync(cache.acquire(digest), { message: /no blob/ });
   blobs.blobs.set(`build/${digest}`, archive);
   await t.notThrowsAsync(cache.acquire(digest));
 });
 
 test('a name that is no digest never becomes a path', async (t) => {
-  const cache = await openCache(join(await temporaryFolder(t), 'cache'), store());
+  const cache = await openCache(join(await folderOf(t), 'cache'), store());
   await t.throwsAsync(cache.acquire('../../etc'), { message: /SHA-256/ });
 });
 
@@ -164,7 +165,7 @@ test('the least recently used build goes first, never one in use', async (t) => 
   const digests = [];
   for (const name of ['a', 'b', 'c', 'd']) digests.push(await putBuild(t, blobs, { 'main.js': name.repeat(400) }));
   const [a = '', b = '', c = '', d = ''] = digests;
-  const folder = join(await temporaryFolder(t), 'cache');
+  const folder = join(await folderOf(t), 'cache');
   const cache = await openCache(folder, blobs, 1_000);
   const first = await cache.acquire(a);
   (await cache.acquire(b)).release();
@@ -179,7 +180,7 @@ test('the least recently used build goes first, never one in use', async (t) => 
 test('builds outlive the agent; what a crash left unfinished does not', async (t) => {
   const blobs = store();
   const digest = await putBuild(t, blobs, { 'main.js': '1' });
-  const folder = join(await temporaryFolder(t), 'cache');
+  const folder = join(await folderOf(t), 'cache');
   const before = await openCache(folder, blobs);
   await before.acquire(digest);
   await before.close();
@@ -197,7 +198,7 @@ test('builds outlive the agent; what a crash left unfinished does not', async (t
 test('a build that was not on the disk for certain when the host went down is fetched again', async (t) => {
   const blobs = store();
   const digest = await putBuild(t, blobs, { 'main.js': '1' });
-  const folder = join(await temporaryFolder(t), 'cache');
+  const folder = join(await folderOf(t), 'cache');
   const cache = await openCache(folder, blobs);
   await cache.acquire(digest);
   await cache.close();

@@ -1,17 +1,11 @@
 /** Where the hosts' own programs lie, and what is in them; that they run is the runtimes' common tests. */
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
 import { stageBootstrap } from '../../agent/runtimes/hosted/bootstrap.ts';
-
-async function folderOf(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-bootstrap-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
+import { folderOf } from '../support/folder.ts';
 
 test('the bootstrap is JavaScript and Python, and any user may read it', async (t) => {
   const folder = await folderOf(t);

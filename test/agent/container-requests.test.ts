@@ -1,6 +1,5 @@
 /** What the agent asks of a container engine, and what it makes of the answers, where no real engine could show it. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -12,19 +11,14 @@ import { OutputFrames } from '../../agent/runtimes/container/output-frames.ts';
 import { PullProgress } from '../../agent/runtimes/container/pull-progress.ts';
 import { credentialsFor, registryOf } from '../../agent/runtimes/container/registry-credentials.ts';
 import { containerRuntime } from '../conformance/runtime/container-under-test.ts';
-import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
 import { FakeEngine } from '../support/container/fake-engine.ts';
 import { startAgent, startScheduler } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 const GIB = 1024 ** 3;
 const rules = { gpus: 'nvidia', pids: 512, tmpBytes: 64 * 1024 * 1024, shmBytes: GIB } as const;
-
-async function folderOf(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-engine-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 async function fakeEngine(t: ExecutionContext): Promise<FakeEngine> {
   const engine = new FakeEngine(join(await folderOf(t), 'engine.sock'));
@@ -39,7 +33,7 @@ async function refusedWorkers(
   engine: FakeEngine,
   authFile?: string,
 ): Promise<(more: Partial<WorkerStart>) => TestWorker> {
-  const folder = await writeBuild(t, { 'main.py': 'def fn(): pass' });
+  const folder = await folderOf(t, { 'main.py': 'def fn(): pass' });
   const runtime = await containerRuntime(t, engine.socket, { rules, registryAuthFile: authFile });
   return (more) => startWorkerOf(runtime, folder, 'fn', more);
 }

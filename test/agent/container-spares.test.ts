@@ -8,8 +8,8 @@ import { pino } from 'pino';
 import { ContainerSpares, type SpareHost } from '../../agent/runtimes/container/spares.ts';
 import type { ContainerShape } from '../../agent/runtimes/container/worker-orders.ts';
 import { until } from '../support/until.ts';
-import { temporaryFolder } from './fixtures.ts';
 import { Signals } from './signals.ts';
+import { folderOf } from '../support/folder.ts';
 
 const shape: ContainerShape = { language: 'python', image: 'some/image', deviceUuids: [], memoryBytes: 0, cpuMillis: 0 };
 const shapeOf = (image: string): ContainerShape => ({ ...shape, image });
@@ -89,7 +89,7 @@ class World {
 }
 
 async function world(t: ExecutionContext, count = 2): Promise<World> {
-  const made = new World(await temporaryFolder(t), count);
+  const made = new World(await folderOf(t), count);
   t.teardown(() => made.spares.close());
   return made;
 }

@@ -11,11 +11,12 @@ import { create } from 'tar';
 import { NEEDS } from '../../agent/runtimes/container/bootstrap.ts';
 import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
 import { containerRuntime } from '../conformance/runtime/container-under-test.ts';
-import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
 import { until } from '../support/until.ts';
 import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
-import { addBuild, functionSpec, startAgent, startScheduler, temporaryFolder } from './fixtures.ts';
+import { addBuild, functionSpec, startAgent, startScheduler } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 const AGENT = fileURLToPath(new URL('agent-process.ts', import.meta.url));
 
@@ -51,7 +52,7 @@ if (noEngine === undefined) {
 
   const workerOf = async (t: ExecutionContext, fn: string, more: Partial<WorkerStart> = {}): Promise<TestWorker> => {
     const runtime = await containerRuntime(t, engine.socket);
-    const folder = await writeBuild(t, { 'main.py': SOURCE });
+    const folder = await folderOf(t, { 'main.py': SOURCE });
     // As an agent whose umask is 0077 unpacks it.
     await chmod(join(folder, 'main.py'), 0o600);
     const worker = startWorkerOf(runtime, folder, fn, more);
@@ -66,8 +67,8 @@ if (noEngine === undefined) {
 
   /** An image of a few files, made of nothing else. */
   const imageOf = async (t: ExecutionContext, name: string, files: Readonly<Record<string, string>>): Promise<string> => {
-    const folder = await writeBuild(t, files);
-    const tar = join(await temporaryFolder(t), 'image.tar');
+    const folder = await folderOf(t, files);
+    const tar = join(await folderOf(t), 'image.tar');
     await create({ file: tar, cwd: folder }, Object.keys(files));
     await engine.docker('import', tar, name);
     return name;
@@ -104,7 +105,7 @@ if (noEngine === undefined) {
   test.serial('a worker moves into a container that waited: its own build and values, limits as asked, its name', async (t) => {
     const runtime = await containerRuntime(t, engine.socket, { spares: { count: 1, keptMs: 600_000 } });
     const limits = { memoryBytes: 128 * 1024 * 1024, cpuMillis: 500 };
-    const first = startWorkerOf(runtime, await writeBuild(t, { 'main.py': SOURCE, 'secret.py': '' }), 'whoami', limits);
+    const first = startWorkerOf(runtime, await folderOf(t, { 'main.py': SOURCE, 'secret.py': '' }), 'whoami', limits);
     await first.hear('loaded');
     first.worker.end(false);
     await first.hear('exited');
@@ -113,7 +114,7 @@ if (noEngine === undefined) {
     t.regex(id, /^[0-9a-f]{64}$/, 'the spare alone');
 
     const source = `${SOURCE}\ndef here(): return [sorted(os.listdir(".")), os.getcwd(), dict(os.environ)]\n`;
-    const folder = await writeBuild(t, { 'main.py': source });
+    const folder = await folderOf(t, { 'main.py': source });
     const worker = startWorkerOf(runtime, folder, 'here', { ...limits, workerId: 'w-2', env: { API_TOKEN: 'a-secret-value' } });
     await worker.hear('loaded');
     const { value } = await worker.call('1');
@@ -166,7 +167,7 @@ if (noEngine === undefined) {
       ['main.py', NEEDS.python],
       ['main.ts', NEEDS.node],
     ] as const) {
-      const worker = startWorkerOf(runtime, await writeBuild(t, { [file]: '' }), 'fn', { image });
+      const worker = startWorkerOf(runtime, await folderOf(t, { [file]: '' }), 'fn', { image });
       const { detail } = await worker.hear('exited');
       t.regex(detail, /executable file not found|no such file/i);
       t.true(detail.endsWith(` (${needs})`), detail);
@@ -214,7 +215,7 @@ if (noEngine === undefined) {
 
   test.serial('kill -9 of the agent ends its containers; the next one on its folder takes them away', async (t) => {
     const scheduler = await startScheduler(t);
-    const dataDir = await temporaryFolder(t);
+    const dataDir = await folderOf(t);
     const kill = await agentThatWaits(t, scheduler, dataDir);
     t.not(await engine.docker('ps', '-q'), '');
     await kill();
@@ -228,7 +229,7 @@ if (noEngine === undefined) {
 
   test.serial('an image that speaks the worker protocol itself serves jobs, and ends in order', async (t) => {
     const program = await readFile(join(import.meta.dirname, 'foreign_worker.py'), 'utf8');
-    const folder = await temporaryFolder(t);
+    const folder = await folderOf(t);
     await writeFile(join(folder, 'worker.py'), program);
     const id = await engine.docker('create', 'capstan/base-python', 'python3');
     await engine.docker('cp', join(folder, 'worker.py'), `${id}:/worker.py`);

@@ -1,6 +1,5 @@
 /** An agent under test with its fake scheduler, in a temp folder, gone without trace after the test. */
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import type { ExecutionContext } from 'ava';
@@ -11,16 +10,11 @@ import { readConfig, type AgentConfigInput } from '../../agent/config.ts';
 import { start, type AgentDeps, type AgentHandle } from '../../agent/start.ts';
 import type { FunctionSpec, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { digestOf, FakeScheduler, JOIN_TOKEN } from './fake-scheduler.ts';
-
-export async function temporaryFolder(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-agent-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
-  return folder;
-}
+import { folderOf } from '../support/folder.ts';
 
 /** A build's archive out of file texts. */
 export async function archiveOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<Buffer> {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   for (const [name, text] of Object.entries(files)) {
     await mkdir(dirname(join(folder, 'build', name)), { recursive: true });
     await writeFile(join(folder, 'build', name), text);
@@ -62,7 +56,7 @@ export async function startAgent(
   options: Partial<AgentConfigInput> = {},
   deps: AgentDeps = {},
 ): Promise<TestAgent> {
-  const dataDir = options.dataDir ?? (await temporaryFolder(t));
+  const dataDir = options.dataDir ?? (await folderOf(t));
   const config = readConfig(
     {
       dataDir,

@@ -7,7 +7,7 @@ import { argumentsFor, InputError } from '../../agent/runtimes/thread/host/argum
 import { findModule, loadHandler, pickExport } from '../../agent/runtimes/thread/host/module.ts';
 import { Aggregate, errorMessage, errorStack, toJson } from '../../agent/runtimes/thread/host/output.ts';
 import { readSignature, signatureOf, type Signature } from '../../agent/runtimes/thread/host/signature.ts';
-import { writeBuild } from '../conformance/runtime/worker-under-test.ts';
+import { folderOf } from '../support/folder.ts';
 
 type Fn = (...args: unknown[]) => unknown;
 
@@ -80,7 +80,7 @@ test('keys that do not fit are named', (t) => {
 });
 
 test('a module is found as given, with an extension, by dots, or as a folder', async (t) => {
-  const root = await writeBuild(t, {
+  const root = await folderOf(t, {
     'main.ts': '',
     'exact.js': '',
     'src/worker.mts': '',
@@ -116,7 +116,7 @@ test('the export is the named one, else a fitting default', (t) => {
 });
 
 test('CommonJS, ES modules and TypeScript load alike', async (t) => {
-  const root = await writeBuild(t, {
+  const root = await folderOf(t, {
     'common.cjs': 'module.exports = { fn(a) { return a + 1; } };',
     'plain.js': 'exports.fn = (a) => a + 2;',
     'esm.mjs': 'export const fn = (a) => a + 3;',

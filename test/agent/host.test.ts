@@ -9,12 +9,12 @@ import test from 'ava';
 
 import { CpuLoad, quickIdentity, readGauges, readIdentityOfHost } from '../../agent/inventory/host-facts.ts';
 import { readHostPython } from '../../agent/inventory/host-python.ts';
-import { temporaryFolder } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 const PATH = '/usr/local/bin:/usr/bin:/bin';
 
 test('versions are read from what the installer wrote; nothing is imported', async (t) => {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   for (const [name, version] of [
     ['torch', '2.4.1+cu124'],
     ['numpy', '2.1.0'],
@@ -36,7 +36,7 @@ test('a host without Python has none', async (t) => {
 });
 
 test('packages are found in an archive on the path, too', async (t) => {
-  const archive = join(await temporaryFolder(t), 'packages.zip');
+  const archive = join(await folderOf(t), 'packages.zip');
   const write = `import sys, zipfile
 with zipfile.ZipFile(sys.argv[1], "w") as archive:
     archive.writestr("triton-3.0.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: triton\\nVersion: 3.0.0\\n")`;
@@ -45,7 +45,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as archive:
 });
 
 test('a system is named by its os-release; what the host does not say is asked for', async (t) => {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   const file = join(folder, 'os-release');
   await writeFile(file, 'PRETTY_NAME="x"\nNAME="Some Linux"\nVERSION_ID=12\n');
   const quick = { ...quickIdentity(), cpuModel: 'Some CPU' };
@@ -64,7 +64,7 @@ test('the load is that between two looks', async (t) => {
   ];
   const load = new CpuLoad(() => looks.shift() ?? { busy: 0, idle: 0 });
   t.deepEqual([load.percent(), load.percent(), load.percent()], [25, 0, 100]);
-  const { memoryAvailableBytes, diskBytes, diskAvailableBytes, cpuPercent } = await readGauges(await temporaryFolder(t), new CpuLoad());
+  const { memoryAvailableBytes, diskBytes, diskAvailableBytes, cpuPercent } = await readGauges(await folderOf(t), new CpuLoad());
   t.true(memoryAvailableBytes > 0n && diskBytes > diskAvailableBytes && diskAvailableBytes > 0n);
   t.true(cpuPercent >= 0 && cpuPercent <= 100);
 });

@@ -9,7 +9,8 @@ import { afterFullProbe, afterLightProbe, NO_DEVICES, type DeviceSet } from '../
 import { NvidiaProbe } from '../../agent/inventory/nvidia-probe.ts';
 import type { Device } from '../../proto/gen/capstan/v1/nodes.ts';
 import { writeFakeSmi, type FakeBehaviour } from './fake-nvidia-smi.ts';
-import { startAgent, startScheduler, temporaryFolder } from './fixtures.ts';
+import { startAgent, startScheduler } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 const MEBIBYTE = 1024n * 1024n;
 const env = { PATH: '/usr/local/bin:/usr/bin:/bin' };
@@ -22,7 +23,7 @@ interface Host {
 }
 
 async function hostWith(t: ExecutionContext, behaviour: FakeBehaviour, timeoutMs = 10_000): Promise<Host> {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   const behave = (next: FakeBehaviour): Promise<string> => writeFakeSmi(join(folder, 'bin'), next);
   const probe = new NvidiaProbe({ program: await behave(behaviour), timeoutMs, folder: join(folder, 'probe'), env });
   return {
@@ -41,7 +42,7 @@ function only(set: DeviceSet): Device {
 
 test('no nvidia-smi is a host without GPUs: no devices, no problem', async (t) => {
   for (const program of ['/nonexistent/nvidia-smi', 'no-such-nvidia-smi']) {
-    const probe = new NvidiaProbe({ program, timeoutMs: 1_000, folder: await temporaryFolder(t), env });
+    const probe = new NvidiaProbe({ program, timeoutMs: 1_000, folder: await folderOf(t), env });
     t.deepEqual(await probe.full(), { kind: 'none' });
     t.deepEqual(await probe.light(), { kind: 'none' });
   }
@@ -270,7 +271,7 @@ withCaptures(`the captures of real machines${hasCaptures ? '' : ' (skipped: ../s
 
 test("the driver's errors in the kernel's log are told, and a fatal one holds its GPU back, but no other", async (t) => {
   const scheduler = await startScheduler(t);
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   const gpus = [
     { uuid: 'GPU-a', pciBusId: '00000000:3B:00.0' },
     { uuid: 'GPU-b', pciBusId: '00000000:AF:00.0' },
@@ -295,7 +296,7 @@ test("the driver's errors in the kernel's log are told, and a fatal one holds it
 
 test('the scheduler hears of devices, and at once when one falls ill', async (t) => {
   const scheduler = await startScheduler(t);
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   const nvidiaSmi = await writeFakeSmi(folder, { gpus: [{ uuid: 'GPU-a' }] });
   await startAgent(t, scheduler, { nvidiaSmi, inventoryMs: 20 });
   // A Hello does not wait for a probe that takes its time.

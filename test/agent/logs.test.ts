@@ -7,7 +7,8 @@ import { pino } from 'pino';
 
 import { KEPT_LINES, LogStore } from '../../agent/logs/log-store.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
-import { startWorker, temporaryFolder } from './fixtures.ts';
+import { startWorker } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 const silent = pino({ level: 'silent' });
 
@@ -16,7 +17,7 @@ function line(values: Partial<LogLine>): LogLine {
 }
 
 test('lines are found by endpoint, worker and time, the last ones first to stay', async (t) => {
-  const store = new LogStore(await temporaryFolder(t), 1_000_000, silent);
+  const store = new LogStore(await folderOf(t), 1_000_000, silent);
   store.add(line({ atMs: 1n, text: 'a' }));
   store.add(line({ atMs: 2n, text: 'b', workerId: 'w2' }));
   store.add(line({ atMs: 3n, text: 'c', endpointId: 'ep2' }));
@@ -36,7 +37,7 @@ test('lines are found by endpoint, worker and time, the last ones first to stay'
 });
 
 test('memory keeps a bounded number of lines', async (t) => {
-  const store = new LogStore(await temporaryFolder(t), 100_000_000, silent);
+  const store = new LogStore(await folderOf(t), 100_000_000, silent);
   for (let index = 0; index < KEPT_LINES * 3; index += 1) store.add(line({ text: String(index) }));
   const found = store.find({ endpointId: 'ep1', workerId: '', limit: 1_000, afterMs: 0n });
   t.is(found.length, 1_000);
@@ -45,7 +46,7 @@ test('memory keeps a bounded number of lines', async (t) => {
 });
 
 test('files are rotated and never leave their folder', async (t) => {
-  const folder = await temporaryFolder(t);
+  const folder = await folderOf(t);
   const store = new LogStore(folder, 1_000, silent);
   for (let round = 0; round < 5; round += 1) {
     for (let index = 0; index < 10; index += 1) store.add(line({ text: `round ${round}` }));

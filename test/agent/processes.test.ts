@@ -11,7 +11,8 @@ import { isRunning } from '../conformance/runtime/running.ts';
 import { until } from '../support/until.ts';
 import { writeFakeSmi } from './fake-nvidia-smi.ts';
 import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
-import { addBuild, functionSpec, startScheduler, startWorker, temporaryFolder } from './fixtures.ts';
+import { addBuild, functionSpec, startScheduler, startWorker } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 const AGENT = fileURLToPath(new URL('agent-process.ts', import.meta.url));
 /** Marks the processes of one test by an environment value that they inherit. */
@@ -19,7 +20,7 @@ const MARK = 'LC_ALL';
 
 async function spawnAgent(t: ExecutionContext, scheduler: FakeScheduler, mark: string, more: object = {}): Promise<ChildProcess> {
   const config = {
-    dataDir: await temporaryFolder(t),
+    dataDir: await folderOf(t),
     scheduler: scheduler.address,
     joinToken: JOIN_TOKEN,
     logLevel: 'silent',
@@ -154,7 +155,7 @@ for (const [what, runtime, files] of [
 test('what left its group under an agent that was killed ends when the next agent starts; a living one keeps its own', async (t) => {
   const scheduler = await startScheduler(t);
   const build = await addBuild(t, scheduler, ESCAPES.thread);
-  const dataDir = await temporaryFolder(t);
+  const dataDir = await folderOf(t);
   const release = { ...build, functions: [functionSpec('escape')] };
   const escapeUnder = async (folder: string): Promise<{ agent: ChildProcess; pid: number }> => {
     const from = scheduler.now;
@@ -165,7 +166,7 @@ test('what left its group under an agent that was killed ends when the next agen
     scheduler.dispatch({ jobId: `j${from}` });
     return { agent, pid: scheduler.valueOf((await scheduler.ended(`j${from}`)).output) as number };
   };
-  const living = await escapeUnder(await temporaryFolder(t));
+  const living = await escapeUnder(await folderOf(t));
   const killed = await escapeUnder(dataDir);
   killed.agent.kill('SIGKILL');
   await once(killed.agent, 'exit');
@@ -182,7 +183,7 @@ test('what left its group under an agent that was killed ends when the next agen
 test('kill -9 of the agent while nvidia-smi hangs leaves no process', async (t) => {
   const mark = `capstan-test-${process.pid}-smi`;
   const scheduler = await startScheduler(t);
-  const nvidiaSmi = await writeFakeSmi(await temporaryFolder(t), { hangs: 'all' });
+  const nvidiaSmi = await writeFakeSmi(await folderOf(t), { hangs: 'all' });
   const agent = await spawnAgent(t, scheduler, mark, { nvidiaSmi });
   await scheduler.hello();
   agent.kill('SIGKILL');

@@ -6,11 +6,12 @@ import test from 'ava';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { FakeScheduler, JOIN_TOKEN } from './fake-scheduler.ts';
-import { addBuild, functionSpec, startAgent, startScheduler, startWorker, temporaryFolder } from './fixtures.ts';
+import { addBuild, functionSpec, startAgent, startScheduler, startWorker } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 test('a node joins once, keeps its identity to itself, and says hello with all it has', async (t) => {
   const scheduler = await startScheduler(t);
-  const dataDir = await temporaryFolder(t);
+  const dataDir = await folderOf(t);
   const first = await startAgent(t, scheduler, { dataDir });
   const hello = await scheduler.hello();
   t.is(hello.protocol, 1);
@@ -34,7 +35,7 @@ test('a node joins once, keeps its identity to itself, and says hello with all i
 
 test('a second agent on one data folder is refused, and the folder is free again with the end of the first', async (t) => {
   const scheduler = await startScheduler(t);
-  const dataDir = await temporaryFolder(t);
+  const dataDir = await folderOf(t);
   const first = await startAgent(t, scheduler, { dataDir });
   await t.throwsAsync(startAgent(t, scheduler, { dataDir }), {
     code: 'CONFLICT',
@@ -204,7 +205,7 @@ test('messages are split at 1 MiB', async (t) => {
 
 test('a join token may come from a file that appears later', async (t) => {
   const scheduler = await startScheduler(t);
-  const dataDir = await temporaryFolder(t);
+  const dataDir = await folderOf(t);
   const joinTokenFile = join(dataDir, 'join-token');
   await writeFile(joinTokenFile, `${JOIN_TOKEN}\n`);
   const agent = await startAgent(t, scheduler, { dataDir, joinToken: undefined, joinTokenFile });

@@ -2,7 +2,8 @@
 import test, { type ExecutionContext } from 'ava';
 
 import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
-import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import { folderOf } from '../support/folder.ts';
 
 const SOURCE = `
 export async function serve(waits: boolean, ctx: any) {
@@ -16,7 +17,7 @@ const STARVED_MS = 3_500;
 async function workerIn(t: ExecutionContext, kind: 'process' | 'thread'): Promise<TestWorker> {
   const runtime = kind === 'thread' ? threadRuntime() : processRuntime();
   t.teardown(() => runtime.close());
-  const worker = startWorkerOf(runtime, await writeBuild(t, { 'main.ts': SOURCE }), 'serve', { maxConcurrency: 2 });
+  const worker = startWorkerOf(runtime, await folderOf(t, { 'main.ts': SOURCE }), 'serve', { maxConcurrency: 2 });
   await worker.hear('loaded');
   return worker;
 }

@@ -9,7 +9,7 @@ import { busIdOf } from '../../agent/inventory/nvidia-text.ts';
 import { faultOf, parseXid } from '../../agent/inventory/xid.ts';
 import { XidWatch } from '../../agent/inventory/xid-watch.ts';
 import type { Device } from '../../proto/gen/capstan/v1/nodes.ts';
-import { temporaryFolder } from './fixtures.ts';
+import { folderOf } from '../support/folder.ts';
 
 const MINUTE = 60_000;
 const BUS = '0000:3b:00';
@@ -108,7 +108,7 @@ test('the last eight errors are kept, with the time of the wall clock', (t) => {
 });
 
 test("the kernel's log is read once, then what is new; where it cannot be read there is nothing", async (t) => {
-  const path = join(await temporaryFolder(t), 'kmsg');
+  const path = join(await folderOf(t), 'kmsg');
   t.deepEqual(await new KernelLog(path).read(), []);
   await appendFile(path, '6,1,1000000,-;first\n SUBSYSTEM=pci\n4,2,2000000,c;second; with ä\n');
   const log = new KernelLog(path);

@@ -1,12 +1,12 @@
 /** The linter's configuration bites: each bad snippet, put where its rule holds, is refused by that rule. */
 import { execFile } from 'node:child_process';
-import { copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import test from 'ava';
 
 import { parts, root } from './imports.ts';
+import { folderOf } from '../support/folder.ts';
 
 interface Snippet {
   readonly file: string;
@@ -129,8 +129,7 @@ const snippets: Snippet[] = [
 ];
 
 test('each house rule refuses the snippet that breaks it, and only that', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-lint-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
   for (const name of ['.oxlintrc.json', 'tsconfig.json', 'package.json', 'proto/errors.ts']) {
     await mkdir(dirname(join(folder, name)), { recursive: true });

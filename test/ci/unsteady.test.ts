@@ -1,11 +1,11 @@
 /** What CI does with failed tests, over an npm that fails as it is told, with the words of ava. */
-import { chmod, cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { tmpdir } from 'node:os';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { run } from '../cli/fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const script = join(import.meta.dirname, '../../.ci/tests');
 
@@ -46,8 +46,7 @@ process.exitCode = file === undefined || told.again?.includes(file) ? (told.code
 `;
 
 async function afterRun(t: ExecutionContext, told: Told): Promise<Outcome> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-ci-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   await mkdir(join(folder, '.ci'));
   await cp(script, join(folder, '.ci/tests'));
   await writeFile(join(folder, 'told.json'), JSON.stringify(told));

@@ -1,33 +1,18 @@
 /** The artifact: which files it holds, and that the same files give the same bytes. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { chmod, link, mkdir, mkdtemp, readdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { chmod, link, mkdir, readdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 import { list, type ReadEntry } from 'tar';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { packArtifact, type Artifact } from '../../cli/deploy/artifact.ts';
 import { unpack } from '../../agent/artifacts/unpack.ts';
+import { folderOf } from '../support/folder.ts';
 
 const MANIFEST = '{"resources": {}}\n';
-
-async function temporary(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-artifact-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
-  const folder = await temporary(t);
-  for (const [path, text] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, path)), { recursive: true });
-    await writeFile(join(folder, path), text);
-  }
-  return folder;
-}
 
 async function entriesOf({ path }: Artifact): Promise<ReadEntry[]> {
   const entries: ReadEntry[] = [];
@@ -196,7 +181,7 @@ test('names of every kind arrive as they are, in what the agent unpacks', async 
   await mkdir(join(folder, 'empty'));
   await symlink('-dash', join(folder, 'inner link'));
   const artifact = await packArtifact(folder, MANIFEST);
-  const target = await temporary(t);
+  const target = await folderOf(t);
   await unpack(createReadStream(artifact.path), target);
   for (const name of names) t.is(await readFile(join(target, name), 'utf8'), `content of ${name}`);
   t.is(await readFile(join(target, 'inner link'), 'utf8'), 'content of -dash');

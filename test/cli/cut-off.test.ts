@@ -1,7 +1,6 @@
 /** A deployment that is cut off at each of its steps leaves the old one or the new one, whole; and nothing that the next one stumbles over. */
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -14,6 +13,7 @@ import { canFindProcesses } from '../support/processes.ts';
 import { Stack } from '../support/stack.ts';
 import { FaultProxy, steps, type Step } from './fakes/fault-proxy.ts';
 import { run, type Run } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const quiet = createTerminal({ out: { write: () => true }, err: { write: () => true }, colours: false });
@@ -38,8 +38,7 @@ interface Project {
 
 /** Two endpoints that tell their version, and bytes that do not shrink. */
 async function project(t: ExecutionContext, name: string): Promise<Project> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-cut-off-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   const functions = ['one', 'two'].map((each) => `${name}_${each}`);
   const resources = Object.fromEntries(functions.map((fn) => [fn, { functions: [{ name: fn, module: 'work.mjs' }], workersMax: 1 }]));
   await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify({ resources }));

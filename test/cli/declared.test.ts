@@ -1,27 +1,17 @@
 /** Applications whose endpoints are declared in the sources, built and served by the real stack, in both languages. */
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
 import { Stack } from '../support/stack.ts';
+import { folderOf } from '../support/folder.ts';
 
 let stack: Stack;
 test.before(async () => {
   stack = await Stack.start();
 });
 test.after.always(() => stack.close());
-
-async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-declared-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  for (const [path, text] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, path)), { recursive: true });
-    await writeFile(join(folder, path), text);
-  }
-  return folder;
-}
 
 async function call(id: string | undefined, input: object): Promise<unknown> {
   const response = await stack.call(`/v2/${id ?? ''}/runsync`, { method: 'POST', body: JSON.stringify({ input }) });

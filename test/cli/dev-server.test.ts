@@ -1,6 +1,5 @@
 /** `capstan run`: a new project served on this machine, changed while it is served, in both languages. */
-import { mkdir, mkdtemp, readdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -8,6 +7,7 @@ import test from 'ava';
 import { processesOf } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { run } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/main.ts');
 
@@ -60,8 +60,7 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
   },
 ]) {
   test(`serves a new project, and what becomes of it, in ${language}`, async (t) => {
-    const root = await realpath(await mkdtemp(join(tmpdir(), 'capstan-dev-')));
-    t.teardown(() => rm(root, { recursive: true, force: true }));
+    const root = await realpath(await folderOf(t));
     const made = run([bin, 'init', 'fruit', '--language', language], { cwd: root });
     t.is(await made.ended, 0, made.stderr());
     const folder = join(root, 'fruit');
@@ -179,8 +178,7 @@ api.post('/echo', async (request: Request) => new Response(request.body, {
 `;
 
 test('routes get and give what deployed ones do, in a project of two languages', async (t) => {
-  const root = await realpath(await mkdtemp(join(tmpdir(), 'capstan-dev-')));
-  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const root = await realpath(await folderOf(t));
   const folder = join(root, 'project');
   const [first, second, held] = [join(root, 'first'), join(root, 'second'), join(root, 'held')];
   await mkdir(folder);

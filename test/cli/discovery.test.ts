@@ -1,6 +1,5 @@
 /** What is declared in sources, found without running them; and every refusal with its place. */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -9,12 +8,12 @@ import { discover } from '../../cli/discovery/discover.ts';
 import type { DeclaredApplication } from '../../cli/discovery/declared.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { checkSettings, resourceOf } from '../../sdk/typescript/settings.ts';
+import { folderOf } from '../support/folder.ts';
 
 const variables: Readonly<Record<string, string>> = { TOKEN: 'from the shell' };
 
 async function found(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<DeclaredApplication> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-discovery-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   for (const [path, text] of Object.entries(files)) {
     await mkdir(dirname(join(folder, path)), { recursive: true });
     await writeFile(join(folder, path), text);

@@ -1,37 +1,10 @@
 /** How a function in Python is found and its parameters are read, without running its module. */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
 import { readApplication } from '../../cli/deploy/application.ts';
-import { readFunctions, type ReadFunction } from '../../cli/deploy/functions.ts';
 import { listFiles } from '../../cli/deploy/files.ts';
-import { readManifest } from '../../cli/deploy/manifest.ts';
-
-async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-app-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  for (const [path, text] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, path)), { recursive: true });
-    await writeFile(join(folder, path), text);
-  }
-  return folder;
-}
-
-async function readIn(folder: string, module = 'main.py'): Promise<ReadFunction> {
-  const manifest = { resources: { e: { functions: [{ name: 'f', module }] } } };
-  const [endpoint] = readManifest(JSON.stringify(manifest), 'tool_manifest.json').endpoints;
-  const [read] = endpoint === undefined ? [] : await readFunctions(folder, endpoint);
-  if (read === undefined) throw new Error('nothing was read');
-  return read;
-}
-
-/** `POSITIONAL a b?`: the style and the parameters, those that need not be given with a question mark. */
-function inShort({ style, parameters }: ReadFunction): string {
-  return [style.replace('CALL_STYLE_', ''), ...parameters.map(({ name, required }) => (required ? name : `${name}?`))].join(' ');
-}
+import { folderOf } from '../support/folder.ts';
+import { inShort, readFunction } from './read-function.ts';
 
 const sources: [string, string][] = [
   ['def f(): pass', 'POSITIONAL'],
@@ -55,13 +28,13 @@ const sources: [string, string][] = [
 ];
 for (const [source, expected] of sources) {
   test(JSON.stringify(source), async (t) => {
-    t.is(inShort(await readIn(await folderOf(t, { 'main.py': source }))), expected);
+    t.is(inShort(await readFunction(await folderOf(t, { 'main.py': source }), 'main.py')), expected);
   });
 }
 
 test('nothing of the module is run', async (t) => {
   const folder = await folderOf(t, { 'main.py': 'import no_such_package\nraise SystemExit\ndef f(a): pass' });
-  t.is(inShort(await readIn(folder)), 'POSITIONAL a');
+  t.is(inShort(await readFunction(folder, 'main.py')), 'POSITIONAL a');
 });
 
 test('the next command gets a value of the right type for each parameter', async (t) => {
@@ -69,7 +42,7 @@ test('the next command gets a value of the right type for each parameter', async
     'main.py': 'from typing import List\ndef f(a: int, b: "str", c: List[int], d=True, e: dict = {}): pass',
   });
   t.deepEqual(
-    (await readIn(folder)).parameters.map(({ sample }) => sample),
+    (await readFunction(folder, 'main.py')).parameters.map(({ sample }) => sample),
     [1, 'text', [], true, {}],
   );
 });
@@ -83,12 +56,12 @@ test('a module is found by path, by dots, and as a package', async (t) => {
     ['src.worker', 'src/worker.py'],
     ['pack', 'pack/__init__.py'],
   ] as const) {
-    t.is((await readIn(folder, module)).module, path);
+    t.is((await readFunction(folder, module)).module, path);
   }
 });
 
 test('a class is read by the worker that makes it', async (t) => {
-  const read = await readIn(await folderOf(t, { 'main.py': 'class f:\n def run(self): pass' }));
+  const read = await readFunction(await folderOf(t, { 'main.py': 'class f:\n def run(self): pass' }), 'main.py');
   t.like(read, { module: 'main.py', style: 'CALL_STYLE_UNSPECIFIED' });
 });
 
@@ -98,7 +71,7 @@ const refusals: [string, RegExp][] = [
 ];
 for (const [source, message] of refusals) {
   test(`refused: ${JSON.stringify(source)}`, async (t) => {
-    await t.throwsAsync(readIn(await folderOf(t, { 'main.py': source })), { message });
+    await t.throwsAsync(readFunction(await folderOf(t, { 'main.py': source }), 'main.py'), { message });
   });
 }
 

@@ -1,36 +1,14 @@
 /** How a function's parameters are read from its source, and how a module and its export are found. */
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { symlink } from 'node:fs/promises';
+import { join } from 'node:path';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { readFunctions, type ReadFunction } from '../../cli/deploy/functions.ts';
+import { readFunctions } from '../../cli/deploy/functions.ts';
 import { readManifest } from '../../cli/deploy/manifest.ts';
-
-async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-app-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  for (const [path, text] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, path)), { recursive: true });
-    await writeFile(join(folder, path), text);
-  }
-  return folder;
-}
-
-async function readIn(folder: string, module: string, name = 'f'): Promise<ReadFunction> {
-  const manifest = { resources: { e: { functions: [{ name, module }] } } };
-  const [endpoint] = readManifest(JSON.stringify(manifest), 'tool_manifest.json').endpoints;
-  const [read] = endpoint === undefined ? [] : await readFunctions(folder, endpoint);
-  if (read === undefined) throw new Error('nothing was read');
-  return read;
-}
-
-/** `POSITIONAL a b?`: the style and the parameters, those that need not be given with a question mark. */
-function inShort({ style, parameters }: ReadFunction): string {
-  return [style.replace('CALL_STYLE_', ''), ...parameters.map(({ name, required }) => (required ? name : `${name}?`))].join(' ');
-}
+import { folderOf } from '../support/folder.ts';
+import { inShort, readFunction } from './read-function.ts';
 
 const sources: [string, string][] = [
   // By position.
@@ -108,7 +86,7 @@ const sources: [string, string][] = [
 for (const [source, expected] of sources) {
   test(`read: ${source.replaceAll('\n', ' ')}`, async (t) => {
     const folder = await folderOf(t, { 'm.ts': source });
-    t.is(inShort(await readIn(folder, 'm.ts')), expected);
+    t.is(inShort(await readFunction(folder, 'm.ts')), expected);
   });
 }
 
@@ -124,7 +102,7 @@ const commonJs: [string, string][] = [
 for (const [source, expected] of commonJs) {
   test(`read, CommonJS: ${source.replaceAll('\n', ' ')}`, async (t) => {
     const folder = await folderOf(t, { 'm.cjs': source });
-    t.is(inShort(await readIn(folder, 'm.cjs')), expected);
+    t.is(inShort(await readFunction(folder, 'm.cjs')), expected);
   });
 }
 
@@ -135,12 +113,12 @@ test('exports and types are followed through the application’s own files', asy
     'lib/g.ts': "import type { Order } from '../types.ts';\nexport function g(order: Order) {}",
     'types.ts': 'export interface Order { id: string; count?: number }',
   });
-  t.is(inShort(await readIn(folder, 'm')), 'OBJECT id count?');
+  t.is(inShort(await readFunction(folder, 'm')), 'OBJECT id count?');
 });
 
 test('a ring of exports ends', async (t) => {
   const folder = await folderOf(t, { 'a.ts': "export * from './b.ts';", 'b.ts': "export * from './a.ts';" });
-  t.is(inShort(await readIn(folder, 'a.ts')), 'UNSPECIFIED');
+  t.is(inShort(await readFunction(folder, 'a.ts')), 'UNSPECIFIED');
 });
 
 test('parameters carry a value of their type, for the command to try next', async (t) => {
@@ -148,7 +126,7 @@ test('parameters carry a value of their type, for the command to try next', asyn
     'm.ts':
       "interface P { x: number; y?: number }\nexport function f(a: string, b: number, c: boolean, d: string[], e: P, g: 'x' | 'y') {}",
   });
-  const { parameters } = await readIn(folder, 'm');
+  const { parameters } = await readFunction(folder, 'm');
   t.deepEqual(
     parameters.map(({ sample }) => sample),
     ['text', 1, true, [], { x: 1 }, 'x'],
@@ -166,7 +144,7 @@ for (const [what, module, path] of places) {
   test(`a module is found ${what}`, async (t) => {
     const source = 'export function f() {}';
     const folder = await folderOf(t, { 'lib/m.mjs': source, 'deep/index.js': source, 'lib/inner/index.ts': source });
-    t.is((await readIn(folder, module)).module, path);
+    t.is((await readFunction(folder, module)).module, path);
   });
 }
 
@@ -203,7 +181,7 @@ const refused: [string, Readonly<Record<string, string>>, string, RegExp][] = [
 for (const [what, files, module, message] of refused) {
   test(`refused: ${what}`, async (t) => {
     const folder = await folderOf(t, files);
-    const error = await t.throwsAsync(readIn(folder, module), { instanceOf: CapstanError });
+    const error = await t.throwsAsync(readFunction(folder, module), { instanceOf: CapstanError });
     t.is(error.code, 'INVALID_MANIFEST');
     t.regex(error.message, message);
   });
@@ -211,7 +189,7 @@ for (const [what, files, module, message] of refused) {
 
 test('a class is read by the worker that makes it, and serves no route', async (t) => {
   const folder = await folderOf(t, { 'm.ts': '\nexport class f { run() {} }' });
-  t.is(inShort(await readIn(folder, 'm')), 'UNSPECIFIED');
+  t.is(inShort(await readFunction(folder, 'm')), 'UNSPECIFIED');
   const manifest = {
     resources: { e: { is_load_balanced: true, functions: [{ name: 'f', module: 'm' }] } },
     routes: { e: { 'GET /': 'f' } },
@@ -225,6 +203,6 @@ test('refused: a link out of the folder', async (t) => {
   const outside = await folderOf(t, { 'm.ts': 'export function f() {}' });
   const folder = await folderOf(t, {});
   await symlink(join(outside, 'm.ts'), join(folder, 'm.ts'));
-  const error = await t.throwsAsync(readIn(folder, 'm.ts'), { instanceOf: CapstanError });
+  const error = await t.throwsAsync(readFunction(folder, 'm.ts'), { instanceOf: CapstanError });
   t.regex(error.message, /lies outside of the folder/);
 });

@@ -1,19 +1,18 @@
 /** A lock names its living holder; a dead one holds nothing. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { acquireLock } from '../../proto/lock.mjs';
+import { folderOf } from '../support/folder.ts';
 
 const lockModule = join(import.meta.dirname, '../../proto/lock.mjs');
 
 async function lockPath(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-lock-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   return join(folder, 'lock');
 }
 

@@ -1,16 +1,15 @@
 /** Log files stay small; log lines become words for people. */
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
 
 import { openLogFile } from '../../cli/supervisor/log-file.ts';
 import { readNotice, splitLines } from '../../cli/supervisor/log-line.ts';
+import { folderOf } from '../support/folder.ts';
 
 test('a full file is rotated, and only so many are kept', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-log-'));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await folderOf(t);
   const path = join(folder, 'part.log');
   const log = openLogFile(path, 10, 2);
   for (const line of ['one\n', 'two\n', 'three\n', 'four\n', 'five\n', 'six\n', 'seven\n', 'eight\n']) log.write(line);
@@ -22,8 +21,7 @@ test('a full file is rotated, and only so many are kept', async (t) => {
 });
 
 test('a later start goes on with the file, and counts what is in it', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-log-'));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await folderOf(t);
   const path = join(folder, 'part.log');
   for (const line of ['12345\n', '67890\n']) {
     const log = openLogFile(path, 10);

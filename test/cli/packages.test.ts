@@ -1,7 +1,6 @@
 /** Packages in artifacts: wheels and tarballs that the test makes, installed by the real pip and npm without any index. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -9,6 +8,7 @@ import { create, list } from 'tar';
 
 import { readPyproject } from '../../cli/build/pyproject.ts';
 import { run } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/main.ts');
 const pip = spawnSync('python3', ['-m', 'pip', '--version']).status === 0 ? null : 'python3 has no pip here';
@@ -28,8 +28,7 @@ interface World {
 }
 
 async function world(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<World> {
-  const root = await mkdtemp(join(tmpdir(), 'capstan-packages-'));
-  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const root = await folderOf(t);
   const folder = join(root, 'app');
   for (const [path, text] of Object.entries(files)) {
     await mkdir(dirname(join(folder, path)), { recursive: true });

@@ -1,23 +1,18 @@
 /** Where the tool's settings come from, and which wins. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { homedir, tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
 import { installRoot, readSettings } from '../../cli/config.ts';
 import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
 import { writeRunFile } from '../../cli/run-file.ts';
 import { CapstanError } from '../../proto/errors.ts';
-
-async function temporary(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-settings-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
+import { folderOf } from '../support/folder.ts';
 
 test('flags win over the shell, the shell over .env, that over the defaults', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   await writeFile(join(cwd, '.env'), 'SERVICE_API_KEY="from file"\nCAPSTAN_HTTP_PORT=1111\n# CAPSTAN_GRPC_PORT=2222\n');
   const none = { variables: {}, cwd };
   const shell = { variables: { CAPSTAN_HTTP_PORT: '3333', SERVICE_API_KEY: 'from shell' }, cwd };
@@ -28,20 +23,20 @@ test('flags win over the shell, the shell over .env, that over the defaults', as
 });
 
 test('an empty variable is none', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   await writeFile(join(cwd, '.env'), 'SERVICE_API_KEY=from-file\n');
   t.is(readSettings({}, { variables: { SERVICE_API_KEY: '', CAPSTAN_HTTP_PORT: '' }, cwd }).apiKey, 'from-file');
 });
 
 test('a checkout keeps its data to itself; a path is taken from the working folder', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   const { dataDir } = readSettings({}, { variables: {}, cwd });
   t.is(dataDir, installRoot.includes('node_modules') ? join(homedir(), '.capstan') : join(installRoot, '.capstan'));
   t.is(readSettings({ dataDir: 'data' }, { variables: {}, cwd }).dataDir, join(cwd, 'data'));
 });
 
 test('a wrong value is never repeated: it may be a secret in the wrong place', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   const error = t.throws(() => readSettings({}, { variables: { CAPSTAN_GRPC_PORT: 's3cret' }, cwd }), { instanceOf: CapstanError });
   t.is(error.code, 'CONFIG');
   t.is(error.field, 'CAPSTAN_GRPC_PORT');
@@ -49,7 +44,7 @@ test('a wrong value is never repeated: it may be a secret in the wrong place', a
 });
 
 test('commands find the stack that runs on the data folder, unless told otherwise', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   const settings = (options: Record<string, string> = {}) => readSettings({ dataDir: cwd, ...options }, { variables: {}, cwd });
   t.is(schedulerAddress(settings()), '127.0.0.1:7070');
   t.is(httpBase(settings()), 'http://127.0.0.1:8080');
@@ -63,13 +58,13 @@ test('commands find the stack that runs on the data folder, unless told otherwis
 });
 
 test('what a dead stack left is not believed', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   writeRunFile(cwd, { pid: 2 ** 22 + 1, http: '127.0.0.1:18080', grpc: '127.0.0.1:17070' });
   t.is(schedulerAddress(readSettings({ dataDir: cwd }, { variables: {}, cwd })), '127.0.0.1:7070');
 });
 
 test('the key: the setting, else the one in the data folder', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   const { mkdir } = await import('node:fs/promises');
   const none = readSettings({ dataDir: cwd }, { variables: {}, cwd });
   t.is(t.throws(() => apiKey(none), { instanceOf: CapstanError }).code, 'CONFIG');
@@ -80,7 +75,7 @@ test('the key: the setting, else the one in the data folder', async (t) => {
 });
 
 test('a printed command never shows the key', async (t) => {
-  const cwd = await temporary(t);
+  const cwd = await folderOf(t);
   const settings = readSettings({ dataDir: join(cwd, "it's here") }, { variables: { SERVICE_API_KEY: 'given' }, cwd });
   t.is(apiKeyForShell(settings, true), '$SERVICE_API_KEY');
   t.is(apiKeyForShell(settings, false), `$(cat '${cwd}/it'\\''s here/secrets/api-key')`);

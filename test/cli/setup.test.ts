@@ -2,13 +2,13 @@
  * The set-up behind `npm start` and `npm test`, in a small checkout with an npm that installs nothing:
  * it writes down how it was called. (With the real npm it is the fresh clone of `.ci/run`.)
  */
-import { chmod, cp, mkdir, mkdtemp, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, cp, mkdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { gone, run, type Run, type RunOptions } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const cli = join(import.meta.dirname, '../../cli');
 
@@ -55,8 +55,7 @@ interface Checkout {
 }
 
 async function checkout(t: ExecutionContext): Promise<Checkout> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-setup-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   await mkdir(join(folder, 'cli'));
   for (const file of ['setup.mjs', 'capstan.mjs']) await cp(join(cli, file), join(folder, 'cli', file));
   await mkdir(join(folder, 'proto'));

@@ -1,19 +1,13 @@
 /** `capstan up` as a process: Ctrl+C, kill -9, the lock on the data folder, what it leaves behind. */
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { descendants, gone, run, type Run, type RunOptions } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const stack = join(import.meta.dirname, 'fakes/stack.ts');
-
-async function dataFolder(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-stack-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 function startStack(t: ExecutionContext, args: readonly string[], options: RunOptions = {}): Run {
   const running = run([stack, ...args], options);
@@ -26,7 +20,7 @@ function startStack(t: ExecutionContext, args: readonly string[], options: RunOp
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   test(`${signal} to the supervisor alone ends everything in order, exit code 0`, async (t) => {
-    const folder = await dataFolder(t);
+    const folder = await folderOf(t);
     const up = startStack(t, [folder]);
     await up.hear(/^up$/m);
     const { pid = 0 } = up.child;
@@ -42,7 +36,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
 }
 
 test('Ctrl+C reaches the whole group, and the supervisor twice: one end, in order', async (t) => {
-  const folder = await dataFolder(t);
+  const folder = await folderOf(t);
   const up = startStack(t, [folder], { detached: true });
   await up.hear(/^up$/m);
   const { pid = 0 } = up.child;
@@ -55,7 +49,7 @@ test('Ctrl+C reaches the whole group, and the supervisor twice: one end, in orde
 });
 
 test('kill -9 of the supervisor leaves no process, and the next start takes over', async (t) => {
-  const folder = await dataFolder(t);
+  const folder = await folderOf(t);
   const up = startStack(t, [folder]);
   await up.hear(/^up$/m);
   const below = await descendants(up.child.pid ?? 0);
@@ -70,7 +64,7 @@ test('kill -9 of the supervisor leaves no process, and the next start takes over
 });
 
 test('the supervisor ends when the set-up that started it is gone without a word', async (t) => {
-  const folder = await dataFolder(t);
+  const folder = await folderOf(t);
   const up = startStack(t, [folder], { channel: true });
   await up.hear(/^up$/m);
   const below = await descendants(up.child.pid ?? 0);
@@ -80,7 +74,7 @@ test('the supervisor ends when the set-up that started it is gone without a word
 });
 
 test('run.json says where the stack serves', async (t) => {
-  const folder = await dataFolder(t);
+  const folder = await folderOf(t);
   const up = startStack(t, [folder]);
   await up.hear(/^up$/m);
   const file = JSON.parse(await readFile(join(folder, 'run.json'), 'utf8')) as Record<string, unknown>;
@@ -91,7 +85,7 @@ test('run.json says where the stack serves', async (t) => {
 });
 
 test('a second stack on the same folder is refused, and the first one goes on', async (t) => {
-  const folder = await dataFolder(t);
+  const folder = await folderOf(t);
   const first = startStack(t, [folder]);
   await first.hear(/^up$/m);
   const second = startStack(t, [folder]);
@@ -104,7 +98,7 @@ test('a second stack on the same folder is refused, and the first one goes on', 
 });
 
 test('a part that refuses its start: one line, a hint, its exit code', async (t) => {
-  const up = startStack(t, [await dataFolder(t), 'refuse']);
+  const up = startStack(t, [await folderOf(t), 'refuse']);
   t.is(await up.ended, 69);
   t.regex(
     up.stderr(),
@@ -113,7 +107,7 @@ test('a part that refuses its start: one line, a hint, its exit code', async (t)
 });
 
 test('work after the start that fails ends the stack', async (t) => {
-  const folder = await dataFolder(t);
+  const folder = await folderOf(t);
   const up = startStack(t, [folder, 'serve', 'throw']);
   t.is(await up.ended, 70);
   t.regex(up.stderr(), /✗ internal error: the work after the start failed\n/);
@@ -121,7 +115,7 @@ test('work after the start that fails ends the stack', async (t) => {
 });
 
 test('a file in the place of the data folder: one line and exit code 74', async (t) => {
-  const folder = await dataFolder(t);
+  const folder = await folderOf(t);
   await writeFile(join(folder, 'file'), '');
   for (const path of ['file', 'file/below']) {
     const up = startStack(t, [join(folder, path)]);
@@ -138,7 +132,7 @@ test('a data folder that may not be written: one line and exit code 74', async (
     t.regex(up.stderr(), /^✗ cannot use the data folder/);
     return;
   }
-  const folder = join(await dataFolder(t), 'closed');
+  const folder = join(await folderOf(t), 'closed');
   await mkdir(folder, { mode: 0o500 });
   const up = startStack(t, [folder]);
   t.is(await up.ended, 74);

@@ -1,6 +1,5 @@
 /** What `npm start` runs, with the real parts: the sample endpoint, one job, the line to try next, a clean end. */
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -8,13 +7,13 @@ import { promisify } from 'node:util';
 import test from 'ava';
 
 import { descendants, gone, run } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const curl = join(import.meta.dirname, 'fakes/curl.ts');
 
 test.serial('the first start deploys the sample and runs a job; the second finds it again', async (t) => {
-  const data = await mkdtemp(join(tmpdir(), 'capstan-start-'));
-  t.teardown(() => rm(data, { recursive: true, force: true }));
+  const data = await folderOf(t);
   const start = () => {
     const running = run([bin, 'start', '--data-dir', data, '--http-port', '0', '--grpc-port', '0'], { cwd: data });
     t.teardown(async () => {
@@ -70,8 +69,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
 });
 
 test.serial('a given key becomes the account’s, and is not shown; a later one does not replace it, and that is said', async (t) => {
-  const data = await mkdtemp(join(tmpdir(), 'capstan-start-'));
-  t.teardown(() => rm(data, { recursive: true, force: true }));
+  const data = await folderOf(t);
   for (const key of ['cap_given-at-first', 'cap_given-later']) {
     const running = run([bin, 'up', '--data-dir', data, '--http-port', '0', '--grpc-port', '0'], {
       cwd: data,

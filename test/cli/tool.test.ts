@@ -1,12 +1,12 @@
 /** The tool as its users meet it: words, streams, exit codes. */
-import { chmod, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { run, type RunOptions } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
 
 const root = join(import.meta.dirname, '../..');
 const bin = join(root, 'cli/capstan.mjs');
@@ -21,12 +21,6 @@ async function capstan(args: readonly string[], options: RunOptions = {}): Promi
   const running = run([bin, ...args], options);
   const code = await running.ended;
   return { code, stdout: running.stdout(), stderr: running.stderr() };
-}
-
-async function temporary(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-tool-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 /** A port of 127.0.0.1 that is taken until the test ends. */
@@ -59,7 +53,7 @@ test('without a command it shows its help, and that is a mistake', async (t) => 
 });
 
 test('what is to be run next is said as the tool was called', async (t) => {
-  const folder = await temporary(t);
+  const folder = await folderOf(t);
   t.regex((await capstan(['init', 'one'], { cwd: folder })).stderr, /^next: cd one && capstan run$/m);
   const byNpx = { cwd: folder, env: { npm_lifecycle_event: 'npx' } };
   t.regex((await capstan(['init', 'two'], byNpx)).stderr, /^next: cd two && npx capstan run$/m);
@@ -108,7 +102,7 @@ test('a mistake in the environment names the variable', async (t) => {
 });
 
 test('no key anywhere: one line that says how to get one', async (t) => {
-  const { code, stderr } = await capstan(['endpoints', '--data-dir', await temporary(t)], { cwd: await temporary(t) });
+  const { code, stderr } = await capstan(['endpoints', '--data-dir', await folderOf(t)], { cwd: await folderOf(t) });
   t.is(code, 78);
   t.regex(stderr, line('SERVICE_API_KEY: no API key is set, and the data folder holds none'));
 });
@@ -153,7 +147,7 @@ const manifests: [string, string | null, RegExp][] = [
 ];
 for (const [what, manifest, message] of manifests) {
   test(`deploy of a folder with ${what}: exit code 65, nothing is built`, async (t) => {
-    const folder = await temporary(t);
+    const folder = await folderOf(t);
     if (manifest !== null) await writeFile(join(folder, 'tool_manifest.json'), manifest);
     const { code, stderr, stdout } = await capstan(['deploy', folder]);
     t.is(code, 65);
@@ -164,7 +158,7 @@ for (const [what, manifest, message] of manifests) {
 
 test('up with the HTTP port in use: one line that names it, exit code 69, nothing left running', async (t) => {
   const port = await takenPort(t);
-  const folder = await temporary(t);
+  const folder = await folderOf(t);
   const { code, stderr } = await capstan(['up', '--data-dir', folder, '--http-port', String(port), '--grpc-port', '0']);
   t.is(code, 69);
   t.regex(stderr, line(`.*127\\.0\\.0\\.1:${port}.*`));
@@ -172,20 +166,20 @@ test('up with the HTTP port in use: one line that names it, exit code 69, nothin
 
 test('up with the scheduler’s port in use: the same', async (t) => {
   const port = await takenPort(t);
-  const { code, stderr } = await capstan(['up', '--data-dir', await temporary(t), '--http-port', '0', '--grpc-port', String(port)]);
+  const { code, stderr } = await capstan(['up', '--data-dir', await folderOf(t), '--http-port', '0', '--grpc-port', String(port)]);
   t.is(code, 69);
   t.regex(stderr, line(`.*127\\.0\\.0\\.1:${port}.*`));
 });
 
 test('a part alone with its port in use: the same', async (t) => {
   const port = await takenPort(t);
-  const { code, stderr } = await capstan(['scheduler', '--data-dir', await temporary(t), '--grpc-port', String(port)]);
+  const { code, stderr } = await capstan(['scheduler', '--data-dir', await folderOf(t), '--grpc-port', String(port)]);
   t.is(code, 69);
   t.regex(stderr, line(`.*127\\.0\\.0\\.1:${port}.*`));
 });
 
 test('up on a data folder of a newer version: one line, exit code 74, the folder as it was', async (t) => {
-  const folder = await temporary(t);
+  const folder = await folderOf(t);
   await writeFile(join(folder, 'version'), '99\n');
   const { code, stderr } = await capstan(['up', '--data-dir', folder, '--http-port', '0', '--grpc-port', '0']);
   t.is(code, 74);
@@ -194,7 +188,7 @@ test('up on a data folder of a newer version: one line, exit code 74, the folder
 });
 
 test('doctor on a host where nothing runs: warnings are no faults', async (t) => {
-  const args = ['doctor', '--data-dir', await temporary(t), '--http-port', '0', '--grpc-port', '0'];
+  const args = ['doctor', '--data-dir', await folderOf(t), '--http-port', '0', '--grpc-port', '0'];
   const { code, stdout, stderr } = await capstan(args);
   t.is(code, 0);
   t.is(stdout, '');
@@ -213,7 +207,7 @@ test('doctor on a host where nothing runs: warnings are no faults', async (t) =>
 
 test('doctor finds a port in use', async (t) => {
   const port = await takenPort(t);
-  const { code, stderr } = await capstan(['doctor', '--data-dir', await temporary(t), '--http-port', String(port), '--grpc-port', '0']);
+  const { code, stderr } = await capstan(['doctor', '--data-dir', await folderOf(t), '--http-port', String(port), '--grpc-port', '0']);
   t.is(code, 78);
   t.regex(stderr, new RegExp(`^✗ HTTP port: ${port} cannot be had \\(EADDRINUSE\\)\nhint: `, 'm'));
 });
@@ -225,7 +219,7 @@ const oldNode = [
 ];
 
 test('an old Node and no other: exactly one line, exit code 78', async (t) => {
-  const folder = await temporary(t);
+  const folder = await folderOf(t);
   await mkdir(join(folder, 'cli'));
   await cp(bin, join(folder, 'cli/capstan.mjs'));
   const running = run([...oldNode, join(folder, 'cli/capstan.mjs'), 'version']);
@@ -235,7 +229,7 @@ test('an old Node and no other: exactly one line, exit code 78', async (t) => {
 });
 
 test('an old Node hands over to the one that came with the dependencies: arguments, exit code and signals pass', async (t) => {
-  const folder = await temporary(t);
+  const folder = await folderOf(t);
   await mkdir(join(folder, 'cli'));
   await mkdir(join(folder, 'node_modules/.bin'), { recursive: true });
   await cp(bin, join(folder, 'cli/capstan.mjs'));
@@ -260,7 +254,7 @@ test('an old Node hands over to the one that came with the dependencies: argumen
 });
 
 test('a part that an old Node hands over says why it refuses, and ends with Ctrl+C', async (t) => {
-  const dataDir = await temporary(t);
+  const dataDir = await folderOf(t);
   const agent = run([...oldNode, bin, 'agent', '--data-dir', join(dataDir, 'agent')]);
   t.is(await agent.ended, 78, agent.stderr());
   t.regex(agent.stderr(), /✗ this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE\n/);
@@ -273,7 +267,7 @@ test('a part that an old Node hands over says why it refuses, and ends with Ctrl
 });
 
 test('the command can be run as a file', async (t) => {
-  const folder = await temporary(t);
+  const folder = await folderOf(t);
   await symlink(bin, join(folder, 'capstan'));
   await chmod(bin, 0o755);
   const running = run(['version'], { program: join(folder, 'capstan') });

@@ -1,11 +1,12 @@
 /** The systemd units start what there is, with settings that exist, and hold what operations.md says of them. */
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test from 'ava';
+
+import { folderOf } from '../support/folder.ts';
 
 const root = join(import.meta.dirname, '../..');
 const folder = join(root, 'deploy/systemd');
@@ -55,8 +56,7 @@ test('the agent has its GPUs, and ends neither with one worker nor before its jo
 });
 
 (analyze === '' ? test : test.skip)(`systemd finds nothing wrong with them${analyze && ` (${analyze})`}`, async (t) => {
-  const copies = await mkdtemp(join(tmpdir(), 'capstan-units-'));
-  t.teardown(() => rm(copies, { recursive: true, force: true }));
+  const copies = await folderOf(t);
   const files: string[] = [];
   for (const part of parts) {
     const text = await readFile(join(folder, `capstan-${part}.service`), 'utf8');

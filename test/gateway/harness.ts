@@ -2,20 +2,14 @@
 import { connect, type Socket } from 'node:net';
 
 import type { ExecutionContext } from 'ava';
-import { Agent, request as undiciRequest } from 'undici';
+import { Agent } from 'undici';
 
 import { readConfig } from '../../gateway/config.ts';
 import { start, type Gateway } from '../../gateway/start.ts';
+import { answerTo, type HttpAnswer } from '../support/http-answer.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 
 export const KEY = 'key-of-tests';
-
-export interface Reply {
-  readonly status: number;
-  readonly headers: Record<string, string | string[] | undefined>;
-  readonly text: string;
-  readonly json: Record<string, unknown>;
-}
 
 export interface CallOptions {
   readonly key?: string | null;
@@ -28,7 +22,7 @@ export interface Setup {
   readonly scheduler: FakeScheduler;
   readonly gateway: Gateway;
   /** One connection, kept alive: what comes after a refusal runs over the same socket. */
-  call(method: string, path: string, options?: CallOptions): Promise<Reply>;
+  call(method: string, path: string, options?: CallOptions): Promise<HttpAnswer>;
 }
 
 /** Starts both, waits until the gateway has read the directory, and cleans up with the test. */
@@ -68,8 +62,8 @@ export function caller(t: ExecutionContext, url: string): Setup['call'] {
   const agent = new Agent({ connections: 1, pipelining: 1 });
   t.teardown(async () => agent.destroy());
   return async (method, path, { key = KEY, body, headers = {}, signal } = {}) => {
-    const answer = await undiciRequest(`${url}${path}`, {
-      method: method as 'GET',
+    return answerTo(`${url}${path}`, {
+      method,
       dispatcher: agent,
       headers: {
         ...(key === null ? {} : { authorization: `Bearer ${key}` }),
@@ -79,17 +73,7 @@ export function caller(t: ExecutionContext, url: string): Setup['call'] {
       ...(body === undefined ? {} : { body }),
       ...(signal === undefined ? {} : { signal }),
     });
-    const text = await answer.body.text();
-    return { status: answer.statusCode, headers: answer.headers, text, json: parsed(text) };
   };
-}
-
-function parsed(text: string): Record<string, unknown> {
-  try {
-    return JSON.parse(text) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
 }
 
 /** A raw connection, for what no HTTP client would send. */

@@ -1,6 +1,5 @@
 /** Backups of a scheduler that serves: what was acknowledged before is in the copy, and a scheduler starts from it. */
-import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -12,6 +11,7 @@ import type { GetEndpointResponse, SnapshotQueueResponse } from '../../proto/gen
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { run } from '../cli/fakes/run.ts';
 import { TestScheduler, unary, type TestChannel } from '../support/scheduler-client.ts';
+import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 
@@ -19,12 +19,6 @@ async function open(t: ExecutionContext, settings: Record<string, unknown> = {})
   const scheduler = await TestScheduler.open(settings);
   t.teardown(() => scheduler.close());
   return scheduler;
-}
-
-async function folderFor(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-backup-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 const snapshot = async (scheduler: TestScheduler): Promise<string> => {
@@ -72,7 +66,7 @@ test('a backup under load holds all that was acknowledged, and a scheduler start
   const load = (async () => {
     while (!stop.signal.aborted) await submit(channel, endpoint, `meanwhile-${meanwhile++}`, small);
   })();
-  const target = join(await folderFor(t), 'copy');
+  const target = join(await folderOf(t), 'copy');
   const tool = run([bin, 'backup', target, '--json', '--data-dir', scheduler.dataDir, '--scheduler', scheduler.handle.address]);
   t.is(await tool.ended, 0, tool.stderr());
   const made = JSON.parse(tool.stdout()) as { folder: string; files: number; bytes: number };
@@ -106,7 +100,7 @@ test('a backup under load holds all that was acknowledged, and a scheduler start
 test('a backup never replaces anything, and a failed one leaves nothing', async (t) => {
   const scheduler = await open(t);
   const { dataDir } = scheduler;
-  const folder = await folderFor(t);
+  const folder = await folderOf(t);
   const take = () => snapshot(scheduler);
   await mkdir(join(folder, 'there'));
   const refusals: [string, string, RegExp][] = [

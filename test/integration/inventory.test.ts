@@ -1,7 +1,5 @@
 /** What is wrong with a GPU is told where its operator looks: `capstan nodes` and `capstan doctor`. */
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -11,6 +9,7 @@ import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { shared } from '../cli/fakes/run.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
+import { folderOf } from '../support/folder.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
@@ -19,8 +18,7 @@ interface Row {
 }
 
 test('an ill GPU is shown with its reason, and its neighbour is not', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-smi-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   const ecc = '<volatile><dram_correctable>3</dram_correctable><dram_uncorrectable>1</dram_uncorrectable></volatile>';
   const nvidiaSmi = await writeFakeSmi(folder, {
     gpus: [

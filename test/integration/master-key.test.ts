@@ -1,7 +1,6 @@
 /** Rotating the master key: nothing that was encrypted is lost, wherever it is cut off, and nothing is left under the old one. */
 import { readFileSync } from 'node:fs';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -23,6 +22,7 @@ import { WorkerTokens } from '../../scheduler/secrets/worker-tokens.ts';
 import { run } from '../cli/fakes/run.ts';
 import { TestScheduler, unary, type TestChannel, type TestSession } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
+import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const mortal = join(import.meta.dirname, 'mortal-scheduler.ts');
@@ -116,12 +116,6 @@ async function open(t: ExecutionContext, settings: Record<string, unknown> = {})
   return scheduler;
 }
 
-async function folderFor(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-master-key-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
-
 test('a rotation while everything serves: all is read as before, nothing is left under the old key, and no worker loses its token', async (t) => {
   const scheduler = await open(t);
   const filled = await fill(scheduler, 250);
@@ -180,7 +174,7 @@ test('a rotation while everything serves: all is read as before, nothing is left
 });
 
 test('a rotation killed wherever it is goes on at the next start, and until then both keys are there', async (t) => {
-  const dataDir = await folderFor(t);
+  const dataDir = await folderOf(t);
   const scheduler = await TestScheduler.open({ dataDir, rateLimits: 'run=0/0' });
   const filled = await fill(scheduler, 1_500);
   await scheduler.handle.close();
@@ -229,7 +223,7 @@ test('a backup made while the key changes holds the keys that read its copy of t
   const { dataDir } = scheduler;
   const filled = await fill(scheduler, 1);
   const before = presentKey(dataDir);
-  const target = join(await folderFor(t), 'copy');
+  const target = join(await folderOf(t), 'copy');
   await backUp({
     dataDir,
     target,

@@ -10,7 +10,7 @@ import {
   StopReason,
   type Dispatch,
   type FunctionSpec,
-  type WorkerStatus,
+  WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
@@ -461,19 +461,7 @@ function texts(reply: JobReply): string[] {
 }
 
 function statusOf(workerId: string, endpointId: string): WorkerStatus {
-  return {
-    workerId,
-    endpointId,
-    releaseId: '',
-    state: WorkerState.IDLE,
-    reason: '',
-    detail: '',
-    failures: 0,
-    deviceUuids: [],
-    artifactMs: 0,
-    startedMs: 0,
-    loadedMs: 0,
-  };
+  return WorkerStatus.fromPartial({ workerId, endpointId, state: WorkerState.IDLE });
 }
 
 /** Opens a session, again while the scheduler has not noticed yet that the last one is gone. */

@@ -1,6 +1,5 @@
 /** Requests that keep coming while workers come and go: none is lost, but those of a worker that is killed. */
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 
 import test from 'ava';
@@ -8,6 +7,7 @@ import { Agent, request } from 'undici';
 
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
+import { folderOf } from '../support/folder.ts';
 
 const app = join(import.meta.dirname, 'app-faults');
 const PER_SECOND = 200;
@@ -86,8 +86,7 @@ async function workersOf(stack: Stack, endpoint: string): Promise<number> {
 test('from zero, up, over a change of release, down, through a drain of the agent: no request is lost', async (t) => {
   const stack = await Stack.start();
   t.teardown(() => stack.close());
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-lb-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   const id = (await stack.deploy(app)).get('work') ?? '';
   const load = new Load(stack, id);
   try {

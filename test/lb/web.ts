@@ -2,16 +2,10 @@
 import { join } from 'node:path';
 
 import type { TestFn } from 'ava';
-import { Agent, request } from 'undici';
+import { Agent } from 'undici';
 
+import { answerTo, type HttpAnswer } from '../support/http-answer.ts';
 import { Stack } from '../support/stack.ts';
-
-export interface Answer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly text: string;
-  readonly json: Readonly<Record<string, unknown>>;
-}
 
 export interface CallOptions {
   readonly method?: string;
@@ -25,7 +19,7 @@ export interface Web {
   stack(): Stack;
   id(name: string): string;
   /** Calls `web` by its host, or another endpoint by name. */
-  call(path: string, options?: CallOptions, endpoint?: string): Promise<Answer>;
+  call(path: string, options?: CallOptions, endpoint?: string): Promise<HttpAnswer>;
 }
 
 /** A stack with the endpoints of a folder. */
@@ -54,23 +48,13 @@ export function web(test: TestFn, folder = join(import.meta.dirname, 'app'), var
 }
 
 /** By the Host header: a name below localhost need not be known to this machine. */
-async function callOn(agent: Agent, stack: Stack, endpoint: string, path: string, options: CallOptions): Promise<Answer> {
+async function callOn(agent: Agent, stack: Stack, endpoint: string, path: string, options: CallOptions): Promise<HttpAnswer> {
   const { method = 'GET', body, headers = {}, key = stack.apiKey } = options;
   const { port } = new URL(stack.url);
-  const answer = await request(`${stack.url}${path}`, {
-    method: method as 'GET',
+  return answerTo(`${stack.url}${path}`, {
+    method,
     dispatcher: agent,
     headers: { host: `${endpoint}.lb.localhost:${port}`, ...(key === null ? {} : { authorization: `Bearer ${key}` }), ...headers },
     ...(body === undefined ? {} : { body }),
   });
-  const text = await answer.body.text();
-  return { status: answer.statusCode, headers: answer.headers, text, json: parsed(text) };
-}
-
-function parsed(text: string): Record<string, unknown> {
-  try {
-    return JSON.parse(text) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
 }

@@ -6,7 +6,8 @@ import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
 import { capacityOf } from '../../scheduler/core/placement/feasible.ts';
 import { recount } from '../../scheduler/core/placement/node-usage.ts';
 import { place } from '../../scheduler/core/placement.ts';
-import { FleetWorld, queueInput } from '../scheduler/core/fleet-world.ts';
+import { queueInput } from '../support/endpoint-input.ts';
+import { FleetWorld } from '../scheduler/core/fleet-world.ts';
 
 const gigabyte = 1024 ** 3;
 const quota = 12;

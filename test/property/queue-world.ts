@@ -6,17 +6,24 @@
 import { CapstanError } from '../../proto/errors.ts';
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
-import type { AgentEvent, AttemptEnded, AttemptRef, SchedulerEvent, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import {
+  WorkerStatus,
+  type AgentEvent,
+  type AttemptEnded,
+  type AttemptRef,
+  type SchedulerEvent,
+} from '../../proto/gen/capstan/v1/nodes.ts';
 import { Decision, type Answer, type Effect } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent, Counting, PolicyInput, Ref } from '../../scheduler/core/events.ts';
 import type { Cursor } from '../../scheduler/core/image/jobs.ts';
 import type { Image } from '../../scheduler/core/image.ts';
-import type { EndpointConfig, EndpointInput } from '../../scheduler/core/image/endpoints.ts';
+import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
 import { restore } from '../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../scheduler/core/step.ts';
 import { controlKinds, type JobKind } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
+import { queueInput } from '../support/endpoint-input.ts';
 import { testInventory } from '../support/scheduler-client.ts';
 
 const NODE = 'node';
@@ -68,7 +75,7 @@ export class QueueWorld {
       account: 'account',
       environment: 'default',
       build: { digest: 'build', size: 1, createdAt: 0 },
-      endpoints: [{ ...endpointInput(), ...endpoint }],
+      endpoints: [queueInput('echo', { workersMin: 1, workersMax: 1, idleTimeoutS: 3600, ...endpoint })],
     });
     if (deployed instanceof CapstanError || deployed.answer !== 'deployed') throw new Error('not deployed');
     this.endpoint = deployed.endpoints[0]?.id ?? '';
@@ -323,19 +330,9 @@ export class QueueWorld {
   #workers(): WorkerStatus[] {
     return [...this.image.workers.values()]
       .filter(({ drain }) => !drain)
-      .map(({ id, endpoint, release }) => ({
-        workerId: id,
-        endpointId: endpoint,
-        releaseId: release,
-        state: WorkerState.IDLE,
-        reason: '',
-        detail: '',
-        failures: 0,
-        deviceUuids: [],
-        artifactMs: 0,
-        startedMs: 0,
-        loadedMs: 0,
-      }));
+      .map(({ id, endpoint, release }) =>
+        WorkerStatus.fromPartial({ workerId: id, endpointId: endpoint, releaseId: release, state: WorkerState.IDLE }),
+      );
   }
 }
 
@@ -348,36 +345,4 @@ function jobOf({ result }: JobReply): Job | CapstanError {
   if (result?.$case === 'failure')
     return new CapstanError(result.value.code as 'NOT_FOUND', result.value.message, { retryAfterMs: result.value.retryAfterMs });
   throw new Error('an answer to another question');
-}
-
-export function endpointInput(): EndpointInput {
-  const config: Omit<EndpointConfig, 'id' | 'account' | 'environment' | 'release' | 'previousRelease' | 'releaseFrom'> = {
-    name: 'echo',
-    kind: 'QUEUE',
-    imageName: '',
-    workersMin: 1,
-    workersMax: 1,
-    idleTimeoutS: 3600,
-    gpuIds: '',
-    gpuCount: 0,
-    cpu: '',
-    maxConcurrency: 1,
-    executionTimeoutMs: 0,
-    scalerType: 'QUEUE_DELAY',
-    scalerValue: 4,
-    maxAttempts: 0,
-    routes: {},
-    limits: {},
-    requestsPerWorker: null,
-  };
-  return {
-    ...config,
-    functions: [{ name: 'echo', module: 'echo', parameters: [], callStyle: 'CALL_STYLE_WHOLE' }],
-    runtime: '',
-    command: [],
-    packages: [],
-    python: '',
-    envSealed: null,
-    envDigest: '',
-  };
 }

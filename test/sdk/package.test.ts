@@ -3,12 +3,13 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
+
+import { folderOf } from '../support/folder.ts';
 
 /** As much of Node as the snippets use. */
 const nodeTypes = `
@@ -33,8 +34,7 @@ const root = join(import.meta.dirname, '../..');
 const run = promisify(execFile);
 
 test('the built package runs, and a strict application compiles against its declarations', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-sdk-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   const installed = join(folder, 'node_modules/@capstan/sdk');
   await mkdir(join(folder, 'node_modules/@capstan'), { recursive: true });
   await run(process.execPath, [join(root, 'sdk/typescript/build.ts'), installed]);

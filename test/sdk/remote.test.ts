@@ -9,8 +9,9 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { Runtime } from '../../agent/runtimes/runtime.ts';
 import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
-import { startWorkerOf, writeBuild, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
+import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { fakePeers, type Asked, type FakePeers } from './fake-peers.ts';
+import { folderOf } from '../support/folder.ts';
 
 const sdk = join(import.meta.dirname, '../../sdk');
 
@@ -137,7 +138,7 @@ for (const kind of kinds) {
     maxConcurrency = 1,
   ): Promise<{ readonly worker: TestWorker; readonly asked: Asked[]; readonly heard: FakePeers['heard'] }> => {
     const { url, asked, heard } = await fakePeers(t);
-    const folder = await writeBuild(t, { ...kind.files, 'tool_manifest.json': manifest });
+    const folder = await folderOf(t, { ...kind.files, 'tool_manifest.json': manifest });
     if (kind.name === 'process/python') await cp(join(sdk, 'python/capstan'), join(folder, 'python_packages/capstan'), { recursive: true });
     const runtime = kind.make();
     t.teardown(() => runtime.close());

@@ -9,9 +9,9 @@ import { promisify } from 'node:util';
 import test from 'ava';
 
 import { Endpoint, JobCancelledError, JobFailedError, NotFoundError } from '../../sdk/typescript/sdk.ts';
-import { writeBuild } from '../conformance/runtime/worker-under-test.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
+import { folderOf } from '../support/folder.ts';
 
 const sdk = join(import.meta.dirname, '../../sdk');
 const found = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 8))']).status === 0;
@@ -117,8 +117,8 @@ print("all held")
 `;
 
 check.serial(`declared functions and classes, called from Python and TypeScript${skipped}`, async (t) => {
-  const folder = await writeBuild(t, { 'app.py': application });
-  const outside = await writeBuild(t, { 'caller.py': caller });
+  const folder = await folderOf(t, { 'app.py': application });
+  const outside = await folderOf(t, { 'caller.py': caller });
   const stack = await Stack.start();
   t.teardown(() => stack.close());
   const ids = Object.fromEntries(await stack.deploy(folder));
@@ -232,7 +232,7 @@ api.get('/ticks', function* ticks(to: number) {
 };
 
 check.serial(`functions call those of other endpoints${skipped}`, async (t) => {
-  const ids = await stack.deploy(await writeBuild(t, crossing));
+  const ids = await stack.deploy(await folderOf(t, crossing));
   const call = async (name: string, input: object): Promise<unknown> => {
     const id = ids.get(name) ?? '';
     const { output, error } = await stack.ended(id, await stack.run(id, input), 90_000);

@@ -5,7 +5,8 @@ import { noPodman, startPodman, type PrivatePodman } from '../../support/contain
 import { containerRuntime } from './container-under-test.ts';
 import { python } from './languages.ts';
 import { runtimeConformance } from './suite.ts';
-import { startWorkerOf, writeBuild } from './worker-under-test.ts';
+import { startWorkerOf } from './worker-under-test.ts';
+import { folderOf } from '../../support/folder.ts';
 
 let engine: PrivatePodman;
 /** Its bridge would be one of the machine's own interfaces, and stay. */
@@ -20,7 +21,7 @@ if (noPodman === undefined) {
 
   test.serial('a worker runs with its limits and rights, and is gone with its container', async (t) => {
     const runtime = await containerRuntime(t, engine.socket, { network });
-    const build = await writeBuild(t, {
+    const build = await folderOf(t, {
       'main.py': `
 import os
 def look(): return [open("/proc/self/status").read(), open("/proc/mounts").read(), os.environ["TOKEN"], os.listdir(".")]`,
@@ -48,7 +49,7 @@ def look(): return [open("/proc/self/status").read(), open("/proc/mounts").read(
   test.serial('a device that Podman does not know is refused in its words, never left out', async (t) => {
     const rules = { gpus: 'cdi', pids: 512, tmpBytes: 1_048_576, shmBytes: 1_048_576 } as const;
     const runtime = await containerRuntime(t, engine.socket, { rules, network });
-    const worker = startWorkerOf(runtime, await writeBuild(t, { 'main.py': 'def fn(): pass' }), 'fn', { deviceUuids: ['GPU-1'] });
+    const worker = startWorkerOf(runtime, await folderOf(t, { 'main.py': 'def fn(): pass' }), 'fn', { deviceUuids: ['GPU-1'] });
     t.regex((await worker.hear('exited')).detail, /nvidia\.com\/gpu=GPU-1/);
   });
 

@@ -9,7 +9,8 @@ import type { HttpCall, HttpRequest, Runtime, WorkerStart } from '../../../agent
 import { HTTP_WINDOW_BYTES } from '../../../agent/runtimes/runtime.ts';
 import { Signals } from '../../agent/signals.ts';
 import { serverSource, type HttpBuild } from './functions-http.ts';
-import { startWorkerOf, writeBuild, type TestWorker } from './worker-under-test.ts';
+import { startWorkerOf, type TestWorker } from './worker-under-test.ts';
+import { folderOf } from '../../support/folder.ts';
 
 type MakeRuntime = (t: ExecutionContext) => Runtime | Promise<Runtime>;
 
@@ -89,7 +90,7 @@ const query = (text: string): Partial<HttpRequest> => ({ url: `http://host.test/
 
 export function httpConformance(name: string, makeRuntime: MakeRuntime, build: HttpBuild): void {
   const workerOf = async (t: ExecutionContext, more: Partial<WorkerStart> = {}): Promise<TestWorker> => {
-    const folder = await writeBuild(t, build.files);
+    const folder = await folderOf(t, build.files);
     const runtime = await makeRuntime(t);
     t.teardown(() => runtime.close());
     const worker = startWorkerOf(runtime, folder, '', { functions: build.functions, servesHttp: true, maxConcurrency: 8, ...more });
@@ -217,7 +218,7 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
 /** `more`: what makes the runtime run the server, as a command or an image. */
 export function serverConformance(name: string, makeRuntime: MakeRuntime, more: Partial<WorkerStart>): void {
   test(`${name}: a program that listens itself is asked whether it is ready, and gets requests and connections as they come`, async (t) => {
-    const folder = await writeBuild(t, { 'server.py': serverSource });
+    const folder = await folderOf(t, { 'server.py': serverSource });
     const runtime = await makeRuntime(t);
     t.teardown(() => runtime.close());
     const worker = startWorkerOf(runtime, folder, '', {

@@ -6,7 +6,8 @@ import test, { type ExecutionContext } from 'ava';
 import type { WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import { processRuntime } from './hosts.ts';
 import { isRunning } from './running.ts';
-import { startWorkerOf, writeBuild, type TestWorker } from './worker-under-test.ts';
+import { startWorkerOf, type TestWorker } from './worker-under-test.ts';
+import { folderOf } from '../../support/folder.ts';
 
 interface Made extends TestWorker {
   /** Runs a task whose input is this very text; the text of its result, or its error. */
@@ -19,7 +20,7 @@ async function workerOf(
   more: Partial<WorkerStart> & { module?: string } = {},
 ): Promise<Made> {
   const { module = 'main.py', ...start } = more;
-  const folder = await writeBuild(t, typeof source === 'string' ? { 'main.py': source } : source);
+  const folder = await folderOf(t, typeof source === 'string' ? { 'main.py': source } : source);
   const runtime = processRuntime();
   t.teardown(() => runtime.close());
   const functions = [{ name: 'f', module, parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' as const }];
@@ -384,7 +385,7 @@ test('what cannot be loaded says why, in its log, too', async (t) => {
     ['import sys\nsys.exit(3)', /^3$/],
     ['def g(): pass', /module main\.py has no function f \(its functions: g\)/],
   ] as const) {
-    const folder = await writeBuild(t, { 'main.py': source });
+    const folder = await folderOf(t, { 'main.py': source });
     const runtime = processRuntime();
     t.teardown(() => runtime.close());
     const functions = [{ name: 'f', module: 'main.py', parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' as const }];
@@ -395,7 +396,7 @@ test('what cannot be loaded says why, in its log, too', async (t) => {
 });
 
 test('a host without Python, or with one too old, says so', async (t) => {
-  const folder = await writeBuild(t, {
+  const folder = await folderOf(t, {
     'main.py': 'def f(): pass',
     old: '#!/bin/sh\nexec /usr/bin/env python3 -c "import sys; sys.version_info = (3, 7); sys.argv[0:1] = []; exec(open(sys.argv[0]).read())" "$@"\n',
   });

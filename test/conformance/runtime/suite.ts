@@ -11,7 +11,8 @@ import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
 import { typescript, type Language } from './languages.ts';
-import { startWorkerOf, WINDOW, writeBuild, type TestWorker } from './worker-under-test.ts';
+import { startWorkerOf, WINDOW, type TestWorker } from './worker-under-test.ts';
+import { folderOf } from '../../support/folder.ts';
 
 type MakeRuntime = (t: ExecutionContext) => Runtime | Promise<Runtime>;
 
@@ -30,7 +31,7 @@ export function runtimeConformance(
 ): void {
   const { build, broken, missing: nowhere, noJson, strayErrorEnds } = language;
   const workerOf = async (t: ExecutionContext, fn: string, more: Partial<WorkerStart> = {}): Promise<TestWorker> => {
-    const folder = await writeBuild(t, build);
+    const folder = await folderOf(t, build);
     const runtime = await makeRuntime(t);
     t.teardown(() => runtime.close());
     const worker = startWorkerOf(runtime, folder, fn, more);
@@ -136,7 +137,7 @@ export function runtimeConformance(
   });
 
   says('a generator is no further ahead than its credits', async (t) => {
-    const folder = await writeBuild(t, build);
+    const folder = await folderOf(t, build);
     const runtime = await makeRuntime(t);
     t.teardown(() => runtime.close());
     const total = WINDOW * 3;
@@ -300,7 +301,7 @@ export function runtimeConformance(
   });
 
   hostSays('a class that cannot be made, or has no public method, says so', async (t) => {
-    const folder = await writeBuild(t, build);
+    const folder = await folderOf(t, build);
     const runtime = await makeRuntime(t);
     t.teardown(() => runtime.close());
     t.regex((await startWorkerOf(runtime, folder, 'Unmade').hear('load-failed')).detail, /cannot be made/);
@@ -351,7 +352,7 @@ export function runtimeConformance(
   });
 
   says('a module that cannot be loaded says why', async (t) => {
-    const folder = await writeBuild(t, broken);
+    const folder = await folderOf(t, broken);
     const runtime = await makeRuntime(t);
     t.teardown(() => runtime.close());
     t.regex((await startWorkerOf(runtime, folder, 'fn').hear('load-failed')).detail, /cannot start/);

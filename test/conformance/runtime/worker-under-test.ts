@@ -1,10 +1,4 @@
 /** One worker of a runtime, with everything it says kept as signals. */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-
-import type { ExecutionContext } from 'ava';
-
 import { FIRST_CREDITS, type RunningWorker, type Runtime, type TaskResult, type WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import type { S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import { Signals } from '../../agent/signals.ts';
@@ -39,16 +33,6 @@ export interface TestWorker {
     fits?: (said: Extract<Said, { say: S }>) => boolean,
     from?: number,
   ): Promise<Extract<Said, { say: S }>>;
-}
-
-export async function writeBuild(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-build-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
-  for (const [name, text] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, name)), { recursive: true });
-    await writeFile(join(folder, name), text);
-  }
-  return folder;
 }
 
 export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more: Partial<WorkerStart> = {}): TestWorker {

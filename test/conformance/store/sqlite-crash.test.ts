@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
 import test, { type ExecutionContext } from 'ava';
 
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
-import { folderFor } from './folder.ts';
 import { idOf } from './jobs.ts';
+import { folderOf } from '../../support/folder.ts';
 
 const child = fileURLToPath(new URL('crash-child.ts', import.meta.url));
 const perBatch = 7;
@@ -43,7 +43,7 @@ function check(t: ExecutionContext, file: string, first: number, acknowledged: n
 }
 
 test('kill -9 under load loses nothing that was acknowledged', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   let first = 1;
   for (const batches of [20, 150, 400]) {
     const running = start(t, process.execPath, [child, file, String(first)]);
@@ -61,7 +61,7 @@ test('kill -9 under load loses nothing that was acknowledged', async (t) => {
 });
 
 test('when the disk takes no more, the batch is refused whole and the store stops', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   // 512-byte or 1 KiB blocks, by the shell: one to two MB.
   const running = start(t, '/bin/sh', ['-c', 'ulimit -f 2000 && exec "$@"', 'sh', process.execPath, child, file, '1']);
   const exited = once(running, 'exit');

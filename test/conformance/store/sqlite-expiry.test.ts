@@ -5,8 +5,8 @@ import test from 'ava';
 import Database from 'better-sqlite3';
 
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
-import { folderFor } from './folder.ts';
 import { completed, hookOf, idOf, leased, queued, start, submit } from './jobs.ts';
+import { folderOf } from '../../support/folder.ts';
 
 const bodyHash = new Uint8Array(32);
 
@@ -26,7 +26,7 @@ test("a key is free from its expiry on, by the engine's own clock", (t) => {
 });
 
 test('expired keys go with later commits, a few at a time', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   let now = start;
   const engine = new SqliteEngine({ file, now: () => now });
   const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };

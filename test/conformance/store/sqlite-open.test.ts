@@ -9,8 +9,8 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
 import { openDatabase } from '../../../scheduler/store/sqlite/open.ts';
-import { folderFor } from './folder.ts';
 import { queued, submit } from './jobs.ts';
+import { folderOf } from '../../support/folder.ts';
 
 /** Opening is refused by the engine and through the thread with the same one line. */
 async function refused(file: string): Promise<CapstanError> {
@@ -33,7 +33,7 @@ async function refused(file: string): Promise<CapstanError> {
 }
 
 test('a missing folder is made, for its owner alone', async (t) => {
-  const folder = await folderFor(t);
+  const folder = await folderOf(t);
   const file = join(folder, 'data', 'scheduler', 'capstan.db');
   const engine = new SqliteEngine({ file });
   t.is((await stat(join(folder, 'data', 'scheduler'))).mode & 0o777, 0o700);
@@ -42,7 +42,7 @@ test('a missing folder is made, for its owner alone', async (t) => {
 });
 
 test('a database of a newer version is refused as it is', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   openDatabase(file, [...migrations, { number: migrations.length + 1, name: 'future', sql: 'CREATE TABLE future (x)' }]).close();
   const before = await readFile(file);
 
@@ -56,7 +56,7 @@ test('a database of a newer version is refused as it is', async (t) => {
 });
 
 test('an older database is brought up to date with its data, once', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   const engine = new SqliteEngine({ file });
   const { term } = engine.acquire(0, 'owner', 1);
   engine.commit({ shard: 0, term }, [submit(queued(1))]);
@@ -70,7 +70,7 @@ test('an older database is brought up to date with its data, once', async (t) =>
 });
 
 test('a migration that fails leaves the database as it was', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   openDatabase(file).close();
   const broken = { number: migrations.length + 1, name: 'broken', sql: 'CREATE TABLE half (x); CREATE TABLE jobs (x);' };
   t.throws(() => openDatabase(file, [...migrations, broken]), { message: /cannot open: table jobs already exists/ });
@@ -80,7 +80,7 @@ test('a migration that fails leaves the database as it was', async (t) => {
 });
 
 test('a file that is no database is refused', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   await writeFile(file, 'this is a text and no database at all, and it is long enough to have a header '.repeat(20));
   const error = await refused(file);
   t.is(error.code, 'DATA_DIR');
@@ -88,7 +88,7 @@ test('a file that is no database is refused', async (t) => {
 });
 
 test('a damaged database is refused', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   new SqliteEngine({ file }).close();
   const bytes = await readFile(file);
   bytes.fill(0xff, 100, 4_096);
@@ -99,7 +99,7 @@ test('a damaged database is refused', async (t) => {
 });
 
 test("another program's database is refused", async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   const db = new Database(file);
   db.exec('CREATE TABLE notes (text)');
   db.close();
@@ -109,7 +109,7 @@ test("another program's database is refused", async (t) => {
 });
 
 test('a folder in the place of the file is refused', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   await mkdir(file);
   const error = await refused(file);
   t.is(error.code, 'DATA_DIR');
@@ -117,7 +117,7 @@ test('a folder in the place of the file is refused', async (t) => {
 });
 
 test('a file in the place of the folder is refused', async (t) => {
-  const folder = await folderFor(t);
+  const folder = await folderOf(t);
   await writeFile(join(folder, 'scheduler'), '');
   const error = await refused(join(folder, 'scheduler', 'capstan.db'));
   t.is(error.code, 'DATA_DIR');
@@ -126,7 +126,7 @@ test('a file in the place of the folder is refused', async (t) => {
 });
 
 test('a database that is in use is refused to a second opener', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   const store = await openSqliteStore({ file });
   t.teardown(() => store.close());
   const error = await refused(file);

@@ -8,8 +8,8 @@ import Database from 'better-sqlite3';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
 import type { Op } from '../../../scheduler/store/store.ts';
-import { folderFor } from './folder.ts';
 import { cancelledInQueue, completed, failed, hookOf, json, leased, queued, submit } from './jobs.ts';
+import { folderOf } from '../../support/folder.ts';
 
 const given: readonly Op[] = [
   submit(queued(1)),
@@ -88,7 +88,7 @@ const impossible: readonly (readonly [what: string, sql: string])[] = [
 ];
 
 test('the schema refuses every impossible state', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   const engine = new SqliteEngine({ file });
   const { term } = engine.acquire(0, 'owner', 1);
   t.true(engine.commit({ shard: 0, term }, given).every((outcome) => outcome.outcome === 'ok'));

@@ -7,9 +7,9 @@ import test from 'ava';
 
 import { openSqliteStore, SqliteClient } from '../../../scheduler/store/sqlite/client.ts';
 import type { Fence, Op } from '../../../scheduler/store/store.ts';
-import { folderFor } from './folder.ts';
 import { queued, queueOf, submit } from './jobs.ts';
 import { take } from './take.ts';
+import { folderOf } from '../../support/folder.ts';
 
 const fence: Fence = { shard: 0, term: 1n };
 
@@ -39,7 +39,7 @@ for (const [how, then, message] of [
 }
 
 test('after a batch that could not be written, nothing that was made after it is', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   const store = await openSqliteStore({ file });
   const own = await take(store);
   const calls = await Promise.allSettled([
@@ -61,7 +61,7 @@ test('after a batch that could not be written, nothing that was made after it is
 });
 
 test('a batch that cannot be packed rejects, and so does what follows', async (t) => {
-  const store = await openSqliteStore({ file: join(await folderFor(t), 'capstan.db') });
+  const store = await openSqliteStore({ file: join(await folderOf(t), 'capstan.db') });
   t.teardown(() => store.close());
   const own = await take(store);
   const malformed = { op: 'submit', job: queued(1) } as unknown as Op;
@@ -70,7 +70,7 @@ test('a batch that cannot be packed rejects, and so does what follows', async (t
 });
 
 test('more calls under way than answers kept are all answered, in order', async (t) => {
-  const store = await openSqliteStore({ file: join(await folderFor(t), 'capstan.db'), checkpointPages: 10 });
+  const store = await openSqliteStore({ file: join(await folderOf(t), 'capstan.db'), checkpointPages: 10 });
   t.teardown(() => store.close());
   const own = await take(store);
   const answered: number[] = [];
@@ -85,7 +85,7 @@ test('more calls under way than answers kept are all answered, in order', async 
 });
 
 test('the write-ahead log is copied into the database as it grows', async (t) => {
-  const file = join(await folderFor(t), 'capstan.db');
+  const file = join(await folderOf(t), 'capstan.db');
   const store = await openSqliteStore({ file, checkpointPages: 50 });
   t.teardown(() => store.close());
   const own = await take(store);

@@ -1,23 +1,17 @@
 /** What the blob tests share: a store in a folder of its own, and bytes with their digest. */
 import { createHash, randomBytes } from 'node:crypto';
 import { globSync } from 'node:fs';
-import { mkdtemp, rm, utimes } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import type { ExecutionContext } from 'ava';
 
 import { FileBlobStore, type ReadableBlob } from '../../../scheduler/blobs/file-store.ts';
 import { blobPath } from '../../../scheduler/blobs/ids.ts';
-
-export async function tempFolder(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-blobs-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
+import { folderOf } from '../../support/folder.ts';
 
 export async function openStore(t: ExecutionContext): Promise<{ store: FileBlobStore; root: string }> {
-  const root = await tempFolder(t);
+  const root = await folderOf(t);
   return { store: await FileBlobStore.open(root), root };
 }
 

@@ -9,7 +9,8 @@ import test, { type ExecutionContext } from 'ava';
 import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
 import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
 import { isBlobId, MAX_BODY_BYTES, MAX_BUILD_BYTES } from '../../../scheduler/blobs/ids.ts';
-import { filesIn, openStore, pieces, readAll, someBytes, tempFolder } from './blobs.ts';
+import { filesIn, openStore, pieces, readAll, someBytes } from './blobs.ts';
+import { folderOf } from '../../support/folder.ts';
 
 async function refused(t: ExecutionContext, call: Promise<unknown>, code: ErrorCode, message: RegExp): Promise<void> {
   const error = await t.throwsAsync(call, { instanceOf: CapstanError });
@@ -181,7 +182,7 @@ const whyNot = canMount
 
 onSmallDisk(`a full disk refuses the blob as UNAVAILABLE and leaves nothing of it${whyNot}`, async (t) => {
   // A file system of 1 MiB in namespaces of a child's own: nothing outside of it is touched.
-  const folder = await tempFolder(t);
+  const folder = await folderOf(t);
   const program = join(import.meta.dirname, 'full-disk.ts');
   const child = spawn('unshare', [
     '--user',

@@ -2,7 +2,8 @@
 import test from 'ava';
 
 import { queueReason } from '../../../scheduler/core/reasons.ts';
-import { FleetWorld, queueInput } from './fleet-world.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from './fleet-world.ts';
 
 function reason(world: FleetWorld, endpoint: string): { reason: string; detail: string } {
   return queueReason(world.image, world.endpoint(endpoint), { wall: 0, mono: world.mono });

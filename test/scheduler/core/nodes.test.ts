@@ -4,7 +4,8 @@ import test from 'ava';
 import { CapstanError } from '../../../proto/errors.ts';
 import type { Answer } from '../../../scheduler/core/effects.ts';
 import { tokenId } from '../../../scheduler/core/nodes.ts';
-import { FleetWorld, queueInput } from './fleet-world.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from './fleet-world.ts';
 
 function refusal(answer: Answer | CapstanError): string {
   return answer instanceof CapstanError ? `${answer.code} ${answer.message}` : 'none';

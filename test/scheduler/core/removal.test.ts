@@ -1,7 +1,8 @@
 /** An endpoint that is deleted takes nothing more (scheduler/core/undeploy.ts, requests.ts). */
 import test from 'ava';
 
-import { FleetWorld, queueInput } from './fleet-world.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from './fleet-world.ts';
 
 test('a submission that is sent again and looked up while its endpoint is deleted is refused', (t) => {
   const world = new FleetWorld();

@@ -1,7 +1,8 @@
 /** From one release to the next: warm workers never run stale code, and no capacity is lost (scheduler/core/rollout.ts). */
 import test from 'ava';
 
-import { FleetWorld, queueInput } from './fleet-world.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from './fleet-world.ts';
 
 /** An endpoint with ready workers of a first release; `next` deploys the same with another environment. */
 function deployed(workers: number, more = {}): { world: FleetWorld; endpoint: string; next: (digest: string) => void } {

@@ -3,7 +3,8 @@ import test from 'ava';
 
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { decisionsKept } from '../../../scheduler/core/decisions.ts';
-import { FleetWorld, queueInput } from './fleet-world.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from './fleet-world.ts';
 
 function fleet(...names: string[]): FleetWorld {
   const world = new FleetWorld();

@@ -1,6 +1,5 @@
 /** What `gpuIds` means, and how operators extend the table. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -9,6 +8,7 @@ import { renderGpuTable } from '../../../docs/generate-gpus.ts';
 import { GpuTable, type GpuFacts } from '../../../scheduler/core/placement/gpu-table.ts';
 import { GpuGroup } from '../../../sdk/typescript/gpus.ts';
 import { readGpuTable } from '../../../scheduler/gpu-table-file.ts';
+import { folderOf } from '../../support/folder.ts';
 
 const table = new GpuTable();
 const gpu = (model: string, memoryGb = 24): GpuFacts => ({ model, memoryBytes: memoryGb * 1e9, slice: model.includes(' MIG ') });
@@ -111,8 +111,7 @@ test('an unknown name is refused with what is near it', (t) => {
 });
 
 async function file(t: ExecutionContext, content: unknown): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-gpus-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await folderOf(t);
   const path = join(folder, 'gpus.json');
   await writeFile(path, typeof content === 'string' ? content : JSON.stringify(content));
   return path;

@@ -8,7 +8,8 @@ import { explainRejections } from '../../../scheduler/core/placement/rejections.
 import { queueReason } from '../../../scheduler/core/reasons.ts';
 import { askWorker } from '../../../scheduler/core/workers.ts';
 import { nodeInfo } from '../../../scheduler/services/fleet-view.ts';
-import { FleetWorld, queueInput } from '../core/fleet-world.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from '../core/fleet-world.ts';
 
 const gigabyte = 1024n ** 3n;
 const gpu = (uuid: string, model = 'NVIDIA RTX A5000', memoryGb = 24, more: Partial<Device> = {}): Device =>

@@ -6,7 +6,8 @@ import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { nodeInfo, workerInfos } from '../../../scheduler/services/fleet-view.ts';
 import { sharedNodeInfo } from '../../../scheduler/services/shared-hosts.ts';
-import { FleetWorld, queueInput } from '../core/fleet-world.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from '../core/fleet-world.ts';
 
 test('a worker of a queue endpoint is RUNNING while it has a job, whatever its agent said last', (t) => {
   const world = new FleetWorld();

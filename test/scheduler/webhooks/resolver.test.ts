@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { listedIn, systemResolver } from '../../../scheduler/webhooks/resolver.ts';
-import { folderFor } from '../../conformance/store/folder.ts';
+import { folderOf } from '../../support/folder.ts';
 
 test('the hosts file comes first', async (t) => {
-  const file = join(await folderFor(t), 'hosts');
+  const file = join(await folderOf(t), 'hosts');
   await writeFile(
     file,
     '# a comment\n10.0.0.7\treceiver.internal  Other # 10.0.0.8 not.listed\n\nfd00::7 receiver.internal\nnot-an-address bad.internal\n',
