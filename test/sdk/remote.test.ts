@@ -2,12 +2,14 @@
  * Calls of other endpoints' functions from real workers of every runtime, in both languages: the
  * manifest in the build, the worker's environment, the state manager, the targets.
  */
-import { cp } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
 import type { Runtime } from '../../agent/runtimes/runtime.ts';
+import { nodeSdk } from '../../cli/build/sdk-files.ts';
 import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
 import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { fakePeers, type Asked, type FakePeers } from './fake-peers.ts';
@@ -25,7 +27,7 @@ const manifest = JSON.stringify({
 });
 
 const typescript = `
-import { endpoint, Endpoint, remote, remoteClass } from ${JSON.stringify(join(sdk, 'typescript/sdk.ts'))};
+import { endpoint, Endpoint, remote, remoteClass } from '@capstan/sdk';
 
 const embed = remote('embed', { parameters: ['text', 'size'] });
 const declared = endpoint({ name: 'gpu', gpu: 'ANY' }, async function embed(text: string, size = 1) { throw new Error('not its worker: ' + text + size); });
@@ -109,6 +111,14 @@ async def linesAsync():
 def wrong(): return told(lambda: embed("a", 1, 2))
 `;
 
+/** The SDK as builds carry it, in JavaScript; made once, since each build has the same. */
+const packages = await mkdtemp(join(tmpdir(), 'capstan-sdk-'));
+for (const { path, content } of await nodeSdk()) {
+  await mkdir(dirname(join(packages, path)), { recursive: true });
+  await writeFile(join(packages, path), content);
+}
+test.after.always(() => rm(packages, { recursive: true, force: true }));
+
 interface Kind {
   readonly name: string;
   readonly files: Readonly<Record<string, string>>;
@@ -140,6 +150,7 @@ for (const kind of kinds) {
     const { url, asked, heard } = await fakePeers(t);
     const folder = await folderOf(t, { ...kind.files, 'tool_manifest.json': manifest });
     if (kind.name === 'process/python') await cp(join(sdk, 'python/capstan'), join(folder, 'python_packages/capstan'), { recursive: true });
+    else await symlink(join(packages, 'node_modules'), join(folder, 'node_modules'));
     const runtime = kind.make();
     t.teardown(() => runtime.close());
     const env = {
