@@ -33,7 +33,7 @@ export function deploy(image: Image, out: Decision, now: Now, call: number, comm
   const known = image.builds.get(command.build.digest);
   const build = known ?? command.build;
   const changes = command.endpoints.map((input) => ({ input, build }));
-  const refusal = overQuota(image, account, environment, changes);
+  const refusal = overQuota(image, account, environment, changes, 'deploys');
   if (refusal !== null) {
     out.do({ effect: 'answer', call, result: refusal });
     return;
@@ -63,7 +63,7 @@ export function rollback(image: Image, out: Decision, now: Now, call: number, co
     const row = digest === '' ? noBuild : image.builds.get(digest);
     return row === undefined ? [] : [{ input, build: row }];
   });
-  const refusal = overQuota(image, account, environment, changes);
+  const refusal = overQuota(image, account, environment, changes, 'stays');
   if (refusal !== null) out.do({ effect: 'answer', call, result: refusal });
   else apply(image, out, now, call, { account, environment, cause: 'ROLLBACK', changes });
 }
@@ -78,7 +78,7 @@ export function updateEndpoint(image: Image, out: Decision, now: Now, call: numb
   }
   const { account, environment } = endpoint.config;
   const build = { digest: release.buildDigest, size: release.buildSize, createdAt: 0 };
-  const refusal = overQuota(image, account, environment, [{ input, build }]);
+  const refusal = overQuota(image, account, environment, [{ input, build }], 'stays');
   if (refusal !== null) {
     out.do({ effect: 'answer', call, result: refusal });
     return;
@@ -154,7 +154,17 @@ function targets(image: Image, { account, environment, endpoint, build }: Rollba
   return ids.flatMap((id) => (latestOf(history, id) === null ? [] : (previousOf(history, id, currentBuild(id)) ?? [])));
 }
 
-function overQuota(image: Image, account: string, environment: string, changes: readonly Change[]): CapstanError | null {
+/**
+ * The refusal of changes that the quota does not allow. What `stays` asks for no more than there is already: under a quota
+ * that was lowered it may keep its maxima, so that a setting can be mended or a build taken back.
+ */
+function overQuota(
+  image: Image,
+  account: string,
+  environment: string,
+  changes: readonly Change[],
+  kind: 'deploys' | 'stays',
+): CapstanError | null {
   const changed = new Map(changes.map(({ input }) => [input.name, input.workersMax]));
   let others = 0;
   let present = 0;
@@ -166,7 +176,7 @@ function overQuota(image: Image, account: string, environment: string, changes: 
   for (const workersMax of changed.values()) sum += workersMax;
   const quota = quotaOf(image, account);
   // A quota that was lowered must not keep anybody from going down towards it.
-  if (sum <= quota || sum < present) return null;
+  if (sum <= quota || sum < present || (kind === 'stays' && sum === present)) return null;
   const asked = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
   return new CapstanError(
     'QUOTA_EXCEEDED',

@@ -435,6 +435,11 @@ test('accounts are apart, each with its quota; only operators make them', async 
   await t.throwsAsync(team.joinToken(), { code: 'PERMISSION_DENIED' });
   t.is((await operator.setQuota('team', 7)).workerQuota, 7);
   t.is((await team.account()).workerQuota, 7);
+  // Under a quota that was lowered settings may be mended and maxima go down; nothing may be deployed or go up.
+  await operator.setQuota('team', 1);
+  t.is((await team.update('echo', { idleTimeoutS: 9 })).spec?.idleTimeoutS, 9);
+  await t.throwsAsync(team.update('echo', { workersMax: 3 }), { code: 'QUOTA_EXCEEDED' });
+  await t.throwsAsync(scheduler.deploy([{ name: 'echo', workersMax: 2 }], { token: keyText }), { code: 'QUOTA_EXCEEDED' });
   t.is((await operator.setQuota('team')).workerQuota, 30);
   await t.throwsAsync(operator.setQuota('nobody', 1), { code: 'NOT_FOUND' });
   await scheduler.restart();
