@@ -50,14 +50,18 @@ export class LocalWorkers {
     this.#onLog = onLog;
   }
 
-  /** `env`: the environment of all workers, on top of which each has its own. `folder` names what is left behind by a kill. */
+  /**
+   * `env`: the environment of all workers, on top of which each has its own. `folder` names what is left behind by a kill; `own` is
+   * for what lies with the installation wherever that may be written to.
+   */
   static async open(
     folder: string,
+    own: string,
     env: Readonly<Record<string, string>>,
     onLog: (name: string, entry: LogEntry) => void,
   ): Promise<LocalWorkers> {
     const baseEnv = { ...env, [AGENT_MARK]: agentMark(folder) };
-    const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
+    const bootstrap = await stageBootstrap(join(own, 'bootstrap'));
     const runtimes = {
       node: new ThreadRuntime({ bootstrap, baseEnv, spares: 0, sharesDevices: true }),
       python: new ProcessRuntime({ bootstrap, baseEnv, spares: { node: 0, python: 0 }, python: 'python3', sharesDevices: true }),

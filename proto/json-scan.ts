@@ -40,15 +40,18 @@ const MAX_KEY_BYTES = 128;
 const closers = new Uint8Array(MAX_DEPTH + 1);
 let tooDeep = false;
 
+/** Where the text begins: a byte order mark is not part of it (RFC 8259 section 8.1), and has no place inside of another. */
+export function textStart(bytes: Buffer): number {
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
+}
+
 /**
  * Checks the whole text and finds the wanted members of its top-level object. Of a key that
  * occurs twice the last one counts, as with JSON.parse.
  */
 export function scanObject(bytes: Buffer, wanted: ReadonlySet<string>): Scan {
   tooDeep = false;
-  // A byte order mark is not part of the text (RFC 8259 section 8.1).
-  const begin = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
-  let at = skipSpace(bytes, begin);
+  let at = skipSpace(bytes, textStart(bytes));
   if (bytes[at] !== OPEN_BRACE) return notAnObject(bytes, at);
   const members = new Map<string, Span>();
   at = skipSpace(bytes, at + 1);

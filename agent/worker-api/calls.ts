@@ -40,6 +40,8 @@ export async function makeCalls(deskOfCaller: (caller: Caller) => Desk | undefin
     logger: false,
     bodyLimit: MAX_RESULT_BYTES + ENVELOPE_BYTES,
     return503OnClosing: false,
+    // A HEAD would take a job and leave it in an answer without a body.
+    exposeHeadRoutes: false,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
   });
   // Clients name other kinds than they send.

@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
@@ -20,20 +20,24 @@ export const run: Command = {
     if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
       throw new CapstanError('INVALID_ARGUMENT', '--port: must be a port number between 0 and 65535', { field: '--port' });
     const folder = resolve(env.cwd, args[0] ?? '.');
-    const [{ Project }, { serveProject }, { mustBeFolder }, { LocalWorkers }, { printer }, { workerVariables }] = await Promise.all([
-      import('../dev/project.ts'),
-      import('../dev/server.ts'),
-      import('../deploy/application.ts'),
-      // oxlint-disable-next-line no-restricted-imports -- a door of the agent, loaded when this command runs
-      import('../../agent/local-workers.ts'),
-      import('../dev/printer.ts'),
-      import('../dev/worker-variables.ts'),
-    ]);
+    const [{ Project }, { serveProject }, { mustBeFolder }, { TOOL_FOLDER }, { LocalWorkers }, { printer }, { workerVariables }] =
+      await Promise.all([
+        import('../dev/project.ts'),
+        import('../dev/server.ts'),
+        import('../deploy/application.ts'),
+        import('../deploy/artifact.ts'),
+        // oxlint-disable-next-line no-restricted-imports -- a door of the agent, loaded when this command runs
+        import('../../agent/local-workers.ts'),
+        import('../dev/printer.ts'),
+        import('../dev/worker-variables.ts'),
+      ]);
     await mustBeFolder(folder);
     const ended = endWish();
     const variables = { ...readDotEnv(folder), ...env.variables };
     const { printed, print } = printer((text) => terminal.line(text));
-    const workers = await LocalWorkers.open(folder, workerVariables(variables), (endpoint, { text }) => print(endpoint, text));
+    const workers = await LocalWorkers.open(folder, join(folder, TOOL_FOLDER), workerVariables(variables), (endpoint, { text }) =>
+      print(endpoint, text),
+    );
     const project = new Project(folder, variables, workers, {
       changed(routes, error) {
         if (error === null) terminal.done(`serves ${routes.map(({ method, path }) => `${method} ${path}`).join(', ')}`);

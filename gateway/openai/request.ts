@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { MAX_DEPTH, scanObject } from '../../proto/json-scan.ts';
+import { MAX_DEPTH, scanObject, textStart } from '../../proto/json-scan.ts';
 
 export interface OpenAiRequest {
   readonly method: string;
@@ -46,7 +46,7 @@ export function openAiInput({ method, route, query, body }: OpenAiRequest): Open
     }
     const span = scan.members.get('stream');
     stream = span !== undefined && body.toString('latin1', span.start, span.end) === 'true';
-    parts.push(',"openai_input":', body);
+    parts.push(',"openai_input":', body.subarray(textStart(body)));
   } else if (method === 'POST') {
     return refusal('is required and must be a JSON object');
   }

@@ -45,6 +45,7 @@ export class FakeScheduler {
   readonly heard = new Signals<Heard>();
   /** How many messages carried it. */
   messages = 0;
+  messagesWithRefusals = 0;
   readonly blobs = new Map<string, Buffer>();
   readonly joins: string[] = [];
   /** Secrets by node id; a test that deletes one makes the node unknown. */
@@ -196,6 +197,7 @@ export class FakeScheduler {
         this.#stream = stream;
         stream.on('data', (message: AgentMessage) => {
           this.messages += 1;
+          if (message.events.some(({ event }) => event?.$case === 'refused')) this.messagesWithRefusals += 1;
           for (const { event } of message.events) this.#onEvent(event);
         });
         stream.on('end', () => stream.end());

@@ -260,3 +260,14 @@ test.serial('a stranger is turned away before its body is read', async (t) => {
   });
   t.is(status, 401);
 });
+
+test.serial('a HEAD takes no job: its answer would have no room for one', async (t) => {
+  const api = await WorkerApi.start({ host: '127.0.0.1', port: 0, log: pino({ level: 'silent' }) });
+  t.teardown(() => api.close());
+  const asked = (): never => t.fail('the desk was asked');
+  const { token } = api.admit('worker', 'ep1', { take: asked, stops: asked, post: asked, refuse: asked, chunk: asked, ping: asked });
+  for (const call of ['job-take/worker', 'job-take-batch/worker', 'job-stop/worker', 'ping/worker']) {
+    const answer = await fetch(`http://127.0.0.1:${api.port}/v2/ep1/${call}?gpu=x`, { method: 'HEAD', headers: { authorization: token } });
+    t.is(answer.status, 404, call);
+  }
+});

@@ -171,7 +171,7 @@ test('an agent starts without its scheduler, and joins when it comes', async (t)
 
 test('what one turn of the loop produced goes in one message', async (t) => {
   const { scheduler } = await startWorker(t, 'export function echo(input: unknown) { return input; }', 'echo', { maxConcurrency: 50 });
-  const before = scheduler.messages;
+  const before = scheduler.messagesWithRefusals;
   scheduler.send(
     ...Array.from({ length: 40 }, (_, index) => ({
       $case: 'stop' as const,
@@ -179,7 +179,8 @@ test('what one turn of the loop produced goes in one message', async (t) => {
     })),
   );
   await scheduler.refused('j39');
-  t.is(scheduler.messages - before, 1);
+  // A heartbeat may go beside it.
+  t.is(scheduler.messagesWithRefusals - before, 1);
 });
 
 test('messages are split at 1 MiB', async (t) => {

@@ -45,6 +45,13 @@ test('a call becomes a job whose input holds the body byte for byte; its one yie
   t.is(reply.headers['x-request-id'], submit?.jobId);
 });
 
+test('a byte order mark before the body is not part of it', async (t) => {
+  const { scheduler, call } = await setup(t);
+  worker(scheduler, [{ chunks: [inline('{}')] }, { state: JobState.COMPLETED }], { state: JobState.COMPLETED, output: inline('[{}]') });
+  t.is((await call('POST', CHAT, { body: '\uFEFF{"model":"m"}' })).status, 200);
+  t.is(scheduler.inputOf(scheduler.submits[0]), '{"openai_route":"/v1/chat/completions","openai_input":{"model":"m"}}');
+});
+
 test('the submission counts as openai for as long as it lasts, what is done within it not at all', async (t) => {
   const { scheduler, call } = await setup(t);
   const counted: string[] = [];
