@@ -1,7 +1,6 @@
 /** Deploying to a real scheduler behind a real gateway: build, upload, endpoints, what is printed, and what is listed afterwards. */
 import { createHash } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -11,6 +10,7 @@ import { start as startGateway } from '../../gateway/start.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { start } from '../../scheduler/start.ts';
 import { run } from './fakes/run.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const KEY = 'cap_the-key-of-this-test';
@@ -36,8 +36,8 @@ interface World {
 }
 
 async function world(t: ExecutionContext): Promise<World> {
-  const data = await mkdtemp(join(tmpdir(), 'capstan-deploy-'));
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-app-'));
+  const data = await ownFolder('capstan-deploy');
+  const folder = await ownFolder('capstan-app');
   const scheduler = await start(readConfig({ dataDir: data, port: 0, apiKey: KEY, logLevel: 'silent' }, {}));
   const token = (await readFile(join(data, 'secrets/gateway-token'), 'utf8')).trim();
   const own = { port: 0, scheduler: scheduler.address, token, logLevel: 'silent', closeGraceMs: 0 };

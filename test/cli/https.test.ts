@@ -1,9 +1,8 @@
 /** A stack whose gateway speaks HTTPS: by which name this host's tool and workers reach it, and what is said of a certificate that is not good here. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -16,11 +15,12 @@ import { httpBase } from '../../cli/local.ts';
 import { writeRunFile } from '../../cli/run-file.ts';
 import { ownBase } from '../../cli/supervisor/own-base.ts';
 import { ToolError } from '../../cli/terminal/tool-error.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
 const withCertificates = hasOpenssl ? test : test.skip;
 const why = hasOpenssl ? '' : ' (skipped: openssl, which makes the certificates, is not installed)';
-const folder = mkdtempSync(join(tmpdir(), 'capstan-cli-https-'));
+const folder = await ownFolder('capstan-cli-https');
 test.after.always(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Path of a self-signed certificate for these names. */

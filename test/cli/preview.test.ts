@@ -1,6 +1,6 @@
 /** `capstan deploy --preview` on a container engine: what it starts, and that nothing of it is left. */
 import { existsSync } from 'node:fs';
-import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -9,6 +9,7 @@ import test, { type ExecutionContext } from 'ava';
 import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
 import { until } from '../support/until.ts';
 import { run, type Run } from './fakes/run.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 const IMAGE = 'preview-test/python:1';
@@ -44,9 +45,9 @@ interface World {
 }
 
 async function world(t: ExecutionContext, source = ONE): Promise<World> {
-  const folder = await mkdtemp(join(await realpath(tmpdir()), 'capstan-app-'));
+  const folder = await realpath(await ownFolder('capstan-app'));
   // Previews keep their folders here: what is left of them can be seen.
-  const temporary = await mkdtemp(join(await realpath(tmpdir()), 'capstan-tmp-'));
+  const temporary = await realpath(await ownFolder('capstan-tmp'));
   await writeFile(join(folder, 'worker.py'), source);
   t.teardown(async () => {
     await rm(folder, { recursive: true, force: true });

@@ -1,13 +1,13 @@
 /** The tool against a gateway that it reaches over HTTP alone: everything between a first deployment and an empty environment. */
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
 
 import { Stack } from '../support/stack.ts';
 import { shared } from './fakes/run.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
@@ -34,7 +34,7 @@ function runAll(home: string, commands: readonly (readonly string[])[]): Promise
 
 test('a machine that reaches only the gateway deploys, changes, goes back and cleans up', async (t) => {
   t.timeout(600_000, 'some forty runs of the tool, of which ava hears nothing');
-  const home = await mkdtemp(join(tmpdir(), 'capstan-remote-'));
+  const home = await ownFolder('capstan-remote');
   const stack = await Stack.start();
   t.teardown(async () => {
     await stack.close();

@@ -1,6 +1,5 @@
 /** The supervisor with small parts in the place of the real ones: processes, restarts, order, log files. */
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -8,6 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { Notice } from '../../cli/supervisor/log-line.ts';
 import { supervise, type PartPlan, type Supervisor } from '../../cli/supervisor/supervisor.ts';
 import { shared } from './fakes/run.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const fake = join(import.meta.dirname, 'fakes/part.ts');
 const order = ['gateway', 'agent', 'scheduler'];
@@ -22,7 +22,7 @@ interface World {
 }
 
 async function world(t: ExecutionContext, behaviours: Readonly<Record<string, string>>, graceMs = 60_000): Promise<World> {
-  const logs = await mkdtemp(join(tmpdir(), 'capstan-supervisor-'));
+  const logs = await ownFolder('capstan-supervisor');
   const heard: Notice[] = [];
   const waiting = new Set<() => void>();
   const notice = (found: Notice): void => {

@@ -1,6 +1,5 @@
 /** The reference application (SPEC.md) in both languages, over HTTP, with its exact shapes and roundings; its GPU is a fake one. */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -8,6 +7,7 @@ import test from 'ava';
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { Stack } from '../support/stack.ts';
 import { analysisOf, cases } from './text-analysis-cases.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const examples = join(import.meta.dirname, '../../examples');
 let stack: Stack;
@@ -15,7 +15,7 @@ let folder: string;
 const ids = new Map<string, string>();
 
 test.before(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'capstan-smi-'));
+  folder = await ownFolder('capstan-smi');
   // One for each language.
   const gpus = ['1', '2'].map((digit) => ({ uuid: `GPU-${digit.repeat(8)}-2222-3333-4444-555555555555`, name: 'NVIDIA RTX 4090' }));
   const smi = await writeFakeSmi(folder, { gpus });

@@ -1,8 +1,7 @@
 /** The gateway with a certificate of its own: the API and every endpoint's host by HTTPS, and a renewal while it serves. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, type TLSSocket } from 'node:tls';
 
@@ -11,6 +10,7 @@ import test from 'ava';
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
 import { CapstanError } from '../../proto/errors.ts';
+import { ownFolder } from '../support/own-folder.ts';
 import { until } from '../support/until.ts';
 import { FakeAgent } from './fake-agent.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
@@ -18,7 +18,7 @@ import { KEY, startGateway } from './harness.ts';
 import { addWeb } from './lb-harness.ts';
 
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
-const folder = mkdtempSync(join(tmpdir(), 'capstan-https-'));
+const folder = await ownFolder('capstan-https');
 const file = (name: string): string => join(folder, name);
 test.before(() => {
   if (!hasOpenssl) return;

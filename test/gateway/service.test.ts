@@ -1,7 +1,6 @@
 /** The gateway as a process part: its own pages, configuration, start and close. */
-import { writeFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 
@@ -14,6 +13,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { job, TOKEN, type SubmitAsked } from './fake-scheduler.ts';
 import { caller, connected, KEY, RawConnection, setup } from './harness.ts';
+import { folderOf } from '../support/folder.ts';
 
 test('root, ping and healthz need no key', async (t) => {
   const { call } = await setup(t);
@@ -103,11 +103,8 @@ test('configuration comes from overrides, the environment and defaults, and name
   }
 });
 
-test('the token comes from the setting or the first line of its file', (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'gateway-'));
-  t.teardown(() => {
-    rmSync(folder, { recursive: true });
-  });
+test('the token comes from the setting or the first line of its file', async (t) => {
+  const folder = await folderOf(t);
   const file = join(folder, 'gateway-token');
   writeFileSync(file, 'from-file\n');
   t.is(gatewayToken(readConfig({ token: 'a', tokenFile: file }, {})), 'a');

@@ -1,7 +1,6 @@
 /** gRPC between the parts under certificates of both sides (DESIGN.md section 6), and never plain to another host. */
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { realpath, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import anyTest, { type TestFn } from 'ava';
@@ -13,6 +12,7 @@ import { start as startGateway } from '../../gateway/start.ts';
 import { readConfig as gatewaySettings } from '../../gateway/config.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const test = anyTest as TestFn<{ folder: string }>;
 
@@ -56,7 +56,7 @@ function hasOpenssl(): boolean {
 }
 
 test.before(async (t) => {
-  t.context.folder = await mkdtemp(join(await realpath(tmpdir()), 'capstan-tls-'));
+  t.context.folder = await realpath(await ownFolder('capstan-tls'));
   await writeFile(join(t.context.folder, 'san.cnf'), 'subjectAltName=IP:127.0.0.1,DNS:localhost\n');
   if (hasOpenssl()) makeCertificates(t.context.folder);
 });

@@ -1,11 +1,11 @@
 /** What user code finds in its environment, to call other endpoints with (SPEC.md, Cross-endpoint calls). */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
 
 import { Stack } from '../support/stack.ts';
+import { ownFolder } from '../support/own-folder.ts';
 
 const handlers = `export function look() {
   const { CAPSTAN_URL, CAPSTAN_ENVIRONMENT, CAPSTAN_ENDPOINT_ID, CAPSTAN_ENDPOINT_NAME, CAPSTAN_WORKER_TOKEN } = process.env;
@@ -15,7 +15,7 @@ export const ask = look;
 `;
 
 test('a worker knows the gateway, where it is, and has a token for its environment', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-env-'));
+  const folder = await ownFolder('capstan-env');
   const stack = await Stack.start();
   t.teardown(async () => {
     await stack.close();

@@ -1,13 +1,14 @@
 /** Temporary folders that go with their test. */
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import type { ExecutionContext } from 'ava';
 
+import { ownFolder } from './own-folder.ts';
+
 /** A new folder with these files: path to text. */
 export async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>> = {}): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-test-'));
+  const folder = await ownFolder('capstan-test');
   // A process that has just been killed may be writing still.
   t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
   for (const [path, text] of Object.entries(files)) {

@@ -1,8 +1,7 @@
 /** A scheduler on a free port with a temporary data folder, and plain clients for its services. */
 import { createHash } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { credentials, Metadata, type ClientDuplexStream, type ServiceError } from '@grpc/grpc-js';
@@ -26,6 +25,7 @@ import { fromServiceError } from '../../proto/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { start, type SchedulerDeps, type SchedulerHandle } from '../../scheduler/start.ts';
 import { GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
+import { ownFolder } from './own-folder.ts';
 
 /** A build of arbitrary bytes: these tests unpack nothing. */
 const build = Buffer.from('not really an archive');
@@ -48,7 +48,7 @@ export class TestScheduler {
   /** On a new data folder, or on that of the settings, which ends with it as well. */
   static async open(settings: Record<string, unknown> = {}, deps: SchedulerDeps = {}): Promise<TestScheduler> {
     const given = settings['dataDir'];
-    const dataDir = typeof given === 'string' ? given : await mkdtemp(join(tmpdir(), 'capstan-scheduler-'));
+    const dataDir = typeof given === 'string' ? given : await ownFolder('capstan-scheduler');
     const all = { dataDir, port: 0, logLevel: 'silent', ...settings };
     return new TestScheduler(dataDir, await start(readConfig(all, {}), deps), all, deps);
   }

@@ -7,14 +7,12 @@ import { cp, mkdir, readFile, realpath, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 
-import { ownFolder, removeFoldersOfTheDead } from './own-folder.ts';
+import { ownFolder } from './own-folder.ts';
 import { processesOf, type Found, type Role } from './processes.ts';
 import { until } from './until.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 const PREFIX = 'capstan-test';
-/** What a run that was killed left, or a file that ava gave up: its stacks ended with it, their folders did not. */
-let swept: Promise<void> | undefined;
 
 /** Counts of GET /health (WIRE.md section 1). */
 export interface Health {
@@ -67,7 +65,6 @@ export class Stack {
     variables: Readonly<Record<string, string>> = {},
     prepare: (folder: string) => Promise<Readonly<Record<string, string>>> = () => Promise.resolve({}),
   ): Promise<Stack> {
-    await (swept ??= removeFoldersOfTheDead(PREFIX));
     const folder = await realpath(await ownFolder(PREFIX));
     await mkdir(join(folder, 'tmp'));
     const stack = new Stack(folder, { ...variables, ...(await prepare(folder)) });

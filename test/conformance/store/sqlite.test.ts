@@ -1,5 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
@@ -7,11 +6,12 @@ import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import type { Store } from '../../../scheduler/store/store.ts';
 import { engineStore } from './engine-store.ts';
 import { storeConformance, type Open } from './suite.ts';
+import { ownFolder } from '../../support/own-folder.ts';
 
 /** Opens each store in a folder of its own. */
 function inFolder(open: (file: string) => Promise<Store>): Open {
   return async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'capstan-store-'));
+    const folder = await ownFolder('capstan-store');
     const file = join(folder, 'scheduler', 'capstan.db');
     let store = await open(file);
     return {

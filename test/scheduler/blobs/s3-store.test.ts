@@ -1,9 +1,8 @@
 /** Builds in S3-compatible storage, which a small server plays: it checks the signature's parts and the body's hash. */
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 
@@ -13,6 +12,7 @@ import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
 import { S3BlobStore } from '../../../scheduler/blobs/s3-store.ts';
 import { sweepOrphans } from '../../../scheduler/blobs/sweep.ts';
 import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
+import { ownFolder } from '../../support/own-folder.ts';
 
 interface World {
   readonly store: S3BlobStore;
@@ -57,7 +57,7 @@ async function world(t: ExecutionContext): Promise<World> {
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const folder = await mkdtemp(join(tmpdir(), 'capstan-s3-'));
+  const folder = await ownFolder('capstan-s3');
   t.teardown(async () => {
     server.closeAllConnections();
     server.close();
