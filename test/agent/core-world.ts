@@ -8,7 +8,8 @@ import type { CoreEvent, Effect } from '../../agent/core/events.ts';
 import { attemptKey, emptyImage, type AttemptKey, type Image } from '../../agent/core/image.ts';
 import { actualWorkers } from '../../agent/core/report.ts';
 import { nextDeadline, step } from '../../agent/core/step.ts';
-import { ReleaseSpec, type AgentEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { AgentEvent, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { releaseOf } from './release.ts';
 
 export interface Host {
   readonly workerId: string;
@@ -229,18 +230,5 @@ export class World {
 }
 
 export function release(values: Partial<ReleaseSpec> = {}): ReleaseSpec {
-  return {
-    ...ReleaseSpec.fromPartial({
-      releaseId: 'r1',
-      endpointId: 'ep1',
-      endpointName: 'test',
-      kind: 'ENDPOINT_KIND_QUEUE',
-      buildDigest: 'd',
-      buildSize: 1,
-      runtime: 'thread',
-      maxConcurrency: 1,
-      startTimeoutMs: 10_000,
-    }),
-    ...values,
-  };
+  return releaseOf({ buildDigest: 'd', buildSize: 1, startTimeoutMs: 10_000, ...values });
 }

@@ -19,13 +19,14 @@ import {
   type Dispatch,
   type Hello,
   type NodeServiceServer,
-  ReleaseSpec,
   type SchedulerEvent,
   type SchedulerMessage,
   WorkerSpec,
   type WorkerStatus,
+  type ReleaseSpec,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { Signals } from './signals.ts';
+import { releaseOf } from './release.ts';
 
 export type Heard = NonNullable<AgentEvent['event']>;
 type Kind = Heard['$case'];
@@ -112,7 +113,7 @@ export class FakeScheduler {
       value: {
         epoch: this.#epoch,
         workers: workers.map((worker) => ({ ...WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' }), ...worker })),
-        releases: releases.map(releaseSpec),
+        releases: releases.map(releaseOf),
       },
     });
     return this.#epoch;
@@ -273,21 +274,6 @@ function bind(server: Server, address: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.bindAsync(address, ServerCredentials.createInsecure(), (error, port) => (error === null ? resolve(port) : reject(error)));
   });
-}
-
-function releaseSpec(values: Partial<ReleaseSpec>): ReleaseSpec {
-  return {
-    ...ReleaseSpec.fromPartial({
-      releaseId: 'r1',
-      endpointId: 'ep1',
-      endpointName: 'test',
-      kind: 'ENDPOINT_KIND_QUEUE',
-      runtime: 'thread',
-      maxConcurrency: 1,
-      startTimeoutMs: 20_000,
-    }),
-    ...values,
-  };
 }
 
 export function dispatchOf(values: Partial<Dispatch> & { jobId: string }, input: unknown = {}): Dispatch {
