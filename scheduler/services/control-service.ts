@@ -15,44 +15,18 @@ import { toStatus } from '../../proto/grpc-errors.ts';
 import { endpointEntry, keyEntry, wholeDirectory } from '../core/directory.ts';
 import { liveEndpoints } from '../core/image.ts';
 import { endpointNotFound, webhookNotFound } from '../core/requests.ts';
-import type { Clock } from '../engine/clock.ts';
-import type { Engine, EngineLog } from '../engine/engine.ts';
-import type { Cipher } from '../secrets/cipher.ts';
-import type { MasterKeys, MasterKeyState } from '../secrets/master-keys.ts';
-import type { SchedulerMetrics } from '../metrics/metrics.ts';
-import type { WebhookSecrets } from '../webhooks/secrets.ts';
-import type { Snapshot } from '../store/snapshots.ts';
+import type { MasterKeyState } from '../secrets/master-keys.ts';
 import type { HookHead } from '../store/store.ts';
-import type { AccountPrincipal, Authorizer, Reader } from './auth.ts';
+import type { ControlDeps } from './control-deps.ts';
+import type { AccountPrincipal, Reader } from './auth.ts';
 import { unary } from './calls.ts';
 import { deployHandlers } from './deploy-service.ts';
 import { endpointInfo } from './endpoint-info.ts';
 import { keyHandlers } from './key-service.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
 import { nodeCalls } from './node-calls.ts';
-import type { NodeSessions } from './node-service.ts';
 
 type Watcher = ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>;
-
-export interface ControlDeps {
-  readonly engine: Engine;
-  readonly auth: Authorizer;
-  readonly cipher: Cipher;
-  readonly sessions: NodeSessions;
-  readonly metrics: SchedulerMetrics;
-  readonly clock: Clock;
-  readonly log: EngineLog;
-  readonly webhookSecrets: WebhookSecrets;
-  /** Size of a stored build, or null when it is not there. */
-  readonly buildSize: (digest: string) => Promise<number | null>;
-  /** Writes a consistent copy of the database. */
-  readonly snapshot: () => Promise<Snapshot>;
-  /** One is being written. */
-  readonly snapshotBusy: () => boolean;
-  readonly masterKeys: MasterKeys;
-  /** A node was removed, durably. */
-  readonly onNodeRemoved: () => void;
-}
 
 export class Control {
   readonly #watchers = new Set<Watcher>();

@@ -18,7 +18,7 @@ import { type Image, liveEndpoints } from '../core/image.ts';
 import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/image/control-rows.ts';
 import type { EndpointImage } from '../core/image/endpoints.ts';
 import { unary } from './calls.ts';
-import type { ControlDeps } from './control-service.ts';
+import type { ControlDeps } from './control-deps.ts';
 import { checkEndpoint, checkEndpoints, checkName, sealEnv, type Surroundings } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, specOf } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';

@@ -18,7 +18,7 @@ import { accountRow, quotaOf } from '../core/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { defaultAccount } from './auth.ts';
 import { unary } from './calls.ts';
-import type { ControlDeps } from './control-service.ts';
+import type { ControlDeps } from './control-deps.ts';
 import { checkName } from './deploy-rules.ts';
 import { endpointNamed } from './endpoint-info.ts';
 
