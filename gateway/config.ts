@@ -49,7 +49,7 @@ export const gatewayConfig = z.object({
           .map((origin) => origin.trim())
           .filter((origin) => origin !== ''),
       ),
-    'Web origins whose pages may call the API, separated by commas; * for all. Empty: none, because a key inside a web page is a key given away.',
+    'Web origins whose pages may call the API and load-balanced endpoints, separated by commas; * for all. Empty: none, because a key inside a web page is a key given away.',
   ),
   publicUrl: setting(
     'CAPSTAN_PUBLIC_URL',

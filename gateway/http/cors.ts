@@ -1,33 +1,17 @@
-/** Cross-origin calls, for origins the operator named. Off by default: a key inside a web page is a key given away. */
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+/** Cross-origin calls of the queue API, for origins the operator named. Off by default: a key inside a web page is a key given away. */
+import type { FastifyInstance } from 'fastify';
 
 import type { AllowedMethods } from './methods.ts';
+import { isPreflight, Origins, preflightHeaders } from './origins.ts';
 import { CURSOR_HEADER } from './schemas.ts';
 
-const MAX_AGE_S = '600';
+const EXPOSED = `Retry-After, X-Request-Id, ${CURSOR_HEADER}`;
 
-export function cors(app: FastifyInstance, origins: readonly string[], methods: AllowedMethods): void {
-  const all = origins.includes('*');
-
-  function allowed(request: FastifyRequest): string | null {
-    const { origin } = request.headers;
-    if (origin === undefined) return null;
-    if (all) return '*';
-    return origins.includes(origin) ? origin : null;
-  }
-
-  app.addHook('onSend', (request, reply, _payload, done) => {
-    const origin = allowed(request);
-    if (!all) reply.header('vary', 'Origin');
-    if (origin !== null) {
-      reply.header('access-control-allow-origin', origin).header('access-control-expose-headers', `Retry-After, ${CURSOR_HEADER}`);
-      if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) {
-        reply
-          .header('access-control-allow-methods', methods.of(request.url) ?? 'GET')
-          .header('access-control-allow-headers', 'Authorization, Content-Type, Idempotency-Key')
-          .header('access-control-max-age', MAX_AGE_S);
-      }
-    }
+export function cors(app: FastifyInstance, list: readonly string[], methods: AllowedMethods): void {
+  const origins = new Origins(list);
+  app.addHook('onSend', ({ method, url, headers }, reply, _payload, done) => {
+    reply.headers(origins.headersFor(headers, EXPOSED));
+    if (origins.allows(headers.origin) && isPreflight(method, headers)) reply.headers(preflightHeaders(headers, methods.of(url) ?? 'GET'));
     done();
   });
 }

@@ -14,6 +14,7 @@ import type { GatewayConfig } from '../config.ts';
 import type { Key } from '../directory/directory.ts';
 import type { Lookup } from '../directory/lookup.ts';
 import { isId, printable } from '../http/ids.ts';
+import { isPreflight, Origins, preflightHeaders } from '../http/origins.ts';
 import { toCapstanError, tooLarge } from '../http/problem.ts';
 import type { AgentLink } from '../invoke/agent-link.ts';
 import type { Log } from '../log.ts';
@@ -46,17 +47,20 @@ const MAYBE_DOCS = /^\/(docs|openapi)/;
 
 export class LoadBalancer {
   readonly #deps: LoadBalancerDeps;
+  readonly #origins: Origins;
   readonly #routes = new RouteTables();
   #nextRequest = 1;
 
   constructor(deps: LoadBalancerDeps) {
     this.#deps = deps;
+    this.#origins = new Origins(deps.config.corsOrigins);
   }
 
   /** True when the request is for a load-balanced endpoint: it was taken, and will be answered. */
   take(request: IncomingMessage, response: ServerResponse): boolean {
     const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
     if (address === null) return false;
+    if (!this.#origins.isEmpty && this.#tellOrigin(request, response, address)) return true;
     const asked = this.#docsAsked(request, address);
     // The gateway's own page has the same script.
     if (asked === SCRIPT_PATH) return false;
@@ -110,6 +114,18 @@ export class LoadBalancer {
       },
       refuse,
     );
+    return true;
+  }
+
+  /** Pages of other origins (docs/api.md, Limits). True when the request was a browser's question, which is answered. */
+  #tellOrigin({ method, headers }: IncomingMessage, response: ServerResponse, { endpointId, target }: LbAddress): boolean {
+    // An answer's own header of the same name takes the place of these.
+    for (const [name, value] of Object.entries(this.#origins.headersFor(headers, '*'))) response.setHeader(name, value);
+    if (!this.#origins.allows(headers.origin) || !isPreflight(method, headers)) return false;
+    const endpoint = this.#deps.lookup.knownEndpoint(endpointId);
+    // The question carries no key, so it reaches no one but those who ask for none.
+    if (endpoint?.isPublic === true && (endpoint.routes.length === 0 || this.#routes.has(endpoint, target, 'OPTIONS'))) return false;
+    response.writeHead(204, preflightHeaders(headers, null)).end();
     return true;
   }
 

@@ -21,8 +21,7 @@ export class RouteTables {
   /** @throws CapstanError NOT_FOUND; METHOD_NOT_ALLOWED with the allowed methods as its field. */
   match(endpoint: EndpointEntry, method: string, target: string): RouteMatch {
     const table = this.#tableOf(endpoint);
-    const query = target.indexOf('?');
-    const path = query === -1 ? target : target.slice(0, query);
+    const path = pathOf(target);
     const found = find(table, method, path) ?? (method === 'HEAD' ? find(table, 'GET', path) : null);
     if (found !== null) return { function: found.store as string, values: valuesOf(found.params) };
     const allowed = METHODS.filter((each) => find(table, each, path) !== null);
@@ -30,10 +29,11 @@ export class RouteTables {
     throw new CapstanError('METHOD_NOT_ALLOWED', `${method} is not allowed here; use ${allowed.join(', ')}`, { field: allowed.join(', ') });
   }
 
-  /** Whether a route of the endpoint's own answers this path, by whatever method. */
-  has(endpoint: EndpointEntry, path: string): boolean {
+  /** Whether a route of the endpoint's own answers this path, by whatever method unless one is given. */
+  has(endpoint: EndpointEntry, target: string, method?: string): boolean {
     const table = this.#tableOf(endpoint);
-    return METHODS.some((method) => find(table, method, path) !== null);
+    const path = pathOf(target);
+    return (method === undefined ? METHODS : [method]).some((each) => find(table, each, path) !== null);
   }
 
   #tableOf(endpoint: EndpointEntry): Router {
@@ -47,6 +47,11 @@ export class RouteTables {
     this.#tables.set(endpoint, table);
     return table;
   }
+}
+
+function pathOf(target: string): string {
+  const query = target.indexOf('?');
+  return query === -1 ? target : target.slice(0, query);
 }
 
 function find(table: Router, method: string, path: string): router.FindResult<router.HTTPVersion.V1> | null {

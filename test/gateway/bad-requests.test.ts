@@ -478,6 +478,14 @@ test('origins that the operator named may call from pages', async (t) => {
   t.is(preflight.headers['access-control-allow-origin'], 'https://app.example');
   t.is(preflight.headers['access-control-allow-methods'], 'POST');
   t.regex(String(preflight.headers['access-control-allow-headers']), /Authorization/);
+  // Clients in pages send headers of their own.
+  const asked = {
+    origin: 'https://app.example',
+    'access-control-request-method': 'POST',
+    'access-control-request-headers': 'x-client,authorization',
+  };
+  const openai = await call('OPTIONS', '/v2/ep/openai/v1/models', { key: null, headers: asked });
+  t.is(openai.headers['access-control-allow-headers'], 'x-client,authorization');
   const other = await call('GET', '/v2/ep/health', { headers: { origin: 'https://evil.example' } });
   t.is(other.status, 200);
   t.is(other.headers['access-control-allow-origin'], undefined);

@@ -3,6 +3,7 @@ import test from 'ava';
 import { request } from 'undici';
 
 import { until } from '../support/until.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import { FakeAgent, invokeToken } from './fake-agent.ts';
 import { KEY, RawConnection, startGateway } from './harness.ts';
@@ -53,6 +54,40 @@ test('every refusal has its status and {error, detail}', async (t) => {
   const long = await new RawConnection(t, gateway.url).write(head('GET /fn', `X: ${'x'.repeat(100_000)}`)).answer();
   t.is(long?.status, 431);
   t.like(JSON.parse(long?.body ?? ''), { status: 431, error: 'Request Header Fields Too Large' });
+});
+
+test('pages of named origins may call routes: preflights need no key, answers and refusals can be read', async (t) => {
+  const { call, scheduler, invokeAddress } = await setupLb(t, { corsOrigins: ['https://app.example'] });
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 8 });
+  agent.onRequest = (taken) =>
+    taken.answer(200, '"served"', taken.begin.target === '/fn' ? {} : { 'access-control-allow-origin': 'https://own.example' });
+  const origin = 'https://app.example';
+  const asks = { 'access-control-request-method': 'PATCH', 'access-control-request-headers': 'authorization,x-own' };
+  const preflight = await call('OPTIONS', '/fn', { key: null, headers: { origin, ...asks } });
+  t.is(preflight.status, 204);
+  t.is(preflight.headers['access-control-allow-origin'], origin);
+  t.is(preflight.headers['access-control-allow-methods'], 'PATCH');
+  t.is(preflight.headers['access-control-allow-headers'], 'authorization,x-own');
+  for (const [path, key, status] of [
+    ['/fn', KEY, 200],
+    ['/fn', null, 401],
+    ['/nothing', KEY, 404],
+  ] as const) {
+    const { status: got, headers } = await call('GET', path, { key, headers: { origin } });
+    t.deepEqual([got, headers['access-control-allow-origin'], headers['vary']], [status, origin, 'Origin']);
+  }
+  // A function's own word goes first, and strangers are told nothing.
+  t.is((await call('GET', '/fn?own', { headers: { origin } })).headers['access-control-allow-origin'], 'https://own.example');
+  const evil = { origin: 'https://evil.example' };
+  t.is((await call('GET', '/fn', { headers: evil })).headers['access-control-allow-origin'], undefined);
+  t.is((await call('OPTIONS', '/fn', { headers: { ...evil, ...asks } })).status, 405);
+  // A server of its own that asks for no key is asked itself.
+  scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true, routes: [] });
+  agent.serve('own', { w2: 8 });
+  const asked = { key: null, headers: { host: 'own.lb.localhost', origin, ...asks } };
+  let own = await call('OPTIONS', '/', asked);
+  while (own.status === 204) own = await call('OPTIONS', '/', asked);
+  t.is(own.headers['access-control-allow-origin'], 'https://own.example');
 });
 
 test('requests wait for a worker, bounded in number; one too many is 503 with Retry-After', async (t) => {
