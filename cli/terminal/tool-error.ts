@@ -1,6 +1,6 @@
 /** A refusal whose hint says more than that of its code. */
 import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../proto/errors.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { errnoOf, messageOf } from '../../proto/thrown.ts';
 
 export class ToolError extends CapstanError {
   readonly hint: string;
@@ -34,10 +34,30 @@ export function explain(thrown: unknown): Explanation {
     const hint = thrown instanceof ToolError ? thrown.hint : (shellHints[thrown.code] ?? entry.hint);
     return { message: thrown.message, hint, exitCode: entry.exit };
   }
+  const refusal = systemRefusal(thrown);
+  if (refusal !== null) return refusal;
   const message = messageOf(thrown);
   return {
     message: `internal error: ${message}`,
     hint: 'This is a fault of Capstan; CAPSTAN_DEBUG=1 shows where.',
     exitCode: errorTable.INTERNAL.exit,
   };
+}
+
+const systemWords: Readonly<Record<string, readonly [what: string, hint: string]>> = {
+  EACCES: ['permission denied', 'Change the permissions there, or work as a user who has them.'],
+  EPERM: ['operation not permitted', 'Change the permissions there, or work as a user who has them.'],
+  EROFS: ['the file system is read-only', 'Work in a folder that can be written.'],
+  ENOSPC: ['the disk is full', 'Make room on that disk.'],
+  EDQUOT: ['the disk quota is used up', 'Make room on that disk.'],
+};
+
+/** A file or folder that the system does not let be used: no fault of ours, wherever it was met. */
+function systemRefusal(thrown: unknown): Explanation | null {
+  if (!(thrown instanceof Error) || !('path' in thrown) || typeof thrown.path !== 'string') return null;
+  const code = errnoOf(thrown) ?? '';
+  const words = systemWords[code];
+  return words === undefined
+    ? null
+    : { message: `${thrown.path}: ${words[0]} (${code})`, hint: words[1], exitCode: errorTable.DATA_DIR.exit };
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { explain } from '../../cli/terminal/tool-error.ts';
 import { run, type RunOptions } from './fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 
@@ -264,6 +265,15 @@ test('a part that an old Node hands over says why it refuses, and ends with Ctrl
   // As a terminal does: to both, and the first passes it on as well.
   process.kill(-(scheduler.child.pid ?? 0), 'SIGINT');
   t.is(await scheduler.ended, 0, scheduler.stderr());
+});
+
+test('what the system refuses is told with its place, and is no fault of ours', (t) => {
+  const refused = Object.assign(new Error("EACCES: permission denied, open '/app/.tool/lock'"), {
+    code: 'EACCES',
+    path: '/app/.tool/lock',
+  });
+  t.like(explain(refused), { message: '/app/.tool/lock: permission denied (EACCES)', exitCode: 74 });
+  t.like(explain(new TypeError('x is not a function')), { message: 'internal error: x is not a function', exitCode: 70 });
 });
 
 test('the command can be run as a file', async (t) => {
