@@ -35,6 +35,7 @@ export interface Held {
   readonly job: string;
   readonly token: number;
   readonly worker: string;
+  readonly executionTimeoutMs: number;
   startedAt: number | null;
   /** The scheduler wants it stopped. */
   stopped: boolean;
@@ -128,6 +129,11 @@ export class QueueWorld {
   /** The job's status, or why there is none. */
   status(job: string, counting = uncounted): Job | CapstanError {
     return jobOf(this.#ask((ref) => ({ event: 'get', ref, counting, endpoint: this.endpoint, job, waitMs: 0 })));
+  }
+
+  /** Waits for the next chunk of a job; {@link QueueWorld.answered} tells the answer. */
+  waitForChunks(job: string, waitMs: number): number {
+    return this.#begin((ref) => ({ event: 'read-stream', ref, counting: uncounted, endpoint: this.endpoint, job, after: null, waitMs }));
   }
 
   /** Asks without waiting for the answer, which {@link QueueWorld.answered} tells. */
@@ -290,8 +296,8 @@ export class QueueWorld {
         this.#feed({ event: 'agent', events: [{ event: { $case: 'workers', value: { epoch: effect.epoch, workers: this.#workers() } } }] });
         return;
       case 'dispatch': {
-        const { job, token, worker } = effect;
-        this.held.set(keyOf({ job, token }), { job, token, worker, startedAt: null, stopped: false });
+        const { job, token, worker, executionTimeoutMs } = effect;
+        this.held.set(keyOf({ job, token }), { job, token, worker, executionTimeoutMs, startedAt: null, stopped: false });
         return;
       }
       case 'read-job': {

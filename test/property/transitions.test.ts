@@ -189,7 +189,10 @@ function perform(t: ExecutionContext, world: QueueWorld, model: Model, doing: Ac
       if (doing.progress)
         world.report({ $case: 'progress', value: { ...late, data: { body: { $case: 'inline', value: Buffer.from('1') } } } });
       else
-        world.end({ job: doing.id, token: doing.token, worker: '', startedAt: now, stopped: false }, { outcome: AttemptOutcome.COMPLETED });
+        world.end(
+          { job: doing.id, token: doing.token, worker: '', executionTimeoutMs: 0, startedAt: now, stopped: false },
+          { outcome: AttemptOutcome.COMPLETED },
+        );
       return;
     }
     case 'pass':
