@@ -2,7 +2,7 @@ import test from 'ava';
 
 import { noEngine, startEngine, type PrivateEngine } from '../../support/container/private-engine.ts';
 import { containerRuntime } from './container-under-test.ts';
-import { typescriptHttp } from './functions-http.ts';
+import { javascriptHttp } from './functions-http.ts';
 import { httpConformance } from './http-suite.ts';
 import { typescript } from './languages.ts';
 import { runtimeConformance } from './suite.ts';
@@ -16,7 +16,7 @@ if (noEngine === undefined && whole) {
     engine = await startEngine(['capstan/base-node', 'capstan/base-node-cuda']);
   });
   test.after.always(() => engine.stop());
-  httpConformance('container/node', (t) => containerRuntime(t, engine.socket), typescriptHttp);
+  httpConformance('container/node', (t) => containerRuntime(t, engine.socket), javascriptHttp);
   runtimeConformance('container/node', (t) => containerRuntime(t, engine.socket), typescript, { atOnce: 3 });
 } else {
   const reason = noEngine === undefined ? 'CAPSTAN_TEST_WHOLE=1 runs it' : `a container engine of its own ${noEngine}`;

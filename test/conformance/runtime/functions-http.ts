@@ -1,7 +1,7 @@
 /** Functions of routes that every runtime must serve alike, once in each language; and a server of one's own. */
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 
-const typescriptSource = `
+const javascriptSource = `
 import { setTimeout as wait } from 'node:timers/promises';
 
 export const hello = ({ name, times = 1 }) => ({ hello: name, times });
@@ -127,7 +127,7 @@ function specsOf(module: string): FunctionSpec[] {
   }));
 }
 
-export const typescriptHttp: HttpBuild = { files: { 'main.ts': typescriptSource }, functions: specsOf('main.ts') };
+export const javascriptHttp: HttpBuild = { files: { 'main.js': javascriptSource }, functions: specsOf('main.js') };
 export const pythonHttp: HttpBuild = { files: { 'main.py': pythonSource }, functions: specsOf('main.py') };
 
 /** Initialising at first; echoes requests, and the first frame of a connection that it takes over. */

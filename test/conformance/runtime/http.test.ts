@@ -1,11 +1,11 @@
 /** HTTP requests in the runtimes that run on the host itself; those in containers are beside their own suites. */
-import { pythonHttp, typescriptHttp } from './functions-http.ts';
+import { pythonHttp, javascriptHttp } from './functions-http.ts';
 import { processRuntime, shared, threadRuntime } from './hosts.ts';
 import { httpConformance, serverConformance } from './http-suite.ts';
 
 const processes = shared(processRuntime());
 
-httpConformance('thread', shared(threadRuntime()), typescriptHttp);
-httpConformance('process/node', processes, typescriptHttp);
+httpConformance('thread', shared(threadRuntime()), javascriptHttp);
+httpConformance('process/node', processes, javascriptHttp);
 httpConformance('process/python', processes, pythonHttp);
 serverConformance('process', processes, { command: ['python3', 'server.py'] });

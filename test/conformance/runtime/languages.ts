@@ -2,6 +2,8 @@
  * The functions that every runtime must run alike, once in each language, and what may differ
  * between the languages: the words of their own libraries.
  */
+import { stripTypeScriptTypes } from 'node:module';
+
 import { pythonFunctions } from './functions-python.ts';
 import { typescriptFunctions } from './functions-typescript.ts';
 
@@ -10,6 +12,8 @@ export interface Language {
   readonly build: Readonly<Record<string, string>>;
   /** A build whose `main` cannot be loaded ("cannot start") and whose `other` has no function. */
   readonly broken: Readonly<Record<string, string>>;
+  /** A build with what needs more than its types stripped: `measured(name, n)` is `<name> <n> m`. Absent in what is not TypeScript's. */
+  readonly typed?: Readonly<Record<string, string>>;
   /** A module that is not there. */
   readonly missing: string;
   /** Why the values of the functions `big` and `cycle` are no JSON. */
@@ -18,12 +22,30 @@ export interface Language {
   readonly strayErrorEnds: boolean;
 }
 
-export const typescript: Language = {
-  build: { 'main.ts': typescriptFunctions },
-  broken: { 'main.ts': 'throw new Error("cannot start");', 'other.ts': 'export const value = 1;' },
+/**
+ * The same functions as TypeScript's, without their types: a host takes three times as long with its first TypeScript module,
+ * so that is a case of its own.
+ */
+export const javascript: Language = {
+  build: { 'main.js': stripTypeScriptTypes(typescriptFunctions) },
+  broken: { 'main.js': 'throw new Error("cannot start");', 'other.js': 'export const value = 1;' },
+  typed: {
+    'main.ts': `
+import type { Unused } from './nowhere.ts';
+enum Unit { Metre = 'm' }
+class Length { constructor(readonly name: string, private readonly n: number) {} toString(): string { return this.name + ' ' + this.n + ' ' + Unit.Metre; } }
+export function measured(name: string, n: number): string { return String(new Length(name, n)); }
+`,
+  },
   missing: 'nowhere',
   noJson: { big: 'Do not know how to serialize a BigInt', cycle: 'Converting circular structure to JSON' },
   strayErrorEnds: true,
+};
+
+export const typescript: Language = {
+  ...javascript,
+  build: { 'main.ts': typescriptFunctions },
+  broken: { 'main.ts': 'throw new Error("cannot start");', 'other.ts': 'export const value = 1;' },
 };
 
 export const python: Language = {

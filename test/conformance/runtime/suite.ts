@@ -10,7 +10,7 @@ import type { Runtime, WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
-import { typescript, type Language } from './languages.ts';
+import { javascript, type Language } from './languages.ts';
 import { startWorkerOf, WINDOW, type TestWorker } from './worker-under-test.ts';
 import { folderOf } from '../../support/folder.ts';
 
@@ -26,10 +26,10 @@ export interface SuiteOptions {
 export function runtimeConformance(
   name: string,
   makeRuntime: MakeRuntime,
-  language: Language = typescript,
+  language: Language = javascript,
   { atOnce = Infinity, withoutHost = false }: SuiteOptions = {},
 ): void {
-  const { build, broken, missing: nowhere, noJson, strayErrorEnds } = language;
+  const { build, broken, typed, missing: nowhere, noJson, strayErrorEnds } = language;
   const workerOf = async (t: ExecutionContext, fn: string, more: Partial<WorkerStart> = {}): Promise<TestWorker> => {
     const folder = await folderOf(t, build);
     const runtime = await makeRuntime(t);
@@ -61,6 +61,12 @@ export function runtimeConformance(
     const order = worker.said.items.map(({ say }) => say).filter((say) => say !== 'log');
     t.deepEqual(order, ['started', 'loaded', 'entered', 'ended', 'entered', 'ended']);
   });
+
+  if (typed !== undefined)
+    hostSays('TypeScript runs as it is, with enums and parameter properties', async (t) => {
+      const worker = await workerOf(t, 'measured', { folder: await folderOf(t, typed) });
+      t.is((await worker.call('1', { name: 'way', n: 3 })).value, 'way 3 m');
+    });
 
   hostSays('asynchronous values, and none at all', async (t) => {
     const later = await workerOf(t, 'later');
