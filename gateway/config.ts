@@ -151,7 +151,7 @@ export const gatewayConfig = z.object({
   metrics: setting(
     'CAPSTAN_METRICS',
     z.enum(['auto', 'open', 'key', 'off']).default('auto'),
-    'Who may read /metrics: anyone (open), holders of a key of the account default with the scope ALL or READ_ONLY (key), nobody (off); auto is open while the HTTP server listens on a loopback address, else key.',
+    'Who may read /metrics: anyone (open), holders of a key of the account default with the scope ALL or READ_ONLY (key), nobody (off); auto is open while the HTTP server listens on a loopback address and no proxy is in front of it (trusted proxies, a public URL elsewhere, a header of one), else key.',
   ),
   keyCacheSize: setting('CAPSTAN_GATEWAY_KEY_CACHE', integer(1, 1_000_000, 10_000), 'Authorization headers whose hash is remembered.'),
   lookupsPerSecond: setting(

@@ -140,6 +140,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       lookup,
       authenticator,
       loadBalancer,
+      proxies,
       memory,
       metrics,
       closing: () => closing,
@@ -201,7 +202,10 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     const force = setTimeout(() => {
       if (!finished) log.warn({ pending: channel.pending }, 'requests still under way are ended');
       channel.close();
-      setTimeout(() => app.server.closeAllConnections(), 100);
+      setTimeout(() => {
+        app.server.closeAllConnections();
+        loadBalancer.closeHandedOver();
+      }, 100);
     }, config.closeGraceMs + HURRY_MS);
     await served;
     await invoke?.close();

@@ -71,12 +71,22 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
   ];
 }
 
-/** Who can call a service on loopback is on this host anyway: webhooks may come back to it. */
+/** Who can call a service on loopback, with no proxy in front of it, is on this host anyway: webhooks may come back to it. */
 function webhookAllow({ variables }: Environment): string {
   const opened = variables['CAPSTAN_WEBHOOK_ALLOW'] ?? '';
-  const host = variables['CAPSTAN_HTTP_HOST'] ?? '';
-  const onLoopback = /^(|localhost|127(\.\d{1,3}){3}|::1)$/.test(host);
-  return onLoopback ? [opened, '127.0.0.0/8', '::1'].filter((entry) => entry !== '').join(',') : opened;
+  const isProxied = (variables['CAPSTAN_TRUSTED_PROXIES'] ?? '') !== '' || !isLoopback(hostOf(variables['CAPSTAN_PUBLIC_URL'] ?? ''));
+  return isLoopback(variables['CAPSTAN_HTTP_HOST'] ?? '') && !isProxied
+    ? [opened, '127.0.0.0/8', '::1'].filter((entry) => entry !== '').join(',')
+    : opened;
+}
+
+function isLoopback(host: string): boolean {
+  return /^(|localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/.test(host);
+}
+
+/** Empty for what is no URL: the part that reads the setting refuses it. */
+function hostOf(url: string): string {
+  return URL.parse(url)?.hostname ?? '';
 }
 
 function portOf(address: string | undefined): string | undefined {

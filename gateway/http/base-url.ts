@@ -2,9 +2,11 @@
 import type { FastifyRequest } from 'fastify';
 
 import type { GatewayConfig } from '../config.ts';
+import { originOf, type TrustedProxies } from '../lb/forwarded.ts';
 
 /** The configured one; without it the one this caller used. */
-export function baseUrl(request: FastifyRequest, config: GatewayConfig): string {
+export function baseUrl(request: FastifyRequest, config: GatewayConfig, proxies: TrustedProxies): string {
   if (config.publicUrl !== '') return config.publicUrl.replace(/\/+$/, '');
-  return `${request.protocol}://${request.headers.host ?? request.hostname}`;
+  const { scheme, authority } = originOf(request.raw, proxies);
+  return `${scheme}://${authority === '' ? request.hostname : authority}`;
 }

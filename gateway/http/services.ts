@@ -7,6 +7,7 @@ import type { Bodies } from '../blobs/bodies.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Lookup } from '../directory/lookup.ts';
 import type { JobChannel } from '../jobs/channel.ts';
+import type { TrustedProxies } from '../lb/forwarded.ts';
 import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
@@ -43,6 +44,7 @@ export interface Services {
   /** Monotonic clock, ms. */
   readonly now: () => number;
   readonly loadBalancer: LoadBalancer;
+  readonly proxies: TrustedProxies;
   /** True once the gateway closes: new requests are refused. */
   readonly closing: () => boolean;
 }

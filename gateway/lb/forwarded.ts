@@ -46,10 +46,22 @@ export class TrustedProxies {
   }
 }
 
-export interface Caller {
+export interface Origin {
   readonly scheme: 'http' | 'https';
   /** Host and port that the caller asked for. */
   readonly authority: string;
+}
+
+/** What the caller asked, as far as its proxies are trusted to say so. */
+export function originOf({ headers, socket }: IncomingMessage, proxies: TrustedProxies): Origin {
+  const trusted = proxies.trusts(socket.remoteAddress);
+  const encrypted = (socket as Partial<TLSSocket>).encrypted === true;
+  const scheme = (trusted ? first(headers['x-forwarded-proto']) : undefined) ?? (encrypted ? 'https' : 'http');
+  const authority = (trusted ? first(headers['x-forwarded-host']) : undefined) ?? headers.host ?? '';
+  return { scheme: scheme === 'https' ? 'https' : 'http', authority };
+}
+
+export interface Caller extends Origin {
   /** The request's headers for the function. */
   readonly headers: Header[];
 }
@@ -58,11 +70,8 @@ export interface Caller {
 export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keepKey: boolean): Caller {
   const { headers: given, rawHeaders, socket } = request;
   const remote = socket.remoteAddress ?? '';
-  const trusted = proxies.trusts(remote);
-  const encrypted = (socket as Partial<TLSSocket>).encrypted === true;
-  const scheme = (trusted ? first(given['x-forwarded-proto']) : undefined) ?? (encrypted ? 'https' : 'http');
-  const authority = (trusted ? first(given['x-forwarded-host']) : undefined) ?? given.host ?? '';
-  const before = trusted ? given['x-forwarded-for'] : undefined;
+  const { scheme, authority } = originOf(request, proxies);
+  const before = proxies.trusts(remote) ? given['x-forwarded-for'] : undefined;
   const named = given.connection === undefined ? undefined : new Set(given.connection.toLowerCase().split(/[\s,]+/));
   const headers: Header[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
@@ -76,7 +85,7 @@ export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keep
     { name: 'x-forwarded-proto', value: scheme },
     { name: 'x-forwarded-host', value: authority },
   );
-  return { scheme: scheme === 'https' ? 'https' : 'http', authority, headers };
+  return { scheme, authority, headers };
 }
 
 /** Headers of a function's answer that may go on to the caller. */

@@ -50,6 +50,8 @@ export class LoadBalancer {
   readonly #origins: Origins;
   readonly #routes = new RouteTables();
   #nextRequest = 1;
+  /** Connections that were handed over: the HTTP server does not know them any more. */
+  readonly #handedOver = new Set<Duplex>();
 
   constructor(deps: LoadBalancerDeps) {
     this.#deps = deps;
@@ -127,6 +129,11 @@ export class LoadBalancer {
     if (endpoint?.isPublic === true && (endpoint.routes.length === 0 || this.#routes.has(endpoint, target, 'OPTIONS'))) return false;
     response.writeHead(204, preflightHeaders(headers, null)).end();
     return true;
+  }
+
+  /** Cuts the connections that were handed over. */
+  closeHandedOver(): void {
+    for (const socket of this.#handedOver) socket.destroy();
   }
 
   /** Which part of its documentation an endpoint is asked for, unless it has a route there itself. */
@@ -233,7 +240,11 @@ export class LoadBalancer {
     const front = new SocketFront(socket, refuse);
     const exchange = this.#exchange(request, endpoint, address, { function: '', values: {} }, front, true, () => socket.resume());
     front.onDrain = () => exchange.drained();
-    socket.on('close', () => exchange.abandon('the caller went away'));
+    this.#handedOver.add(socket);
+    socket.on('close', () => {
+      this.#handedOver.delete(socket);
+      exchange.abandon('the caller went away');
+    });
     socket.on('data', (chunk: Buffer) => {
       if (!exchange.push(chunk)) socket.pause();
     });

@@ -76,5 +76,9 @@ test('capstan up on loopback lets webhooks come back to it, and keeps what the o
   t.is(opened({}), '127.0.0.0/8,::1');
   t.is(opened({ CAPSTAN_WEBHOOK_ALLOW: '10.0.0.0/8' }), '10.0.0.0/8,127.0.0.0/8,::1');
   t.is(opened({ CAPSTAN_HTTP_HOST: '0.0.0.0' }), '');
+  // A proxy on this host lets others in.
+  t.is(opened({ CAPSTAN_TRUSTED_PROXIES: '127.0.0.1' }), '');
+  t.is(opened({ CAPSTAN_PUBLIC_URL: 'https://api.example.org' }), '');
+  t.is(opened({ CAPSTAN_PUBLIC_URL: 'http://localhost:8080' }), '127.0.0.0/8,::1');
   t.is(opened({ CAPSTAN_HTTP_HOST: '192.168.0.1', CAPSTAN_WEBHOOK_ALLOW: '10.0.0.0/8' }), '10.0.0.0/8');
 });

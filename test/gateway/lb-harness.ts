@@ -36,12 +36,12 @@ export function addWeb(scheduler: FakeScheduler, ...more: readonly Route[]): voi
   scheduler.addEndpoint('web', 'acc', EndpointKind.LOAD_BALANCED, { routes: routes.map(entryOf) });
 }
 
-export async function setupLb(t: ExecutionContext, overrides: Record<string, unknown> = {}): Promise<LbSetup> {
+export async function setupLb(t: ExecutionContext, overrides: Record<string, unknown> = {}, host = HOST): Promise<LbSetup> {
   const made = await setup(t, overrides);
   addWeb(made.scheduler);
   const { invokeAddress } = await made.scheduler.reports.next((report) => report.invokeAddress !== '');
   const call: Setup['call'] = (method, path, options = {}) =>
-    made.call(method, path, { ...options, headers: { host: HOST, ...options.headers } });
+    made.call(method, path, { ...options, headers: { host, ...options.headers } });
   // Known to the gateway once it is not 404.
   while ((await call('DELETE', '/fn')).status === 404);
   return { ...made, call, invokeAddress };

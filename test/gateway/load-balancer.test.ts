@@ -234,6 +234,19 @@ test('X-Forwarded-* are believed from trusted proxies alone, and told to the fun
   }
 });
 
+test('a gateway that closes cuts WebSockets that nobody ends', async (t) => {
+  const { gateway, scheduler, invokeAddress } = await setupLb(t);
+  scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
+  const agent = new FakeAgent(t, invokeAddress).serve('own', { w1: 1 });
+  agent.onRequest = ({ send }) => send({ $case: 'head', value: { status: 101, headers: [], body: Buffer.from('hello'), ended: false } });
+  const lines = [`Host: own.lb.localhost`, `Authorization: Bearer ${KEY}`, 'Connection: Upgrade', 'Upgrade: websocket'];
+  const socket = new RawConnection(t, gateway.url).write(`${['GET /socket HTTP/1.1', ...lines].join('\r\n')}\r\n\r\n`);
+  await until('the connection is handed over', () => socket.text.endsWith('hello'));
+  await gateway.close();
+  await socket.closed;
+  t.regex(socket.text, /^HTTP\/1\.1 101 /);
+});
+
 test('an agent serves at several gateways; each counts its own, and the loss of one costs its own requests alone', async (t) => {
   const one = await setupLb(t);
   const two = await startGateway(t, one.scheduler);

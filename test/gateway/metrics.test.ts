@@ -76,6 +76,17 @@ test('a scheduler that does not answer is told, and costs no scrape', async (t) 
 test('who may read them: anyone on a loopback address, else who the operator says', async (t) => {
   const open = await setup(t);
   t.is((await open.call('GET', '/metrics', { key: null })).status, 200);
+  // A proxy on this host makes a loopback address public: one that is told of, and one that says so itself.
+  for (const [settings, headers, status] of [
+    [{ trustedProxies: '127.0.0.1' }, {}, 401],
+    [{ publicUrl: 'https://api.example.org' }, {}, 401],
+    [{ publicUrl: 'http://127.0.0.1:8080' }, {}, 200],
+    [{}, { 'x-forwarded-for': '203.0.113.9' }, 401],
+    [{}, { via: '1.1 proxy' }, 401],
+    [{ metrics: 'open' }, { via: '1.1 proxy' }, 200],
+  ] as const) {
+    t.is((await (await setup(t, settings)).call('GET', '/metrics', { key: null, headers })).status, status);
+  }
   const off = await setup(t, { metrics: 'off' });
   t.is((await off.call('GET', '/metrics')).status, 404);
   const { scheduler, call } = await setup(t, { metrics: 'key' });

@@ -35,7 +35,7 @@ const answerBody = z.looseObject({
 });
 
 export function graphqlRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, config, control, log, now } = services;
+  const { authenticator, config, proxies, control, log, now } = services;
   let runner: Promise<GraphqlRunner> | undefined;
   const rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
 
@@ -61,7 +61,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
     ).run(request.body as z.output<typeof requestBody>, {
       control,
       timeoutMs: config.readTimeoutMs,
-      addresses: { base: baseUrl(request, config), lbDomain: config.lbDomain },
+      addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain },
       key: keyText(request.headers.authorization),
     });
     reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));

@@ -4,11 +4,14 @@
  * several gateways stand before one scheduler, `?part=gateway` is asked of each and
  * `?part=scheduler` of one.
  */
+import type { IncomingHttpHeaders } from 'node:http';
+
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
+import type { GatewayConfig } from '../../config.ts';
 import { callUnary } from '../../jobs/unary.ts';
 import { sendFailure } from '../problem.ts';
 import type { Services } from '../services.ts';
@@ -30,10 +33,10 @@ const partQuery = z.object({
 export function metricsRoutes(app: FastifyInstance, services: Services): void {
   const { authenticator, config, control, metrics, quickMetadata } = services;
   if (config.metrics === 'off') return;
-  const open = config.metrics === 'open' || (config.metrics === 'auto' && isLoopback(config.host));
+  const local = config.metrics === 'auto' && isLocal(config);
 
   async function authorize(request: FastifyRequest): Promise<void> {
-    if (open) return;
+    if (config.metrics === 'open' || (local && !wasForwarded(request.headers))) return;
     const key = await authenticator.authenticate(request.headers.authorization);
     // They name the endpoints of all accounts.
     if (key.accountId !== OPERATORS)
@@ -64,7 +67,8 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     url: '/metrics',
     schema: {
       summary: 'Metrics',
-      description: 'Prometheus text format 0.0.4. Needs a key unless the gateway listens on a loopback address only (CAPSTAN_METRICS).',
+      description:
+        'Prometheus text format 0.0.4. Needs a key unless the gateway listens on a loopback address only, with no proxy in front of it (CAPSTAN_METRICS).',
       tags: ['Service'],
       querystring: partQuery,
       response: answers({ 200: z.string().meta({ description: 'Prometheus text.' }) }, 400, 401, 503),
@@ -77,7 +81,16 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
   });
 }
 
-/** Whoever reaches a loopback address is on this host. */
+/** Whoever reaches a loopback address is on this host, unless a proxy there lets the world in. */
+function isLocal({ host, trustedProxies, publicUrl }: GatewayConfig): boolean {
+  return isLoopback(host) && trustedProxies.length === 0 && (publicUrl === '' || isLoopback(new URL(publicUrl).hostname));
+}
+
+/** A proxy that the settings do not tell of: most say so themselves. */
+function wasForwarded(headers: IncomingHttpHeaders): boolean {
+  return ['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via'].some((name) => name in headers);
+}
+
 function isLoopback(host: string): boolean {
-  return /^(localhost|127\.\d+\.\d+\.\d+|::1)$/.test(host);
+  return /^(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)$/.test(host);
 }
