@@ -26,6 +26,8 @@ export class HttpFront implements Front {
   onDrain: () => void = () => undefined;
   /** The connection closed before the answer was complete. */
   onGone: () => void = () => undefined;
+  /** The answer had begun, and there will be no more of it. */
+  onBroken: (error: CapstanError) => void = () => undefined;
   /** Called once, when all is over. */
   onOver: () => void = () => undefined;
 
@@ -63,8 +65,10 @@ export class HttpFront implements Front {
 
   fail(error: CapstanError): void {
     this.#ended = true;
-    if (this.#response.headersSent) this.#response.destroy();
-    else sendError(this.#request, this.#response, error);
+    if (this.#response.headersSent) {
+      this.onBroken(error);
+      this.#response.destroy();
+    } else sendError(this.#request, this.#response, error);
   }
 }
 

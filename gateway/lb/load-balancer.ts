@@ -81,6 +81,7 @@ export class LoadBalancer {
         }
         const front = new HttpFront(request, response);
         front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun);
+        front.onBroken = (error) => this.#brokeOff(endpoint.id, error);
         try {
           this.#serve(request, endpoint, address, front);
         } catch (thrown) {
@@ -274,6 +275,14 @@ export class LoadBalancer {
   #routeOf(endpoint: EndpointEntry, request: IncomingMessage, { target }: LbAddress): RouteMatch {
     if (endpoint.routes.length === 0) return { function: '', values: {} };
     return this.#routes.match(endpoint, request.method ?? 'GET', target);
+  }
+
+  /** The status says nothing of it: it has gone out already. */
+  #brokeOff(endpoint: string, { code, message }: CapstanError): void {
+    this.#deps.metrics.brokeOff(endpoint, code);
+    // What a function says of itself is in its own log.
+    const reason = code === 'INTERNAL' ? 'the function failed' : message;
+    this.#deps.log.info({ endpoint, code, reason }, 'an answer that had begun broke off');
   }
 
   #errorOf(thrown: unknown, endpoint: string): CapstanError {

@@ -1,6 +1,8 @@
 /** Metrics of load-balanced endpoints (docs/metrics.md), by endpoint: their ids are bounded, since a caller cannot make one up. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
+import type { ErrorCode } from '../../proto/errors.ts';
+
 /** Levels of an endpoint, read when somebody asks. */
 export interface LbLevels {
   endpoints(): Iterable<string>;
@@ -17,6 +19,7 @@ interface Series {
 export class LbMetrics {
   readonly #requests: Counter;
   readonly #seconds: Histogram;
+  readonly #broken: Counter;
   readonly #series = new Map<string, Series>();
 
   constructor(registry: Registry, levels: LbLevels) {
@@ -34,6 +37,12 @@ export class LbMetrics {
       buckets: SECONDS_BUCKETS,
       registers,
     });
+    this.#broken = new Counter({
+      name: 'capstan_lb_broken_answers_total',
+      help: 'Answers of load-balanced endpoints that had begun and were cut off, by why.',
+      labelNames: ['endpoint', 'code'],
+      registers,
+    });
     const gauge = (name: string, help: string, value: (endpointId: string) => number): void => {
       const made: Gauge = new Gauge({
         name,
@@ -47,6 +56,10 @@ export class LbMetrics {
     };
     gauge('capstan_lb_requests_held', 'Requests that wait for a worker.', (id) => levels.level(id).held);
     gauge('capstan_lb_requests_in_flight', 'Requests that are with a worker.', (id) => levels.level(id).inFlight);
+  }
+
+  brokeOff(endpoint: string, code: ErrorCode): void {
+    this.#broken.inc({ endpoint, code });
   }
 
   answered(endpoint: string, status: number, ms: number): void {

@@ -234,6 +234,21 @@ test('X-Forwarded-* are believed from trusted proxies alone, and told to the fun
   }
 });
 
+test('an answer that breaks off is cut, so that nobody takes it for the whole, and counted with why', async (t) => {
+  const { gateway, invokeAddress, call } = await setupLb(t);
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
+  agent.onRequest = ({ send }) => {
+    send({ $case: 'head', value: { status: 200, headers: [], body: Buffer.from('begun'), ended: false } });
+    send({ $case: 'abort', value: { code: 'INTERNAL', message: 'of its own', untouched: false } });
+  };
+  const connection = new RawConnection(t, gateway.url).write(head('GET /fn'));
+  await connection.closed;
+  t.regex(connection.text, /^HTTP\/1\.1 200 OK\r\n[^]*transfer-encoding: chunked\r\n[^]*\r\n5\r\nbegun\r\n$/i);
+  const { text } = await call('GET', '/metrics?part=gateway', { headers: { host: 'localhost' } });
+  t.regex(text, /^capstan_lb_broken_answers_total\{endpoint="web",code="INTERNAL"\} 1$/m);
+  t.regex(text, /^capstan_lb_requests_total\{endpoint="web",status="200"\} 1$/m);
+});
+
 test('a gateway that closes cuts WebSockets that nobody ends', async (t) => {
   const { gateway, scheduler, invokeAddress } = await setupLb(t);
   scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
