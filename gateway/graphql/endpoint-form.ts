@@ -11,6 +11,8 @@ import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 /** Numbers of the messages: unsigned, 32 bits. */
 const MAX_NUMBER = 4_294_967_295;
 const NAMED = 20;
+/** The service's default, as in a manifest (WIRE.md section 5): in the message 0 would be an endpoint that is paused. */
+const DEFAULT_WORKERS_MAX = 3;
 
 type Check = (field: string, value: unknown) => void;
 
@@ -62,7 +64,7 @@ export function readSpec(value: unknown): EndpointSpec {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'each must be an object');
   const form = Object.fromEntries(Object.entries(value).map(([key, inner]) => [formKey(key), inner as unknown]));
   checkForm('endpoints', form);
-  return EndpointSpec.fromJSON(form);
+  return EndpointSpec.fromJSON({ ...form, workersMax: form['workersMax'] ?? DEFAULT_WORKERS_MAX });
 }
 
 /** A number that a message can carry. */

@@ -342,7 +342,7 @@ test('an endpoint’s form is read as it is written, and what is no such form is
   const { scheduler, ask } = await setup(t);
   const build = await scheduler.putBuild(Buffer.from('a build'));
   const mutation =
-    'mutation ($build: String!, $endpoints: [EndpointSpec!]!) { deploy(build: $build, endpoints: $endpoints) { endpoints { settings { idleTimeout } } } }';
+    'mutation ($build: String!, $endpoints: [EndpointSpec!]!) { deploy(build: $build, endpoints: $endpoints) { endpoints { settings { idleTimeout workersMax } } } }';
   const functions = [{ name: 'f', module: 'f.ts' }];
   const web = { name: 'e', kind: 'ENDPOINT_KIND_LOAD_BALANCED', functions, routes: { 'GET /': 'f' } };
   const refusals: readonly (readonly [object, RegExp])[] = [
@@ -365,14 +365,15 @@ test('an endpoint’s form is read as it is written, and what is no such form is
   }
   const named = await ask(mutation, { build, endpoints: [{ ...web, env: { 'A=B': 'c' } }] });
   t.regex(named.errors[0]?.message ?? '', /^e\.env\["A=B"\]: must be a name of letters, digits and underscores$/);
-  for (const [more, idleTimeout] of [
-    [{}, 5],
-    [{ idleTimeout: 7, image_name: null, public: true }, 7],
-    [{ idleTimeoutS: 8 }, 8],
+  // What is left out is the service's default (WIRE.md section 5), as in a manifest.
+  for (const [more, idleTimeout, workersMax] of [
+    [{}, 5, 3],
+    [{ idleTimeout: 7, image_name: null, public: true, workersMax: null }, 7, 3],
+    [{ idleTimeoutS: 8, workers_max: 0 }, 8, 0],
   ] as const) {
     const { data, errors } = await ask(mutation, { build, endpoints: [{ ...web, ...more }] });
     t.deepEqual(errors, []);
-    t.deepEqual(data['deploy'], { endpoints: [{ settings: { idleTimeout } }] });
+    t.deepEqual(data['deploy'], { endpoints: [{ settings: { idleTimeout, workersMax } }] });
   }
   const update = 'mutation ($env: JSON!) { updateEndpoint(endpoint: "e", settings: { env: $env }) { id } }';
   for (const [env, rule] of [
