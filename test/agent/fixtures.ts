@@ -1,5 +1,6 @@
 /** An agent under test with its fake scheduler, in a temp folder, gone without trace after the test. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { stripTypeScriptTypes } from 'node:module';
 import { dirname, join } from 'node:path';
 
 import type { ExecutionContext } from 'ava';
@@ -67,6 +68,8 @@ export async function startAgent(
       containerSocket: 'none',
       drainMs: 2_000,
       hostEnv: { PATH: '/usr/local/bin:/usr/bin:/bin' },
+      // Hosts started ahead save a user's wait; here they would be most of the processes.
+      spareHosts: 0,
       ...options,
     },
     {},
@@ -84,7 +87,10 @@ export async function startAgent(
   };
 }
 
-/** A scheduler and an agent with one ready worker `w1` that runs `fn` of the module `main`. */
+/**
+ * A scheduler and an agent with one ready worker `w1` that runs `fn` of the module `main`. A text is TypeScript, and the
+ * build JavaScript: a host takes three times as long with its first TypeScript module (the runtimes' list has one).
+ */
 export async function startWorker(
   t: ExecutionContext,
   source: string | Readonly<Record<string, string>>,
@@ -93,7 +99,7 @@ export async function startWorker(
   options: Partial<AgentConfigInput> = {},
 ): Promise<{ scheduler: FakeScheduler; agent: TestAgent; release: Partial<ReleaseSpec> }> {
   const scheduler = await startScheduler(t);
-  const build = await addBuild(t, scheduler, typeof source === 'string' ? { 'main.ts': source } : source);
+  const build = await addBuild(t, scheduler, typeof source === 'string' ? { 'main.js': stripTypeScriptTypes(source) } : source);
   const agent = await startAgent(t, scheduler, options);
   await scheduler.hello();
   const spec = { ...build, functions: [functionSpec(fn)], ...release };

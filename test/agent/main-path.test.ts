@@ -15,7 +15,11 @@ test('a handler runs and its value comes back, STARTED before ENDED', async (t) 
 });
 
 test('an error of the handler is its message; the stack goes to the log', async (t) => {
-  const { scheduler } = await startWorker(t, 'export function broken() { throw new Error("no luck today"); }', 'broken');
+  const { scheduler } = await startWorker(
+    t,
+    { 'main.ts': 'export function broken(): never { throw new Error("no luck today"); }' },
+    'broken',
+  );
   scheduler.dispatch({ jobId: 'j1' });
   const ended = await scheduler.ended('j1');
   t.is(ended.outcome, 'ATTEMPT_OUTCOME_FAILED');

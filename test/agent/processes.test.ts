@@ -72,8 +72,8 @@ def busy():
 `;
 
 const kinds = [
-  ['thread', 'thread', { 'main.ts': SOURCE }],
-  ['process in Node', 'process', { 'main.ts': SOURCE }],
+  ['thread', 'thread', { 'main.js': SOURCE }],
+  ['process in Node', 'process', { 'main.js': SOURCE }],
   ['process in Python', 'process', { 'main.py': PYTHON }],
 ] as const;
 
@@ -101,7 +101,7 @@ for (const [kind, fn] of kinds.flatMap((each) => ['family', 'blocked', 'busy'].m
 
 test('kill -9 of the agent at any moment of its start leaves no process', async (t) => {
   const scheduler = await startScheduler(t);
-  const build = await addBuild(t, scheduler, { 'main.ts': SOURCE });
+  const build = await addBuild(t, scheduler, { 'main.js': SOURCE });
   const release = { ...build, functions: [functionSpec('family')] };
   const moments: ((from: number) => Promise<unknown>)[] = [
     async () => undefined,

@@ -215,7 +215,7 @@ test('a join token may come from a file that appears later', async (t) => {
 
 test('what a worker is told about survives a restart of the scheduler without a new start', async (t) => {
   const scheduler = await startScheduler(t);
-  const build = await addBuild(t, scheduler, { 'main.ts': 'let calls = 0; export function count() { return ++calls; }' });
+  const build = await addBuild(t, scheduler, { 'main.js': 'let calls = 0; export function count() { return ++calls; }' });
   await startAgent(t, scheduler);
   await scheduler.hello();
   const release = { ...build, functions: [functionSpec('count')] };
