@@ -10,6 +10,9 @@ import type { Front } from './exchange.ts';
 /** As nginx has it: the caller went away before there was an answer. */
 const CALLER_GONE = 499;
 
+/** Time for what was written to leave before a connection is cut, ms. */
+const CUT_MS = 5_000;
+
 /** Connections whose answer has begun before their request was complete. */
 const answering = new WeakSet<Duplex>();
 
@@ -67,8 +70,21 @@ export class HttpFront implements Front {
     this.#ended = true;
     if (this.#response.headersSent) {
       this.onBroken(error);
-      this.#response.destroy();
+      this.#cut();
     } else sendError(this.#request, this.#response, error);
+  }
+
+  /** What the function gave before it failed leaves; that the answer is not whole shows in its missing end. */
+  #cut(): void {
+    const { socket } = this.#response;
+    if (socket === null || socket.destroyed) {
+      this.#response.destroy();
+      return;
+    }
+    this.#response.flushHeaders();
+    socket.destroySoon();
+    const force = setTimeout(() => socket.destroy(), CUT_MS);
+    socket.once('close', () => clearTimeout(force));
   }
 }
 

@@ -1,0 +1,29 @@
+/** The answer of a load-balanced endpoint that fails after it has begun (gateway/lb/fronts.ts). */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import test from 'ava';
+import { request } from 'undici';
+
+import { HttpFront } from '../../gateway/lb/fronts.ts';
+import { CapstanError } from '../../proto/errors.ts';
+
+test('what was written before a failure arrives, also in the same turn; the answer is then cut off', async (t) => {
+  const server = createServer((asked, response) => {
+    const front = new HttpFront(asked, response);
+    front.head(200, ['content-type', 'application/x-ndjson']);
+    front.write(Buffer.from('{"n":1}\n'));
+    front.fail(new CapstanError('WORKER_LOST', 'the function failed'));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const answer = await request(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+  t.is(answer.statusCode, 200);
+  let text = '';
+  await t.throwsAsync(async () => {
+    for await (const part of answer.body) text += String(part);
+  });
+  t.is(text, '{"n":1}\n');
+});
