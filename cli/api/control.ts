@@ -108,7 +108,9 @@ export async function deploy(
 ): Promise<Deployed> {
   const query = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
     deploy(environment: $environment, build: $build, endpoints: $endpoints) { environment endpoints { ${ENDPOINT} } } }`;
-  const variables = { ...asked, endpoints: asked.endpoints.map((spec) => EndpointSpec.toJSON(spec)) };
+  // The JSON form leaves zeros out, and a workersMax that is left out is the service's default: 0 would not stay a pause.
+  const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointSpec.toJSON(spec) as object), workersMax: spec.workersMax }));
+  const variables = { ...asked, endpoints };
   const { deploy: deployed } = await client.query<{ deploy: { environment: string; endpoints: EndpointData[] } }>(query, variables);
   return { environment: deployed.environment, endpoints: deployed.endpoints.map(row) };
 }

@@ -119,6 +119,14 @@ test('deploy prints the endpoints by kind and the exact next command; endpoints 
   ]);
 });
 
+test('an endpoint that is declared as paused is deployed as paused', async (t) => {
+  const { capstan, folder } = await world(t);
+  const { orders } = MANIFEST.resources;
+  await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify({ resources: { orders: { ...orders, workersMax: 0 } } }));
+  const { stdout, stderr } = await capstan('deploy', folder, '--json');
+  t.like(rowsOf(stdout)[0], { name: 'orders', workersMin: 0, workersMax: 0 }, stderr);
+});
+
 test('the same folder again updates the same endpoints; another environment has its own', async (t) => {
   const { capstan, folder } = await world(t);
   const first = rowsOf((await capstan('deploy', folder, '--json')).stdout);
