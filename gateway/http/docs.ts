@@ -101,6 +101,8 @@ async function makePage(): Promise<FastifyInstance> {
     configuration: {
       url: '/openapi.json',
       pageTitle: 'Capstan API',
+      // The field for the key is there at once.
+      authentication: { preferredSecurityScheme: 'key' },
       ...REFERENCE_SETTINGS,
     },
   });
