@@ -69,8 +69,8 @@ export class Project {
 
   async close(): Promise<void> {
     this.#closed = true;
-    clearTimeout(this.#timer);
     for (const watcher of this.#watchers.values()) watcher.close();
+    // A change that was just seen is let through: it finds the project closed.
     await this.#reading;
     await this.#workers.close();
     await removeHandlers(this.#folder);

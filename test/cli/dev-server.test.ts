@@ -125,7 +125,8 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
     await rm(join(folder, `bad.${ending}`));
     await until('it is served again', async () => (await call('/lb_worker/health')).status === 200, 10_000);
 
-    // A terminal's Ctrl+C, passed on once more by whoever started it.
+    // A terminal's Ctrl+C right after a change, passed on once more by whoever started it.
+    await writeFile(join(folder, 'late.json'), '{}');
     server.child.kill('SIGINT');
     server.child.kill('SIGINT');
     t.is(await server.ended, 0, server.stderr());
