@@ -37,10 +37,10 @@ export class Operator {
     const what = random.next();
     if (what < 0.25) this.deploy();
     else if (what < 0.35) this.#update(image);
-    else if (what < 0.45) this.#rollback(image);
-    else if (what < 0.53) this.#undeploy(image);
-    else if (what < 0.6) this.#purge(image);
-    else if (what < 0.65) this.#reach.command({ command: 'rotate-webhook-secret', account, sealed: `secret ${++this.#change}` });
+    else if (what < 0.52) this.#rollback(image);
+    else if (what < 0.59) this.#undeploy(image);
+    else if (what < 0.66) this.#purge(image);
+    else if (what < 0.71) this.#reach.command({ command: 'rotate-webhook-secret', account, sealed: `secret ${++this.#change}` });
     else this.#node(image);
   }
 

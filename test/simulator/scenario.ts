@@ -52,7 +52,7 @@ const chaosMs = 8_000;
 const healMs = 40_000;
 /** Recounting reads whole queues and tables: often enough to catch a breach near its cause, no more. */
 const recountMs = 400;
-const recountRowsMs = 1_200;
+const recountRowsMs = 2_000;
 /** Webhooks sent at once: few, so that they wait for each other. */
 const hooksOpen = 8;
 const hooksPerHost = 3;
@@ -282,11 +282,10 @@ export class Scenario {
     this.#scheduler.crashRate = 0;
     this.#rough = false;
     for (const agent of this.#agents) this.#roughen(agent);
-    const until = this.world.now + healMs;
-    while (this.world.now < until) {
+    for (let quarter = 1; quarter <= 4; quarter++) {
       this.#operator.heal();
       this.world.run(this.world.now + healMs / 4);
-      this.#recount(this.#endpoints, true);
+      this.#recount(this.#endpoints, quarter === 4);
     }
     for (const job of this.#acknowledged) if (this.#readsAtTheEnd(job)) this.#readStream(job, 0);
     this.world.run(this.world.now + 1_000);

@@ -30,7 +30,7 @@ const mutations: readonly [Mutation, RegExp][] = [
 for (const [mutation, noticed] of mutations) {
   test(`the checks bite: ${mutation} is noticed`, (t) => {
     const others = new Set<string>();
-    for (let seed = 1; seed <= 200; seed++) {
+    for (let seed = 1; seed <= 400; seed++) {
       try {
         new Scenario(seed, weatherOf(seed), mutation).run();
       } catch (error) {
@@ -43,6 +43,6 @@ for (const [mutation, noticed] of mutations) {
         others.add(message.split('\n')[0] ?? '');
       }
     }
-    t.fail(`200 seeds noticed only ${[...others].slice(0, 5).join('; ') || 'nothing'}`);
+    t.fail(`400 seeds noticed only ${[...others].slice(0, 5).join('; ') || 'nothing'}`);
   });
 }
