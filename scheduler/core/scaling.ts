@@ -227,7 +227,9 @@ function shrink(image: Image, now: Now, endpoint: EndpointImage, staying: readon
   if (load.waiting + endpoint.lanes[1].count > 0) return;
   for (const worker of order) {
     if (left <= floor) break;
-    if (worker.drain || worker.attempts.size > 0 || !isWithoutRequests(worker)) continue;
+    if (worker.drain || worker.attempts.size > 0) continue;
+    // Of one that serves jobs the agent says so only when it tells something else: what it said last may be long over.
+    if (config.kind === 'LOAD_BALANCED' && !isWithoutRequests(worker)) continue;
     const idleMs = now.mono - (worker.ready ? worker.idleSince : Math.max(worker.askedAt, endpoint.lastWaiting));
     if (idleMs < config.idleTimeoutS * 1_000) continue;
     drainWorker(image, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'nothing waits for it any more');

@@ -28,6 +28,18 @@ test('the first job starts a worker at once, and none stays when the load is gon
   t.is(world.workers(endpoint).length, 0);
 });
 
+test('a worker whose agent said last that it runs a job goes all the same once the job has ended', (t) => {
+  const world = fleet('a');
+  const [endpoint = ''] = world.deploy(queueInput('echo'));
+  const job = world.submit(endpoint);
+  world.settle();
+  // Told with another worker's start, and never again: the end of a job is no news of the set of workers.
+  for (const { id } of world.workers(endpoint)) world.report(id, { state: WorkerState.RUNNING });
+  world.complete(job);
+  world.pass(7_000);
+  t.is(world.staying(endpoint).length, 0);
+});
+
 test('QUEUE_DELAY adds one worker after the other while the oldest job waits too long', (t) => {
   const world = fleet('a');
   const [endpoint = ''] = world.deploy(queueInput('echo', { workersMax: 3, scalerValue: 4 }));
