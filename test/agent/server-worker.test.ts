@@ -2,13 +2,14 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, createServer as createHttpServer } from 'node:http';
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 
 import test, { type ExecutionContext } from 'ava';
 
 import type { HttpRequest } from '../../agent/runtimes/runtime.ts';
 import { ProxiedRequest } from '../../agent/runtimes/server/proxied-request.ts';
 import { ServerWorker } from '../../agent/runtimes/server/server-worker.ts';
+import { until } from '../support/until.ts';
 import { Signals } from './signals.ts';
 
 const EMPTY = Buffer.alloc(0);
@@ -111,8 +112,15 @@ test('of what a server may have read, another worker gets nothing', async (t) =>
   }
 });
 
-// By itself: the others' servers, which reset what comes, may be given the port that this one lets go.
-test.serial('one that refuses connections gets no request before it has answered GET /ping again', async (t) => {
+function isRefused(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1');
+  return new Promise((resolve) => {
+    socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'ECONNREFUSED'));
+    socket.once('close', () => resolve(false));
+  });
+}
+
+test('one that refuses connections gets no request before it has answered GET /ping again', async (t) => {
   const says = new Signals<boolean | 'loaded'>();
   const serve = createHttpServer((_request, response) => response.end('here'));
   const port = await listening(t, serve);
@@ -146,6 +154,8 @@ test.serial('one that refuses connections gets no request before it has answered
   );
   await says.next((said) => said === 'loaded');
   await new Promise((resolve) => serve.close(resolve));
+  // A process that another test starts in this moment holds the socket, too, until it has become its own program.
+  await until('nobody listens', () => isRefused(port));
   const ask = (): Promise<unknown> =>
     new Promise((resolve) =>
       worker.serve(GET, {
