@@ -14,39 +14,22 @@ const TEMPORARY = '.new-';
  * processes that try at once exactly one is answered true.
  */
 export async function createDurably(path: string, text: string): Promise<boolean> {
-  const folder = dirname(path);
-  const temporary = join(folder, `${TEMPORARY}${randomBytes(8).toString('hex')}`);
-  const file = await open(temporary, 'wx', 0o600);
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } catch (error) {
-    await file.close();
-    await unlink(temporary);
-    throw error;
-  }
-  await file.close();
+  const temporary = await writeTemporary(dirname(path), text);
   const created = await linked(temporary, path);
-  await syncPath(folder);
+  await syncPath(dirname(path));
   return created;
 }
 
 /** Writes a file with mode 0600 in the place of the one that is there, if any. Durable when it resolves. */
 export async function replaceDurably(path: string, text: string): Promise<void> {
-  const folder = dirname(path);
-  const temporary = join(folder, `${TEMPORARY}${randomBytes(8).toString('hex')}`);
-  const file = await open(temporary, 'wx', 0o600);
+  const temporary = await writeTemporary(dirname(path), text);
   try {
-    await file.writeFile(text);
-    await file.sync();
-    await file.close();
     await rename(temporary, path);
   } catch (error) {
-    await file.close();
     await rm(temporary, { force: true });
     throw error;
   }
-  await syncPath(folder);
+  await syncPath(dirname(path));
 }
 
 /** Removes a file, if it is there. Durable when it resolves. */
@@ -58,6 +41,22 @@ export async function removeDurably(path: string): Promise<void> {
 /** Removes what writers that were killed left in a folder. To be called by its only writer. */
 export async function sweepTemporary(folder: string): Promise<void> {
   for (const name of await readdir(folder)) if (name.startsWith(TEMPORARY)) await rm(join(folder, name), { force: true });
+}
+
+/** Writes the text to a new file with a random name in this folder, durably, and returns its path. */
+async function writeTemporary(folder: string, text: string): Promise<string> {
+  const temporary = join(folder, `${TEMPORARY}${randomBytes(8).toString('hex')}`);
+  const file = await open(temporary, 'wx', 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } catch (error) {
+    await file.close();
+    await unlink(temporary);
+    throw error;
+  }
+  await file.close();
+  return temporary;
 }
 
 /** False when the name is taken; the temporary name is gone in either case. */
