@@ -11,7 +11,6 @@ import { BlobServiceService, type BlobServiceServer, type PutBlobRequest } from 
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {
   NodeServiceService,
-  type ActualWorkers,
   type AgentEvent,
   type AgentMessage,
   type AttemptEnded,
@@ -141,12 +140,13 @@ export class FakeScheduler {
     return this.hear('hello', fits, from);
   }
 
-  /** Waits until a worker is reported in a way that fits. */
+  /** Waits until a matching worker status is reported, either in an update or in the Hello of a reopened session. */
   async worker(workerId: string, fits: (status: WorkerStatus) => boolean, from = 0): Promise<WorkerStatus> {
-    const find = (set: ActualWorkers): WorkerStatus | undefined =>
-      set.workers.find((status) => status.workerId === workerId && fits(status));
-    const set = await this.hear('workers', (value) => find(value) !== undefined, from);
-    const status = find(set);
+    const find = (event: Heard): WorkerStatus | undefined => {
+      const set = event.$case === 'workers' ? event.value : event.$case === 'hello' ? event.value.workers : undefined;
+      return set?.workers.find((status) => status.workerId === workerId && fits(status));
+    };
+    const status = find(await this.heard.next((event) => find(event) !== undefined, from));
     if (status === undefined) throw new Error('unreachable');
     return status;
   }
