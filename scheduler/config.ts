@@ -157,7 +157,7 @@ export const schedulerConfig = z.object({
   payloadCacheMb: setting(
     'CAPSTAN_PAYLOAD_CACHE_MB',
     z.coerce.number().int().min(1).default(64),
-    'Inputs of waiting jobs kept in memory, MB',
+    'Memory for inputs of jobs that wait first or are with a worker, MB; the others are read when their turn comes',
   ),
 });
 

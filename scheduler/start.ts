@@ -97,6 +97,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     image: () => (engine.up ? engine.image : null),
     wall: () => clock.now().wall,
     channels: () => channels.size,
+    inputCache: () => engine.inputCache,
     freeBytes: () => freeBytes(folder.path),
   });
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);

@@ -22,7 +22,7 @@ import type { JobImage } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { handOut, stopAttempt } from './requests.ts';
-import { addChunk } from './streams.ts';
+import { addChunk, ownBody } from './streams.ts';
 import { fromPayload } from './views.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
@@ -77,7 +77,8 @@ export function attemptChunk(image: Image, out: Decision, node: NodeImage, event
 
 export function attemptProgress(image: Image, node: NodeImage, event: AttemptProgress): void {
   const job = leasedBy(image, node, event.jobId, event.token);
-  if (job !== null) job.progress = fromPayload(event.data);
+  const data = fromPayload(event.data);
+  if (job !== null) job.progress = data === null ? null : ownBody(data);
 }
 
 /** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */

@@ -8,6 +8,7 @@
  * Bounded per job and over all jobs: when nobody reads, the oldest go first (the whole is in the
  * job's output all the same).
  */
+import { KEPT_BUFFER_BYTES, ownBytes } from '../../proto/own-bytes.ts';
 import type { Body } from '../store/store.ts';
 import type { Image } from './image.ts';
 import type { JobImage, StreamImage, Waiter } from './image/jobs.ts';
@@ -31,8 +32,9 @@ export function addChunk(image: Image, job: JobImage, index: number, data: Body)
     stream.first = index;
   }
   stream.next = index + 1;
-  stream.chunks.push(data);
-  count(image, stream, sizeOf(data));
+  const chunk = ownBody(data);
+  stream.chunks.push(chunk);
+  count(image, stream, sizeOf(chunk));
   const { streamBytes, allStreamsBytes } = image.settings;
   while (stream.chunks.length > 1 && (stream.bytes > streamBytes || image.streamBytes > allStreamsBytes))
     dropBelow(image, job, stream.first + 1);
@@ -105,7 +107,12 @@ function count(image: Image, stream: StreamImage, bytes: number): void {
   image.streamBytes += bytes;
 }
 
-/** What lies in the blob store takes no memory here. */
+/** The same body in memory of its own, for one that is kept. */
+export function ownBody(body: Body): Body {
+  return 'inline' in body ? { inline: ownBytes(body.inline) } : body;
+}
+
+/** What lies in the blob store takes no memory here but its name. */
 function sizeOf(body: Body): number {
-  return 'inline' in body ? body.inline.length + 64 : 128;
+  return KEPT_BUFFER_BYTES + ('inline' in body ? body.inline.length : body.blob.length);
 }

@@ -17,7 +17,7 @@ import type { Settings } from '../core/settings.ts';
 import type { RandomState } from '../core/random.ts';
 import { nextDeadline, step } from '../core/step.ts';
 import { restore } from '../core/restore.ts';
-import { StaleTermError, type Body, type Fence, type Outcome, type Store } from '../store/store.ts';
+import { StaleTermError, type Body, type Fence, type JobRow, type Outcome, type Store } from '../store/store.ts';
 import type { Clock } from './clock.ts';
 import { PayloadCache } from './payload-cache.ts';
 import { readState } from './take-over.ts';
@@ -114,6 +114,11 @@ export class Engine {
     return this.#options.store;
   }
 
+  /** What the inputs kept for dispatch take. */
+  get inputCache(): { readonly jobs: number; readonly bytes: number } {
+    return { jobs: this.#payloads.size, bytes: this.#payloads.bytes };
+  }
+
   /** Takes the shard and rebuilds the image from the store. */
   async takeOver(): Promise<void> {
     const { store, owner, settings, clock, random } = this.#options;
@@ -133,7 +138,6 @@ export class Engine {
     const image = this.#image;
     if (image === null) return;
     step(image, event, this.#options.clock.now(), this.#gathering);
-    if (event.event === 'submit' && image.jobs.get(event.job)?.phase !== undefined) this.#keep(image, event.job, event.input);
     this.#schedule();
   }
 
@@ -159,10 +163,14 @@ export class Engine {
     this.#image = null;
   }
 
-  #keep(image: Image, id: string, input: Body): void {
-    const job = image.jobs.get(id);
-    if (job === undefined || ('inline' in input && input.inline.length > payloadInlineLimit)) return;
-    this.#payloads.put(job.no, input);
+  /**
+   * Keeps the input of a job that the image holds, so that its dispatch needs no read. Every job that
+   * leaves the image is ended or deleted by an operation of its number, which removes the input again.
+   */
+  #keep(image: Image, { id, no, hasS3 }: JobRow, input: Body): void {
+    // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
+    if (hasS3 || image.jobs.get(id)?.no !== no || ('inline' in input && input.inline.length > payloadInlineLimit)) return;
+    this.#payloads.put(no, input);
   }
 
   #schedule(): void {
@@ -203,7 +211,7 @@ export class Engine {
         this.#inFlight--;
         if (this.#image !== image) return;
         this.#options.watcher?.committed(writes, outcomes, this.#options.clock.now().mono - begun);
-        const refused = this.#tellRefused(image, writes, outcomes);
+        const refused = this.#applyOutcomes(image, writes, outcomes);
         // The next batch goes first: answering then costs the disk no time. Its effects come after it.
         if (this.#gathering.writes.length > 0) this.#flush();
         this.#carryOut(effects, refused);
@@ -223,13 +231,17 @@ export class Engine {
     for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  /** Tells the core of the operations that were not carried out. */
-  #tellRefused(image: Image, writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
+  /** Keeps the inputs of the jobs that were stored, and tells the core of the operations that were not carried out. */
+  #applyOutcomes(image: Image, writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];
       if (write.op.op === 'finish' || write.op.op === 'delete') this.#payloads.delete(write.op.no);
-      if (outcome === undefined || outcome.outcome === 'ok') continue;
+      if (outcome === undefined || outcome.outcome === 'ok') {
+        // Only now is it certain that the job exists: a repeated submission has a number that no job gets.
+        if (write.op.op === 'submit') this.#keep(image, write.op.job, write.op.input);
+        continue;
+      }
       (refused ??= new Set()).add(write);
       step(image, { event: 'refused', op: write.op, outcome, cause: write.cause }, this.#options.clock.now(), this.#gathering);
     }
@@ -267,8 +279,9 @@ export class Engine {
         return this.#read(
           (store) => store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, payloadInlineLimit),
           (rows) => {
-            for (const row of rows) if (row.input !== null) this.#payloads.put(row.job.no, row.input);
             this.handle({ event: 'head-read', endpoint: effect.endpoint, priority: effect.priority, rows, limit: effect.limit });
+            // A job that ended while it was read is not in the image.
+            for (const { job, input } of rows) if (input !== null && this.#image !== null) this.#keep(this.#image, job, input);
           },
         );
       case 'read-due': {

@@ -1,7 +1,9 @@
 /**
  * Inputs of jobs that will be handed out soon (leased, or in a head window), so that a dispatch
- * needs no read. Bounded in bytes: what does not fit is read from the store when its turn comes.
+ * needs no read. Bounded in bytes: an input beyond the bound is read from the store when its turn
+ * comes. Each kept input has a buffer of its own, so that the bound counts the memory really held.
  */
+import { KEPT_BUFFER_BYTES, ownBytes } from '../../proto/own-bytes.ts';
 import type { Body } from '../store/store.ts';
 
 export class PayloadCache {
@@ -13,6 +15,16 @@ export class PayloadCache {
     this.#maxBytes = maxBytes;
   }
 
+  /** Inputs that are kept. */
+  get size(): number {
+    return this.#bodies.size;
+  }
+
+  /** Bytes of memory that they take. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   get(no: number): Body | undefined {
     return this.#bodies.get(no);
   }
@@ -21,11 +33,11 @@ export class PayloadCache {
   put(no: number, body: Body): void {
     const size = sizeOf(body);
     if (this.#bytes + size > this.#maxBytes || this.#bodies.has(no)) return;
-    this.#bodies.set(no, body);
+    this.#bodies.set(no, 'inline' in body ? { inline: ownBytes(body.inline) } : body);
     this.#bytes += size;
   }
 
-  /** Forgets the input of a job that ended. */
+  /** Removes the input of a job that ended. */
   delete(no: number): void {
     const body = this.#bodies.get(no);
     if (body === undefined) return;
@@ -40,5 +52,5 @@ export class PayloadCache {
 }
 
 function sizeOf(body: Body): number {
-  return 'inline' in body ? body.inline.length + 64 : 128;
+  return KEPT_BUFFER_BYTES + ('inline' in body ? body.inline.length : body.blob.length);
 }

@@ -22,6 +22,8 @@ export interface MetricsSource {
   wall(): number;
   /** Gateways' open streams. */
   channels(): number;
+  /** Inputs that are kept in memory for their dispatch. */
+  inputCache(): { readonly jobs: number; readonly bytes: number };
   /** Bytes that may still be written to the data folder's disk; null when the system does not say. */
   freeBytes(): Promise<number | null>;
 }
@@ -196,7 +198,7 @@ function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
   });
 }
 
-function addLevels(registry: Registry, { image, wall, channels }: MetricsSource): void {
+function addLevels(registry: Registry, { image, wall, channels, inputCache }: MetricsSource): void {
   /** A gauge that is set anew whenever it is read. */
   const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, image: Image) => void): void => {
     const gauge: Gauge = new Gauge({
@@ -266,4 +268,6 @@ function addLevels(registry: Registry, { image, wall, channels }: MetricsSource)
     gauge.set(waiting);
   });
   level('capstan_gateways_connected', 'Gateways’ open streams.', [], (gauge) => gauge.set(channels()));
+  level('capstan_input_cache_jobs', 'Jobs whose input is kept in memory for its dispatch.', [], (gauge) => gauge.set(inputCache().jobs));
+  level('capstan_input_cache_bytes', 'Memory that those inputs take.', [], (gauge) => gauge.set(inputCache().bytes));
 }
