@@ -4,10 +4,15 @@ import type { Command } from '../command.ts';
 import { installRoot, readSettings, settingOptions } from '../config.ts';
 import { apiKeyForShell } from '../local.ts';
 
-/** What `npm start` runs: the stack, the sample endpoint, one job through HTTP, then serving until Ctrl+C. */
+/** Folders of examples/ that are deployed. */
+const SAMPLES = ['text-analysis', 'reference'];
+/** The endpoint that runs the first job. */
+const FIRST = 'text-analysis';
+
+/** What `npm start` runs: the stack, the sample endpoints, one job through HTTP, then serving until Ctrl+C. */
 export const start: Command = {
   name: 'start',
-  summary: 'Run the service with the sample endpoint, and one job.',
+  summary: 'Run the service with the sample endpoints, and one job.',
   hidden: true,
   options: settingOptions('httpPort', 'grpcPort', 'dataDir'),
   async run({ options, env, terminal }) {
@@ -19,14 +24,18 @@ export const start: Command = {
       environment: env,
       terminal,
       async whenReady({ url }, signal) {
-        const { showSample } = await import('../sample.ts');
-        const folder = join(installRoot, 'examples', 'text-analysis');
+        const [{ attempt, deploySamples }, { showFirstJob, showRoutes }] = await Promise.all([
+          import('../samples/samples.ts'),
+          import('../samples/first-job.ts'),
+        ]);
+        const folders = SAMPLES.map((name) => join(installRoot, 'examples', name));
+        const rows = await deploySamples({ folders, settings, url, cwd: env.cwd, terminal, signal });
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
-        await showSample({ folder, settings, url, key, terminal, signal });
-        signal.throwIfAborted();
-        const { showReference } = await import('../reference.ts');
-        const lbDomain = env.variables['CAPSTAN_LB_DOMAIN'];
-        await showReference({ folder: join(installRoot, 'examples', 'reference'), settings, url, lbDomain, key, terminal, signal });
+        const shown = { settings, url, key, terminal, signal };
+        const first = rows.find(({ name }) => name === FIRST);
+        if (first !== undefined) await attempt(shown, 'the first job', () => showFirstJob(first, shown));
+        const balanced = rows.filter(({ kind }) => kind === 'load-balanced');
+        showRoutes(balanced, env.variables['CAPSTAN_LB_DOMAIN'] ?? 'lb.localhost', shown);
         terminal.line('Ctrl+C ends it.');
       },
     });

@@ -3,6 +3,8 @@ import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { Command } from '../command.ts';
 import { readSettings, settingOptions, type Settings } from '../config.ts';
 import { apiKeyForShell, quote } from '../local.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { explain } from '../terminal/tool-error.ts';
 
 /** What of an endpoint can be asked without knowing more of it: a queue's health, a route that needs nothing. */
 function callable(id: string, spec: EndpointSpec | undefined): string | null {
@@ -24,7 +26,7 @@ export const up: Command = {
       environment: env,
       terminal,
       async whenReady({ url, isNew }) {
-        const path = isNew ? undefined : await firstPath(settings);
+        const path = isNew ? undefined : await firstPath(settings).catch((error: unknown) => reportUnlisted(error, terminal));
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
         terminal.next(path === undefined ? 'capstan deploy <folder>' : `curl -s ${url}${path} -H "Authorization: Bearer ${key}"`);
         terminal.line('Ctrl+C ends it.');
@@ -32,6 +34,11 @@ export const up: Command = {
     });
   },
 };
+
+/** What cannot be listed is no reason to end what serves. */
+function reportUnlisted(error: unknown, terminal: Terminal): undefined {
+  terminal.warn(`the endpoints cannot be listed: ${explain(error).message}`);
+}
 
 /** Loads gRPC, a third of what this process uses, so it is not asked without need. */
 async function firstPath(settings: Settings): Promise<string | undefined> {
