@@ -10,6 +10,7 @@ import { acquireLock } from '../proto/lock.mjs';
 import { CapstanError } from '../proto/errors.ts';
 import type { LogsRequest, SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../proto/thrown.ts';
+import { visibleText } from '../proto/visible-text.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
 import { BlobTransfer } from './blobs/blob-transfer.ts';
 import { readJoinToken, type AgentConfig } from './config.ts';
@@ -79,7 +80,7 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
 }
 
 async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, lock: { release(): void }): Promise<AgentHandle> {
-  const log = deps.log ?? pino({ name: 'agent', level: config.logLevel }, pino.destination(2));
+  const log = deps.log ?? pino({ name: 'agent', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination(2));
   const scheduler = { address: config.scheduler, credentials: clientCredentials(config.scheduler, config) };
   const left = await killLeftovers(folder);
   if (left > 0) log.warn({ processes: left }, 'processes that an earlier agent left were killed');

@@ -1,6 +1,8 @@
 /** The gateway's log: JSON lines on stderr, without secrets. */
 import { destination, pino, type Logger } from 'pino';
 
+import { visibleText } from '../proto/visible-text.ts';
+
 export type Log = Pick<Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
 
 export function createLog(level: string): Logger {
@@ -8,6 +10,7 @@ export function createLog(level: string): Logger {
     {
       name: 'gateway',
       level,
+      hooks: { streamWrite: visibleText },
       redact: {
         paths: ['authorization', '*.authorization', '*.headers.authorization', 'token', '*.token', '*.s3Config', '*.accessSecret'],
         censor: '[secret]',

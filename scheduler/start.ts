@@ -13,6 +13,7 @@ import { ControlServiceService, KeyScope } from '../proto/gen/capstan/v1/control
 import { JobServiceService } from '../proto/gen/capstan/v1/jobs.ts';
 import { GatewayServiceService } from '../proto/gen/capstan/v1/invoke.ts';
 import { NodeServiceService } from '../proto/gen/capstan/v1/nodes.ts';
+import { visibleText } from '../proto/visible-text.ts';
 import type { BlobStore } from './blobs/blob-store.ts';
 import { FileBlobStore } from './blobs/file-store.ts';
 import { buildId } from './blobs/ids.ts';
@@ -71,7 +72,9 @@ const mebibyte = 1024 * 1024;
 
 /** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_NEWER, CONFIG or ADDRESS_IN_USE when it cannot. */
 export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
-  const log = deps.log ?? pino({ name: 'scheduler', level: config.logLevel }, pino.destination({ fd: 2, sync: true }));
+  const log =
+    deps.log ??
+    pino({ name: 'scheduler', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination({ fd: 2, sync: true }));
   const clock = deps.clock ?? new SystemClock();
   const gpus = await readGpuTable(config.gpuTable);
   const guard = new AddressGuard(parseAllowList(config.webhookAllow));

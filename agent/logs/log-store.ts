@@ -6,6 +6,7 @@ import type { Logger } from 'pino';
 
 import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../../proto/thrown.ts';
+import { visibleLine } from '../../proto/visible-text.ts';
 
 /** Lines kept in memory for an endpoint. */
 export const KEPT_LINES = 2_000;
@@ -77,7 +78,9 @@ export class LogStore {
       endpoint.missed += 1;
       return;
     }
-    const text = `${new Date(Number(line.atMs)).toISOString()} ${line.workerId} ${line.stream} ${line.jobId || '-'} ${line.text}\n`;
+    const at = new Date(Number(line.atMs)).toISOString();
+    // Somebody reads the file on a terminal.
+    const text = `${visibleLine(`${at} ${line.workerId} ${line.stream} ${line.jobId || '-'} ${line.text}`)}\n`;
     endpoint.waiting.push(text);
     endpoint.waitingCharacters += text.length;
     endpoint.writing ??= this.#drain(line.endpointId, endpoint).finally(() => {

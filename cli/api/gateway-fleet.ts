@@ -100,7 +100,8 @@ export function gatewayFleet(client: GatewayClient): Fleet {
       for (let after: string | null = null; ;) {
         const { webhooks: page }: { webhooks: WebhookPage } = await client.query(query, { after, limit: PAGE });
         rows.push(...page.webhooks.map(webhookOf));
-        if (page.next === null) return rows;
+        // A server that names the same page again would never end.
+        if (page.next === null || page.next === after) return rows;
         after = page.next;
       }
     },

@@ -35,7 +35,7 @@ export function schedulerFleet(client: SchedulerClient, base: string): Fleet {
       for (let afterId = ''; ;) {
         const page = await client.listWebhooks({ afterId, limit: PAGE });
         rows.push(...page.webhooks.map(webhookRow));
-        if (page.nextAfterId === '') return rows;
+        if (page.nextAfterId === '' || page.nextAfterId === afterId) return rows;
         afterId = page.nextAfterId;
       }
     },

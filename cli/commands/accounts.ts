@@ -38,7 +38,7 @@ export const accounts: Command = {
         terminal.data(JSON.stringify({ ...account, key: keyText }, null, 2));
         return;
       }
-      terminal.data(keyText);
+      terminal.value(keyText);
       terminal.done(`account ${account.id} with a quota of ${account.quota.workers} workers; its key is shown this once`);
       return;
     }

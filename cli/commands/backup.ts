@@ -27,7 +27,7 @@ export const backup: Command = {
     );
     const restore = `cp -a ${quote(target)} ${quote(dataDir)}`;
     if (flagOption(options, 'json')) terminal.data(JSON.stringify({ folder: target, files, bytes, restore }, null, 2));
-    else terminal.data(target);
+    else terminal.value(target);
     terminal.done(`${target} holds ${files} files, ${(bytes / 1e6).toFixed(1)} MB`);
     terminal.warn('it holds the keys that open everything: keep it as safe as the data folder');
     terminal.line(`to restore it: stop the scheduler, move ${dataDir} away, and`);

@@ -1,4 +1,5 @@
 import { CapstanError } from '../../proto/errors.ts';
+import { visibleLine } from '../../proto/visible-text.ts';
 import type { EndpointDetail } from '../api/endpoint-detail.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
@@ -118,7 +119,7 @@ function show({ options, terminal }: Invocation, detail: EndpointDetail | null):
     ['hardware', hardware],
     ['jobs', `${detail.jobsInQueue} in queue, ${detail.jobsInProgress} in progress`],
   ];
-  terminal.data(facts.map(([name, value]) => `${name.padEnd(9)} ${value}`).join('\n'));
+  terminal.data(facts.map(([name, value]) => `${name.padEnd(9)} ${visibleLine(value)}`).join('\n'));
   if (detail.workerList.length > 0) {
     const rows = detail.workerList.map((worker) => [
       worker.id,

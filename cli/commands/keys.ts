@@ -81,7 +81,7 @@ async function create({ options, terminal }: Invocation, client: GatewayClient, 
     terminal.data(JSON.stringify({ ...made.key, text: made.text }, null, 2));
     return;
   }
-  terminal.data(made.text);
+  terminal.value(made.text);
   terminal.done(`key ${made.key.name} (${made.key.id}); its text is shown this once`);
   terminal.next(`capstan keys revoke ${made.key.id}`);
 }

@@ -35,7 +35,7 @@ export const logs: Command = {
       terminal.data(JSON.stringify(rows, null, 2));
       return;
     }
-    const print = (line: LogRow): void => terminal.data(`${line.at} ${line.worker} ${line.stream} ${line.text}`);
+    const print = (line: LogRow): void => terminal.value(textOf(line));
     for (const line of lines) print(line);
     if (lines.length === 0) terminal.warn('its workers have printed nothing');
     if (!flagOption(options, 'follow')) return;
@@ -47,6 +47,11 @@ export const logs: Command = {
     if (process.connected) process.disconnect();
   },
 };
+
+/** The carriage return of a line's end is dropped. */
+function textOf({ at, worker, stream, text }: LogRow): string {
+  return `${at} ${worker} ${stream} ${text.replace(/\r$/, '')}`;
+}
 
 function readLimit(text: string | undefined): number {
   if (text === undefined) return 100;

@@ -39,5 +39,5 @@ function print({ options, terminal }: Invocation, info: MasterKeyInfo, more: obj
   const since = info.sinceMs === undefined ? null : new Date(Number(info.sinceMs)).toISOString();
   const json = flagOption(options, 'json');
   if (json) terminal.data(JSON.stringify({ id: info.id, since, rotating: info.rotating, ...more }, null, 2));
-  else terminal.data(`${info.id}${since === null ? '' : `  since ${since}`}`);
+  else terminal.value(`${info.id}${since === null ? '' : `  since ${since}`}`);
 }

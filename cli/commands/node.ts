@@ -62,7 +62,7 @@ async function createToken({ options, terminal }: Invocation, client: SchedulerC
     terminal.data(JSON.stringify({ id, joinToken }, null, 2));
     return;
   }
-  terminal.data(joinToken);
+  terminal.value(joinToken);
   terminal.warn(`it is shown this once; capstan node revoke ${id} takes it back`);
   terminal.next(`CAPSTAN_SCHEDULER=<host:port> CAPSTAN_JOIN_TOKEN_FILE=<file with the token> capstan agent`);
 }

@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
+import { visibleLine } from '../../proto/visible-text.ts';
 import { textOption, type Command } from '../command.ts';
 import { readDotEnv } from '../config.ts';
 import { endWish } from '../terminal/end-signals.ts';
@@ -34,7 +35,7 @@ export const run: Command = {
     await mustBeFolder(folder);
     const ended = endWish();
     const variables = { ...readDotEnv(folder), ...env.variables };
-    const { printed, print } = printer((text) => terminal.line(text));
+    const { printed, print } = printer((text) => terminal.line(visibleLine(text)));
     const workers = await LocalWorkers.open(folder, join(folder, TOOL_FOLDER), workerVariables(variables), (endpoint, { text }) =>
       print(endpoint, text),
     );
@@ -48,7 +49,7 @@ export const run: Command = {
         }
       },
     });
-    const onProgress = (endpoint: string, text: string): void => terminal.line(`${endpoint} | progress: ${text}`);
+    const onProgress = (endpoint: string, text: string): void => terminal.line(visibleLine(`${endpoint} | progress: ${text}`));
     try {
       await project.start();
       const server = await listening(() => serveProject({ project, printed, onProgress }, Number(port)), port);

@@ -71,11 +71,11 @@ async function redeliver({ options, terminal }: Invocation, fleet: Fleet, wanted
 }
 
 function printSecret({ options, terminal }: Invocation, secret: string): void {
-  terminal.data(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
+  terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
 }
 
 async function rotateSecret({ options, terminal }: Invocation, fleet: Fleet): Promise<void> {
   const { secret, previousUntil } = await fleet.rotateWebhookSecret();
-  terminal.data(flagOption(options, 'json') ? JSON.stringify({ secret, previousUntil }) : secret);
+  terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret, previousUntil }) : secret);
   if (previousUntil !== null) terminal.done(`webhooks are signed with the old secret, too, until ${previousUntil}`);
 }

@@ -19,7 +19,7 @@ export function printEndpoints(rows: readonly EndpointRow[], terminal: Terminal)
 /** A complete call of a queue endpoint; `key` is how the shell writes the API key. */
 export function curlFor(url: string, input: unknown, key: string): string {
   const body = quote(JSON.stringify({ input }));
-  return `curl -s ${url}/runsync -H "Authorization: Bearer ${key}" -H 'Content-Type: application/json' -d ${body}`;
+  return `curl -s ${quote(`${url}/runsync`)} -H "Authorization: Bearer ${key}" -H 'Content-Type: application/json' -d ${body}`;
 }
 
 /** An input with a value of the right type for every parameter that must be given. */
@@ -37,7 +37,8 @@ export function nextCommand(application: Application, rows: readonly EndpointRow
     const path = Object.keys(routes)
       .find((route) => /^GET [^{:]+$/.test(route))
       ?.slice('GET '.length);
-    if (path !== undefined) return `curl -s ${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}${path} -H "Authorization: Bearer ${key}"`;
+    if (path !== undefined)
+      return `curl -s ${quote(`${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}${path}`)} -H "Authorization: Bearer ${key}"`;
   }
   return null;
 }

@@ -1,6 +1,8 @@
 /** Rows of text in aligned columns, without borders: readable for people, cuttable for programs. */
 import Table from 'cli-table3';
 
+import { visibleLine } from '../../proto/visible-text.ts';
+
 const noBorders = Object.fromEntries(
   [
     'top',
@@ -20,14 +22,14 @@ const noBorders = Object.fromEntries(
   ].map((place) => [place, '']),
 );
 
-/** The table's lines joined; just the header when there are no rows. */
+/** The table's lines joined; just the header when there are no rows. A cell is one line, whatever its value holds. */
 export function renderTable(header: readonly string[], rows: ReadonlyArray<readonly string[]>): string {
   const table = new Table({
     head: [...header],
     chars: { ...noBorders, middle: '  ' },
     style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
   });
-  for (const row of rows) table.push(row.map((cell) => (cell === '' ? '-' : cell)));
+  for (const row of rows) table.push(row.map((cell) => (cell === '' ? '-' : visibleLine(cell).replaceAll('\t', String.raw`\t`))));
   return table
     .toString()
     .split('\n')

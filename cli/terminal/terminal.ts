@@ -1,8 +1,13 @@
 /**
  * What people read, on stderr: `=>` a step, `✓` done, `!` a warning, `✗` an error, `hint:` dimmed.
  * Data goes to stdout and nowhere else, so that a command's output can be piped.
+ *
+ * The tool prints through this file only, so every text is made visible here: whatever tenants, nodes or servers put into a
+ * value, no control character reaches the terminal, and no value can pass for a line of its own.
  */
 import pc from 'picocolors';
+
+import { visibleLine, visibleText } from '../../proto/visible-text.ts';
 
 export interface Stream {
   readonly isTTY?: boolean;
@@ -21,8 +26,10 @@ export interface Terminal {
   next(command: string): void;
   /** Replaces the line it wrote before, on a terminal; writes nothing elsewhere. An empty text takes the line away. */
   progress(text: string): void;
-  /** Data: one line on stdout. */
+  /** Data: a document on stdout, such as JSON or a table, whose line breaks are its own. */
   data(text: string): void;
+  /** Data: one value on stdout, on one line whatever it holds. */
+  value(text: string): void;
   /** Data that a line has said already: on stdout where that is no terminal. */
   repeated(text: string): void;
 }
@@ -53,26 +60,34 @@ export function createTerminal(streams: TerminalSettings): Terminal {
     transient = false;
   };
   return {
-    step: (text) => write(`${paint.cyan('=>')} ${text}`),
-    done: (text) => write(`${paint.green('✓')} ${text}`),
-    warn: (text) => write(`${paint.yellow('!')} ${text}`),
-    fail: (text) => write(`${paint.red('✗')} ${text}`),
-    hint: (text) => write(paint.dim(`hint: ${text.replaceAll(TOOL, tool)}`)),
-    line: (text) => write(text),
-    next: (command) => write(`${paint.dim('next:')} ${command.replaceAll(TOOL, tool)}`),
+    step: (text) => write(`${paint.cyan('=>')} ${message(text)}`),
+    done: (text) => write(`${paint.green('✓')} ${message(text)}`),
+    warn: (text) => write(`${paint.yellow('!')} ${message(text)}`),
+    fail: (text) => write(`${paint.red('✗')} ${message(text)}`),
+    hint: (text) => write(paint.dim(`hint: ${message(text).replaceAll(TOOL, tool)}`)),
+    line: (text) => write(message(text)),
+    next: (command) => write(`${paint.dim('next:')} ${message(command).replaceAll(TOOL, tool)}`),
     progress(text) {
       if (err.isTTY !== true) return;
       clear();
       if (text === '') return;
-      err.write(text);
+      err.write(visibleLine(text));
       transient = true;
     },
     data(text) {
       clear();
-      out.write(`${text}\n`);
+      out.write(`${visibleText(text)}\n`);
+    },
+    value(text) {
+      this.data(visibleLine(text));
     },
     repeated(text) {
-      if (out.isTTY !== true) this.data(text);
+      if (out.isTTY !== true) this.value(text);
     },
   };
+}
+
+/** Lines after the first are indented, so that none looks like a message of the tool. */
+function message(text: string): string {
+  return visibleText(text).replaceAll(/\n(?! {2})/g, '\n  ');
 }
