@@ -11,6 +11,7 @@ import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import type { HttpCall, HttpEvents, HttpRequest, LogEntry, RunningWorker, Runtime, TaskResult, WorkerEvents } from './runtimes/runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
+import { ValidatedResponse } from './runtimes/validated-response.ts';
 
 export { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest, type LogEntry, type TaskResult } from './runtimes/runtime.ts';
 
@@ -92,6 +93,7 @@ export class LocalWorkers {
  */
 export class LocalWorker {
   readonly #worker: RunningWorker;
+  readonly #onLog: (entry: LogEntry) => void;
   readonly #slots: number;
   readonly #ready = Promise.withResolvers<void>();
   readonly #tasks = new Map<string, { readonly task: LocalTask; readonly settle: (result: TaskResult) => void }>();
@@ -106,6 +108,7 @@ export class LocalWorker {
   constructor(runtime: Runtime, spec: LocalWorkerSpec, workerId: string, onLog: (entry: LogEntry) => void) {
     const { name, folder, functions, env, servesHttp, maxConcurrency } = spec;
     this.#slots = maxConcurrency;
+    this.#onLog = onLog;
     // A file that fails to load is told to whoever calls it.
     this.#ready.promise.catch(() => undefined);
     const common = { workerId, endpointId: name, folder, functions, env, servesHttp, maxConcurrency };
@@ -156,21 +159,24 @@ export class LocalWorker {
       await this.#ready.promise;
       const { serve } = this.#worker;
       if (this.#over !== null || serve === undefined) throw this.#over ?? new CapstanError('INTERNAL', 'the worker serves no requests');
-      return serve.call(this.#worker, request, {
+      const response = new ValidatedResponse(request, events, (text) => this.#onLog({ stream: 'system', jobId: '', text }));
+      const call = serve.call(this.#worker, request, {
         head(status, headers, body, ended) {
-          events.head(status, headers, body, ended);
+          response.head(status, headers, body, ended);
           if (ended) over();
         },
         body(bytes, ended) {
-          events.body(bytes, ended);
+          response.body(bytes, ended);
           if (ended) over();
         },
-        credit: (bytes) => events.credit(bytes),
+        credit: (bytes) => response.credit(bytes),
         failed(code, message, untouched) {
-          events.failed(code, message, untouched);
+          response.failed(code, message, untouched);
           over();
         },
       });
+      response.attach(call);
+      return call;
     } catch (error) {
       over();
       throw error;

@@ -14,6 +14,7 @@ import { emptyImage, type AttemptKey } from '../core/image.ts';
 import { actualWorkers, attemptRefs } from '../core/report.ts';
 import { isIdle, nextDeadline, step } from '../core/step.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
+import { ValidatedResponse } from '../runtimes/validated-response.ts';
 
 /** Longest wait a timer takes, ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -123,7 +124,13 @@ export class Engine {
   serve(workerId: string, request: HttpRequest, events: HttpEvents): HttpCall | null {
     const counted = (worker: { readonly start: number }, count: number): void =>
       this.feed({ on: 'requests', workerId, start: worker.start, count });
-    return serveOn(this.#image.workers.get(workerId), this.#hosted.get(workerId)?.worker, request, events, counted);
+    const worker = this.#image.workers.get(workerId);
+    const response = new ValidatedResponse(request, events, (line) =>
+      this.#tellWorkerLog(workerId, worker?.release.endpointId ?? '', line),
+    );
+    const call = serveOn(worker, this.#hosted.get(workerId)?.worker, request, response, counted);
+    if (call !== null) response.attach(call);
+    return call;
   }
 
   /** Attempts whose end the scheduler has not acknowledged. */

@@ -6,8 +6,6 @@ import type { HttpCall, HttpRequest, LocalWorker } from '../../agent/local-worke
 /** Bytes of a request's body that may be on their way unread (proto/capstan/v1/invoke.proto). */
 const WINDOW_BYTES = 256 * 1024;
 const PART_BYTES = 64 * 1024;
-/** What concerns one connection alone. */
-const hopByHop = new Set(['connection', 'keep-alive', 'transfer-encoding', 'upgrade', 'te', 'trailer', 'proxy-connection']);
 
 export interface Answering {
   readonly worker: LocalWorker;
@@ -38,8 +36,7 @@ export async function answerByWorker({ worker, request, body, response, taken, f
     {
       head(status, headers, bytes, ended) {
         const page = status === 500 && ended ? threw(bytes) : null;
-        const own = headers.filter(([name]) => !hopByHop.has(name.toLowerCase()));
-        if (page === null) response.writeHead(status, own.flat());
+        if (page === null) response.writeHead(status, headers.flat());
         else response.writeHead(status, { 'content-type': 'text/html; charset=utf-8', 'content-length': page.length });
         if (!ended) response.flushHeaders();
         write(page ?? bytes, ended);

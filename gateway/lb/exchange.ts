@@ -10,7 +10,8 @@
  * again when the agent says so.
  */
 import { CapstanError, isErrorCode } from '../../proto/errors.ts';
-import type { AgentFrame, Begin } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { AgentFrame, Begin, ResponseHead } from '../../proto/gen/capstan/v1/invoke.ts';
+import { ResponseValidator, type HeaderPair } from '../../proto/response-validator.ts';
 import type { AgentLink, LinkedRequest } from '../invoke/agent-link.ts';
 import type { Pools, PoolWorker, Seeker } from './pools.ts';
 
@@ -32,7 +33,9 @@ export interface ExchangeOptions {
   /** Time a worker has for the answer, ms. */
   readonly timeoutMs: number;
   readonly front: Front;
-  readonly headersOf: (headers: readonly { name: string; value: string }[]) => string[];
+  readonly headersOf: (headers: readonly HeaderPair[]) => string[];
+  /** The agent sent a response that no caller may get; agents validate, too. */
+  readonly onInvalid: (node: string, reason: string) => void;
   /** More of the body may be pushed. */
   readonly onReady: () => void;
 }
@@ -47,6 +50,7 @@ const NOTHING = Buffer.alloc(0);
 
 export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   readonly #options: ExchangeOptions;
+  readonly #validator: ResponseValidator;
   soughtAt: number | undefined;
   /** Null once it is accepted. */
   #retained: Buffer[] | null = [];
@@ -69,6 +73,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
+    this.#validator = new ResponseValidator(options.begin);
   }
 
   get functionName(): string {
@@ -137,20 +142,17 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   heard(frame: NonNullable<AgentFrame['frame']>): void {
     switch (frame.$case) {
-      case 'head': {
-        const { status, headers, body, ended } = frame.value;
+      case 'head':
         this.#accepted();
-        if (!this.#over) {
-          // A handed-over connection has no end of its own time.
-          if (status === 101) clearTimeout(this.#timer);
-          this.#options.front.head(status, this.#options.headersOf(headers));
-        }
-        this.#write(body, ended);
+        this.#heardHead(frame.value);
+        break;
+      case 'body': {
+        const { bytes, ended } = frame.value;
+        const reason = this.#over ? null : this.#validator.body(bytes.length, ended);
+        if (reason === null) this.#write(bytes, ended);
+        else this.#refuse(reason, ended);
         break;
       }
-      case 'body':
-        this.#write(frame.value.bytes, frame.value.ended);
-        break;
       case 'credit':
         this.#window += frame.value;
         this.#accepted();
@@ -179,6 +181,37 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   lost(): void {
     this.#letGo(false);
     this.#fail(new CapstanError('WORKER_LOST', 'the connection to the worker broke before it had answered'));
+  }
+
+  /** A fault in handling a frame of this request: it ends, and no other does. */
+  broken(error: unknown): void {
+    if (this.#worker !== undefined)
+      this.#send({ $case: 'abort', value: { code: 'INTERNAL', message: 'the gateway failed', untouched: false } }, 0);
+    this.#letGo(false);
+    this.#fail(new CapstanError('INTERNAL', 'the gateway failed while it passed the response on', { cause: error }));
+  }
+
+  #heardHead({ status, headers, body, ended }: ResponseHead): void {
+    if (!this.#over) {
+      const pairs = headers.map(({ name, value }): HeaderPair => [name, value]);
+      const head = this.#validator.head(status, pairs, body.length, ended);
+      if (head.kind === 'invalid') {
+        this.#refuse(head.reason, ended);
+        return;
+      }
+      // A handed-over connection has no end of its own time.
+      if (status === 101) clearTimeout(this.#timer);
+      this.#options.front.head(status, this.#options.headersOf(head.headers));
+    }
+    this.#write(body, ended);
+  }
+
+  /** Ends the exchange with 500, or cuts a response that has begun. */
+  #refuse(reason: string, ended: boolean): void {
+    this.#options.onInvalid(this.#worker?.host.node ?? '', reason);
+    if (ended) this.#letGo(false);
+    else this.#send({ $case: 'abort', value: { code: 'INTERNAL', message: reason, untouched: false } }, 0);
+    this.#fail(new CapstanError('INTERNAL', reason));
   }
 
   #seek(): void {

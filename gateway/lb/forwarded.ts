@@ -6,20 +6,8 @@ import ipaddr from 'ipaddr.js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
+import { HOP_BY_HOP, type HeaderPair } from '../../proto/response-validator.ts';
 
-/** They belong to one connection, not to the request (RFC 9110, section 7.6.1). */
-const OF_THE_CONNECTION = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'expect',
-]);
 const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', 'forwarded']);
 
 export class TrustedProxies {
@@ -76,7 +64,7 @@ export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keep
   const headers: Header[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase();
-    if (OF_THE_CONNECTION.has(name) || FORWARDED.has(name) || named?.has(name) === true) continue;
+    if (HOP_BY_HOP.has(name) || FORWARDED.has(name) || named?.has(name) === true) continue;
     if (name === 'authorization' && !keepKey) continue;
     headers.push({ name, value: rawHeaders[i + 1] ?? '' });
   }
@@ -88,11 +76,9 @@ export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keep
   return { scheme, authority, headers };
 }
 
-/** Headers of a function's answer that may go on to the caller. */
-export function answerHeaders(headers: readonly Header[]): string[] {
-  const flat: string[] = [];
-  for (const { name, value } of headers) if (!OF_THE_CONNECTION.has(name.toLowerCase())) flat.push(name, value);
-  return flat;
+/** Returns the validated headers of a response as Node's HTTP server takes them: names and values in turn. */
+export function answerHeaders(headers: readonly HeaderPair[]): string[] {
+  return headers.flat();
 }
 
 function first(value: string | string[] | undefined): string | undefined {

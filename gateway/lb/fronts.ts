@@ -3,6 +3,7 @@ import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { Duplex } from 'node:stream';
 
 import type { CapstanError } from '../../proto/errors.ts';
+import { hasBody } from '../../proto/response-validator.ts';
 import { drain } from '../http/drain.ts';
 import { DRAIN, sendError } from './answer.ts';
 import type { Front } from './exchange.ts';
@@ -93,6 +94,7 @@ export class SocketFront implements Front {
   readonly #socket: Duplex;
   readonly #refuse: (error: CapstanError) => void;
   #begun = false;
+  #hasBody = true;
   onDrain: () => void = () => undefined;
 
   constructor(socket: Duplex, refuse: (error: CapstanError) => void) {
@@ -103,6 +105,7 @@ export class SocketFront implements Front {
 
   head(status: number, headers: string[]): void {
     this.#begun = true;
+    this.#hasBody = status === 101 || hasBody('GET', status);
     const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`];
     for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i] ?? ''}: ${headers[i + 1] ?? ''}`);
     lines.push(...(status === 101 ? ['connection: Upgrade', 'upgrade: websocket'] : ['connection: close']), '', '');
@@ -110,11 +113,12 @@ export class SocketFront implements Front {
   }
 
   write(bytes: Buffer): boolean {
-    return this.#socket.write(bytes);
+    return !this.#hasBody || this.#socket.write(bytes);
   }
 
   end(bytes: Buffer): void {
-    this.#socket.end(bytes);
+    if (this.#hasBody) this.#socket.end(bytes);
+    else this.#socket.end();
   }
 
   fail(error: CapstanError): void {

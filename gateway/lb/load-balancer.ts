@@ -262,13 +262,16 @@ export class LoadBalancer {
     upgrade: boolean,
     onReady: () => void,
   ): Exchange {
-    const { pools, proxies, config } = this.#deps;
+    const { pools, proxies, config, log } = this.#deps;
     const caller = callerOf(request, proxies, endpoint.isPublic);
     const { scheme, authority, headers } = caller;
     headers.push({ name: 'x-request-id', value: `${endpoint.id}-${(this.#nextRequest++).toString(36)}` });
     const method = request.method ?? 'GET';
     const begin = { function: route.function, method, target, headers, scheme, authority, pathValues: route.values, upgrade };
-    return new Exchange({ endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf: answerHeaders, onReady });
+    const onInvalid = (node: string, reason: string): void =>
+      log.warn({ endpoint: endpoint.id, node, reason }, 'an agent sent an invalid response');
+    const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf: answerHeaders };
+    return new Exchange({ ...options, onInvalid, onReady });
   }
 
   /** An endpoint without routes has workers that listen themselves, and know their own. */

@@ -50,7 +50,12 @@ async function failureOf(port: number, order: Partial<HttpRequest> = {}): Promis
         credit: () => undefined,
         failed: (code, message, untouched) => resolve({ code, message, untouched }),
       },
-      { agent: new Agent({ keepAlive: false }), onRefused: () => (refused = true), onOver: () => request.credit(0) },
+      {
+        agent: new Agent({ keepAlive: false }),
+        onRefused: () => (refused = true),
+        onInvalid: reject,
+        onOver: () => request.credit(0),
+      },
     );
   });
   return { ...failed, refused };

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import test from 'ava';
 import { request } from 'undici';
 
+import { until } from '../support/until.ts';
 import { web } from './web.ts';
 
 const { call, id, stack } = web(test, join(import.meta.dirname, 'app-python'));
@@ -29,6 +30,27 @@ for (const [what, path, body, detail] of [
     const answer = await call(path, { method: 'POST', body });
     t.is(answer.status, 400);
     t.deepEqual(answer.json, { error: 'Bad Request', detail });
+  });
+}
+
+for (const [how, reason] of [
+  ['value', 'the value of the header "x-name" has characters that no header may have'],
+  ['split', 'the value of the header "x-name" has characters that no header may have'],
+  ['length', "the response's body has 1 bytes instead of the 5 of its content-length"],
+  ['99', 'the status of a response must be an integer from 200 to 599, not 99'],
+  ['99999', 'the status of a response must be an integer from 200 to 599, not 99999'],
+  ['-1', 'the status of a response must be an integer from 200 to 599, not -1'],
+] as const) {
+  test(`an invalid response (${how}) is 500, with the reason in the endpoint's log`, async (t) => {
+    const answer = await call(`/invalid?how=${how}`);
+    t.is(answer.status, 500);
+    t.is(answer.json['error'], 'Internal Server Error');
+    t.true(String(answer.json['detail']).startsWith(reason), answer.text);
+    await until('the log has the reason', async () => {
+      const logs = await stack().tool('logs', id('web'), '--limit', '1000');
+      return logs.includes(`the response to GET /invalid is invalid: ${reason}`);
+    });
+    t.is((await call('/hello', { method: 'POST', body: '{"name":"Ada"}' })).status, 200);
   });
 }
 

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import test from 'ava';
 import { WebSocket } from 'undici';
 
+import { until } from '../support/until.ts';
 import { web } from './web.ts';
 
 const { call, id, stack } = web(test, join(import.meta.dirname, 'app-server'));
@@ -32,6 +33,26 @@ test.serial('a WebSocket goes through', async (t) => {
   t.is(event.data, 'over and back');
   socket.close();
 });
+
+for (const [raw, detail] of [
+  ['HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n', 'the status of a response must be an integer from 200 to 599, not 99'],
+  ['HTTP/1.1 200 OK\r\nX-Name: a\u0001b\r\nContent-Length: 0\r\n\r\n', 'Invalid header value char'],
+  ['HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy', 'Content-Length'],
+  ['HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n', '101'],
+  ['no HTTP at all\r\n\r\n', 'Expected HTTP/'],
+] as const) {
+  test.serial(`its response ${JSON.stringify(raw.slice(0, 30))}… is 500, with the reason in the endpoint's log`, async (t) => {
+    const answer = await call(`/raw?${encodeURIComponent(raw)}`, {}, 'own');
+    t.is(answer.status, 500);
+    t.is(answer.json['error'], 'Internal Server Error');
+    t.true(String(answer.json['detail']).includes(detail), answer.text);
+    await until('the log has the reason', async () => {
+      const logs = await stack().tool('logs', id('own'), '--limit', '1000');
+      return logs.split('\n').some((line) => line.includes('the response to GET /raw is invalid') && line.includes(detail));
+    });
+    t.is((await call('/any', {}, 'own')).status, 203);
+  });
+}
 
 test.serial('a WebSocket without a key is refused', async (t) => {
   const socket = new WebSocket(`${stack().url.replace('http', 'ws')}/lb/${id('own')}/socket`);

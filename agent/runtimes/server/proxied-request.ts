@@ -29,6 +29,8 @@ export interface ProxiedDeps {
   readonly agent: Agent;
   /** Nobody listens. */
   readonly onRefused: () => void;
+  /** The worker sent what is no HTTP response; a line for its log. */
+  readonly onInvalid: (line: string) => void;
   readonly onOver: () => void;
 }
 
@@ -88,6 +90,10 @@ export class ProxiedRequest implements HttpCall {
     });
     this.#request.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED' && !this.#over) deps.onRefused();
+      if (error.code?.startsWith('HPE_') === true) {
+        this.#invalid(method, path, error.message);
+        return;
+      }
       // Node says ECONNRESET, without a system call, of a connection that ended in order, too.
       this.#fail(error.message, error.syscall !== undefined && RESET.has(error.code ?? ''));
     });
@@ -140,6 +146,13 @@ export class ProxiedRequest implements HttpCall {
       if (this.#finish()) this.#events.body(NOTHING, true);
     });
     source.on('close', () => this.#fail('the worker broke its answer off'));
+  }
+
+  /** The parser refused the response. */
+  #invalid(method: string, path: string, reason: string): void {
+    if (!this.#finish()) return;
+    this.#deps.onInvalid(`the response to ${method} ${path.split('?', 1)[0] ?? ''} is invalid: ${reason}`);
+    this.#events.failed('INTERNAL', `the worker's response is not valid HTTP: ${reason}`, false);
   }
 
   #fail(why: string, reset = false): void {

@@ -57,6 +57,7 @@ export class ServerWorker implements RunningWorker {
     const proxied: ProxiedRequest = new ProxiedRequest(this.#reach, request, events, {
       agent: this.#agent,
       onRefused: () => this.#doubt(),
+      onInvalid: (text) => this.#events.log({ stream: 'system', jobId: '', text }),
       onOver: () => this.#open.delete(proxied),
     });
     this.#open.add(proxied);

@@ -46,3 +46,14 @@ def octets():
 
 def plain(request):
     return request.Response("short and stout", 418)
+
+
+def invalid(request, how: str):
+    """Responses that no caller may get."""
+    if how == "value":
+        return request.Response("x", 200, {"x-name": "\u4f60\u597d"})
+    if how == "split":
+        return request.Response("x", 200, {"x-name": "a\r\nset-cookie: b=1"})
+    if how == "length":
+        return request.Response("x", 200, {"content-length": "5"})
+    return request.Response("x", int(how))

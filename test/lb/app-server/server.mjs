@@ -13,6 +13,10 @@ const server = createServer((request, response) => {
     return;
   }
   if (request.url === '/exit') process.exit(1);
+  if (request.url.startsWith('/raw?')) {
+    request.socket.end(decodeURIComponent(request.url.slice(5)));
+    return;
+  }
   response.writeHead(203, { 'x-method': request.method, 'x-path': request.url, 'x-pings': String(asked) });
   request.pipe(response);
 });
