@@ -15,6 +15,7 @@ import { DirectoryWatch } from './directory/watch.ts';
 import { callMetadata, channelOptions } from './grpc/connection.ts';
 import { createServer } from './http/server.ts';
 import { readCertificate } from './http/tls.ts';
+import { Announcements } from './invoke/announcements.ts';
 import type { AgentLink } from './invoke/agent-link.ts';
 import { InvokeServer } from './invoke/invoke-server.ts';
 import { LoadReport } from './invoke/report.ts';
@@ -97,6 +98,12 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     onChange: (id, begun) => report.changed(id, begun),
   });
   directory.onEndpoint = (id) => pools.serve(id);
+  const announcements = new Announcements<AgentLink>({
+    placementOf: (workerId) => directory.placement(workerId),
+    onAccepted: (link, workers) => pools.setServing(link, workers),
+    log,
+  });
+  directory.onPlacements = (nodeId) => announcements.placementsChanged(nodeId);
   let invoke: InvokeServer | undefined;
   const report = new LoadReport({
     client: new GatewayServiceClient(config.scheduler, channelCredentials, shared),
@@ -168,8 +175,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   let url: string;
   try {
     const { invokeHost: host, invokePort: port } = config;
-    const onServing = pools.setServing.bind(pools);
-    const listening = await InvokeServer.listen({ host, port, tls: config, gatewayToken: token, log, onServing });
+    const listening = await InvokeServer.listen({ host, port, tls: config, gatewayToken: token, log, announcements });
     invoke = listening.server;
     const bound = await app.listen({ host: config.host, port: config.port });
     url = certificate === null ? bound : bound.replace(/^http:/, 'https:');

@@ -1,5 +1,5 @@
 /** What the gateway knows of keys and endpoints: the scheduler's directory, kept up to date by its stream. */
-import type { DirectoryUpdate, EndpointEntry, KeyEntry, KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import type { DirectoryUpdate, EndpointEntry, KeyEntry, KeyScope, NodePlacements } from '../../proto/gen/capstan/v1/control.ts';
 
 /** A key as the gateway uses it. */
 export interface Key {
@@ -11,6 +11,15 @@ export interface Key {
   readonly endpointIds: ReadonlySet<string>;
   /** With the scope ENVIRONMENT: the environment it is good for. */
   readonly environment: string;
+}
+
+/** Where the scheduler placed a worker, and for what. */
+export interface Placement {
+  readonly nodeId: string;
+  readonly endpointId: string;
+  readonly releaseId: string;
+  /** Requests it may serve at once. */
+  readonly slots: number;
 }
 
 export function keyOf(entry: KeyEntry): Key {
@@ -26,6 +35,12 @@ export function keyOf(entry: KeyEntry): Key {
 export class Directory {
   readonly #keys = new Map<string, Key>();
   readonly #endpoints = new Map<string, EndpointEntry>();
+  /** By worker. */
+  readonly #placements = new Map<string, Placement>();
+  /** Node → its placed workers. */
+  readonly #placedOn = new Map<string, readonly string[]>();
+  /** Called with every node whose placed workers changed. */
+  onPlacements: (nodeId: string) => void = () => undefined;
   /** Called whenever keys were added, changed or removed: whatever was remembered of keys is void. */
   onKeysChanged: () => void = () => undefined;
   /** Called with every endpoint that was added or changed. */
@@ -41,17 +56,41 @@ export class Directory {
     return this.#endpoints.get(id);
   }
 
+  /** Where the scheduler placed this worker; undefined when it placed no such worker. */
+  placement(workerId: string): Placement | undefined {
+    return this.#placements.get(workerId);
+  }
+
   apply(update: DirectoryUpdate): void {
+    const placed = new Set(update.placements.map(({ nodeId }) => nodeId));
     if (update.reset) {
       this.#keys.clear();
       this.#endpoints.clear();
+      for (const nodeId of this.#placedOn.keys()) placed.add(nodeId);
+      this.#placements.clear();
+      this.#placedOn.clear();
     }
     for (const entry of update.keys) this.addKey(entry);
     for (const endpoint of update.endpoints) this.addEndpoint(endpoint);
     for (const hash of update.removedKeys) this.#keys.delete(hash.toString('hex'));
     for (const id of update.removedEndpoints) this.#endpoints.delete(id);
     if (update.reset || update.removedKeys.length > 0 || update.removedEndpoints.length > 0) this.removals += 1;
+    for (const placements of update.placements) this.#place(placements);
     if (update.reset || update.keys.length > 0 || update.removedKeys.length > 0) this.onKeysChanged();
+    for (const nodeId of placed) this.onPlacements(nodeId);
+  }
+
+  #place({ nodeId, workers }: NodePlacements): void {
+    for (const workerId of this.#placedOn.get(nodeId) ?? []) this.#placements.delete(workerId);
+    for (const { workerId, endpointId, releaseId, slots } of workers) {
+      this.#placements.set(workerId, { nodeId, endpointId, releaseId, slots });
+    }
+    if (workers.length === 0) this.#placedOn.delete(nodeId);
+    else
+      this.#placedOn.set(
+        nodeId,
+        workers.map(({ workerId }) => workerId),
+      );
   }
 
   addKey(entry: KeyEntry): Key {

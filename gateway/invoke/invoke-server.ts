@@ -5,14 +5,10 @@ import { messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import { serverCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
-import {
-  InvokeServiceService,
-  type InvokeFromAgent,
-  type InvokeServiceServer,
-  type ServingWorker,
-} from '../../proto/gen/capstan/v1/invoke.ts';
+import { InvokeServiceService, type InvokeFromAgent, type InvokeServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { Log } from '../log.ts';
 import { AgentLink, type InvokeCall } from './agent-link.ts';
+import type { Announcements } from './announcements.ts';
 import { nodeOf } from './token.ts';
 
 export interface InvokeServerOptions {
@@ -21,11 +17,13 @@ export interface InvokeServerOptions {
   readonly tls: TlsConfig;
   readonly gatewayToken: string;
   readonly log: Log;
-  /** The workers behind a link changed; none once it is gone. */
-  readonly onServing: (link: AgentLink, workers: readonly ServingWorker[]) => void;
+  /** Receives the workers that each node announces. */
+  readonly announcements: Announcements<AgentLink>;
 }
 
 const CLOSE_MS = 1_000;
+/** Streams of one node: an agent has one, and a second while the gateway has not noticed that the first broke. */
+const LINKS_PER_NODE = 4;
 
 export class InvokeServer {
   readonly #server: Server;
@@ -93,16 +91,20 @@ export class InvokeServer {
       call.emit('error', toStatus(error));
       return;
     }
+    const others = [...this.#links].filter((other) => other.node === node);
+    if (others.length >= LINKS_PER_NODE)
+      others[0]?.refuse(new CapstanError('UNAVAILABLE', `the node opened more than ${LINKS_PER_NODE} streams`));
     const link = new AgentLink(node, call);
     this.#links.add(link);
     const gone = (): void => {
       if (!this.#links.delete(link)) return;
       this.#options.log.info({ node }, 'agent gone');
-      this.#options.onServing(link, []);
+      this.#options.announcements.gone(link);
       link.broken();
     };
     call.on('data', ({ frames }: InvokeFromAgent) => {
-      for (const { frame } of frames) if (frame?.$case === 'serving') this.#options.onServing(link, frame.value.workers);
+      if (!this.#links.has(link)) return;
+      for (const { frame } of frames) if (frame?.$case === 'serving') this.#options.announcements.announce(link, frame.value.workers);
       link.heard(frames);
     });
     call.on('end', () => {

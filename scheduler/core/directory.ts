@@ -5,6 +5,7 @@ import type { DirectoryUpdate, EndpointEntry, KeyEntry } from '../../proto/gen/c
 import type { Image } from './image.ts';
 import type { KeyRow } from './image/control-rows.ts';
 import type { EndpointConfig } from './image/endpoints.ts';
+import { placementsOf } from './placed-workers.ts';
 
 /** A gateway's view of an endpoint. */
 export function endpointEntry(image: Image, config: EndpointConfig): EndpointEntry {
@@ -44,9 +45,10 @@ export function wholeDirectory(image: Image): DirectoryUpdate {
     reset: true,
     keys: [...image.keys.values()].map(keyEntry),
     endpoints: live.map((endpoint) => endpointEntry(image, endpoint.config)),
+    placements: [...image.nodes.values()].map((node) => placementsOf(image, node)).filter(({ workers }) => workers.length > 0),
   };
 }
 
 export function emptyUpdate(): DirectoryUpdate {
-  return { reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [] };
+  return { reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [], placements: [] };
 }

@@ -86,6 +86,8 @@ export interface Image {
   readonly unsettled: Set<string>;
   /** Nodes whose desired set changed in this step. */
   readonly dirtyNodes: Set<string>;
+  /** Node → ids of its placed workers as gateways were told last; no entry for a node without any. */
+  readonly toldPlacements: Map<string, string>;
 }
 
 export function newImage(settings: Settings, random: RandomState): Image {
@@ -125,6 +127,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     settling: true,
     unsettled: new Set(),
     dirtyNodes: new Set(),
+    toldPlacements: new Map(),
   };
 }
 

@@ -25,6 +25,7 @@ import { masterKeySetting } from './sealed.ts';
 import type { RandomState } from './random.ts';
 import { awaitNode, settleIfReported } from './sessions.ts';
 import { scaleIntervalMs } from './scaling.ts';
+import { changedPlacements } from './placed-workers.ts';
 import { workerReserve } from './placement/cpu-size.ts';
 import { addWorker, newborn, type DesiredRow, type DesiredWorker } from './workers.ts';
 
@@ -164,6 +165,8 @@ function restoreDesired(image: Image, now: Now, nodeId: string, row: DesiredRow)
       ...newborn(image, now),
     });
   }
+  // Gateways read the restored placements with the whole directory.
+  changedPlacements(image, nodeId);
 }
 
 function restoreCounts(image: Image, counts: readonly EndpointCounts[]): void {

@@ -1,10 +1,12 @@
 /** The desired workers of each node: kept in the store, told to agents whole, with an epoch. */
 import { noteDecision } from './decisions.ts';
+import { emptyUpdate } from './directory.ts';
 import type { Decision } from './effects.ts';
 import type { Image } from './image.ts';
 import type { EndpointImage } from './image/endpoints.ts';
 import type { WorkerImage } from './image/fleet.ts';
 import type { Now } from './now.ts';
+import { changedPlacements } from './placed-workers.ts';
 import { staleness, type Plan } from './placement.ts';
 import { occupy, vacate } from './placement/node-usage.ts';
 import type { Rejected } from './placement/rejections.ts';
@@ -114,11 +116,17 @@ export function forgetWorker(image: Image, id: string): void {
 export function flushDesired(image: Image, out: Decision): void {
   for (const id of image.dirtyNodes) {
     const node = image.nodes.get(id);
-    if (node === undefined) continue;
+    const placements = changedPlacements(image, id);
+    const update = placements === null ? null : { ...emptyUpdate(), placements: [placements] };
+    if (node === undefined) {
+      if (update !== null) out.do({ effect: 'directory', update });
+      continue;
+    }
     node.epoch++;
     const workers = [...node.workers].flatMap((worker) => image.workers.get(worker) ?? []);
     const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired) };
     const write = putRow(image, out, 'desired', id, row);
+    if (update !== null) out.do({ effect: 'directory', update }, write);
     if (node.session !== null)
       out.do(
         { effect: 'send-desired', node: id, session: node.session, epoch: node.epoch, workers: workers.map((worker) => ({ ...worker })) },

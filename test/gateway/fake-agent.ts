@@ -14,7 +14,10 @@ import {
   type ServingWorker,
 } from '../../proto/gen/capstan/v1/invoke.ts';
 import { Signals } from '../agent/signals.ts';
-import { TOKEN } from './fake-scheduler.ts';
+import { TOKEN, type FakeScheduler } from './fake-scheduler.ts';
+
+/** By the address at which agents reach its gateway: the scheduler that places the workers of fake agents. */
+export const schedulers = new Map<string, FakeScheduler>();
 
 type Frame = NonNullable<AgentFrame['frame']>;
 
@@ -35,9 +38,13 @@ export class FakeAgent {
   onRequest: (taken: Taken) => void = () => undefined;
   /** Resolves with how the gateway ended the stream. */
   readonly ended: Promise<ServiceError | undefined>;
+  readonly #address: string;
+  readonly #node: string;
   readonly #stream: ClientDuplexStream<InvokeFromAgent, InvokeFromGateway>;
 
   constructor(t: ExecutionContext, address: string, node = 'node-1', token = invokeToken(node)) {
+    this.#address = address;
+    this.#node = node;
     const client = new InvokeServiceClient(address, credentials.createInsecure());
     const metadata = new Metadata();
     metadata.set('authorization', `Bearer ${token}`);
@@ -52,16 +59,23 @@ export class FakeAgent {
     t.teardown(() => client.close());
   }
 
-  /** The workers behind it; slots by worker. All are of the release `r1` and have the functions `fn` and `other`. */
+  /** Has the scheduler place workers on the node, and announces them; slots by worker. */
   serve(endpointId: string, slots: Readonly<Record<string, number>>): this {
-    const workers = Object.entries(slots).map(([workerId, count]): ServingWorker => ({
-      workerId,
-      endpointId,
-      releaseId: 'r1',
-      slots: count,
-      functions: ['fn', 'other'],
-    }));
-    this.#write(0, { $case: 'serving', value: { nodeId: 'node-1', workers } });
+    const placed = Object.entries(slots).map(([workerId, count]) => ({ workerId, endpointId, releaseId: 'r1', slots: count }));
+    schedulers.get(this.#address)?.place(this.#node, placed);
+    return this.announce(endpointId, slots);
+  }
+
+  /** Announces workers, placed or not. All are of the release `r1` and have the functions `fn` and `other`. */
+  announce(endpointId: string, slots: Readonly<Record<string, number>>): this {
+    const functions = ['fn', 'other'];
+    return this.announceWorkers(
+      Object.entries(slots).map(([workerId, count]) => ({ workerId, endpointId, releaseId: 'r1', slots: count, functions })),
+    );
+  }
+
+  announceWorkers(workers: ServingWorker[]): this {
+    this.#write(0, { $case: 'serving', value: { nodeId: this.#node, workers } });
     return this;
   }
 

@@ -24,6 +24,7 @@ import {
   type DirectoryUpdate,
   type EndpointEntry,
   type KeyEntry,
+  type PlacedWorker,
   type WatchDirectoryRequest,
 } from '../../proto/gen/capstan/v1/control.ts';
 import {
@@ -126,6 +127,7 @@ export class FakeScheduler {
   onList: (request: ListJobsRequest) => ListJobsResponse = () => ({ jobs: [...this.jobs.values()], total: this.jobs.size });
   onHealth: () => EndpointHealth = () => EndpointHealth.create();
 
+  readonly #placements = new Map<string, Map<string, PlacedWorker>>();
   #server: Server | null = null;
   #port = 0;
   #streams = 0;
@@ -210,6 +212,20 @@ export class FakeScheduler {
     for (const call of this.#gateways) call.write(notice);
   }
 
+  /** Places workers on a node, beside those it has. */
+  place(nodeId: string, workers: readonly PlacedWorker[]): void {
+    const placed = this.#placements.get(nodeId) ?? new Map<string, PlacedWorker>();
+    this.#placements.set(nodeId, placed);
+    for (const worker of workers) placed.set(worker.workerId, worker);
+    this.#tell({ placements: [{ nodeId, workers: [...placed.values()] }] });
+  }
+
+  /** Takes all workers from a node. */
+  unplace(nodeId: string): void {
+    this.#placements.delete(nodeId);
+    this.#tell({ placements: [{ nodeId, workers: [] }] });
+  }
+
   removeEndpoint(id: string): void {
     this.endpoints.delete(id);
     this.#tell({ removedEndpoints: [id] });
@@ -242,7 +258,7 @@ export class FakeScheduler {
   #tell(update: Partial<DirectoryUpdate>): void {
     if (!this.announce) return;
     for (const call of this.#watchers)
-      call.write({ reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [], ...update });
+      call.write({ reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [], placements: [], ...update });
   }
 
   #jobService(): JobServiceServer {
@@ -395,6 +411,7 @@ export class FakeScheduler {
         endpoints: [...this.endpoints.values()],
         removedKeys: [],
         removedEndpoints: [],
+        placements: [...this.#placements].map(([nodeId, workers]) => ({ nodeId, workers: [...workers.values()] })),
       });
       this.#watchers.add(call);
       call.on('cancelled', () => this.#watchers.delete(call));

@@ -12,7 +12,7 @@ import { start } from '../../gateway/start.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { until } from '../support/until.ts';
-import { FakeAgent } from './fake-agent.ts';
+import { FakeAgent, schedulers } from './fake-agent.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 import { KEY, startGateway } from './harness.ts';
 import { addWeb } from './lb-harness.ts';
@@ -65,6 +65,7 @@ withCertificates(
     const gateway = await startGateway(t, scheduler, overrides);
     t.regex(gateway.url, /^https:\/\/127\.0\.0\.1:\d+$/);
     const { invokeAddress } = await scheduler.reports.next((report) => report.invokeAddress !== '');
+    schedulers.set(invokeAddress, scheduler);
     const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
     agent.onRequest = ({ answer, begin }) => answer(200, begin.scheme);
     const [first, second] = [readFileSync(file('first.crt')), readFileSync(file('second.crt'))];

@@ -4,6 +4,7 @@ import type { ExecutionContext } from 'ava';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { RouteEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import { schedulers } from './fake-agent.ts';
 import type { FakeScheduler } from './fake-scheduler.ts';
 import { setup, type Setup } from './harness.ts';
 
@@ -40,6 +41,7 @@ export async function setupLb(t: ExecutionContext, overrides: Record<string, unk
   const made = await setup(t, overrides);
   addWeb(made.scheduler);
   const { invokeAddress } = await made.scheduler.reports.next((report) => report.invokeAddress !== '');
+  schedulers.set(invokeAddress, made.scheduler);
   const call: Setup['call'] = (method, path, options = {}) =>
     made.call(method, path, { ...options, headers: { host, ...options.headers } });
   // Known to the gateway once it is not 404.

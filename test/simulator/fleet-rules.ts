@@ -6,6 +6,7 @@ import { isReady } from '../../scheduler/core/dispatch.ts';
 import type { Image } from '../../scheduler/core/image.ts';
 import type { EndpointImage } from '../../scheduler/core/image/endpoints.ts';
 import type { JobImage } from '../../scheduler/core/image/jobs.ts';
+import { placementsOf } from '../../scheduler/core/placed-workers.ts';
 
 export class FleetRules {
   /** Leases that were looked at, `<job> <token>`. */
@@ -23,9 +24,11 @@ export class FleetRules {
       for (const id of node.workers) {
         const worker = image.workers.get(id);
         if (worker === undefined) fail(`node ${node.config.id} lists the worker ${id}, which is not there`);
+        if (worker.node !== node.config.id) fail(`node ${node.config.id} lists the worker ${id} of node ${worker.node}`);
         if (node.config.draining && !worker.drain) fail(`the drained node ${node.config.id} has the worker ${id}, which is to stay`);
       }
     }
+    checkPlacements(image);
   }
 
   #checkLease(image: Image, job: JobImage, fresh: ReadonlyMap<string, string>): void {
@@ -39,6 +42,16 @@ export class FleetRules {
     const { id } = config;
     if (fresh.get(id) === config.release && this.#fresh.get(id) === config.release)
       fail(`job ${job.id} was given to an old worker, although one of the present release was ready`);
+  }
+}
+
+/** Gateways were told exactly the placed workers of load-balanced endpoints. */
+function checkPlacements(image: Image): void {
+  for (const id of new Set([...image.nodes.keys(), ...image.toldPlacements.keys()])) {
+    const node = image.nodes.get(id);
+    const placed = node === undefined ? [] : placementsOf(image, node).workers.map(({ workerId }) => workerId);
+    const told = image.toldPlacements.get(id) ?? '';
+    if (placed.join(' ') !== told) fail(`gateways were told the workers "${told}" of node ${id}, which has "${placed.join(' ')}"`);
   }
 }
 

@@ -275,6 +275,22 @@ export interface DirectoryUpdate {
   /** Hashes of revoked keys. */
   removedKeys: Buffer[];
   removedEndpoints: string[];
+  /** Nodes whose placed workers changed. A gateway sends requests to no other workers. */
+  placements: NodePlacements[];
+}
+
+/** The workers of load-balanced endpoints that a node shall run and that are not draining: the whole set. */
+export interface NodePlacements {
+  nodeId: string;
+  workers: PlacedWorker[];
+}
+
+export interface PlacedWorker {
+  workerId: string;
+  endpointId: string;
+  releaseId: string;
+  /** Requests the worker may serve at once. */
+  slots: number;
 }
 
 export interface KeyEntry {
@@ -1332,7 +1348,7 @@ export const WatchDirectoryRequest: MessageFns<WatchDirectoryRequest> = {
 };
 
 function createBaseDirectoryUpdate(): DirectoryUpdate {
-  return { reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [] };
+  return { reset: false, keys: [], endpoints: [], removedKeys: [], removedEndpoints: [], placements: [] };
 }
 
 export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
@@ -1351,6 +1367,9 @@ export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
     }
     for (const v of message.removedEndpoints) {
       writer.uint32(42).string(v!);
+    }
+    for (const v of message.placements) {
+      NodePlacements.encode(v!, writer.uint32(50).fork()).join();
     }
     return writer;
   },
@@ -1408,6 +1427,14 @@ export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
             message.removedEndpoints.push(reader.string());
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.placements.push(NodePlacements.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1437,6 +1464,9 @@ export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
         : globalThis.Array.isArray(object?.removed_endpoints)
         ? object.removed_endpoints.map((e: any) => globalThis.String(e))
         : [],
+      placements: globalThis.Array.isArray(object?.placements)
+        ? object.placements.map((e: any) => NodePlacements.fromJSON(e))
+        : [],
     };
   },
 
@@ -1457,6 +1487,9 @@ export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
     if (message.removedEndpoints?.length) {
       obj.removedEndpoints = message.removedEndpoints;
     }
+    if (message.placements?.length) {
+      obj.placements = message.placements.map((e) => NodePlacements.toJSON(e));
+    }
     return obj;
   },
 
@@ -1470,6 +1503,227 @@ export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
     message.endpoints = object.endpoints?.map((e) => EndpointEntry.fromPartial(e)) || [];
     message.removedKeys = object.removedKeys?.map((e) => e) || [];
     message.removedEndpoints = object.removedEndpoints?.map((e) => e) || [];
+    message.placements = object.placements?.map((e) => NodePlacements.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseNodePlacements(): NodePlacements {
+  return { nodeId: "", workers: [] };
+}
+
+export const NodePlacements: MessageFns<NodePlacements> = {
+  encode(message: NodePlacements, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    for (const v of message.workers) {
+      PlacedWorker.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): NodePlacements {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseNodePlacements();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.workers.push(PlacedWorker.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): NodePlacements {
+    return {
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      workers: globalThis.Array.isArray(object?.workers)
+        ? object.workers.map((e: any) => PlacedWorker.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: NodePlacements): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.workers?.length) {
+      obj.workers = message.workers.map((e) => PlacedWorker.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<NodePlacements>, I>>(base?: I): NodePlacements {
+    return NodePlacements.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<NodePlacements>, I>>(object: I): NodePlacements {
+    const message = createBaseNodePlacements();
+    message.nodeId = object.nodeId ?? "";
+    message.workers = object.workers?.map((e) => PlacedWorker.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBasePlacedWorker(): PlacedWorker {
+  return { workerId: "", endpointId: "", releaseId: "", slots: 0 };
+}
+
+export const PlacedWorker: MessageFns<PlacedWorker> = {
+  encode(message: PlacedWorker, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workerId !== "") {
+      writer.uint32(10).string(message.workerId);
+    }
+    if (message.endpointId !== "") {
+      writer.uint32(18).string(message.endpointId);
+    }
+    if (message.releaseId !== "") {
+      writer.uint32(26).string(message.releaseId);
+    }
+    if (message.slots !== 0) {
+      writer.uint32(32).uint32(message.slots);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PlacedWorker {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePlacedWorker();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workerId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.releaseId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.slots = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): PlacedWorker {
+    return {
+      workerId: isSet(object.workerId)
+        ? globalThis.String(object.workerId)
+        : isSet(object.worker_id)
+        ? globalThis.String(object.worker_id)
+        : "",
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      releaseId: isSet(object.releaseId)
+        ? globalThis.String(object.releaseId)
+        : isSet(object.release_id)
+        ? globalThis.String(object.release_id)
+        : "",
+      slots: isSet(object.slots) ? globalThis.Number(object.slots) : 0,
+    };
+  },
+
+  toJSON(message: PlacedWorker): unknown {
+    const obj: any = {};
+    if (message.workerId !== "") {
+      obj.workerId = message.workerId;
+    }
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.releaseId !== "") {
+      obj.releaseId = message.releaseId;
+    }
+    if (message.slots !== 0) {
+      obj.slots = Math.round(message.slots);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<PlacedWorker>, I>>(base?: I): PlacedWorker {
+    return PlacedWorker.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<PlacedWorker>, I>>(object: I): PlacedWorker {
+    const message = createBasePlacedWorker();
+    message.workerId = object.workerId ?? "";
+    message.endpointId = object.endpointId ?? "";
+    message.releaseId = object.releaseId ?? "";
+    message.slots = object.slots ?? 0;
     return message;
   },
 };
