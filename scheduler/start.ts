@@ -165,7 +165,10 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
-  server.add(BlobServiceService, blobService({ store: blobs, unfinished, authorize: (metadata) => auth.blobs(metadata), onFault }));
+  server.add(
+    BlobServiceService,
+    blobService({ store: blobs, unfinished, authorize: (metadata, access) => auth.blobs(metadata, access), onFault }),
+  );
   let address: string;
   try {
     await engine.takeOver();

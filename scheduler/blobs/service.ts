@@ -23,7 +23,7 @@ import { toStatus } from '../../proto/grpc-errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
-import { buildId } from './ids.ts';
+import { buildId, type BlobKind } from './ids.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
 
 /** The most bytes a frame may carry. */
@@ -34,7 +34,7 @@ export interface BlobServiceDeps {
   /** Builds that come in parts. */
   readonly unfinished: UnfinishedBuilds;
   /** Answers with whose blobs the caller sends, or throws a CapstanError (UNAUTHENTICATED, PERMISSION_DENIED). */
-  readonly authorize: (metadata: Metadata) => string;
+  readonly authorize: (metadata: Metadata, access: { readonly read: string } | { readonly write: BlobKind }) => string;
   /** Told of every failure that is not a refusal: its text must not reach the caller, but a log. */
   readonly onFault: (error: unknown) => void;
 }
@@ -52,7 +52,8 @@ export function blobService({ store, unfinished, authorize, onFault }: BlobServi
   };
 
   async function put(call: ServerReadableStream<PutBlobRequest, PutBlobResponse>): Promise<PutBlobResponse> {
-    const owner = authorize(call.metadata);
+    // Before a message is read; the header says more.
+    authorize(call.metadata, { write: 'body' });
     const requests = call[Symbol.asyncIterator]() as AsyncIterator<PutBlobRequest, undefined>;
     const first = await requests.next();
     if (first.done === true || first.value.part?.$case !== 'header') {
@@ -60,6 +61,7 @@ export function blobService({ store, unfinished, authorize, onFault }: BlobServi
     }
     const frames = framesOf(requests);
     const { value: header } = first.value.part;
+    const owner = authorize(call.metadata, { write: asHeader(header).kind });
     if (header.offset !== undefined) return putPart(owner, header, header.offset, frames);
     const stored = await store.put(asHeader(header), frames);
     if (stored.existed) await discard(frames);
@@ -83,7 +85,7 @@ export function blobService({ store, unfinished, authorize, onFault }: BlobServi
   async function get(call: ServerWritableStream<GetBlobRequest, GetBlobResponse>): Promise<void> {
     const gone = new AbortController();
     call.once('cancelled', () => gone.abort());
-    authorize(call.metadata);
+    authorize(call.metadata, { read: call.request.id });
     const blob = await store.get(call.request.id);
     try {
       call.write({ part: { $case: 'size', value: blob.size } });
@@ -98,7 +100,7 @@ export function blobService({ store, unfinished, authorize, onFault }: BlobServi
   }
 
   async function stat({ id }: StatBlobRequest, metadata: Metadata): Promise<StatBlobResponse> {
-    const owner = authorize(metadata);
+    const owner = authorize(metadata, { read: id });
     const size = await store.hold(id);
     const [, digest] = /^build\/(.*)$/.exec(id) ?? [];
     const received = size === null && digest !== undefined ? await unfinished.received(owner, digest) : 0;

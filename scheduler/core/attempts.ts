@@ -21,9 +21,9 @@ import type { NodeImage, WorkerImage } from './image/fleet.ts';
 import type { JobImage } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
+import { reportedBody, reportedError } from './reported.ts';
 import { handOut, stopAttempt } from './requests.ts';
 import { addChunk, ownBody } from './streams.ts';
-import { fromPayload } from './views.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
 const refusalPauseMs = 200;
@@ -68,8 +68,8 @@ export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeIm
 
 export function attemptChunk(image: Image, out: Decision, node: NodeImage, event: AttemptChunk): void {
   const job = leasedBy(image, node, event.jobId, event.token);
-  const data = fromPayload(event.data);
-  if (job === null || data === null) return;
+  const data = reportedBody(event.data);
+  if (job === null || data === null || data === 'invalid') return;
   if (!addChunk(image, job, event.index, data)) return;
   const readers = image.waiters.get(job.id)?.filter((waiter) => waiter.mode === 'stream') ?? [];
   for (const reader of readers) handOut(image, out, job, reader);
@@ -77,8 +77,8 @@ export function attemptChunk(image: Image, out: Decision, node: NodeImage, event
 
 export function attemptProgress(image: Image, node: NodeImage, event: AttemptProgress): void {
   const job = leasedBy(image, node, event.jobId, event.token);
-  const data = fromPayload(event.data);
-  if (job !== null) job.progress = data === null ? null : ownBody(data);
+  const data = reportedBody(event.data);
+  if (job !== null && data !== 'invalid') job.progress = data === null ? null : ownBody(data);
 }
 
 /** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */
@@ -100,19 +100,32 @@ function conclude(image: Image, out: Decision, now: Now, job: JobImage, event: A
     return;
   }
   if (event.started) start(image, now, job, event.agoMs + event.executionMs);
-  const ending = { output: fromPayload(event.output), executionMs: event.executionMs, agoMs: event.agoMs };
+  const output = reportedBody(event.output);
+  if (output === 'invalid') {
+    const { executionMs, agoMs } = event;
+    finish(image, out, now, job, {
+      event: 'fail',
+      output: null,
+      executionMs,
+      agoMs,
+      error: 'the agent reported an output that is no body',
+    });
+    return;
+  }
+  const ending = { output, executionMs: event.executionMs, agoMs: event.agoMs };
+  const error = reportedError(event.error);
   switch (event.outcome) {
     case AttemptOutcome.COMPLETED:
       finish(image, out, now, job, { ...ending, event: 'complete', error: null });
       return;
     case AttemptOutcome.FAILED:
-      finish(image, out, now, job, { ...ending, event: 'fail', error: event.error });
+      finish(image, out, now, job, { ...ending, event: 'fail', error });
       return;
     case AttemptOutcome.TIMED_OUT:
-      finish(image, out, now, job, { ...ending, event: 'time-out', error: event.error || 'executionTimeout exceeded' });
+      finish(image, out, now, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
       return;
     case AttemptOutcome.WORKER_LOST:
-      lose(image, out, now, job, event.error || 'worker lost');
+      lose(image, out, now, job, error || 'worker lost');
       return;
     default:
       // Stopped although the lease still stands: nobody asked for it any more, so it was not the job's fault.

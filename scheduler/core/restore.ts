@@ -27,10 +27,13 @@ import { awaitNode, settleIfReported } from './sessions.ts';
 import { scaleIntervalMs } from './scaling.ts';
 import { changedPlacements } from './placed-workers.ts';
 import { workerReserve } from './placement/cpu-size.ts';
-import { addWorker, newborn, type DesiredRow, type DesiredWorker } from './workers.ts';
+import { addWorker, newborn, notePast, type DesiredRow, type DesiredWorker } from './workers.ts';
 
 /** A row that an earlier version may have written without some fields. */
 type Stored<Row, Newer extends keyof Row> = Omit<Row, Newer> & Partial<Pick<Row, Newer>>;
+
+/** Rows of earlier versions name no past workers. */
+type StoredDesired = Stored<DesiredRow, 'past'>;
 
 /** Everything take-over reads. */
 export interface StoredState {
@@ -47,7 +50,7 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   image.nextPosition = stored.highest.position + 1;
   image.nextDeletion = now.wall;
   image.hooks.nextAt = now.wall;
-  const desired: [string, DesiredRow][] = [];
+  const desired: [string, StoredDesired][] = [];
   for (const row of stored.control) {
     image.versions.set(rowKey(row.kind, row.key), row.version);
     const desiredRow = takeRow(image, row);
@@ -75,7 +78,7 @@ function withTypes(release: Release): Release {
   return { ...release, functions };
 }
 
-function takeRow(image: Image, row: ControlRow): DesiredRow | null {
+function takeRow(image: Image, row: ControlRow): StoredDesired | null {
   switch (row.kind) {
     case 'key': {
       image.keys.set(row.key, { ...keyDefaults, ...(JSON.parse(row.value) as KeyRow) });
@@ -111,7 +114,7 @@ function takeRow(image: Image, row: ControlRow): DesiredRow | null {
       return null;
     }
     case 'desired':
-      return JSON.parse(row.value) as DesiredRow;
+      return JSON.parse(row.value) as StoredDesired;
     case 'account':
       image.accounts.set(row.key, JSON.parse(row.value) as AccountRow);
       return null;
@@ -147,10 +150,11 @@ function completeReleases(image: Image): void {
   }
 }
 
-function restoreDesired(image: Image, now: Now, nodeId: string, row: DesiredRow): void {
+function restoreDesired(image: Image, now: Now, nodeId: string, row: StoredDesired): void {
   const node = image.nodes.get(nodeId);
   if (node === undefined) return;
   node.epoch = row.epoch;
+  for (const [worker, endpoint] of row.past ?? []) notePast(node, worker, endpoint);
   const { unsizedCpuMillis: cpuMillis, unsizedMemoryBytes: memoryBytes } = image.settings;
   for (const worker of row.workers) {
     const release = image.releases.get(worker.release);

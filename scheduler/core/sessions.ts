@@ -16,6 +16,7 @@ import type { Image } from './image.ts';
 import type { NodeImage, WorkerImage } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { lose, requeue, start } from './jobs.ts';
+import { reportedInventory, reportedStatus } from './reported.ts';
 import { stopAttempt } from './requests.ts';
 import { keepCapacity } from './rollout.ts';
 import { factsOf } from './placement/node-facts.ts';
@@ -183,7 +184,8 @@ function lookAgain(image: Image): void {
 }
 
 /** True when something changed that placement looks at. */
-function takeInventory(image: Image, node: NodeImage, inventory: Inventory): boolean {
+function takeInventory(image: Image, node: NodeImage, reported: Inventory): boolean {
+  const inventory = reportedInventory(reported);
   const facts = factsOf(inventory);
   const changed = facts.digest !== node.facts?.digest;
   node.inventory = inventory;
@@ -213,7 +215,8 @@ function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello
   for (const attempt of hello.attempts) {
     const job = leasedBy(image, node, attempt.jobId, attempt.token);
     const worker = image.workers.get(attempt.workerId);
-    if (worker !== undefined) worker.attempts.set(attempt.jobId, attempt.token);
+    // A slot of another node's worker is not this agent's to fill.
+    if (worker?.node === node.config.id) worker.attempts.set(attempt.jobId, attempt.token);
     if (job === null) stopAttempt(image, out, node.config.id, attempt.jobId, attempt.token, StopReason.STALE);
     else if (attempt.started) start(image, now, job, attempt.startedAgoMs);
   }
@@ -253,7 +256,8 @@ function workersReported(image: Image, out: Decision, now: Now, node: NodeImage,
   const touched = new Set<string>();
   for (const id of [...node.workers]) {
     const worker = image.workers.get(id) as WorkerImage;
-    const status = reported.get(id) ?? null;
+    const told = reported.get(id);
+    const status = told === undefined ? null : reportedStatus(worker, told);
     if (status !== null) {
       if (worker.status !== null && becameIdle(worker.status.state, status.state) && isLoadBalanced(image, worker))
         worker.idleSince = now.mono;

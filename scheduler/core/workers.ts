@@ -4,7 +4,7 @@ import { emptyUpdate } from './directory.ts';
 import type { Decision } from './effects.ts';
 import type { Image } from './image.ts';
 import type { EndpointImage } from './image/endpoints.ts';
-import type { WorkerImage } from './image/fleet.ts';
+import type { NodeImage, WorkerImage } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { changedPlacements } from './placed-workers.ts';
 import { staleness, type Plan } from './placement.ts';
@@ -34,7 +34,13 @@ export interface DesiredWorker {
 export interface DesiredRow {
   readonly epoch: number;
   readonly workers: readonly DesiredWorker[];
+  /** The last workers that are gone, `[id, endpoint]`, oldest first. */
+  readonly past: readonly (readonly [string, string])[];
 }
+
+/** Past workers that a node is remembered for, in memory and in its row. */
+const mostPast = 512;
+const mostPastStored = 64;
 
 /** Asks for the worker of a plan, unless the plan is out of date. */
 export function askWorker(image: Image, now: Now, endpoint: EndpointImage, plan: Plan, decision: string): WorkerImage | Rejected {
@@ -105,11 +111,34 @@ export function forgetWorker(image: Image, id: string): void {
   image.workers.delete(id);
   const node = image.nodes.get(worker.node);
   node?.workers.delete(id);
-  if (node !== undefined) vacate(node.usage, worker);
+  if (node !== undefined) {
+    vacate(node.usage, worker);
+    notePast(node, id, worker.endpoint);
+  }
   image.capacity++;
   image.endpoints.get(worker.endpoint)?.workers.delete(id);
   image.dirtyNodes.add(worker.node);
   image.unsettled.add(worker.endpoint);
+}
+
+/** Remembers that a node ran a worker, so that its logs can be requested later. */
+export function notePast(node: NodeImage, worker: string, endpoint: string): void {
+  node.pastWorkers.set(worker, endpoint);
+  if (node.pastWorkers.size <= mostPast) return;
+  const [oldest] = node.pastWorkers.keys();
+  if (oldest !== undefined) node.pastWorkers.delete(oldest);
+}
+
+/** Node → the workers of an endpoint that it runs or ran: where the endpoint's logs are. */
+export function workersByNode(image: Image, endpoint: string): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>();
+  for (const [id, node] of image.nodes) {
+    const workers = new Set<string>();
+    for (const [worker, of] of node.pastWorkers) if (of === endpoint) workers.add(worker);
+    for (const worker of node.workers) if (image.workers.get(worker)?.endpoint === endpoint) workers.add(worker);
+    if (workers.size > 0) found.set(id, workers);
+  }
+  return found;
 }
 
 /** Writes and sends the desired set of every node that changed in this step. */
@@ -124,7 +153,7 @@ export function flushDesired(image: Image, out: Decision): void {
     }
     node.epoch++;
     const workers = [...node.workers].flatMap((worker) => image.workers.get(worker) ?? []);
-    const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired) };
+    const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: [...node.pastWorkers].slice(-mostPastStored) };
     const write = putRow(image, out, 'desired', id, row);
     if (update !== null) out.do({ effect: 'directory', update }, write);
     if (node.session !== null)

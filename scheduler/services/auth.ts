@@ -6,6 +6,7 @@ import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointConfig } from '../core/image/endpoints.ts';
 import type { Engine } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
+import { LeasedInputs } from './leased-inputs.ts';
 import { claimedWorker, type WorkerTokens } from '../secrets/worker-tokens.ts';
 
 /** The holder of an API key or of a worker's token. */
@@ -21,6 +22,9 @@ export interface AccountPrincipal {
 
 /** A caller that was recognised. */
 export type Principal = { readonly role: 'gateway' } | AccountPrincipal | { readonly role: 'node'; readonly node: string };
+
+/** What a caller does with a blob. */
+export type BlobAccess = { readonly read: string } | { readonly write: 'build' | 'body' };
 
 /** What a caller may read of an account. */
 export interface Reader {
@@ -38,11 +42,14 @@ export class Authorizer {
   readonly #engine: Engine;
   readonly #gatewayToken: string;
   readonly #workerTokens: WorkerTokens;
+  /** Inputs that nodes may read. */
+  readonly inputs: LeasedInputs;
 
   constructor(engine: Engine, gatewayToken: string, workerTokens: WorkerTokens) {
     this.#engine = engine;
     this.#gatewayToken = gatewayToken;
     this.#workerTokens = workerTokens;
+    this.inputs = new LeasedInputs(() => engine.image);
   }
 
   /** The caller behind the metadata. UNAUTHENTICATED when it shows nothing valid. */
@@ -117,10 +124,27 @@ export class Authorizer {
       throw new CapstanError('PERMISSION_DENIED', 'this call is for operators: it needs a key of the account default');
   }
 
-  /** Only a gateway, a node or the owner of an account may go on: whoever may put and get blobs. Answers whose they are. */
-  blobs(metadata: Metadata): string {
+  /**
+   * Returns whose blobs the caller sends. Gateways and owners of accounts have access; nodes read the builds
+   * of their workers and the inputs of jobs leased to them, and write bodies.
+   */
+  blobs(metadata: Metadata, access: BlobAccess): string {
     const principal = this.identify(metadata);
-    return principal.role === 'node' ? `node ${principal.node}` : `account ${this.account(metadata)}`;
+    if (principal.role !== 'node') return `account ${this.account(metadata)}`;
+    const { node } = principal;
+    const permitted = 'write' in access ? access.write === 'body' : this.#nodeReads(node, access.read);
+    if (!permitted) throw new CapstanError('PERMISSION_DENIED', 'this node was not given the blob');
+    return `node ${node}`;
+  }
+
+  #nodeReads(id: string, blob: string): boolean {
+    const { nodes, workers, releases } = this.#engine.image;
+    if (this.inputs.has(id, blob)) return true;
+    for (const worker of nodes.get(id)?.workers ?? []) {
+      const release = releases.get(workers.get(worker)?.release ?? '');
+      if (release !== undefined && blob === `build/${release.buildDigest}`) return true;
+    }
+    return false;
   }
 
   /** Only the node itself may go on; answers its id. */

@@ -10,6 +10,7 @@ import type {
   AgentMessage,
   Dispatch,
   LogLine,
+  LogsReply,
   LogsRequest,
   NodeServiceServer,
   ReleaseSpec,
@@ -24,8 +25,10 @@ import type { Release } from '../core/image/endpoints.ts';
 import type { WorkerImage } from '../core/image/fleet.ts';
 import { workerLimits } from '../core/placement/cpu-size.ts';
 import { imageOf } from '../core/placement/runtime-choice.ts';
+import { reportedLines } from '../core/reported.ts';
 import { places } from '../core/sealed.ts';
 import { toPayload } from '../core/views.ts';
+import { workersByNode } from '../core/workers.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { hashKey } from '../secrets/hash.ts';
@@ -43,13 +46,25 @@ interface Session {
   readonly writer: BatchWriter<SchedulerEvent>;
 }
 
+/** A request for logs that nodes have not answered yet. */
+interface OpenLogs {
+  /** Session → the workers whose lines its node may return. */
+  readonly waiting: Map<number, ReadonlySet<string>>;
+  readonly request: Omit<LogsRequest, 'requestId'>;
+  readonly lines: LogLine[];
+  readonly done: () => void;
+}
+
 const protocolVersion = 1;
 const logsTimeoutMs = 3_000;
+/** Nodes that one request for logs goes to. */
+const mostLogNodes = 100;
+const longestIncarnation = 128;
 
 /** The open sessions of agents, and the service that opens them. */
 export class NodeSessions {
   readonly #sessions = new Map<number, Session>();
-  readonly #logs = new Map<number, { readonly waiting: Set<number>; readonly lines: LogLine[]; readonly done: () => void }>();
+  readonly #logs = new Map<number, OpenLogs>();
   readonly #engine: Engine;
   readonly #auth: Authorizer;
   readonly #cipher: Cipher;
@@ -105,6 +120,7 @@ export class NodeSessions {
       webhook: effect.webhook,
       ...(s3 === null ? {} : { s3Config: openS3(this.#cipher, effect.job, s3) }),
     };
+    if ('blob' in input) this.#auth.inputs.sent(input.blob, effect);
     open.writer.add({ event: { $case: 'dispatch', value } }, 'inline' in input ? input.inline.length : 0);
   }
 
@@ -138,11 +154,12 @@ export class NodeSessions {
     for (const [session, { node }] of [...this.#sessions]) this.closeSession(node, session, reason);
   }
 
-  /** Asks the connected nodes for log lines; a node that does not answer in time is left out. */
+  /** Requests log lines from the nodes that run the endpoint, or ran it; a node that does not answer in time is left out. */
   async logs(request: Omit<LogsRequest, 'requestId'>): Promise<LogLine[]> {
     const requestId = this.#nextLogs++;
-    const waiting = new Set(this.#sessions.keys());
+    const waiting = this.#logSources(request);
     if (waiting.size === 0) return [];
+    const asked = [...waiting.keys()];
     const lines: LogLine[] = [];
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, logsTimeoutMs);
@@ -150,14 +167,28 @@ export class NodeSessions {
         clearTimeout(timer);
         resolve();
       };
-      this.#logs.set(requestId, { waiting, lines, done });
-      for (const [session, { node }] of this.#sessions) {
+      this.#logs.set(requestId, { waiting, request, lines, done });
+      for (const session of asked) {
+        const node = this.#sessions.get(session)?.node ?? '';
         this.send(node, session, { event: { $case: 'logs', value: { ...request, requestId } } });
       }
     });
     this.#logs.delete(requestId);
     lines.sort((a, b) => (a.atMs < b.atMs ? -1 : a.atMs > b.atMs ? 1 : 0));
     return lines.slice(-request.limit);
+  }
+
+  /** Sessions of the nodes that have lines of the endpoint, or of its worker that is named. */
+  #logSources({ endpointId, workerId }: Omit<LogsRequest, 'requestId'>): Map<number, ReadonlySet<string>> {
+    const { image } = this.#engine;
+    const sources = new Map<number, ReadonlySet<string>>();
+    for (const [node, workers] of workersByNode(image, endpointId)) {
+      const session = image.nodes.get(node)?.session ?? null;
+      if (session === null || !this.#sessions.has(session) || sources.size >= mostLogNodes) continue;
+      if (workerId === '') sources.set(session, workers);
+      else if (workers.has(workerId)) sources.set(session, new Set([workerId]));
+    }
+    return sources;
   }
 
   #open(call: SessionCall): void {
@@ -172,7 +203,7 @@ export class NodeSessions {
     const writer = new BatchWriter<SchedulerEvent>((events) => call.write({ events }), { later: queueMicrotask });
     let greeted = false;
     const closed = (): void => {
-      this.#answerLogs(session);
+      for (const open of this.#logs.values()) this.#forgetLogs(open, session);
       if (this.#sessions.delete(session)) this.#engine.handle({ event: 'session-closed', node, session });
     };
     call.on('data', (message: AgentMessage) => {
@@ -201,6 +232,10 @@ export class NodeSessions {
     if (hello.protocol !== protocolVersion) {
       throw new CapstanError('INVALID_ARGUMENT', `protocol: this scheduler speaks version ${protocolVersion}, the agent ${hello.protocol}`);
     }
+    if (hello.incarnation.length > longestIncarnation)
+      throw new CapstanError('INVALID_ARGUMENT', `incarnation: must have at most ${longestIncarnation} characters`, {
+        field: 'incarnation',
+      });
     const known = this.#engine.image.nodes.get(node);
     if (known !== undefined && known.session !== null && known.incarnation !== hello.incarnation && this.#sessions.has(known.session)) {
       throw new CapstanError('ALREADY_EXISTS', `another agent holds the session of node ${known.config.name}`, { retryAfterMs: 1_000 });
@@ -213,19 +248,22 @@ export class NodeSessions {
   }
 
   #receive(node: string, session: number, message: AgentMessage): void {
-    for (const { event } of message.events) {
-      if (event?.$case !== 'logs') continue;
-      this.#logs.get(event.value.requestId)?.lines.push(...event.value.lines);
-      this.#answerLogs(session, event.value.requestId);
-    }
+    for (const { event } of message.events) if (event?.$case === 'logs') this.#takeLogs(session, event.value);
     this.#engine.handle({ event: 'agent', node, session, events: message.events });
   }
 
-  /** A session answered one request for logs, or (without a number) will answer none any more. */
-  #answerLogs(session: number, requestId?: number): void {
-    for (const [id, { waiting, done }] of this.#logs) {
-      if ((requestId === undefined || requestId === id) && waiting.delete(session) && waiting.size === 0) done();
-    }
+  /** Takes one reply from each session that was asked, and of it what is its node's to say. */
+  #takeLogs(session: number, { requestId, lines }: LogsReply): void {
+    const open = this.#logs.get(requestId);
+    const workers = open?.waiting.get(session);
+    if (open === undefined || workers === undefined) return;
+    const { endpointId, afterMs, limit } = open.request;
+    open.lines.push(...reportedLines({ endpointId, workers, afterMs, limit }, lines));
+    this.#forgetLogs(open, session);
+  }
+
+  #forgetLogs({ waiting, done }: OpenLogs, session: number): void {
+    if (waiting.delete(session) && waiting.size === 0) done();
   }
 
   #releaseSpec(image: Image, release: Release): ReleaseSpec {

@@ -104,6 +104,8 @@ export interface NodeImage {
   reported: boolean;
   epoch: number;
   readonly workers: Set<string>;
+  /** Workers that it ran and that are gone, with their endpoints, oldest first; bounded. Their logs are still on the node. */
+  readonly pastWorkers: Map<string, string>;
 }
 
 export function newNode(config: NodeConfig): NodeImage {
@@ -120,6 +122,7 @@ export function newNode(config: NodeConfig): NodeImage {
     reported: false,
     epoch: 0,
     workers: new Set(),
+    pastWorkers: new Map(),
   };
 }
 

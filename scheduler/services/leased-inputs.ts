@@ -1,0 +1,41 @@
+/** Inputs in the blob store that were sent to nodes with a job: a node may read them while it holds the job's lease. */
+import type { Image } from '../core/image.ts';
+
+interface Leased {
+  readonly node: string;
+  readonly job: string;
+  readonly token: number;
+}
+
+/** Entries after which those without a lease are looked for. */
+const sweepFrom = 1_000;
+
+export class LeasedInputs {
+  readonly #image: () => Image;
+  /** By the id of the blob. */
+  readonly #sent = new Map<string, Leased>();
+  #sweepAt = sweepFrom;
+
+  constructor(image: () => Image) {
+    this.#image = image;
+  }
+
+  /** A job was sent to a node with this input. */
+  sent(blob: string, leased: Leased): void {
+    this.#sent.set(blob, leased);
+    if (this.#sent.size < this.#sweepAt) return;
+    for (const [id, each] of this.#sent) if (!this.#stands(each)) this.#sent.delete(id);
+    this.#sweepAt = Math.max(sweepFrom, this.#sent.size * 2);
+  }
+
+  /** Whether a node holds the lease of the job with this input. */
+  has(node: string, blob: string): boolean {
+    const leased = this.#sent.get(blob);
+    return leased?.node === node && this.#stands(leased);
+  }
+
+  #stands({ node, job, token }: Leased): boolean {
+    const found = this.#image().jobs.get(job);
+    return found?.token === token && found.lease?.node === node;
+  }
+}
