@@ -52,7 +52,11 @@ export const agentConfig = z.object({
     z.string().min(1).default('/dev/kmsg'),
     "The kernel's log, where the NVIDIA driver writes its errors (Xid); unread where the agent may not",
   ),
-  inventoryMs: setting('CAPSTAN_INVENTORY_MS', whole(3_600_000).default(10_000), 'Time between light probes of devices and host, ms'),
+  inventoryMs: setting(
+    'CAPSTAN_INVENTORY_MS',
+    whole(3_600_000).default(5_000),
+    'Time between light probes of devices and host, ms; a worker with GPUs that fails causes one at once',
+  ),
   inventoryFullMs: setting('CAPSTAN_INVENTORY_FULL_MS', whole(DAY_MS).default(300_000), 'Time between full probes of the devices, ms'),
   cacheBytes: setting(
     'CAPSTAN_CACHE_BYTES',

@@ -103,7 +103,12 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     lightMs: config.inventoryMs,
     fullMs: config.inventoryFullMs,
     log,
-    onChange: (value) => session.send({ event: { $case: 'inventory', value } }),
+    onChange: (value) => {
+      // The scheduler hears of a lost device before it hears what that means for the workers.
+      session.send({ event: { $case: 'inventory', value } });
+      const lost = value.devices.filter(({ healthy }) => !healthy);
+      engine.feed({ on: 'devices', problems: new Map(lost.map(({ uuid, problem }) => [uuid, problem])) });
+    },
   });
   const engine = new Engine({
     runtimes: new Map(runtimes.map((runtime) => [runtime.name, runtime])),
@@ -114,6 +119,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     send: (event) => session.send(event),
     onLogLine: (line) => logs.add(line),
     onServing: () => gateways.workersChanged(),
+    onDeviceDoubt: () => inventory.probeSoon(),
   });
   const gateways = new Gateways({
     tls: config,

@@ -2,6 +2,7 @@
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
 import { append, isStoring, newChunkLog, rewind, settle, takeUnsent, type ChunkLog } from './chunks.ts';
+import { deviceProblemOf } from './devices.ts';
 import type { Effect, HandlerResult } from './events.ts';
 import { attemptKey, type Attempt, type AttemptKey, type Image, type StopCause, type Worker } from './image.ts';
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
@@ -122,6 +123,14 @@ export function stopAttempt(image: Image, attempt: Attempt, cause: StopCause, ou
   out.push({ do: 'cancel', key: attempt.key, workerId: attempt.workerId });
 }
 
+/** Returns the attempts of a worker that have not entered their handler. */
+export function returnUnstarted(image: Image, worker: Worker, out: Effect[]): void {
+  for (const key of [...worker.attempts]) {
+    const attempt = image.attempts.get(key);
+    if (attempt?.phase === 'fetching' || attempt?.phase === 'handed') stopAttempt(image, attempt, 'stopped', out);
+  }
+}
+
 /** Gives the lease back. Nothing is kept: a session that misses the refusal misses the attempt in the next Hello, too. */
 export function refuse(image: Image, attempt: Attempt, reason: RefusalReason, detail: string, out: Effect[]): void {
   out.push(reportRefused(attempt.jobId, attempt.token, reason, detail));
@@ -209,6 +218,8 @@ function refusalOf(image: Image, dispatch: Dispatch): { reason: RefusalReason; d
   const worker = image.workers.get(dispatch.workerId);
   if (worker === undefined) return { reason: RefusalReason.UNKNOWN_WORKER, detail: 'no such worker on this node' };
   if (worker.draining || image.closing) return { reason: RefusalReason.DRAINING, detail: 'the worker is on its way out' };
+  const problem = deviceProblemOf(image, worker);
+  if (problem !== undefined) return { reason: RefusalReason.NOT_READY, detail: problem };
   if (worker.phase !== 'ready') return { reason: RefusalReason.NOT_READY, detail: worker.detail || worker.reason };
   const slots = Math.max(1, worker.release.maxConcurrency);
   if (worker.attempts.size >= slots) return { reason: RefusalReason.OVER_CAPACITY, detail: `all ${slots} slots are taken` };

@@ -49,6 +49,9 @@ export type CoreEvent =
   | { readonly on: 'handler-ended'; readonly key: AttemptKey; readonly result: HandlerResult }
   /** How many HTTP requests a worker has under way now. */
   | { readonly on: 'requests'; readonly workerId: string; readonly start: number; readonly count: number }
+  // From the inventory.
+  /** The devices that cannot be used now, each with the reason; the whole set. */
+  | { readonly on: 'devices'; readonly problems: ReadonlyMap<string, string> }
   // From the clock and the process.
   | { readonly on: 'tick' }
   | { readonly on: 'close' }

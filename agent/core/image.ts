@@ -110,6 +110,8 @@ export interface Image {
   epoch: number;
   desired: readonly WorkerSpec[];
   releases: Map<string, ReleaseSpec>;
+  /** Devices that cannot be used now, each with the reason. */
+  deviceProblems: ReadonlyMap<string, string>;
   readonly workers: Map<string, Worker>;
   readonly attempts: Map<AttemptKey, Attempt>;
   /** The newest attempt of each job. */
@@ -127,6 +129,7 @@ export function emptyImage(): Image {
     epoch: 0,
     desired: [],
     releases: new Map(),
+    deviceProblems: new Map(),
     workers: new Map(),
     attempts: new Map(),
     newest: new Map(),

@@ -1,6 +1,7 @@
 /** What the agent tells the scheduler about itself, built from the image. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, AttemptEnded, RefusalReason, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
+import { deviceProblemOf } from './devices.ts';
 import type { Effect } from './events.ts';
 import type { Attempt, AttemptEnd, Image, Worker } from './image.ts';
 
@@ -9,7 +10,7 @@ export const CRASH_LOOP_FAILURES = 3;
 
 /** The whole actual set (WorkerStatus of nodes.proto). */
 export function actualWorkers(image: Image): ActualWorkers {
-  return { epoch: image.epoch, workers: [...image.workers.values()].map(workerStatus) };
+  return { epoch: image.epoch, workers: [...image.workers.values()].map((worker) => workerStatus(image, worker)) };
 }
 
 /** Every attempt held, for Hello. */
@@ -53,14 +54,15 @@ export function report(event: NonNullable<AgentEvent['event']>): Effect {
   return { do: 'report', event: { event } };
 }
 
-function workerStatus(worker: Worker): WorkerStatus {
+function workerStatus(image: Image, worker: Worker): WorkerStatus {
+  const problem = worker.draining ? undefined : deviceProblemOf(image, worker);
   return {
     workerId: worker.id,
     endpointId: worker.release.endpointId,
     releaseId: worker.releaseId,
-    state: workerState(worker),
-    reason: worker.reason,
-    detail: worker.detail,
+    state: problem === undefined ? workerState(worker) : WorkerState.UNHEALTHY,
+    reason: problem === undefined ? worker.reason : 'DEVICE_PROBLEM',
+    detail: problem ?? worker.detail,
     failures: worker.failures,
     deviceUuids: [...worker.deviceUuids],
     artifactMs: worker.artifactMs,

@@ -18,11 +18,13 @@ import {
   outputStored,
   refuse,
   resend,
+  returnUnstarted,
   sendChunks,
   setProgress,
   stopAttempt,
 } from './attempts.ts';
 import { drain, setStored, settleAt } from './chunks.ts';
+import { setDeviceProblems } from './devices.ts';
 import type { CoreEvent, Effect } from './events.ts';
 import { attemptKey, type Image, type Worker } from './image.ts';
 import {
@@ -183,6 +185,10 @@ export function step(image: Image, event: CoreEvent, now: number): Effect[] {
       if (worker !== undefined) setRequests(image, worker, event.count, now, out);
       break;
     }
+    case 'devices':
+      for (const worker of setDeviceProblems(image, event.problems)) returnUnstarted(image, worker, out);
+      converge(image, now, out);
+      break;
     case 'tick':
       tick(image, now, out);
       break;

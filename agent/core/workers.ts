@@ -1,5 +1,6 @@
 /** Desired against actual workers: what to start, drain, end and start again. */
 import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { deviceProblemOf } from './devices.ts';
 import type { Effect } from './events.ts';
 import type { Image, Worker } from './image.ts';
 import { CRASH_LOOP_FAILURES } from './report.ts';
@@ -34,7 +35,7 @@ export function converge(image: Image, now: number, out: Effect[]): void {
     image.workersChanged = true;
   }
   for (const worker of image.workers.values()) {
-    if (worker.phase === 'waiting' && !worker.draining && devicesFree(image, worker)) beginStart(image, worker, now, out);
+    if (worker.phase === 'waiting' && !worker.draining && devicesUsable(image, worker)) beginStart(image, worker, now, out);
   }
 }
 
@@ -53,6 +54,12 @@ export function endIfFree(image: Image, worker: Worker, out: Effect[]): void {
 
 /** The first step of a start: the build, where the release has one. */
 export function beginStart(image: Image, worker: Worker, now: number, out: Effect[]): void {
+  if (deviceProblemOf(image, worker) !== undefined) {
+    worker.phase = 'waiting';
+    worker.deadline = undefined;
+    image.workersChanged = true;
+    return;
+  }
   worker.start += 1;
   worker.endAsked = false;
   if (worker.release.buildDigest === '') {
@@ -204,9 +211,10 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
   };
 }
 
-/** Devices are exclusive: a worker waits until every other one that has them is gone (DESIGN.md invariant 7). */
-function devicesFree(image: Image, worker: Worker): boolean {
+/** Devices are exclusive: a worker waits until they can be used and every other worker that has them is gone. */
+function devicesUsable(image: Image, worker: Worker): boolean {
   if (worker.deviceUuids.length === 0) return true;
+  if (deviceProblemOf(image, worker) !== undefined) return false;
   for (const other of image.workers.values()) {
     if (other === worker || other.phase === 'waiting') continue;
     if (other.deviceUuids.some((uuid) => worker.deviceUuids.includes(uuid))) return false;

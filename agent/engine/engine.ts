@@ -9,6 +9,7 @@ import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, ReleaseSpec, Sched
 import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import { serveOn, servingWorkers } from './serving.ts';
+import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
 import { emptyImage, type AttemptKey } from '../core/image.ts';
 import { actualWorkers, attemptRefs } from '../core/report.ts';
@@ -30,6 +31,8 @@ export interface EngineDeps {
   readonly onLogLine: (line: LogLine) => void;
   /** The workers that take HTTP requests may have changed. */
   readonly onServing: () => void;
+  /** A worker with devices failed: its devices are worth a look. */
+  readonly onDeviceDoubt: () => void;
 }
 
 interface Hosted {
@@ -125,6 +128,7 @@ export class Engine {
     const counted = (worker: { readonly start: number }, count: number): void =>
       this.feed({ on: 'requests', workerId, start: worker.start, count });
     const worker = this.#image.workers.get(workerId);
+    if (worker !== undefined && deviceProblemOf(this.#image, worker) !== undefined) return null;
     const response = new ValidatedResponse(request, events, (line) =>
       this.#tellWorkerLog(workerId, worker?.release.endpointId ?? '', line),
     );
@@ -282,6 +286,9 @@ export class Engine {
     const { endpointId } = release;
     const hosted = this.#hostedOf(workerId, start, endpointId);
     const runtime = this.#deps.runtimes.get(name);
+    const doubtDevices = (): void => {
+      if (deviceUuids.length > 0) this.#deps.onDeviceDoubt();
+    };
     const events: WorkerEvents = {
       preparing: (reason, detail) => this.feed({ on: 'preparing', workerId, start, reason, detail }),
       startFailed: (reason, detail) => {
@@ -290,12 +297,16 @@ export class Engine {
       },
       started: () => this.feed({ on: 'host-started', workerId, start }),
       loaded: () => this.feed({ on: 'loaded', workerId, start }),
-      loadFailed: (detail) => this.feed({ on: 'load-failed', workerId, start, detail }),
+      loadFailed: (detail) => {
+        doubtDevices();
+        this.feed({ on: 'load-failed', workerId, start, detail });
+      },
       entered: (key) => this.feed({ on: 'handler-entered', key }),
       chunk: (key, data) => this.feed({ on: 'chunk', key, data }),
       progress: (key, data) => this.feed({ on: 'progress', key, data }),
       ended: (key, result) => {
         this.#attemptWorkers.delete(key);
+        if (result.kind === 'failed') doubtDevices();
         this.feed({ on: 'handler-ended', key, result });
       },
       reloading: () => this.feed({ on: 'reloading', workerId, start }),
@@ -303,6 +314,7 @@ export class Engine {
       log: ({ stream, jobId, text }) => this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId, stream, text, endpointId }),
       exited: (detail, hardStop) => {
         this.#letGo(workerId, hosted);
+        if (this.#image.workers.get(workerId)?.endAsked === false) doubtDevices();
         this.feed({ on: 'exited', workerId, start, detail, hardStop });
       },
     };

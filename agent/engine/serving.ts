@@ -1,6 +1,7 @@
 /** HTTP requests to the workers of this agent: which workers take them, and how many each has. */
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
+import { deviceProblemOf } from '../core/devices.ts';
 import type { Image, Worker } from '../core/image.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtimes/runtime.ts';
 
@@ -8,7 +9,7 @@ import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtim
 export function servingWorkers(image: Image): ServingWorker[] {
   const serving: ServingWorker[] = [];
   for (const worker of image.workers.values()) {
-    if (!takesRequests(worker)) continue;
+    if (!takesRequests(worker) || deviceProblemOf(image, worker) !== undefined) continue;
     const { releaseId, release } = worker;
     const functions = release.functions.map(({ name }) => name);
     serving.push({ workerId: worker.id, endpointId: release.endpointId, releaseId, slots: slotsOf(worker), functions });

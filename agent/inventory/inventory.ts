@@ -11,6 +11,10 @@ import type { DeviceProbe, ProbeResult } from './probe.ts';
 import { parseXid } from './xid.ts';
 import { XidWatch } from './xid-watch.ts';
 
+/** Least time between two rounds of probes, ms, however often somebody doubts a device. */
+const SOONEST_MS = 1_000;
+/** Told until the first probe of the devices has ended. */
+const UNREAD = 'nvidia-smi has not answered yet';
 /** Gauges alone are told this often, ms (nodes.proto, Inventory). */
 const TELL_MS = 30_000;
 /** Most builds that are told (nodes.proto, Inventory). */
@@ -61,6 +65,11 @@ export class InventoryKeeper {
   #toldBuilds = '';
   #fullAt = 0;
   #timer: NodeJS.Timeout | undefined;
+  /** When the last round ended, monotonic ms; undefined while one is under way. */
+  #restingSince: number | undefined;
+  #doubted = false;
+  /** The devices were probed once. */
+  #read = false;
   #round: Promise<void> | undefined;
   #closed = false;
 
@@ -74,13 +83,20 @@ export class InventoryKeeper {
     await this.#round;
   }
 
+  /** A worker failed that has devices: looks at them at once, unless that was done a moment ago. */
+  probeSoon(): void {
+    this.#doubted = true;
+    if (!this.#closed && this.#restingSince !== undefined) this.#arm();
+  }
+
   /** As last found. */
   get current(): Inventory {
     return {
       ...this.#identity,
       ...this.#gauges,
       devices: [...this.#marked.devices],
-      deviceProblem: this.#marked.problem,
+      deviceProblem: this.#read ? this.#marked.problem : UNREAD,
+      devicesUnread: !this.#read,
       runtimes: [...this.#options.runtimes, ...(this.#containers === undefined ? [] : ['container'])],
       pythonVersion: this.#python.version,
       packages: { ...this.#python.packages },
@@ -98,17 +114,31 @@ export class InventoryKeeper {
     await this.#options.kernelLog.close();
   }
 
+  /** The next round is due after the usual time, or soon where a device is in doubt. */
+  #arm(): void {
+    clearTimeout(this.#timer);
+    const rested = performance.now() - (this.#restingSince ?? performance.now());
+    const pause = this.#doubted ? Math.min(SOONEST_MS, this.#options.lightMs) : this.#options.lightMs;
+    this.#timer = setTimeout(() => this.#run(false), Math.max(0, pause - rested));
+  }
+
+  #tell(): void {
+    this.#toldAt = performance.now();
+    this.#options.onChange(this.current);
+  }
+
   #run(first: boolean): void {
+    this.#doubted = false;
+    this.#restingSince = undefined;
     this.#round = Promise.all([this.#probeHost(first), this.#probeDevices(), this.#probeEngine()]).then((changes) => {
       if (this.#closed) return;
-      const now = performance.now();
       const builds = [...this.#options.builds()].sort().join();
-      if (changes.includes(true) || builds !== this.#toldBuilds || now - this.#toldAt >= TELL_MS) {
-        this.#toldAt = now;
+      if (changes.includes(true) || builds !== this.#toldBuilds || performance.now() - this.#toldAt >= TELL_MS) {
         this.#toldBuilds = builds;
-        this.#options.onChange(this.current);
+        this.#tell();
       }
-      this.#timer = setTimeout(() => this.#run(false), this.#options.lightMs);
+      this.#restingSince = performance.now();
+      this.#arm();
     });
   }
 
@@ -142,28 +172,39 @@ export class InventoryKeeper {
     return before?.name !== now?.name || before?.images.join() !== now?.images.join();
   }
 
-  /** A full probe when it is due, or when a light one finds what only a full one can explain. */
+  /** A full probe when it is due, or when a light one finds what only a full one can explain. True when more than a gauge changed. */
   async #probeDevices(): Promise<boolean> {
     const { probe, fullMs } = this.#options;
     const before = this.#devices;
-    const now = performance.now();
-    if (this.#fullAt === 0 || now - this.#fullAt >= fullMs) {
+    let changed = false;
+    if (this.#fullAt === 0 || performance.now() - this.#fullAt >= fullMs) {
       this.#devices = await this.#full(probe);
     } else {
       const light = await probe.light();
       this.#devices = afterLightProbe(before, light);
-      if (differs(before, this.#devices) && light.kind === 'devices') this.#devices = await this.#full(probe);
+      if (differs(before, this.#devices) && light.kind === 'devices') {
+        changed = await this.#mark();
+        // A full report takes seconds, in which a lost device would go on being used.
+        if (changed && !this.#closed) this.#tell();
+        this.#devices = await this.#full(probe);
+      }
     }
+    changed = (await this.#mark()) || changed;
+    if (changed && this.#devices.problem !== '' && this.#devices.problem !== before.problem) {
+      this.#options.log.warn({ problem: this.#devices.problem }, 'devices cannot be read');
+    }
+    this.#read = true;
+    return changed;
+  }
+
+  /** Adds what the kernel's log says. True when more than a gauge changed. */
+  async #mark(): Promise<boolean> {
     await this.#readKernelLog();
     const wallOffset = Date.now() - performance.now();
     const shown = this.#marked;
     const devices = this.#xids.mark(this.#devices.devices, performance.now(), (at) => at + wallOffset);
     this.#marked = { devices, problem: this.#devices.problem };
-    const changed = differs(shown, this.#marked);
-    if (changed && this.#devices.problem !== '' && this.#devices.problem !== before.problem) {
-      this.#options.log.warn({ problem: this.#devices.problem }, 'devices cannot be read');
-    }
-    return changed;
+    return differs(shown, this.#marked);
   }
 
   async #readKernelLog(): Promise<void> {

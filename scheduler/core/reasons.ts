@@ -33,7 +33,7 @@ export interface Explanation {
 export function queueReason(image: Image, endpoint: EndpointImage, now: Now): Explanation {
   if (endpoint.config.workersMax === 0) return { reason: 'PAUSED', detail: 'workersMax is 0' };
   const workers = [...endpoint.workers].flatMap((id) => image.workers.get(id) ?? []);
-  const sick = workers.find((worker) => worker.status?.state === WorkerState.UNHEALTHY);
+  const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);
   if (workers.some((worker) => isReady(worker) && image.nodes.get(worker.node)?.session !== null)) {
     const free = workers.some((worker) => isReady(worker) && worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono);
     return free ? { reason: '', detail: '' } : { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, no free slot` };

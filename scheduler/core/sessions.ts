@@ -9,6 +9,7 @@ import { assertNever } from '../../proto/errors.ts';
 
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, release } from './attempts.ts';
 import { noteStart } from './crash-loops.ts';
+import { retireFromLostDevices } from './device-loss.ts';
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { CoreEvent } from './events.ts';
@@ -45,6 +46,7 @@ export function sessionOpened(image: Image, out: Decision, now: Now, event: Extr
   out.do({ effect: 'send', node: event.node, session: event.session, event: { event: welcome } });
   reconcile(image, out, now, node, hello);
   workersReported(image, out, now, node, hello.workers);
+  retireFromLostDevices(image, out, now, node);
   image.dirtyNodes.add(event.node);
   lookAgain(image);
   settleIfReported(image);
@@ -157,7 +159,7 @@ function apply(image: Image, out: Decision, now: Now, node: NodeImage, report: N
     case 'workers':
       return workersReported(image, out, now, node, report.value);
     case 'inventory':
-      return inventoryReported(image, node, report.value);
+      return inventoryReported(image, out, now, node, report.value);
     case 'heartbeat':
       return answerHeartbeat(out, node);
     case 'hello':
@@ -174,8 +176,10 @@ function answerHeartbeat(out: Decision, node: NodeImage): void {
   out.do({ effect: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
 }
 
-function inventoryReported(image: Image, node: NodeImage, inventory: Inventory): void {
-  if (takeInventory(image, node, inventory)) lookAgain(image);
+function inventoryReported(image: Image, out: Decision, now: Now, node: NodeImage, inventory: Inventory): void {
+  if (!takeInventory(image, node, inventory)) return;
+  retireFromLostDevices(image, out, now, node);
+  lookAgain(image);
 }
 
 /** A node has something it did not have before: endpoints that found no place may now. */

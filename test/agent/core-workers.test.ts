@@ -220,3 +220,36 @@ test('a worker killed to stop a job starts again at once, uncharged', (t) => {
   world.exit('w1', true);
   t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT', failures: 0 });
 });
+
+test('a worker whose device cannot be used takes nothing and is not started; it goes on when the device is usable again', (t) => {
+  const world = worldWith({ deviceUuids: ['GPU-a'] }, { workerId: 'w2', deviceUuids: ['GPU-b'] });
+  world.settle();
+  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'runs', workerId: 'w1' }) });
+  const [runs] = world.host('w1')?.tasks.keys() ?? [];
+  world.feed({ on: 'handler-entered', key: runs ?? '' });
+  world.feed({ on: 'devices', problems: new Map([['GPU-a', 'fallen off the bus']]) });
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'DEVICE_PROBLEM', detail: 'GPU-a: fallen off the bus' });
+  t.like(status(world, 'w2'), { state: 'WORKER_STATE_IDLE', reason: '' });
+  const refused = world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'late', workerId: 'w1' }) });
+  t.like(refused, [{ do: 'report', event: { event: { $case: 'refused', value: { jobId: 'late' } } } }]);
+  t.is(refused.length, 1);
+  // What runs is not stopped; its end is its own.
+  t.is(world.image.attempts.get(runs ?? '')?.stop, undefined);
+  world.exit('w1');
+  world.pass(BACKOFF_FIRST_MS);
+  t.is(world.host('w1'), undefined, 'no start on a lost device');
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'DEVICE_PROBLEM' });
+  world.feed({ on: 'devices', problems: new Map() });
+  world.settle();
+  t.like(status(world), { state: 'WORKER_STATE_IDLE', reason: '' });
+});
+
+test('attempts that have not entered their handler are returned when the device is lost', (t) => {
+  const world = worldWith({ deviceUuids: ['GPU-a'] });
+  world.settle();
+  const input = { body: { $case: 'blob', value: { id: 'i', size: 1 } } } as const;
+  world.feed({ on: 'dispatch', dispatch: { ...dispatchOf({ jobId: 'fetches', workerId: 'w1' }), input } });
+  const effects = world.feed({ on: 'devices', problems: new Map([['GPU-a', 'lost']]) });
+  t.true(effects.some((effect) => effect.do === 'report' && effect.event.event?.$case === 'refused'));
+  t.is(world.image.attempts.size, 0);
+});

@@ -1,5 +1,5 @@
 /** Writes a program called nvidia-smi that prints what a test wants, and can hang, fail or warn. */
-import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 export interface FakeGpu {
@@ -22,8 +22,8 @@ export interface FakeBehaviour {
   readonly gpus?: readonly FakeGpu[];
   /** Sleep for ever, on every call or on the named ones. */
   readonly hangs?: 'all' | 'report';
-  /** Exit code and words on stderr. */
-  readonly fails?: { readonly code: number; readonly stderr: string };
+  /** Exit code and message. The real program writes most of its errors to stdout. */
+  readonly fails?: { readonly code: number; readonly stderr?: string; readonly stdout?: string };
   /** Words on stderr beside a good answer. */
   readonly warns?: string;
   /** An old driver, that refuses columns it does not know. */
@@ -41,7 +41,7 @@ export async function writeFakeSmi(folder: string, behaviour: FakeBehaviour): Pr
   const hang = 'exec sleep 600';
   const script = `#!/bin/sh
 ${behaviour.hangs === 'all' ? hang : ''}
-${behaviour.fails === undefined ? '' : `echo '${behaviour.fails.stderr}' >&2; exit ${behaviour.fails.code}`}
+${behaviour.fails === undefined ? '' : failure(behaviour.fails)}
 ${behaviour.warns === undefined ? '' : `echo '${behaviour.warns}' >&2`}
 case "$*" in
 *-x*)
@@ -56,9 +56,17 @@ ${say(gpus.map((gpu) => rowOf(gpu, false)).join('\n'))};;
 *) exit 9;;
 esac
 `;
-  await writeFile(path, script);
-  await chmod(path, 0o755);
+  // Replaced at once: a program that is being read must not change.
+  const next = `${path}.next`;
+  await writeFile(next, script);
+  await chmod(next, 0o755);
+  await rename(next, path);
   return path;
+}
+
+function failure({ code, stderr, stdout }: NonNullable<FakeBehaviour['fails']>): string {
+  const say = (text: string, where: string): string => `cat ${where}<<'END'\n${text}\nEND\n`;
+  return `${stdout === undefined ? '' : say(stdout, '')}${stderr === undefined ? '' : say(stderr, '>&2 ')}exit ${code}`;
 }
 
 function rowOf(gpu: FakeGpu, withNew: boolean): string {

@@ -69,6 +69,8 @@ export class SimAgent {
   lossRate = 0;
   /** Chance that the start of a worker fails. */
   failRate = 0;
+  /** Numbers of its devices that are lost. */
+  readonly #lost = new Set<number>();
   /** Longest handler, ms. */
   longest = 40;
 
@@ -92,6 +94,14 @@ export class SimAgent {
     this.#life++;
     this.alive = false;
     this.#world.trace(`agent ${this.id} crashed`);
+  }
+
+  /** One of its devices is lost, or there again. */
+  setDevice(no: number, lost: boolean): void {
+    this.#world.trace(`device ${no} of ${this.id} is ${lost ? 'lost' : 'there'}`);
+    if (lost) this.#lost.add(no);
+    else this.#lost.delete(no);
+    if (this.alive) this.#send({ event: { $case: 'inventory', value: inventory(this.id, this.#lost) } });
   }
 
   disconnected(): void {
@@ -307,7 +317,7 @@ export class SimAgent {
         started: attempt.started !== null,
         startedAgoMs: attempt.started === null ? 0 : Math.round(this.#world.now - attempt.started),
       })),
-      inventory: inventory(this.id),
+      inventory: inventory(this.id, this.#lost),
     };
   }
 
@@ -357,13 +367,17 @@ function keyOf(job: string, token: number): string {
   return `${job} ${token}`;
 }
 
+/** Numbers of a host's devices. */
+export const DEVICES: readonly number[] = [1, 2];
+
 /** A host with two devices. */
-function inventory(hostname: string): Inventory {
-  const devices = [1, 2].map((no) => ({
+function inventory(hostname: string, lost: ReadonlySet<number>): Inventory {
+  const devices = DEVICES.map((no) => ({
     uuid: `${hostname}-gpu-${no}`,
     model: 'NVIDIA RTX A5000',
     memoryBytes: 24n * 1024n ** 3n,
-    healthy: true,
+    healthy: !lost.has(no),
+    problem: lost.has(no) ? 'lost' : '',
   }));
   return Inventory.fromPartial({ hostname, os: 'linux', arch: 'x64', cpuCount: 8, cpuModel: 'simulated', runtimes: ['thread'], devices });
 }

@@ -26,6 +26,8 @@ export class FleetRules {
         if (worker === undefined) fail(`node ${node.config.id} lists the worker ${id}, which is not there`);
         if (worker.node !== node.config.id) fail(`node ${node.config.id} lists the worker ${id} of node ${worker.node}`);
         if (node.config.draining && !worker.drain) fail(`the drained node ${node.config.id} has the worker ${id}, which is to stay`);
+        const lost = worker.drain ? undefined : node.facts?.devices.find(({ uuid, healthy }) => !healthy && worker.devices.includes(uuid));
+        if (lost !== undefined) fail(`the worker ${id} is to stay, although its device ${lost.uuid} is lost`);
       }
     }
     checkPlacements(image);

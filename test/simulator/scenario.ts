@@ -4,7 +4,7 @@ import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import { StreamCursors } from '../../gateway/jobs/stream-cursors.ts';
 import type { CoreEvent, PolicyInput } from '../../scheduler/core/events.ts';
-import { SimAgent, type AgentWiring } from './agent.ts';
+import { DEVICES, SimAgent, type AgentWiring } from './agent.ts';
 import { ControlRules } from './control-rules.ts';
 import { deployed, workerQuota } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
@@ -26,6 +26,8 @@ export interface Weather {
   /** Crashes of agents, and broken connections, in the whole run. */
   readonly agentCrashes: number;
   readonly disconnects: number;
+  /** Devices that are lost; most of them come back. */
+  readonly deviceLosses: number;
   /** Breaks of the gateway's channel, and deaths of the gateway. */
   readonly channelBreaks: number;
   readonly gatewayCrashes: number;
@@ -238,6 +240,14 @@ export class Scenario {
         this.world.after(random.int(60, 1_500), () => agent.start());
       });
     }
+    for (let i = 0; i < this.#weather.deviceLosses; i++) {
+      this.world.after(random.next() * chaosMs, () => {
+        const agent = random.pick(this.#agents);
+        const no = random.pick(DEVICES);
+        agent.setDevice(no, true);
+        if (random.chance(0.8)) this.world.after(random.int(10, 3_000), () => agent.setDevice(no, false));
+      });
+    }
     for (let i = 0; i < this.#weather.changes; i++) this.world.after(random.next() * chaosMs, () => this.#operator.act());
     for (let i = 0; i < this.#weather.disconnects; i++) {
       this.world.after(random.next() * chaosMs, () => {
@@ -281,7 +291,10 @@ export class Scenario {
   #heal(): void {
     this.#scheduler.crashRate = 0;
     this.#rough = false;
-    for (const agent of this.#agents) this.#roughen(agent);
+    for (const agent of this.#agents) {
+      this.#roughen(agent);
+      for (const no of DEVICES) agent.setDevice(no, false);
+    }
     for (let quarter = 1; quarter <= 4; quarter++) {
       this.#operator.heal();
       this.world.run(this.world.now + healMs / 4);

@@ -14,6 +14,7 @@ export function weatherOf(seed: number): Weather {
     schedulerCrash: [0, 0.002, 0.01, 0.03][seed % 4] ?? 0,
     agentCrashes: seed % 5,
     disconnects: (seed * 3) % 7,
+    deviceLosses: (seed * 7) % 4,
     changes: (seed * 11) % 13,
     failingStarts: [0, 0, 0.35][seed % 3] ?? 0,
     channelBreaks: (seed * 5) % 6,

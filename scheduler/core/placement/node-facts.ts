@@ -31,6 +31,8 @@ export interface NodeFacts {
   readonly kinds: readonly DeviceKind[];
   /** Why devices are missing or cannot be read. */
   readonly deviceProblem: string;
+  /** The agent has not read its devices yet: that a device is missing here says nothing. */
+  readonly devicesUnread: boolean;
   /** Thousandths of a core, without overcommitment; 0 when not told. */
   readonly cpuMillis: number;
   /** 0 when not told. */
@@ -61,6 +63,7 @@ export function factsOf(inventory: Inventory): NodeFacts {
     builds: new Set(inventory.builds),
     devices,
     deviceProblem: inventory.deviceProblem,
+    devicesUnread: inventory.devicesUnread,
     cpuMillis: inventory.cpuCount * 1_000,
     memoryBytes: Number(inventory.memoryBytes),
     diskFreeBytes: inventory.diskBytes === 0n ? null : Math.floor(Number(inventory.diskAvailableBytes) / diskGrain) * diskGrain,

@@ -574,6 +574,8 @@ export interface Inventory {
   images: string[];
   /** Digests of the builds in the agent's cache, most recently used first, at most 64. */
   builds: string[];
+  /** The agent has not read its devices yet: `devices` says nothing about what the host has. */
+  devicesUnread: boolean;
 }
 
 export interface Inventory_PackagesEntry {
@@ -2701,6 +2703,7 @@ function createBaseInventory(): Inventory {
     containerEngine: "",
     images: [],
     builds: [],
+    devicesUnread: false,
   };
 }
 
@@ -2774,6 +2777,9 @@ export const Inventory: MessageFns<Inventory> = {
     }
     for (const v of message.builds) {
       writer.uint32(154).string(v!);
+    }
+    if (message.devicesUnread !== false) {
+      writer.uint32(160).bool(message.devicesUnread);
     }
     return writer;
   },
@@ -2946,6 +2952,14 @@ export const Inventory: MessageFns<Inventory> = {
             message.builds.push(reader.string());
             continue;
           }
+          case 20: {
+            if (tag !== 160) {
+              break;
+            }
+
+            message.devicesUnread = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3044,6 +3058,11 @@ export const Inventory: MessageFns<Inventory> = {
       builds: globalThis.Array.isArray(object?.builds)
         ? object.builds.map((e: any) => globalThis.String(e))
         : [],
+      devicesUnread: isSet(object.devicesUnread)
+        ? globalThis.Boolean(object.devicesUnread)
+        : isSet(object.devices_unread)
+        ? globalThis.Boolean(object.devices_unread)
+        : false,
     };
   },
 
@@ -3112,6 +3131,9 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.builds?.length) {
       obj.builds = message.builds;
     }
+    if (message.devicesUnread !== false) {
+      obj.devicesUnread = message.devicesUnread;
+    }
     return obj;
   },
 
@@ -3153,6 +3175,7 @@ export const Inventory: MessageFns<Inventory> = {
     message.containerEngine = object.containerEngine ?? "";
     message.images = object.images?.map((e) => e) || [];
     message.builds = object.builds?.map((e) => e) || [];
+    message.devicesUnread = object.devicesUnread ?? false;
     return message;
   },
 };

@@ -1,0 +1,46 @@
+/**
+ * Retires workers whose devices cannot be used any more: a device that the node's inventory reports
+ * as unhealthy or does not list. Such a worker is drained and its endpoint keeps its number of
+ * workers, so that placement starts another one on devices that are healthy. The decision is made
+ * with every inventory; a device that is healthy again is a free device like any other.
+ */
+import type { Decision } from './effects.ts';
+import type { Image } from './image.ts';
+import type { NodeImage, WorkerImage } from './image/fleet.ts';
+import type { Now } from './now.ts';
+import type { NodeFacts } from './placement/node-facts.ts';
+import { keepCapacity } from './rollout.ts';
+import { drainWorker } from './workers.ts';
+
+/** Drains the workers of a node that hold a device which the node's latest inventory cannot vouch for. */
+export function retireFromLostDevices(image: Image, out: Decision, now: Now, node: NodeImage): void {
+  const { facts } = node;
+  if (facts === null || facts.devicesUnread) return;
+  const retired: { readonly worker: WorkerImage; readonly reason: string }[] = [];
+  for (const id of node.workers) {
+    const worker = image.workers.get(id);
+    if (worker === undefined || worker.drain) continue;
+    const problem = deviceProblemOf(facts, worker);
+    if (problem !== null) retired.push({ worker, reason: `${problem} on node ${node.config.name}` });
+  }
+  // The number to keep is counted before the first of them is drained.
+  for (const { worker, reason } of retired) {
+    const endpoint = image.endpoints.get(worker.endpoint);
+    if (endpoint !== undefined) keepCapacity(image, now, endpoint, reason);
+  }
+  for (const { worker, reason } of retired) {
+    drainWorker(image, now, worker, reason);
+    const { id, endpoint } = worker;
+    out.do({ effect: 'log', level: 'warn', message: 'worker drained: its GPU is lost', facts: { worker: id, endpoint, reason } });
+  }
+}
+
+/** Why a worker cannot go on with the devices it was given; null when it can. */
+function deviceProblemOf(facts: NodeFacts, worker: WorkerImage): string | null {
+  for (const uuid of worker.devices) {
+    const device = facts.devices.find((known) => known.uuid === uuid);
+    if (device === undefined) return `${uuid} is missing`;
+    if (!device.healthy) return `${uuid} is not healthy (${device.problem})`;
+  }
+  return null;
+}
