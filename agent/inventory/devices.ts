@@ -13,13 +13,14 @@ export const NO_DEVICES: DeviceSet = { devices: [], problem: '' };
 /** The set after a full probe, which knows every device there is. */
 export function afterFullProbe(before: DeviceSet, result: ProbeResult): DeviceSet {
   if (result.kind !== 'devices') return withoutAnswer(before, result);
-  return { devices: merge(before.devices, result.devices), problem: result.problem };
+  return { devices: merge(before.devices, result.devices, result.problem), problem: result.problem };
 }
 
 /** The set after a light probe, which knows the gauges of whole GPUs, and of slices only whether their GPU is there. */
 export function afterLightProbe(before: DeviceSet, result: ProbeResult): DeviceSet {
   if (result.kind !== 'devices') return withoutAnswer(before, result);
-  const parents = new Map(result.devices.map((row) => [row.uuid, row]));
+  const rows = result.devices.filter(({ uuid }) => uuid !== '');
+  const parents = new Map(rows.map((row) => [row.uuid, row]));
   const slices: DeviceFacts[] = [];
   for (const { uuid, parentUuid } of before.devices) {
     const parent = parentUuid === '' ? undefined : parents.get(parentUuid);
@@ -34,7 +35,10 @@ export function afterLightProbe(before: DeviceSet, result: ProbeResult): DeviceS
     });
   }
   const whole = result.devices.filter((row) => row.problem !== MIG_PARENT);
-  return { devices: merge(before.devices, [...whole, ...slices]), problem: before.devices.length > 0 ? before.problem : result.problem };
+  return {
+    devices: merge(before.devices, [...whole, ...slices], result.problem),
+    problem: before.devices.length > 0 ? before.problem : result.problem,
+  };
 }
 
 /** True when something but a gauge differs: that is reported at once. */
@@ -66,15 +70,43 @@ function withoutAnswer(before: DeviceSet, result: Exclude<ProbeResult, { kind: '
   return { devices: before.devices.map((device) => unhealthy(device, result.problem)), problem: result.problem };
 }
 
-function merge(before: readonly Device[], found: readonly DeviceFacts[]): Device[] {
+/** Name of a GPU in the place of a UUID that could not be read. CUDA does not know it: such a device is never healthy. */
+const UNIDENTIFIED = 'unidentified at ';
+
+/** GPUs without a readable UUID are those that were on the same bus before; else they get a name that is no UUID. */
+function identified(before: readonly Device[], found: readonly DeviceFacts[]): DeviceFacts[] {
+  return found.flatMap((facts) => {
+    if (facts.uuid !== '') return [facts];
+    const { pciBusId = '', problem = 'its UUID cannot be read' } = facts;
+    const known = before.filter((device) => device.pciBusId === pciBusId && pciBusId !== '' && !device.uuid.startsWith(UNIDENTIFIED));
+    if (known.length === 0) return [{ ...facts, uuid: `${UNIDENTIFIED}${pciBusId}`, problem }];
+    return known.map(({ uuid, parentUuid }) => ({ uuid, problem, ...(parentUuid === '' ? {} : { parentUuid }) }));
+  });
+}
+
+/** Devices that cannot be told apart are one that cannot be used. */
+function distinct(found: readonly DeviceFacts[]): DeviceFacts[] {
+  return [...Map.groupBy(found, ({ uuid }) => uuid).values()].flatMap(([first, ...others]) => {
+    if (first === undefined) return [];
+    return others.length === 0 ? [first] : [{ ...first, problem: first.problem ?? 'nvidia-smi lists its UUID more than once' }];
+  });
+}
+
+/** `message`: what nvidia-smi said beside its answer; it may name a lost GPU by its bus. */
+function merge(before: readonly Device[], answer: readonly DeviceFacts[], message: string): Device[] {
+  const found = distinct(identified(before, answer));
   const known = new Map(before.map((device) => [device.uuid, device]));
   const devices = found.map((facts) => deviceOf(facts, known.get(facts.uuid)));
   // A GPU that is there in another shape (cut into slices, or whole again) is not lost.
   const seen = new Set(found.flatMap(({ uuid, parentUuid }) => (parentUuid === undefined ? [uuid] : [uuid, parentUuid])));
   const lost = before
-    .filter(({ uuid, parentUuid }) => !seen.has(uuid) && !seen.has(parentUuid))
-    .map((device) => unhealthy(device, 'nvidia-smi does not list it any more'));
+    .filter(({ uuid, parentUuid }) => !seen.has(uuid) && !seen.has(parentUuid) && !uuid.startsWith(UNIDENTIFIED))
+    .map((device) => unhealthy(device, names(message, device) ? message : 'nvidia-smi does not list it any more'));
   return [...devices, ...lost];
+}
+
+function names(message: string, { pciBusId }: Device): boolean {
+  return pciBusId !== '' && message.toLowerCase().includes(pciBusId);
 }
 
 function deviceOf(facts: DeviceFacts, before: Device | undefined): Device {

@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 import { messageOf } from '../../proto/thrown.ts';
 import { endGroup } from '../runtimes/process-group.ts';
 import { devicesOfReport } from './nvidia-report.ts';
-import { LIGHT_COLUMNS, OLD_COLUMNS, parseLight, parseList, type LightRow } from './nvidia-text.ts';
+import { LIGHT_COLUMNS, messageIn, OLD_COLUMNS, parseLight, parseList, type LightRow, type ListedSlice } from './nvidia-text.ts';
 import type { DeviceFacts, DeviceProbe, ProbeResult } from './probe.ts';
 
 const REPORTER = fileURLToPath(new URL('nvidia-reporter.ts', import.meta.url));
@@ -37,6 +37,7 @@ export interface NvidiaProbeOptions {
 export class NvidiaProbe implements DeviceProbe {
   readonly #options: NvidiaProbeOptions;
   readonly #running = new Set<() => void>();
+  #slices: readonly ListedSlice[] = [];
   #closed = false;
 
   constructor(options: NvidiaProbeOptions) {
@@ -51,7 +52,9 @@ export class NvidiaProbe implements DeviceProbe {
       // The table alone makes a full set of whole GPUs.
       return light.kind === 'devices' ? { ...light, problem: report.problem } : { kind: 'failed', problem: report.problem };
     }
-    const result = devicesOfReport(report.value, parseList('problem' in list ? '' : list.stdout));
+    // Slices keep the names they had while the list cannot be had.
+    if (list.problem === undefined) this.#slices = parseList(list.stdout);
+    const result = devicesOfReport(report.value, this.#slices);
     if (result.kind !== 'devices' || light.kind !== 'devices') return result;
     const rows = new Map(light.devices.map((device) => [device.uuid, device]));
     const devices = result.devices.map((device) => {
@@ -65,9 +68,10 @@ export class NvidiaProbe implements DeviceProbe {
     const program = await this.#find();
     if (program === undefined) return { kind: 'none' };
     let answer = await this.#query(program, LIGHT_COLUMNS);
-    if ('problem' in answer && /not a valid field/i.test(answer.problem)) answer = await this.#query(program, OLD_COLUMNS);
-    if ('problem' in answer) return { kind: 'failed', problem: answer.problem };
-    return { kind: 'devices', devices: answer.rows.map(withoutMigGauges), problem: '' };
+    if (answer.problem !== undefined && /not a valid field/i.test(answer.problem)) answer = await this.#query(program, OLD_COLUMNS);
+    // One GPU that is lost can make the whole call fail, though the others are told of.
+    if (answer.rows.length === 0 && answer.problem !== undefined) return { kind: 'failed', problem: answer.problem };
+    return { kind: 'devices', devices: answer.rows.map(withoutMigGauges), problem: answer.problem ?? '' };
   }
 
   close(): void {
@@ -75,32 +79,35 @@ export class NvidiaProbe implements DeviceProbe {
     for (const giveUp of this.#running) giveUp();
   }
 
-  async #query(program: string, columns: readonly string[]): Promise<{ rows: LightRow[] } | { problem: string }> {
+  async #query(program: string, columns: readonly string[]): Promise<{ rows: LightRow[]; problem?: string }> {
     const answer = await this.#call(program, [`--query-gpu=${columns.join(',')}`, '--format=csv,noheader,nounits']);
-    return 'problem' in answer ? answer : { rows: parseLight(answer.stdout) };
+    return { ...answer, rows: parseLight(answer.stdout) };
   }
 
   /** node-nvidia-smi's object, parsed from what its own process printed. */
   async #report(program: string): Promise<{ value: unknown } | { problem: string }> {
     const { folder, env } = this.#options;
     const errors = join(folder, 'stderr');
+    const output = join(folder, 'stdout');
     try {
       await mkdir(folder, { recursive: true });
       const wrapper = join(folder, 'nvidia-smi');
-      await writeFile(wrapper, `#!/bin/sh\nexec ${shellQuote(program)} "$@" 2>${shellQuote(errors)}\n`);
+      // Its output is kept, too: that is where it says why it fails.
+      const call = `${shellQuote(program)} "$@" >${shellQuote(output)} 2>${shellQuote(errors)}`;
+      await writeFile(wrapper, `#!/bin/sh\n${call}\ncode=$?\ncat ${shellQuote(output)}\nexit $code\n`);
       await chmod(wrapper, 0o755);
       const answer = await this.#run(process.execPath, [REPORTER], { ...env, PATH: `${folder}${delimiter}${env['PATH'] ?? ''}` });
-      if (!('problem' in answer)) return { value: JSON.parse(answer.stdout) as unknown };
-      const said = firstLine(await readFile(errors, 'utf8').catch(() => ''));
-      return said === '' ? answer : { problem: `nvidia-smi: ${said}` };
+      if (answer.problem === undefined) return { value: JSON.parse(answer.stdout) as unknown };
+      const said = messageIn(...(await Promise.all([errors, output].map((file) => readFile(file, 'utf8').catch(() => '')))));
+      return { problem: said === '' ? answer.problem : `nvidia-smi: ${said}` };
     } catch (error) {
       return { problem: `nvidia-smi cannot be asked: ${messageOf(error)}` };
     } finally {
-      await rm(errors, { force: true });
+      await Promise.all([errors, output].map((file) => rm(file, { force: true })));
     }
   }
 
-  #call(program: string, args: readonly string[]): Promise<{ stdout: string } | { problem: string }> {
+  #call(program: string, args: readonly string[]): Promise<{ stdout: string; problem?: string }> {
     return this.#run(program, args, this.#options.env);
   }
 
@@ -109,8 +116,8 @@ export class NvidiaProbe implements DeviceProbe {
     program: string,
     args: readonly string[],
     env: Readonly<Record<string, string>>,
-  ): Promise<{ stdout: string } | { problem: string }> {
-    if (this.#closed) return { problem: 'the agent ends' };
+  ): Promise<{ stdout: string; problem?: string }> {
+    if (this.#closed) return { stdout: '', problem: 'the agent ends' };
     const { timeoutMs } = this.#options;
     const child = spawn('/bin/sh', ['-c', LEASH, 'sh', program, ...args], {
       detached: true,
@@ -131,9 +138,7 @@ export class NvidiaProbe implements DeviceProbe {
     const said = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once('close', done))));
     child.once('exit', (code, signal) => {
       const ended = `it ended with ${signal ?? `code ${code ?? 'unknown'}`}`;
-      void said.then(() =>
-        resolve(code === 0 ? undefined : `nvidia-smi: ${firstLine(output.stderr) || firstLine(output.stdout) || ended}`),
-      );
+      void said.then(() => resolve(code === 0 ? undefined : `nvidia-smi: ${messageIn(output.stderr, output.stdout) || ended}`));
     });
     const timer = setTimeout(() => resolve(`nvidia-smi did not answer within ${timeoutMs} ms`), timeoutMs);
     const giveUp = (): void => resolve('the agent ends');
@@ -142,7 +147,7 @@ export class NvidiaProbe implements DeviceProbe {
     this.#running.delete(giveUp);
     clearTimeout(timer);
     if (child.pid !== undefined) await endGroup(child.pid);
-    return problem === undefined ? { stdout: output.stdout } : { problem };
+    return { stdout: output.stdout, ...(problem === undefined ? {} : { problem }) };
   }
 
   /** Where the program is; absent when it is nowhere, which means a host without such GPUs. */
@@ -169,10 +174,6 @@ function withoutMigGauges({ migEnabled, ...row }: LightRow): DeviceFacts {
 
 /** Mark of a row that stands for a GPU in MIG mode, whose slices only the full probe knows. */
 export const MIG_PARENT = 'in MIG mode: its slices are the devices';
-
-function firstLine(text: string): string {
-  return text.trim().split('\n')[0]?.trim().slice(0, 300) ?? '';
-}
 
 function shellQuote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;

@@ -6,7 +6,20 @@
  */
 import { z } from 'zod';
 
-import { busIdOf, bytesOf, facts, isTrouble, numberOf, textOf, type ListedSlice } from './nvidia-text.ts';
+import {
+  busIdOf,
+  bytesOf,
+  celsiusOf,
+  facts,
+  isGpuUuid,
+  isSliceUuid,
+  isTrouble,
+  numberOf,
+  percentOf,
+  textOf,
+  uuidProblem,
+  type ListedSlice,
+} from './nvidia-text.ts';
 import type { DeviceFacts, ProbeResult } from './probe.ts';
 
 /** One element or several, or the empty text of an element without content. */
@@ -29,8 +42,10 @@ const sliceSchema = z.object({
   fb_memory_usage: group({ total: text, used: text }),
 });
 
+const powerReadings = group({ power_draw: text, instant_power_draw: text, average_power_draw: text });
+
 const gpuSchema = z.object({
-  uuid: z.string().min(1),
+  uuid: text,
   product_name: text,
   mig_mode: group({ current_mig: text }),
   mig_devices: z
@@ -40,6 +55,10 @@ const gpuSchema = z.object({
   fb_memory_usage: group({ total: text, used: text }),
   utilization: group({ gpu_util: text }),
   temperature: group({ gpu_temp: text }),
+  fan_speed: text,
+  performance_state: text,
+  power_readings: powerReadings,
+  gpu_power_readings: powerReadings,
   gpu_recovery_action: text,
   pci: group({ pci_bus_id: text }),
   ecc_errors: group({ volatile: z.unknown() }),
@@ -59,23 +78,31 @@ const reportSchema = z.object({
 export function devicesOfReport(report: unknown, slices: readonly ListedSlice[]): ProbeResult {
   const parsed = reportSchema.safeParse(report);
   if (!parsed.success) return { kind: 'failed', problem: 'nvidia-smi printed a report of an unknown schema' };
-  const { driver_version: driver, cuda_version: cuda, gpu: gpus } = parsed.data.nvidia_smi_log;
+  const { driver_version: driver, cuda_version: cuda, gpu: gpus, attached_gpus } = parsed.data.nvidia_smi_log;
   const versions = facts<DeviceFacts>({ uuid: undefined, driverVersion: textOf(driver), cudaVersion: textOf(cuda) });
   const devices: DeviceFacts[] = [];
   let unreadable = 0;
   for (const entry of gpus) {
     const gpu = gpuSchema.safeParse(entry);
-    if (gpu.success) devices.push(...devicesOfGpu(gpu.data, versions, slices));
-    else unreadable += 1;
+    const found = gpu.success ? devicesOfGpu(gpu.data, versions, slices) : [];
+    if (found.length === 0) unreadable += 1;
+    devices.push(...found);
   }
-  return { kind: 'devices', devices, problem: unreadable === 0 ? '' : `nvidia-smi reports ${unreadable} GPU(s) without a UUID` };
+  const attached = numberOf(attached_gpus) ?? gpus.length;
+  const problem =
+    unreadable > 0
+      ? `nvidia-smi reports ${unreadable} GPU(s) without a UUID`
+      : attached > gpus.length
+        ? `nvidia-smi tells of ${gpus.length} of ${attached} attached GPUs`
+        : '';
+  return { kind: 'devices', devices, problem };
 }
 
 function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceFacts>, listed: readonly ListedSlice[]): DeviceFacts[] {
   const model = textOf(gpu.product_name);
   const recovery = textOf(gpu.gpu_recovery_action);
-  const values = [gpu.product_name, gpu.fb_memory_usage?.total, gpu.temperature?.gpu_temp, gpu.utilization?.gpu_util];
-  const trouble = values.find((value) => value !== undefined && isTrouble(value));
+  const pciBusId = busIdOf(gpu.pci?.pci_bus_id);
+  const trouble = troubleOf(gpu);
   const problem =
     recovery !== undefined
       ? `recovery action needed: ${recovery}`
@@ -86,41 +113,68 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
     ...versions,
     ...facts<DeviceFacts>({
       uuid: undefined,
-      temperatureCelsius: numberOf(gpu.temperature?.gpu_temp),
-      pciBusId: busIdOf(gpu.pci?.pci_bus_id),
+      temperatureCelsius: celsiusOf(gpu.temperature?.gpu_temp),
+      pciBusId,
       ...eccOf(gpu.ecc_errors?.volatile),
       recoveryAction: recovery ?? '',
       problem,
     }),
   };
+  const uuid = gpu.uuid?.trim() ?? '';
+  if (!isGpuUuid(uuid)) {
+    // Without UUID and bus nothing says which GPU it is.
+    if (pciBusId === undefined) return [];
+    return [{ ...shared, ...facts<DeviceFacts>({ uuid: undefined, model }), uuid: '', problem: uuidProblem(uuid) }];
+  }
   if (gpu.mig_mode?.current_mig?.trim() !== 'Enabled') {
     const whole = facts<DeviceFacts>({
-      uuid: gpu.uuid,
+      uuid,
       model,
       memoryBytes: bytesOf(gpu.fb_memory_usage?.total),
       memoryUsedBytes: bytesOf(gpu.fb_memory_usage?.used),
-      utilizationPercent: numberOf(gpu.utilization?.gpu_util),
+      utilizationPercent: percentOf(gpu.utilization?.gpu_util),
     });
-    return [{ ...shared, ...whole, uuid: gpu.uuid }];
+    return [{ ...shared, ...whole, uuid }];
   }
   const slices = typeof gpu.mig_devices === 'object' ? gpu.mig_devices.mig_device : [];
   // A GPU in MIG mode runs nothing itself.
   if (slices.length === 0)
-    return [{ ...shared, ...(model === undefined ? {} : { model }), uuid: gpu.uuid, problem: 'MIG is enabled, but no slice is there' }];
+    return [{ ...shared, ...(model === undefined ? {} : { model }), uuid, problem: 'MIG is enabled, but no slice is there' }];
   return slices.map((slice, position) => {
     const index = numberOf(slice.index) ?? position;
-    const named = listed.find((entry) => entry.parentUuid === gpu.uuid && entry.index === index);
+    const named = listed.find((entry) => entry.parentUuid === uuid && entry.index === index);
     // Without the list, the name that CUDA took before slices had UUIDs of their own.
-    const uuid = named?.uuid ?? `MIG-${gpu.uuid}/${slice.gpu_instance_id ?? '0'}/${slice.compute_instance_id ?? '0'}`;
+    const sliceUuid = named?.uuid ?? `MIG-${uuid}/${slice.gpu_instance_id ?? '0'}/${slice.compute_instance_id ?? '0'}`;
     const own = facts<DeviceFacts>({
-      uuid,
+      uuid: sliceUuid,
       model: model === undefined ? undefined : `${model} MIG${named === undefined ? '' : ` ${named.profile}`}`,
       memoryBytes: bytesOf(slice.fb_memory_usage?.total),
       memoryUsedBytes: bytesOf(slice.fb_memory_usage?.used),
-      parentUuid: gpu.uuid,
+      parentUuid: uuid,
     });
-    return { ...shared, ...own, uuid };
+    if (isSliceUuid(sliceUuid)) return { ...shared, ...own, uuid: sliceUuid };
+    const place = `slice ${String(index)} of ${uuid}`;
+    return { ...shared, ...own, uuid: place, problem: 'nvidia-smi does not name the instances of this slice' };
   });
+}
+
+/** The first value of the GPU that is an error. What processes are called is left out: users choose that. */
+function troubleOf(gpu: z.output<typeof gpuSchema>): string | undefined {
+  const power = [gpu.power_readings, gpu.gpu_power_readings];
+  const values = [
+    gpu.product_name,
+    gpu.fb_memory_usage?.total,
+    gpu.fb_memory_usage?.used,
+    gpu.temperature?.gpu_temp,
+    gpu.utilization?.gpu_util,
+    gpu.fan_speed,
+    gpu.performance_state,
+    gpu.mig_mode?.current_mig,
+    gpu.gpu_recovery_action,
+    gpu.remapped_rows?.remapped_row_failure,
+    ...power.flatMap((readings) => [readings?.power_draw, readings?.instant_power_draw, readings?.average_power_draw]),
+  ];
+  return values.find((value) => value !== undefined && isTrouble(value))?.slice(0, 200);
 }
 
 /** Memory rows that the GPU could not replace, or replaces with its next reset. */

@@ -2,6 +2,7 @@
 
 /** Facts of one device; what the source does not say is absent. */
 export interface DeviceFacts {
+  /** As CUDA takes it; empty when it could not be read, and then `problem` and `pciBusId` are there. */
   readonly uuid: string;
   readonly model?: string;
   readonly memoryBytes?: number;

@@ -10,6 +10,12 @@ export interface FakeGpu {
   /** Printed in the place of the temperature. */
   readonly temperature?: string;
   readonly recovery?: string;
+  /** Printed in the place of the UUID. */
+  readonly uuidText?: string;
+  /** Printed in the place of the fan's speed, of the power draw and of the used memory. */
+  readonly fan?: string;
+  readonly power?: string;
+  readonly usedMemory?: string;
   /** As nvidia-smi writes it. */
   readonly pciBusId?: string;
   /** What stands inside of `ecc_errors`. */
@@ -30,6 +36,12 @@ export interface FakeBehaviour {
   readonly old?: boolean;
   /** Printed instead of the report. */
   readonly report?: string;
+  /** GPUs that the report counts as attached; else those it lists. */
+  readonly attached?: number;
+  /** Lines that are printed behind the rows of the table, and its exit code then. */
+  readonly tableEnd?: { readonly code: number; readonly stdout: string };
+  /** Only the list of GPUs and slices fails. */
+  readonly listFails?: boolean;
 }
 
 /** Writes the program anew; answers its path. */
@@ -39,6 +51,7 @@ export async function writeFakeSmi(folder: string, behaviour: FakeBehaviour): Pr
   const gpus = behaviour.gpus ?? [];
   const say = (text: string): string => `cat <<'END'\n${text}\nEND\n`;
   const hang = 'exec sleep 600';
+  const tableEnd = behaviour.tableEnd === undefined ? '' : failure(behaviour.tableEnd);
   const script = `#!/bin/sh
 ${behaviour.hangs === 'all' ? hang : ''}
 ${behaviour.fails === undefined ? '' : failure(behaviour.fails)}
@@ -46,11 +59,11 @@ ${behaviour.warns === undefined ? '' : `echo '${behaviour.warns}' >&2`}
 case "$*" in
 *-x*)
 ${behaviour.hangs === 'report' ? hang : ''}
-${say(behaviour.report ?? reportOf(gpus))};;
+${say(behaviour.report ?? reportOf(gpus, behaviour.attached))};;
 *-L*)
-${say(listOf(gpus))};;
+${behaviour.listFails === true ? 'exit 255' : say(listOf(gpus))};;
 *compute_cap*)
-${behaviour.old === true ? `echo 'Field "compute_cap" is not a valid field to query.'; exit 2` : say(gpus.map((gpu) => rowOf(gpu, true)).join('\n'))};;
+${behaviour.old === true ? `echo 'Field "compute_cap" is not a valid field to query.'; exit 2` : `${say(gpus.map((gpu) => rowOf(gpu, true)).join('\n'))}${tableEnd}`};;
 *query-gpu*)
 ${say(gpus.map((gpu) => rowOf(gpu, false)).join('\n'))};;
 *) exit 9;;
@@ -72,13 +85,16 @@ function failure({ code, stderr, stdout }: NonNullable<FakeBehaviour['fails']>):
 function rowOf(gpu: FakeGpu, withNew: boolean): string {
   const mig = gpu.slices === undefined ? '[N/A]' : 'Enabled';
   const row = [
-    gpu.uuid,
+    gpu.uuidText ?? gpu.uuid,
     gpu.name ?? 'NVIDIA Test',
     String(gpu.memoryMiB ?? 1024),
-    '12',
+    gpu.usedMemory ?? '12',
     '550.1',
     gpu.slices === undefined ? '7' : '[N/A]',
     gpu.temperature ?? '40',
+    gpu.pciBusId ?? '[N/A]',
+    gpu.fan ?? '[N/A]',
+    gpu.power ?? '67.03',
   ];
   return [...row, ...(withNew ? [mig, '8.0'] : [])].join(', ');
 }
@@ -87,18 +103,18 @@ function listOf(gpus: readonly FakeGpu[]): string {
   return gpus
     .map((gpu, index) =>
       [
-        `GPU ${index}: ${gpu.name ?? 'NVIDIA Test'} (UUID: ${gpu.uuid})`,
+        `GPU ${index}: ${gpu.name ?? 'NVIDIA Test'} (UUID: ${gpu.uuidText ?? gpu.uuid})`,
         ...(gpu.slices ?? []).map(({ profile, uuid }, device) => `  MIG ${profile}     Device  ${device}: (UUID: ${uuid})`),
       ].join('\n'),
     )
     .join('\n');
 }
 
-function reportOf(gpus: readonly FakeGpu[]): string {
+function reportOf(gpus: readonly FakeGpu[], attached = gpus.length): string {
   return `<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
 <nvidia_smi_log>
-<driver_version>550.1</driver_version><cuda_version>12.4</cuda_version><attached_gpus>${gpus.length}</attached_gpus>
+<driver_version>550.1</driver_version><cuda_version>12.4</cuda_version><attached_gpus>${attached}</attached_gpus>
 ${gpus.map(gpuXml).join('\n')}
 </nvidia_smi_log>`;
 }
@@ -109,13 +125,14 @@ function gpuXml(gpu: FakeGpu): string {
       `<mig_device><index>${index}</index><gpu_instance_id>${index + 3}</gpu_instance_id><compute_instance_id>0</compute_instance_id>
 <fb_memory_usage><total>${memoryMiB} MiB</total><used>1 MiB</used></fb_memory_usage></mig_device>`,
   );
-  return `<gpu id="x"><product_name>${gpu.name ?? 'NVIDIA Test'}</product_name><uuid>${gpu.uuid}</uuid>
+  return `<gpu id="x"><product_name>${gpu.name ?? 'NVIDIA Test'}</product_name><uuid>${gpu.uuidText ?? gpu.uuid}</uuid>
 <mig_mode><current_mig>${gpu.slices === undefined ? 'N/A' : 'Enabled'}</current_mig></mig_mode>
 <mig_devices>${slices?.join('') ?? 'None'}</mig_devices>
-<fb_memory_usage><total>${gpu.memoryMiB ?? 1024} MiB</total><used>12 MiB</used></fb_memory_usage>
+<fb_memory_usage><total>${gpu.memoryMiB ?? 1024} MiB</total><used>${gpu.usedMemory ?? '12'} MiB</used></fb_memory_usage>
 <utilization><gpu_util>${gpu.slices === undefined ? '7 %' : 'N/A'}</gpu_util></utilization>
 <temperature><gpu_temp>${gpu.temperature === undefined ? '40 C' : gpu.temperature}</gpu_temp></temperature>
 <pci><pci_bus_id>${gpu.pciBusId ?? 'N/A'}</pci_bus_id></pci><ecc_errors>${gpu.ecc ?? 'N/A'}</ecc_errors>
+<fan_speed>${gpu.fan ?? 'N/A'}</fan_speed><gpu_power_readings><power_draw>${gpu.power ?? '67.03 W'}</power_draw></gpu_power_readings>
 <remapped_rows>${gpu.rows ?? 'N/A'}</remapped_rows>
 <gpu_recovery_action>${gpu.recovery ?? 'None'}</gpu_recovery_action></gpu>`;
 }

@@ -46,7 +46,9 @@ export interface NodeFacts {
 const diskGrain = 256 * 1024 * 1024;
 
 export function factsOf(inventory: Inventory): NodeFacts {
-  const devices = inventory.devices.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem }) => ({
+  // A device that is told twice is one device.
+  const told = [...new Map(inventory.devices.map((device) => [device.uuid, device])).values()];
+  const devices = told.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem }) => ({
     uuid,
     model,
     memoryBytes: Number(memoryBytes),
