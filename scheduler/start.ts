@@ -18,10 +18,11 @@ import type { BlobStore } from './blobs/blob-store.ts';
 import { FileBlobStore } from './blobs/file-store.ts';
 import { buildId } from './blobs/ids.ts';
 import { S3BlobStore } from './blobs/s3-store.ts';
-import { blobService } from './blobs/service.ts';
+import { blobService, type BuildOwners } from './blobs/service.ts';
 import { sweepOrphans } from './blobs/sweep.ts';
 import { UnfinishedBuilds } from './blobs/unfinished-builds.ts';
 import { s3Of, type SchedulerConfig } from './config.ts';
+import { ownedBuild, runsBuild } from './core/builds.ts';
 import { isLastTry } from './core/hooks.ts';
 import type { Image } from './core/image.ts';
 import { defaultSettings, type Settings } from './core/settings.ts';
@@ -165,10 +166,10 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
-  server.add(
-    BlobServiceService,
-    blobService({ store: blobs, unfinished, authorize: (metadata, access) => auth.blobs(metadata, access), onFault }),
-  );
+  const owners = buildOwners(engine);
+  const authorize = auth.blobs.bind(auth);
+  const isLeased = (node: string, body: string): boolean => auth.inputs.has(node, body);
+  server.add(BlobServiceService, blobService({ store: blobs, unfinished, authorize, owners, isLeased, onFault }));
   let address: string;
   try {
     await engine.takeOver();
@@ -275,6 +276,16 @@ async function freeBytes(folder: string): Promise<number | null> {
 
 async function buildSize(blobs: BlobStore, digest: string): Promise<number | null> {
   return blobs.hold(buildId(digest));
+}
+
+function buildOwners(engine: Engine): BuildOwners {
+  return {
+    owns: (account, digest) => ownedBuild(engine.image, account, digest) !== undefined,
+    runs: (node, digest) => runsBuild(engine.image, node, digest),
+    record: async (account, digest, size) => {
+      await engine.command({ command: 'put-build', account, digest, size });
+    },
+  };
 }
 
 /** Builds are named by control rows, bodies by the rows of jobs. */

@@ -12,7 +12,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import { syncPath } from '../../proto/sync-path.ts';
 import { makeFolder } from '../files/durable.ts';
-import { blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
+import { blobNotFound, blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 
 /** Bytes of a piece when a blob is read: one frame of BlobService. */
 const PIECE_BYTES = 256 * 1024;
@@ -23,6 +23,8 @@ export interface BlobHeader {
   readonly size: number;
   /** SHA-256 in hex; needed for a build, checked wherever it is given. */
   readonly digest?: string | undefined;
+  /** The bytes are read and checked although a build with this digest may be there: the sender has yet to show that it has them. */
+  readonly unproven?: boolean | undefined;
 }
 
 export interface StoredBlob {
@@ -70,7 +72,8 @@ export class FileBlobStore {
   async put(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StoredBlob> {
     const id = this.#admit(header);
     const path = join(this.#root, blobPath(id));
-    if (header.kind === 'build' && (await this.#renew(id, path, header.size))) return { id, size: header.size, existed: true };
+    if (header.kind === 'build' && header.unproven !== true && (await this.#renew(id, path, header.size)))
+      return { id, size: header.size, existed: true };
 
     const temporary = join(this.#root, 'incoming', randomBytes(16).toString('hex'));
     try {
@@ -111,7 +114,7 @@ export class FileBlobStore {
     try {
       file = await open(join(this.#root, blobPath(id)), 'r');
     } catch (error) {
-      if (isErrno(error, 'ENOENT')) throw new CapstanError('NOT_FOUND', `there is no blob ${id}`, { field: 'id' });
+      if (isErrno(error, 'ENOENT')) throw blobNotFound(id);
       throw error;
     }
     const { size } = await file.stat();

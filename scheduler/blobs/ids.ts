@@ -34,11 +34,20 @@ export function isBlobId(id: string): boolean {
   return /^(?:build\/[0-9a-f]{64}|body\/[0-9a-f]{32})$/.test(id);
 }
 
+/** The id, when it has the form of one. */
+export function checkBlobId(id: string): string {
+  if (isBlobId(id)) return id;
+  throw new CapstanError('INVALID_ARGUMENT', 'id must be build/<64 hex digits> or body/<32 hex digits>', { field: 'id' });
+}
+
+/** The refusal of a blob that is not there, or not for the caller. */
+export function blobNotFound(id: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `there is no blob ${id}`, { field: 'id' });
+}
+
 /** Where a blob lies below the store's folder: fanned out by the first two digits, so that no folder grows without bound. */
 export function blobPath(id: string): string {
-  if (!isBlobId(id))
-    throw new CapstanError('INVALID_ARGUMENT', 'id must be build/<64 hex digits> or body/<32 hex digits>', { field: 'id' });
-  const [kind = '', name = ''] = id.split('/');
+  const [kind = '', name = ''] = checkBlobId(id).split('/');
   return `${kind}/${name.slice(0, 2)}/${name}`;
 }
 

@@ -11,7 +11,7 @@ import { AwsClient } from 'aws4fetch';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { BlobStore } from './blob-store.ts';
-import { buildId } from './ids.ts';
+import { blobNotFound, buildId } from './ids.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';
 
 const PIECE_BYTES = 256 * 1024;
@@ -42,10 +42,11 @@ export class S3BlobStore implements BlobStore {
   async put(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StoredBlob> {
     if (header.kind !== 'build') return this.#files.put(header, source);
     const id = `build/${header.digest ?? ''}`;
-    if ((await this.hold(id)) === header.size) return { id, size: header.size, existed: true };
+    const isThere = async (): Promise<boolean> => (await this.hold(id)) === header.size;
+    if (header.unproven !== true && (await isThere())) return { id, size: header.size, existed: true };
     const staged = await this.#files.put(header, source);
     try {
-      await this.#upload(staged.id, header.digest ?? '', staged.size);
+      if (header.unproven !== true || !(await isThere())) await this.#upload(staged.id, header.digest ?? '', staged.size);
     } finally {
       await this.#files.delete(staged.id);
     }
@@ -65,7 +66,7 @@ export class S3BlobStore implements BlobStore {
     if (!isBuild(id)) return this.#files.get(id);
     const response = await this.#call('GET', id);
     const { body } = response;
-    if (response.status === 404 || body === null) throw new CapstanError('NOT_FOUND', `there is no blob ${id}`, { field: 'id' });
+    if (response.status === 404 || body === null) throw blobNotFound(id);
     return {
       size: Number(response.headers.get('content-length')),
       pieces: piecesOf(body),

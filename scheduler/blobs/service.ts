@@ -23,24 +23,41 @@ import { toStatus } from '../../proto/grpc-errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
-import { buildId, type BlobKind } from './ids.ts';
+import { blobNotFound, buildId, checkBlobId } from './ids.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
 
 /** The most bytes a frame may carry. */
 export const MAX_FRAME_BYTES = 256 * 1024;
 
+/** Who sends and fetches blobs: a gateway, which acts for the account `default`, the holder of an account's key, or a node. */
+export type BlobCaller =
+  | { readonly kind: 'gateway' | 'account'; readonly account: string }
+  | { readonly kind: 'node'; readonly node: string };
+
+/** Which accounts own which builds. */
+export interface BuildOwners {
+  owns(account: string, digest: string): boolean;
+  /** Whether a worker of the build is placed on the node. */
+  runs(node: string, digest: string): boolean;
+  /** Records that the account sent the build, or asked for one that it owns; durable when it resolves. */
+  record(account: string, digest: string, size: number): Promise<void>;
+}
+
 export interface BlobServiceDeps {
   readonly store: BlobStore;
   /** Builds that come in parts. */
   readonly unfinished: UnfinishedBuilds;
-  /** Answers with whose blobs the caller sends, or throws a CapstanError (UNAUTHENTICATED, PERMISSION_DENIED). */
-  readonly authorize: (metadata: Metadata, access: { readonly read: string } | { readonly write: BlobKind }) => string;
+  /** Identifies the caller. @throws CapstanError UNAUTHENTICATED, PERMISSION_DENIED. */
+  readonly authorize: (metadata: Metadata) => BlobCaller;
+  readonly owners: BuildOwners;
+  /** Whether the node holds the lease of a job with this input. */
+  readonly isLeased: (node: string, body: string) => boolean;
   /** Told of every failure that is not a refusal: its text must not reach the caller, but a log. */
   readonly onFault: (error: unknown) => void;
 }
 
 /** The handlers, to be added to a server under BlobServiceService. */
-export function blobService({ store, unfinished, authorize, onFault }: BlobServiceDeps): BlobServiceServer {
+export function blobService({ store, unfinished, authorize, owners, isLeased, onFault }: BlobServiceDeps): BlobServiceServer {
   const statusOf = (error: unknown): Partial<StatusObject> => {
     if (!(error instanceof CapstanError)) onFault(error);
     return toStatus(error);
@@ -52,40 +69,54 @@ export function blobService({ store, unfinished, authorize, onFault }: BlobServi
   };
 
   async function put(call: ServerReadableStream<PutBlobRequest, PutBlobResponse>): Promise<PutBlobResponse> {
-    // Before a message is read; the header says more.
-    authorize(call.metadata, { write: 'body' });
+    const caller = authorize(call.metadata);
     const requests = call[Symbol.asyncIterator]() as AsyncIterator<PutBlobRequest, undefined>;
     const first = await requests.next();
     if (first.done === true || first.value.part?.$case !== 'header') {
       throw new CapstanError('INVALID_ARGUMENT', 'part: the first message must hold the header', { field: 'part' });
     }
     const frames = framesOf(requests);
-    const { value: header } = first.value.part;
-    const owner = authorize(call.metadata, { write: asHeader(header).kind });
-    if (header.offset !== undefined) return putPart(owner, header, header.offset, frames);
-    const stored = await store.put(asHeader(header), frames);
-    if (stored.existed) await discard(frames);
+    const { value: sent } = first.value.part;
+    const header = asHeader(sent);
+    if (header.kind === 'build') return putBuild(accountOf(caller), header, sent.offset, frames);
+    if (sent.offset !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'offset is for builds', { field: 'offset' });
+    if (caller.kind === 'account') throw new CapstanError('PERMISSION_DENIED', 'bodies are put by gateways and nodes');
+    const stored = await store.put(header, frames);
     return { ...stored, received: stored.size };
   }
 
-  async function putPart(owner: string, header: PutBlobHeader, offset: number, frames: AsyncIterable<Buffer>): Promise<PutBlobResponse> {
-    const { digest, size } = header;
-    if (asHeader(header).kind !== 'build') throw new CapstanError('INVALID_ARGUMENT', 'offset is for builds', { field: 'offset' });
-    const id = buildId(digest);
-    if ((await store.hold(id)) === size) {
-      await Promise.all([discard(frames), unfinished.discard(owner, digest)]);
-      return { id, size, existed: true, received: size };
+  /**
+   * Only an account that owns the build is told that it is there. Any other sends all bytes, so that a digest that
+   * somebody learned is worth nothing without them.
+   */
+  async function putBuild(
+    account: string,
+    header: BlobHeader,
+    offset: number | undefined,
+    frames: AsyncIterable<Buffer>,
+  ): Promise<PutBlobResponse> {
+    const { size, digest = '' } = header;
+    const build = { owner: senderOf(account), digest, size };
+    if (digest !== '' && owners.owns(account, digest) && (await store.hold(buildId(digest))) === size) {
+      await Promise.all([discard(frames), unfinished.discard(build.owner, digest), owners.record(account, digest, size)]);
+      return { id: buildId(digest), size, existed: true, received: size };
     }
-    const build = { owner, digest, size };
+    if (offset === undefined) {
+      const stored = await store.put({ ...header, unproven: true }, frames);
+      await owners.record(account, digest, size);
+      return { ...stored, existed: false, received: size };
+    }
     const received = await unfinished.append(build, offset, frames);
-    if (received < size) return { id, size, existed: false, received };
-    return { ...(await unfinished.finish(build, (file) => store.adopt(build, file))), received };
+    if (received < size) return { id: buildId(digest), size, existed: false, received };
+    const stored = await unfinished.finish(build, (file) => store.adopt(build, file));
+    await owners.record(account, digest, size);
+    return { ...stored, existed: false, received };
   }
 
   async function get(call: ServerWritableStream<GetBlobRequest, GetBlobResponse>): Promise<void> {
     const gone = new AbortController();
     call.once('cancelled', () => gone.abort());
-    authorize(call.metadata, { read: call.request.id });
+    mayGet(authorize(call.metadata), call.request.id);
     const blob = await store.get(call.request.id);
     try {
       call.write({ part: { $case: 'size', value: blob.size } });
@@ -100,11 +131,29 @@ export function blobService({ store, unfinished, authorize, onFault }: BlobServi
   }
 
   async function stat({ id }: StatBlobRequest, metadata: Metadata): Promise<StatBlobResponse> {
-    const owner = authorize(metadata, { read: id });
-    const size = await store.hold(id);
-    const [, digest] = /^build\/(.*)$/.exec(id) ?? [];
-    const received = size === null && digest !== undefined ? await unfinished.received(owner, digest) : 0;
-    return { exists: size !== null, size: size ?? 0, received };
+    const caller = authorize(metadata);
+    const digest = digestOf(id);
+    if (caller.kind === 'node') mayGet(caller, id);
+    if (digest === null || caller.kind === 'node') {
+      const size = caller.kind === 'account' ? null : await store.hold(id);
+      return { exists: size !== null, size: size ?? 0, received: 0 };
+    }
+    const account = accountOf(caller);
+    const size = owners.owns(account, digest) ? await store.hold(id) : null;
+    if (size === null) return { exists: false, size: 0, received: await unfinished.received(senderOf(account), digest) };
+    await owners.record(account, digest, size);
+    return { exists: true, size, received: 0 };
+  }
+
+  /** A node reads the builds of its workers and the inputs of jobs leased to it, an account its builds, a gateway those and all bodies. */
+  function mayGet(caller: BlobCaller, id: string): void {
+    const digest = digestOf(id);
+    if (caller.kind === 'node') {
+      if (digest === null ? isLeased(caller.node, id) : owners.runs(caller.node, digest)) return;
+      throw new CapstanError('PERMISSION_DENIED', 'this node was not given the blob');
+    }
+    if (digest === null ? caller.kind === 'gateway' : owners.owns(caller.account, digest)) return;
+    throw blobNotFound(id);
   }
 
   return {
@@ -130,6 +179,23 @@ export function blobService({ store, unfinished, authorize, onFault }: BlobServi
       });
     },
   };
+}
+
+/** Uploads of builds are of accounts. @throws CapstanError PERMISSION_DENIED for a node. */
+function accountOf(caller: BlobCaller): string {
+  if (caller.kind === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not put builds or ask for them');
+  return caller.account;
+}
+
+/** The sender of parts, as the names of their files have it. */
+function senderOf(account: string): string {
+  return `account ${account}`;
+}
+
+/** The digest of a build's id; null for a body's. @throws CapstanError INVALID_ARGUMENT for any other text. */
+function digestOf(id: string): string | null {
+  const [kind = '', name = ''] = checkBlobId(id).split('/');
+  return kind === 'build' ? name : null;
 }
 
 function asHeader(header: PutBlobHeader): BlobHeader {

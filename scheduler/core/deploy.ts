@@ -2,6 +2,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 
+import { buildNotFound, ownedBuild } from './builds.ts';
 import { ensureEnvironment, latestOf, previousOf, record, sweepBuilds, withBuild } from './deployments.ts';
 import { type EndpointConfig, type EndpointInput, endpointNameKey, newEndpoint, newStarts, type Release } from './image/endpoints.ts';
 import { emptyUpdate, endpointEntry } from './directory.ts';
@@ -25,22 +26,21 @@ interface Change {
 }
 
 /** Of workers that bring their own program. */
-const noBuild: BuildRow = { digest: '', size: 0, createdAt: 0 };
+const noBuild: BuildRow = { digest: '', size: 0, createdAt: 0, owners: [] };
 
 /** Creates or updates one endpoint per resource. Refuses the whole when the quota would be passed. */
 export function deploy(image: Image, out: Decision, now: Now, call: number, command: Deploy): void {
   const { account, environment } = command;
-  const known = image.builds.get(command.build.digest);
-  const build = known ?? command.build;
+  const build = command.build === '' ? noBuild : ownedBuild(image, account, command.build);
+  if (build === undefined) {
+    out.do({ effect: 'answer', call, result: buildNotFound(command.build) });
+    return;
+  }
   const changes = command.endpoints.map((input) => ({ input, build }));
   const refusal = overQuota(image, account, environment, changes, 'deploys');
   if (refusal !== null) {
     out.do({ effect: 'answer', call, result: refusal });
     return;
-  }
-  if (known === undefined && build.digest !== '') {
-    image.builds.set(build.digest, build);
-    putRow(image, out, 'build', build.digest, build);
   }
   apply(image, out, now, call, { account, environment, cause: 'DEPLOY', changes });
 }
@@ -77,7 +77,7 @@ export function updateEndpoint(image: Image, out: Decision, now: Now, call: numb
     return;
   }
   const { account, environment } = endpoint.config;
-  const build = { digest: release.buildDigest, size: release.buildSize, createdAt: 0 };
+  const build = { ...noBuild, digest: release.buildDigest, size: release.buildSize };
   const refusal = overQuota(image, account, environment, [{ input, build }], 'stays');
   if (refusal !== null) {
     out.do({ effect: 'answer', call, result: refusal });
@@ -107,7 +107,7 @@ function apply(
     deployed.push({ id: config.id, build: change.build.digest, input: change.input });
   }
   const write = record(image, out, { account, environment, at: now.wall, cause, endpoints: deployed });
-  sweepBuilds(image, out);
+  sweepBuilds(image, out, now);
   out.do({ effect: 'directory', update: { ...emptyUpdate(), endpoints: entries } }, write);
   out.do({ effect: 'answer', call, result: { answer: 'deployed', environment, endpoints: answers } }, write);
 }

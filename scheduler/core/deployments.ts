@@ -1,11 +1,11 @@
 /**
  * The history of an environment: what each deployment gave its endpoints. A deployment is kept
  * while, for some endpoint that is there, it is the newest one with one of the endpoint's N newest
- * builds (setting `buildsKept`). A build is kept while a deployment, an endpoint or a worker needs
- * it; the bytes of others go with the sweep of the artifact store.
+ * builds (setting `buildsKept`). Builds are kept by the rules of `builds.ts`.
  */
 import { CapstanError } from '../../proto/errors.ts';
 
+import { forgetBuilds } from './builds.ts';
 import type { Decision, Write } from './effects.ts';
 import type { Image } from './image.ts';
 import { type DeployedInput, type DeploymentRow, environmentKey } from './image/control-rows.ts';
@@ -72,7 +72,7 @@ export function withBuild(history: readonly DeploymentRow[], id: string, build: 
 }
 
 /** Forgets the deployments, releases and builds that nothing needs any more. */
-export function sweepBuilds(image: Image, out: Decision): void {
+export function sweepBuilds(image: Image, out: Decision, now: Now): void {
   for (const [key, history] of image.deployments) {
     const kept = keptOf(image, history);
     for (const deployment of history) {
@@ -88,21 +88,12 @@ export function sweepBuilds(image: Image, out: Decision): void {
   const releases = new Set<string>();
   for (const { config } of image.endpoints.values()) releases.add(config.release);
   for (const worker of image.workers.values()) releases.add(worker.release);
-  const builds = new Set(
-    [...image.deployments.values()].flatMap((rows) => rows.flatMap(({ endpoints }) => endpoints.map(({ build }) => build))),
-  );
   for (const release of [...image.releases.values()]) {
-    if (releases.has(release.id)) builds.add(release.buildDigest);
-    else {
-      image.releases.delete(release.id);
-      putRow(image, out, 'release', release.id, null);
-    }
+    if (releases.has(release.id)) continue;
+    image.releases.delete(release.id);
+    putRow(image, out, 'release', release.id, null);
   }
-  for (const digest of [...image.builds.keys()]) {
-    if (builds.has(digest)) continue;
-    image.builds.delete(digest);
-    putRow(image, out, 'build', digest, null);
-  }
+  forgetBuilds(image, out, now);
 }
 
 function keptOf(image: Image, history: readonly DeploymentRow[]): Set<DeploymentRow> {

@@ -3,7 +3,7 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { BuildRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
+import type { KeyRow, MasterKeyRow } from './image/control-rows.ts';
 import type { EndpointInput } from './image/endpoints.ts';
 import type { NodeConfig } from './image/fleet.ts';
 import type { SealedRow } from './sealed.ts';
@@ -38,9 +38,12 @@ export type Command =
       readonly command: 'deploy';
       readonly account: string;
       readonly environment: string;
-      readonly build: BuildRow;
+      /** Digest; empty for workers that bring their own program. */
+      readonly build: string;
       readonly endpoints: readonly EndpointInput[];
     }
+  /** The account sent these bytes, which are in the artifact store, or asked for a build that it owns. */
+  | { readonly command: 'put-build'; readonly account: string; readonly digest: string; readonly size: number }
   | { readonly command: 'update-endpoint'; readonly endpoint: string; readonly input: EndpointInput }
   /** `endpoint` null: whatever the newest deployment changed, or (with a build) whatever had the build. */
   | {

@@ -1,6 +1,7 @@
 /** Take-over: the image as the store tells it, before any event. */
 import type { ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
+import { adoptBuilds, buildSweepMs } from './builds.ts';
 import type { Decision } from './effects.ts';
 import { type Image, newImage } from './image.ts';
 import {
@@ -60,11 +61,13 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   for (const { config } of image.endpoints.values()) restoreEnvironment(image, config);
   for (const key of image.keys.values()) awaitExpiry(image, now, key);
   for (const [node, row] of desired) restoreDesired(image, now, node, row);
+  adoptBuilds(image, out, new Set([...image.builds.values()].filter(({ owners }) => owners.length === 0).map(({ digest }) => digest)));
   restoreCounts(image, stored.counts);
   for (const row of stored.leased) restoreLease(image, now, row);
   for (const node of image.nodes.values()) awaitNode(image, now, node);
   settleIfReported(image);
   image.deadlines.add(now.mono + scaleIntervalMs, { due: 'scale' });
+  image.deadlines.add(now.mono + buildSweepMs, { due: 'build-sweep' });
   for (const endpoint of image.endpoints.values()) fill(image, out, now, endpoint);
   return image;
 }
@@ -99,7 +102,8 @@ function takeRow(image: Image, row: ControlRow): StoredDesired | null {
       image.releases.set(row.key, withTypes(JSON.parse(row.value) as Release));
       return null;
     case 'build':
-      image.builds.set(row.key, JSON.parse(row.value) as BuildRow);
+      // Rows of earlier versions have no owners: see adoptBuilds.
+      image.builds.set(row.key, { owners: [], ...(JSON.parse(row.value) as Stored<BuildRow, 'owners'>) });
       return null;
     case 'node': {
       const node = { draining: false, ...(JSON.parse(row.value) as Stored<NodeConfig, 'draining'> & { readonly removedAt?: number }) };

@@ -36,6 +36,8 @@ export interface Settings {
   readonly hooksPerHost: number;
   /** Builds kept for each endpoint, the present one included. */
   readonly buildsKept: number;
+  /** How long a build that nobody deployed is kept after it was last sent or asked for. */
+  readonly uploadKeepMs: number;
   /** Base URL of the HTTP API as workers reach it; empty when it is not configured. */
   readonly publicUrl: string;
   /** What `gpuIds` means. */
@@ -71,6 +73,7 @@ export const defaultSettings: Settings = {
   hooksOpen: 256,
   hooksPerHost: 8,
   buildsKept: 10,
+  uploadKeepMs: 3_600_000,
   publicUrl: '',
   gpus: new GpuTable(),
   cpuOvercommit: 4,

@@ -6,6 +6,7 @@
 import { assertNever } from '../../proto/errors.ts';
 
 import { release } from './attempts.ts';
+import { buildSweepMs, forgetBuilds, putBuild } from './builds.ts';
 import { putWebhookSecret, rotateWebhookSecret } from './control.ts';
 import { deploy, rollback, updateEndpoint } from './deploy.ts';
 import { createEnvironment } from './deployments.ts';
@@ -117,6 +118,8 @@ function command(image: Image, out: Decision, now: Now, call: number, asked: Com
       return purge(image, out, now, call, asked.endpoint);
     case 'deploy':
       return deploy(image, out, now, call, asked);
+    case 'put-build':
+      return putBuild(image, out, now, call, asked);
     case 'update-endpoint':
       return updateEndpoint(image, out, now, call, asked.endpoint, asked.input);
     case 'rollback':
@@ -225,6 +228,9 @@ function handleDue(image: Image, out: Decision, now: Now, due: Due): void {
       return;
     case 'key-expiry':
       return keyExpiry(image, out, now, due.hash);
+    case 'build-sweep':
+      image.deadlines.add(now.mono + buildSweepMs, { due: 'build-sweep' });
+      return forgetBuilds(image, out, now);
     default:
       assertNever(due);
   }

@@ -81,7 +81,7 @@ export function removalStep(image: Image, out: Decision, now: Now, endpoint: End
   if (!empty || endpoint.workers.size > 0) return;
   image.endpoints.delete(id);
   putRow(image, out, 'endpoint', id, null);
-  sweepBuilds(image, out);
+  sweepBuilds(image, out, now);
   out.do({ effect: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
 }
 

@@ -3,6 +3,7 @@ import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import type { BlobCaller } from '../blobs/service.ts';
 import type { EndpointConfig } from '../core/image/endpoints.ts';
 import type { Engine } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
@@ -22,9 +23,6 @@ export interface AccountPrincipal {
 
 /** A caller that was recognised. */
 export type Principal = { readonly role: 'gateway' } | AccountPrincipal | { readonly role: 'node'; readonly node: string };
-
-/** What a caller does with a blob. */
-export type BlobAccess = { readonly read: string } | { readonly write: 'build' | 'body' };
 
 /** What a caller may read of an account. */
 export interface Reader {
@@ -124,27 +122,11 @@ export class Authorizer {
       throw new CapstanError('PERMISSION_DENIED', 'this call is for operators: it needs a key of the account default');
   }
 
-  /**
-   * Returns whose blobs the caller sends. Gateways and owners of accounts have access; nodes read the builds
-   * of their workers and the inputs of jobs leased to them, and write bodies.
-   */
-  blobs(metadata: Metadata, access: BlobAccess): string {
+  /** Identifies who puts or gets blobs: a gateway, a node, or the holder of an account's key of the scope ALL. */
+  blobs(metadata: Metadata): BlobCaller {
     const principal = this.identify(metadata);
-    if (principal.role !== 'node') return `account ${this.account(metadata)}`;
-    const { node } = principal;
-    const permitted = 'write' in access ? access.write === 'body' : this.#nodeReads(node, access.read);
-    if (!permitted) throw new CapstanError('PERMISSION_DENIED', 'this node was not given the blob');
-    return `node ${node}`;
-  }
-
-  #nodeReads(id: string, blob: string): boolean {
-    const { nodes, workers, releases } = this.#engine.image;
-    if (this.inputs.has(id, blob)) return true;
-    for (const worker of nodes.get(id)?.workers ?? []) {
-      const release = releases.get(workers.get(worker)?.release ?? '');
-      if (release !== undefined && blob === `build/${release.buildDigest}`) return true;
-    }
-    return false;
+    if (principal.role === 'node') return { kind: 'node', node: principal.node };
+    return { kind: principal.role, account: this.account(metadata) };
   }
 
   /** Only the node itself may go on; answers its id. */

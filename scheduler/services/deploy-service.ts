@@ -13,6 +13,8 @@ import {
   type EndpointSpec,
   type EnvironmentInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
+import { checkDigest } from '../blobs/ids.ts';
+import { buildNotFound, ownedBuild } from '../core/builds.ts';
 import type { Answer } from '../core/effects.ts';
 import { type Image, liveEndpoints } from '../core/image.ts';
 import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/image/control-rows.ts';
@@ -74,14 +76,13 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         throw new CapstanError('INVALID_ARGUMENT', message, { field: 'build_digest' });
       }
       // Workers that bring their own program need no build.
-      const size = buildDigest === '' ? 0 : await buildSize(buildDigest);
-      if (size === null)
-        throw new CapstanError('NOT_FOUND', `build ${buildDigest} is not in the artifact store: upload it first`, {
-          field: 'build_digest',
-        });
-      const build = { digest: buildDigest, size, createdAt: clock.now().wall };
+      if (buildDigest !== '') {
+        checkDigest(buildDigest);
+        const owned = ownedBuild(engine.image, account, buildDigest) !== undefined;
+        if (!owned || (await buildSize(buildDigest)) === null) throw buildNotFound(buildDigest);
+      }
       const endpoints = checked.map((endpoint) => sealEnv(endpoint, cipher, { account, environment }));
-      return deployed(await engine.command({ command: 'deploy', account, environment, build, endpoints }));
+      return deployed(await engine.command({ command: 'deploy', account, environment, build: buildDigest, endpoints }));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
       const endpoint = endpointNamed(engine.image, auth.account(metadata), 'default', endpointId);

@@ -93,9 +93,8 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/GetMasterKey': operators,
   'ControlService/RotateMasterKey': operators,
   'BlobService/Put': [...owners, 'node'],
-  // Nodes read what they were given, which the requests of this test do not name.
-  'BlobService/Get': owners,
-  'BlobService/Stat': owners,
+  'BlobService/Get': [...owners, 'node'],
+  'BlobService/Stat': [...owners, 'node'],
   // Its token is in the message, and an empty one is nobody's.
   'NodeService/Join': [],
   'NodeService/Session': ['node'],

@@ -88,13 +88,14 @@ test('a backup under load holds all that was acknowledged, and a scheduler start
   const key = restored.bearer(scheduler.secret('api-key'));
   const found = await unary<GetEndpointResponse>((done) => restored.control.getEndpoint({ endpointId: endpoint }, key, done));
   t.is(found.info?.spec?.name, 'echo');
+  const gateway = restored.bearer(scheduler.secret('gateway-token'));
   // What is encrypted can be read, and the build that workers start from is there.
   const session = (await restored.join('host')).session();
   let desired = await session.take('desired');
   while (desired.releases.length === 0) desired = await session.take('desired');
   t.deepEqual(desired.releases[0]?.env, { SECRET: 'kept' });
   for (const id of [body, `build/${desired.releases[0]?.buildDigest ?? ''}`])
-    t.true((await unary<StatBlobResponse>((done) => restored.blobs.stat({ id }, key, done))).exists, id);
+    t.true((await unary<StatBlobResponse>((done) => restored.blobs.stat({ id }, gateway, done))).exists, id);
 });
 
 test('a backup never replaces anything, and a failed one leaves nothing', async (t) => {

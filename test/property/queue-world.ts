@@ -71,11 +71,12 @@ export class QueueWorld {
     // The agent is there all the time: it need not say so.
     this.settings = { ...defaultSettings, silenceMs: 1e12, ...settings };
     this.image = this.#takeOver();
+    this.#command({ command: 'put-build', account: 'account', digest: 'build', size: 1 });
     const deployed = this.#command({
       command: 'deploy',
       account: 'account',
       environment: 'default',
-      build: { digest: 'build', size: 1, createdAt: 0 },
+      build: 'build',
       endpoints: [queueInput('echo', { workersMin: 1, workersMax: 1, idleTimeoutS: 3600, ...endpoint })],
     });
     if (deployed instanceof CapstanError || deployed.answer !== 'deployed') throw new Error('not deployed');

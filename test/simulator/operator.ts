@@ -53,8 +53,9 @@ export class Operator {
     // Now and then settings alone, which restart nothing.
     const settings = random.chance(0.8) ? { envDigest: `release ${change}` } : { idleTimeoutS: random.int(1, 4) };
     this.#world.trace(`deploys ${change}`);
-    const build = { digest: random.pick(builds), size: 1, createdAt: 0 };
+    const build = random.pick(builds);
     const endpoints = changed.map((endpoint) => ({ ...endpoint, ...settings }));
+    this.#reach.command({ command: 'put-build', account, digest: build, size: 1 });
     this.#reach.command({ command: 'deploy', account, environment, build, endpoints });
   }
 

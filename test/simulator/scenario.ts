@@ -210,12 +210,10 @@ export class Scenario {
     for (const agent of this.#agents) {
       this.#scheduler.command({ command: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
     }
-    this.#scheduler.command(
-      { command: 'deploy', account: 'acc', environment: 'default', build: { digest: 'd', size: 1, createdAt: 0 }, endpoints: deployed },
-      (result) => {
-        if ('answer' in result && result.answer === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
-      },
-    );
+    this.#scheduler.command({ command: 'put-build', account: 'acc', digest: 'd', size: 1 }, ignore);
+    this.#scheduler.command({ command: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: deployed }, (result) => {
+      if ('answer' in result && result.answer === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
+    });
     this.world.run(this.world.now + 100);
     if (this.#endpoints.length === 0) throw new Error('nothing was deployed');
     for (const agent of this.#agents) {

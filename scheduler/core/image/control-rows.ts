@@ -81,8 +81,17 @@ export interface DeploymentRow {
   readonly endpoints: readonly DeployedInput[];
 }
 
+/** An account that sent a build's bytes. */
+export interface BuildOwner {
+  readonly account: string;
+  /** When it last sent the build or asked for it, wall clock ms. */
+  readonly at: number;
+}
+
 export interface BuildRow {
   readonly digest: string;
   readonly size: number;
   readonly createdAt: number;
+  /** The accounts that may deploy it. Equal bytes of several accounts share one blob. */
+  readonly owners: readonly BuildOwner[];
 }

@@ -10,4 +10,6 @@ export type Due =
   /** Room was made: endpoints without a place are looked at. */
   | { readonly due: 'room' }
   | { readonly due: 'key-expiry'; readonly hash: string }
+  /** Builds that nobody deployed may have to go. */
+  | { readonly due: 'build-sweep' }
   | { readonly due: 'refill'; readonly endpoint: string };

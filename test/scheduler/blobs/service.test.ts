@@ -21,6 +21,7 @@ import { filesIn, openStore, pieces, someBytes } from './blobs.ts';
 async function serve(t: ExecutionContext) {
   const { store, root } = await openStore(t);
   const faults: unknown[] = [];
+  const owned = new Set<string>();
   const server = new Server();
   server.addService(
     BlobServiceService,
@@ -28,10 +29,18 @@ async function serve(t: ExecutionContext) {
       store,
       unfinished: await UnfinishedBuilds.open(join(root, 'unfinished')),
       authorize: (metadata) => {
-        const token = metadata.get('authorization')[0];
-        if (token !== 'Bearer good' && token !== 'Bearer other') throw new CapstanError('UNAUTHENTICATED', 'a valid token is needed');
-        return token;
+        const token = metadata.get('authorization')[0]?.toString() ?? '';
+        if (token === 'Bearer good') return { kind: 'gateway', account: 'good' };
+        if (token === 'Bearer other') return { kind: 'account', account: 'other' };
+        if (token === 'Bearer node') return { kind: 'node', node: 'n' };
+        throw new CapstanError('UNAUTHENTICATED', 'a valid token is needed');
       },
+      owners: {
+        owns: (account, digest) => owned.has(`${account} ${digest}`),
+        runs: () => false,
+        record: (account, digest) => Promise.resolve(void owned.add(`${account} ${digest}`)),
+      },
+      isLeased: () => false,
       onFault: (error) => faults.push(error),
     }),
   );

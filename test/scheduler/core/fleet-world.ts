@@ -62,7 +62,8 @@ export class FleetWorld {
   }
 
   deploy(...endpoints: EndpointInput[]): string[] {
-    const build = { digest: 'd', size: 1, createdAt: 0 };
+    const build = 'd';
+    this.command({ command: 'put-build', account: 'acc', digest: build, size: 1 });
     const answer = this.command({ command: 'deploy', account: 'acc', environment: 'default', build, endpoints });
     if (answer instanceof Error) throw answer;
     return answer.answer === 'deployed' ? answer.endpoints.map(({ id }) => id) : [];

@@ -111,7 +111,7 @@ export interface PutBlobHeader {
 export interface PutBlobResponse {
   id: string;
   size: number;
-  /** A build with this digest was there already. */
+  /** The account had sent a build with this digest before. */
   existed: boolean;
   /** With an offset: bytes that have come so far; the build is there when they are `size`. */
   received: number;
@@ -811,6 +811,9 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
 /**
  * Big bodies: builds, and job inputs, outputs and chunks above 64 KiB. They travel over their
  * own connection, in frames of at most 256 KiB, and are durable before anything refers to them.
+ *
+ * Builds are put and asked for by accounts and belong to those that sent all of their bytes: for any other account a
+ * build is not there. A node gets the builds of its workers. Bodies are put and fetched by gateways and nodes.
  */
 export type BlobServiceService = typeof BlobServiceService;
 export const BlobServiceService = {

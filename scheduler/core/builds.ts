@@ -1,0 +1,103 @@
+/**
+ * Builds and the accounts that own them. An account owns a build from the moment it has sent all of its bytes; knowing
+ * the digest is not enough to deploy it. Equal bytes of several accounts share one blob and one row.
+ *
+ * An account owns a build while one of its kept deployments or releases has it, and for `uploadKeepMs` after it last
+ * sent it or asked for it. A row is kept while it has an owner, or a worker of a deleted endpoint still runs the
+ * build; the bytes of builds without a row go with the sweep of the artifact store.
+ */
+import { CapstanError } from '../../proto/errors.ts';
+
+import type { Decision, Write } from './effects.ts';
+import type { Command } from './events.ts';
+import type { Image } from './image.ts';
+import type { BuildRow } from './image/control-rows.ts';
+import type { Now } from './now.ts';
+import { putRow } from './rows.ts';
+
+/** How often builds that nobody deployed are looked for, ms. */
+export const buildSweepMs = 600_000;
+/** A build that is asked for again is written again at most this often, ms. */
+const renewEveryMs = 60_000;
+
+/** The row of a build, where the account owns it. */
+export function ownedBuild(image: Image, account: string, digest: string): BuildRow | undefined {
+  const build = image.builds.get(digest);
+  return build?.owners.some((owner) => owner.account === account) === true ? build : undefined;
+}
+
+/** Whether a worker of the build is placed on the node. */
+export function runsBuild(image: Image, node: string, digest: string): boolean {
+  for (const id of image.nodes.get(node)?.workers ?? []) {
+    if (image.releases.get(image.workers.get(id)?.release ?? '')?.buildDigest === digest) return true;
+  }
+  return false;
+}
+
+/** The same whether nobody sent the build or another account did. */
+export function buildNotFound(digest: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `build ${digest} is not in the artifact store: upload it first`, { field: 'build_digest' });
+}
+
+/** Records that an account sent a build, or asked for one that it owns. */
+export function putBuild(image: Image, out: Decision, now: Now, call: number, command: Extract<Command, { command: 'put-build' }>): void {
+  const { account, digest, size } = command;
+  const known = image.builds.get(digest) ?? { digest, size, createdAt: now.wall, owners: [] };
+  const owner = known.owners.find((each) => each.account === account);
+  const recent = owner !== undefined && Math.abs(now.wall - owner.at) < renewEveryMs;
+  const owners = [...known.owners.filter((each) => each !== owner), { account, at: now.wall }];
+  out.do({ effect: 'answer', call, result: { answer: 'done' } }, recent ? null : setBuild(image, out, { ...known, owners }));
+}
+
+/** Ends the ownership of builds that an account neither deploys nor sent lately, and forgets builds that nothing needs. */
+export function forgetBuilds(image: Image, out: Decision, now: Now): void {
+  const { uploadKeepMs } = image.settings;
+  const accounts = accountsByBuild(image);
+  const running = new Set([...image.releases.values()].map(({ buildDigest }) => buildDigest));
+  for (const build of [...image.builds.values()]) {
+    const users = accounts.get(build.digest);
+    const owners = build.owners.filter(({ account, at }) => users?.has(account) === true || now.wall - at < uploadKeepMs);
+    const kept = owners.length > 0 || users !== undefined || running.has(build.digest);
+    if (!kept) dropBuild(image, out, build.digest);
+    else if (owners.length < build.owners.length) setBuild(image, out, { ...build, owners });
+  }
+}
+
+/** Gives builds of rows without owners, which earlier versions wrote, to the accounts that deployed them. */
+export function adoptBuilds(image: Image, out: Decision, unowned: ReadonlySet<string>): void {
+  if (unowned.size === 0) return;
+  const accounts = accountsByBuild(image);
+  for (const digest of unowned) {
+    const build = image.builds.get(digest);
+    const users = accounts.get(digest);
+    if (build === undefined || users === undefined) continue;
+    setBuild(image, out, { ...build, owners: [...users].toSorted().map((account) => ({ account, at: build.createdAt })) });
+  }
+}
+
+/** The accounts with a kept deployment or a release of each build. */
+function accountsByBuild(image: Image): Map<string, Set<string>> {
+  const accounts = new Map<string, Set<string>>();
+  const add = (digest: string, account: string): void => {
+    const users = accounts.get(digest) ?? new Set();
+    accounts.set(digest, users.add(account));
+  };
+  for (const rows of image.deployments.values()) {
+    for (const { account, endpoints } of rows) for (const { build } of endpoints) add(build, account);
+  }
+  for (const { endpoint, buildDigest } of image.releases.values()) {
+    const account = image.endpoints.get(endpoint)?.config.account;
+    if (account !== undefined) add(buildDigest, account);
+  }
+  return accounts;
+}
+
+function setBuild(image: Image, out: Decision, build: BuildRow): Write {
+  image.builds.set(build.digest, build);
+  return putRow(image, out, 'build', build.digest, build);
+}
+
+function dropBuild(image: Image, out: Decision, digest: string): void {
+  image.builds.delete(digest);
+  putRow(image, out, 'build', digest, null);
+}
