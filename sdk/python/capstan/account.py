@@ -22,7 +22,7 @@ def base_url(given: Optional[str] = None) -> str:
     package = sys.modules[__package__]
     chosen = given or getattr(package, "base_url", None) or os.environ.get("CAPSTAN_URL") or DEFAULT_URL
     if urlsplit(str(chosen)).scheme not in ("http", "https"):
-        raise DeclarationError("base_url must start with http:// or https://, not %r" % (chosen,))
+        raise DeclarationError(f"base_url must start with http:// or https://, not {chosen!r}")
     return str(chosen).rstrip("/")
 
 

@@ -8,15 +8,13 @@ Cancelling a call ends it at once; a job that was submitted runs on.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Mapping, Optional
+from typing import Any, AsyncIterator, Dict, Mapping, Optional
 
-from . import http_async, jobs
+from . import dispatch, http_async, jobs
+from .functions import DeclaredEndpoint
 from .handles import ChunkReading, EndpointHandle, JobHandle
 from .http_async import close as close
 from .jobs import Snapshot, Submission
-
-if TYPE_CHECKING:
-    from .declaration import Declaration
 
 
 class Endpoint(EndpointHandle):
@@ -68,13 +66,11 @@ class Endpoint(EndpointHandle):
         return await http_async.run(jobs.purge(self._connection(), self._path))
 
     def __repr__(self) -> str:
-        return "aio.Endpoint(%r)" % self.id
+        return f"aio.Endpoint({self.id!r})"
 
 
-async def run_sync(endpoint: "Declaration", input: Mapping[str, Any]) -> Any:
+async def run_sync(endpoint: DeclaredEndpoint, input: Mapping[str, Any]) -> Any:
     """As :meth:`capstan.declaration.Declaration.run_sync`."""
-    from . import dispatch
-
     return await http_async.run(dispatch.run_at(endpoint.name, input))
 
 
@@ -114,4 +110,4 @@ class Job(JobHandle):
         await http_async.run(self._queue_again())
 
     def __repr__(self) -> str:
-        return "<aio.Job %s %s>" % (self._last.id, self._last.status)
+        return f"<aio.Job {self._last.id} {self._last.status}>"

@@ -42,25 +42,25 @@ def load_file(root: str, file: str) -> ModuleType:
         if os.path.realpath(getattr(found, "__file__", None) or "") == os.path.realpath(path):
             return found
     # Its name is taken (a queue.py beside the standard library's), or is none.
-    return _load_as("capstan_file_" + "_".join(parts), path)
+    return _load_as(f"capstan_file_{'_'.join(parts)}", path)
 
 
 def from_file(file: str, name: str) -> Any:
     """A name of another endpoint's file that is no function of an endpoint: the file itself is loaded for it."""
     if name.startswith("__"):
         raise AttributeError(name)
-    own = "capstan_file_" + file[: -len(".py")].replace("/", "_")
+    own = f"capstan_file_{file[:-len('.py')].replace('/', '_')}"
     module = sys.modules.get(own) or _load_as(own, os.path.join(worker.START_FOLDER, *file.split("/")))
     try:
         return getattr(module, name)
     except AttributeError:
-        raise AttributeError("%s has no %s" % (file, name)) from None
+        raise AttributeError(f"{file} has no {name}") from None
 
 
 def _load_as(name: str, path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError("%s is no Python file" % os.path.basename(path))
+        raise ImportError(f"{os.path.basename(path)} is no Python file")
     made = importlib.util.module_from_spec(spec)
     sys.modules[name] = made
     try:

@@ -4,12 +4,11 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, Mapping, Optional
 
 from . import http_sync, jobs
-from .endpoint import Endpoint
 from .handles import ChunkReading, EndpointHandle, JobHandle
 from .jobs import Snapshot, Submission
 
 
-class EndpointClient(EndpointHandle, Endpoint):
+class EndpointClient(EndpointHandle):
     """A handle: ``Endpoint("<endpoint_id>")``. Safe to use from any thread."""
 
     def run(
@@ -58,7 +57,7 @@ class EndpointClient(EndpointHandle, Endpoint):
         return http_sync.run(jobs.purge(self._connection(), self._path))
 
     def __repr__(self) -> str:
-        return "Endpoint(%r)" % self.id
+        return f"Endpoint({self.id!r})"
 
 
 class Job(JobHandle):
@@ -99,4 +98,4 @@ class Job(JobHandle):
         http_sync.run(self._queue_again())
 
     def __repr__(self) -> str:
-        return "<Job %s %s>" % (self._last.id, self._last.status)
+        return f"<Job {self._last.id} {self._last.status}>"

@@ -2,22 +2,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TypeVar
 
-from . import registry, worker
-from .endpoint import Endpoint
+from . import dispatch, http_sync, worker
+from .client import EndpointClient
 from .errors import DeclarationError
 from .functions import FunctionDeclaration, describe
+from .remote import stub_of
 from .routes import path_breach, path_parameters, same_route
 from .settings import Gpu, Settings, Workers, check_settings
-
-if TYPE_CHECKING:
-    from .client import EndpointClient
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
 
-class Declaration(Endpoint):
+class Declaration:
     """
     An endpoint that the tool deploys. As a decorator of one function or class it is queue-based; with
     ``get``, ``post``, ``put``, ``delete`` and ``patch`` load-balanced; with neither, ``image`` is what it runs:
@@ -29,7 +27,6 @@ class Declaration(Endpoint):
 
     def __init__(
         self,
-        endpoint_id: None = None,
         *,
         name: Optional[str] = None,
         gpu: Gpu = None,
@@ -47,10 +44,11 @@ class Declaration(Endpoint):
         scaler_type: Optional[str] = None,
         scaler_value: int = 4,
         max_concurrency: int = 1,
+        _caller: int = 0,
     ) -> None:
         """
         ``workers`` is a maximum or (minimum, maximum), ``idle_timeout`` is in seconds, ``execution_timeout_ms``
-        0 for the service's default. Raises DeclarationError, naming the parameter and the rule.
+        0 for the service's default; ``_caller`` counts the frames between this call and the user's code. Raises DeclarationError, naming the parameter and the rule.
         """
         self.settings: Settings = check_settings(
             name,
@@ -72,11 +70,10 @@ class Declaration(Endpoint):
         )
         #: What it serves, in the order of declaration.
         self.functions: List[FunctionDeclaration] = []
-        caller = sys._getframe(1)
+        caller = sys._getframe(1 + _caller)
         #: File as Python names it, and the line of the declaration.
         self.file: str = caller.f_code.co_filename
         self.line: int = caller.f_lineno
-        registry.add(self)
 
     @property
     def name(self) -> str:
@@ -84,7 +81,7 @@ class Declaration(Endpoint):
 
     @property
     def place(self) -> str:
-        return "%s:%d" % (self.file, self.line)
+        return f"{self.file}:{self.line}"
 
     @property
     def is_load_balanced(self) -> bool:
@@ -93,7 +90,7 @@ class Declaration(Endpoint):
     @property
     def routes(self) -> Dict[str, str]:
         """``<METHOD> <path>`` → function name."""
-        return {"%s %s" % (each.http_method, each.http_path): each.name for each in self.functions if each.http_method is not None}
+        return {f"{each.http_method} {each.http_path}": each.name for each in self.functions if each.http_method is not None}
 
     def resource(self) -> Dict[str, Any]:
         """The entry under ``resources`` of the manifest; its functions lack their modules, which the build adds."""
@@ -113,17 +110,12 @@ class Declaration(Endpoint):
         serves by itself, since functions have stubs. :func:`capstan.aio.run_sync` is its twin for asyncio. Raises RemoteError
         with the job's error, DispatchError, ApiError, ConnectionFailed.
         """
-        from . import dispatch, http_sync
-
         return http_sync.run(dispatch.run_at(self.name, input))
 
     runsync = run_sync
 
-    def deployed(self) -> "EndpointClient":
+    def deployed(self) -> EndpointClient:
         """The handle of this endpoint as it is deployed in the worker's environment. Raises DispatchError, ApiError, ConnectionFailed."""
-        from . import dispatch, http_sync
-        from .client import EndpointClient
-
         connection, peer = http_sync.run(dispatch.find_queue(self.name))
         return EndpointClient(peer.id, api_key=connection.api_key, base_url=connection.base_url)
 
@@ -132,20 +124,18 @@ class Declaration(Endpoint):
         Where it takes requests, or jobs, in the worker's environment; the key is ``CAPSTAN_WORKER_TOKEN``. Raises
         DispatchError, ApiError, ConnectionFailed.
         """
-        from . import dispatch, http_sync
-
         return http_sync.run(dispatch.find(self.name))[1].url
 
     def __call__(self, target: Target) -> Target:
         """Makes the function or class the one this endpoint runs."""
         declared = describe(target, self)
         if self.settings.load_balanced and not self.functions:
-            raise DeclarationError("endpoint %s: is load-balanced: bind functions to routes, by get, post and the like" % self.name)
+            raise DeclarationError(f"endpoint {self.name}: is load-balanced: bind functions to routes, by get, post and the like")
         if self.functions:
             first = self.functions[0]
-            what = "has routes already, and is load-balanced" if self.is_load_balanced else "serves %s already" % first.name
+            what = "has routes already, and is load-balanced" if self.is_load_balanced else f"serves {first.name} already"
             raise DeclarationError(
-                "endpoint %s: %s (%s); a queue-based endpoint serves exactly one function" % (self.name, what, first.place)
+                f"endpoint {self.name}: {what} ({first.place}); a queue-based endpoint serves exactly one function"
             )
         return self._take(target, declared)
 
@@ -172,26 +162,25 @@ class Declaration(Endpoint):
     def _route(self, method: str, path: str) -> Callable[[Target], Target]:
         breach = path_breach(path)
         if breach is not None:
-            raise DeclarationError("endpoint %s: the path %r %s" % (self.name, path, breach))
+            raise DeclarationError(f"endpoint {self.name}: the path {path!r} {breach}")
         if self.functions and self.functions[0].http_method is None:
             raise DeclarationError(
-                "endpoint %s: serves %s as a queue-based endpoint already (%s), and can have no routes"
-                % (self.name, self.functions[0].name, self.functions[0].place)
+                f"endpoint {self.name}: serves {self.functions[0].name} as a queue-based endpoint already ({self.functions[0].place}), and can have no routes"
             )
 
         def bind(target: Target) -> Target:
             declared = describe(target, self, method, path)
             for each in self.functions:
                 if each.http_method == method and same_route(each.http_path or "") == same_route(path):
-                    raise DeclarationError("endpoint %s: %s %s is bound to %s already (%s)" % (self.name, method, path, each.name, each.place))
+                    raise DeclarationError(f"endpoint {self.name}: {method} {path} is bound to {each.name} already ({each.place})")
                 if each.name == declared.name and each.place != declared.place:
                     raise DeclarationError(
-                        "endpoint %s: the function %s is defined twice: at %s and at %s" % (self.name, each.name, each.place, declared.place)
+                        f"endpoint {self.name}: the function {each.name} is defined twice: at {each.place} and at {declared.place}"
                     )
             accepted = declared.shape.parameters
             for parameter in path_parameters(path):
                 if accepted is not None and parameter not in accepted and "request" not in accepted:
-                    raise DeclarationError("endpoint %s: %s %s needs the function to have a parameter %s" % (self.name, method, path, parameter))
+                    raise DeclarationError(f"endpoint {self.name}: {method} {path} needs the function to have a parameter {parameter}")
             return self._take(target, declared)
 
         return bind
@@ -199,12 +188,9 @@ class Declaration(Endpoint):
     def _take(self, target: Target, declared: FunctionDeclaration) -> Target:
         self.functions.append(declared)
         if worker.is_foreign(self.name):
-            # Only here: the rest of the package declares without ever calling.
-            from .remote import stub_of
-
             return stub_of(declared)  # type: ignore[return-value]
         target.__capstan__ = declared  # type: ignore[attr-defined]
         return target
 
     def __repr__(self) -> str:
-        return "<Endpoint %s, declared at %s>" % (self.name, self.place)
+        return f"<Endpoint {self.name}, declared at {self.place}>"

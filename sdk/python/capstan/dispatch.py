@@ -29,7 +29,7 @@ def worker_connection() -> Connection:
     token = os.environ.get("CAPSTAN_WORKER_TOKEN") or os.environ.get("SERVICE_API_KEY")
     for name, value in (("CAPSTAN_URL", url), ("CAPSTAN_WORKER_TOKEN", token)):
         if not value:
-            raise DispatchError("%s is not set: functions of other endpoints can be called from deployed workers only" % name)
+            raise DispatchError(f"{name} is not set: functions of other endpoints can be called from deployed workers only")
     return Connection(base_url=str(url).rstrip("/"), api_key=str(token), retry=RetryPolicy(), timeout=30.0)
 
 
@@ -78,7 +78,7 @@ def find_queue(endpoint: str) -> Flow[Tuple[Connection, Peer]]:
 
 def _must_take_jobs(peer: Peer) -> None:
     if peer.is_load_balanced:
-        raise DispatchError("the endpoint %s is load-balanced: it takes requests, at %s, and no jobs" % (peer.name, peer.url))
+        raise DispatchError(f"the endpoint {peer.name} is load-balanced: it takes requests, at {peer.url}, and no jobs")
 
 
 def begin_stream(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Union["JobStream", "RouteStream"]]:
@@ -139,7 +139,7 @@ def _run_job(connection: Connection, peer: Peer, function: str, arguments: Mappi
     with cancelling(lambda: cancel_submitted(connection, path, arguments, submission)):
         snapshot = yield from jobs.submit_and_wait(connection, path, arguments, submission, None)
     if snapshot.status != "COMPLETED":
-        raise RemoteError(snapshot.error or "the job ended %s" % snapshot.status, function, peer.name, job_id=snapshot.id)
+        raise RemoteError(snapshot.error or f"the job ended {snapshot.status}", function, peer.name, job_id=snapshot.id)
     return snapshot.output
 
 
@@ -153,7 +153,7 @@ def _request(connection: Connection, peer: Peer, function: str, arguments: Mappi
             method,
             path,
             body=body,
-            headers={"accept": JSON_LINES + ", */*;q=0.1"} if streams else None,
+            headers={"accept": f"{JSON_LINES}, */*;q=0.1"} if streams else None,
             accepts=lambda status: 200 <= status < 300,
             # After anything else the function may have run, and shall not run twice.
             repeats=lambda status: status in (429, 503),
@@ -163,7 +163,7 @@ def _request(connection: Connection, peer: Peer, function: str, arguments: Mappi
     except ApiError as refused:
         # What the service itself refuses on such an address has the same form as the function's own errors.
         raise RemoteError(refused.detail or str(refused), function, peer.name, status=refused.status) from refused
-    return response, "%s %s" % (method, path)
+    return response, f"{method} {path}"
 
 
 def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tuple[str, Optional[Dict[str, Any]]]:
@@ -176,13 +176,13 @@ def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tupl
             segments.append(segment)
             continue
         if name not in rest:
-            raise DispatchError("the argument %s is missing: it is part of the path %s" % (name, template))
+            raise DispatchError(f"the argument {name} is missing: it is part of the path {template}")
         segments.append(quote(_text(rest.pop(name)), safe=""))
     path = "/".join(segments)
     if method not in ("GET", "HEAD", "DELETE"):
         return path, rest
     query = urlencode([(key, _text(value)) for key, value in rest.items() if value is not None])
-    return path + ("?" + query if query else ""), None
+    return path + (f"?{query}" if query else ""), None
 
 
 def _text(value: Any) -> str:

@@ -37,7 +37,7 @@ class ApiError(CapstanError):
         attempts: int = 1,
     ) -> None:
         words = " ".join([str(status)] + ([title] if title else []))
-        super().__init__("%s: %s%s" % (call, words, ": " + detail if detail else ""))
+        super().__init__(f"{call}: {words}{': ' + detail if detail else ''}")
         self.call = call
         self.status = status
         self.title = title
@@ -104,7 +104,7 @@ class JobError(CapstanError):
     error: Optional[str]
 
     def __init__(self, job_id: str, status: str, error: Optional[str] = None, job: Any = None) -> None:
-        super().__init__("job %s %s%s" % (job_id, status, ": " + error if error else ""))
+        super().__init__(f"job {job_id} {status}{': ' + error if error else ''}")
         self.job_id = job_id
         self.status = status
         self.error = error

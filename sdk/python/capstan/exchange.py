@@ -50,7 +50,7 @@ class Request:
     def target(self) -> str:
         """Path and query."""
         parts = urlsplit(self.url)
-        return (parts.path or "/") + ("?" + parts.query if parts.query else "")
+        return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Unreachable(Exception):
 
 
 def no_answer_within(seconds: float) -> str:
-    return "no answer within %g s" % seconds
+    return f"no answer within {seconds:g} s"
 
 
 #: A call: what to do next, the response to it, and in the end its value.
@@ -97,7 +97,7 @@ class Connection:
 
     def __repr__(self) -> str:
         # Without the key.
-        return "Connection(%r)" % self.base_url
+        return f"Connection({self.base_url!r})"
 
 
 class Deadline:
@@ -127,7 +127,7 @@ def call(
 ) -> Flow[Any]:
     """The parsed answer of :func:`exchange`. Raises what that raises."""
     response = yield from exchange(connection, method, path, body=body, headers=headers, wait=wait, deadline=deadline)
-    return parsed("%s %s" % (method, path), response.body)
+    return parsed(f"{method} {path}", response.body)
 
 
 def exchange(
@@ -149,9 +149,9 @@ def exchange(
     connections. ``wait`` is how long the service may hold the answer, in seconds. Raises ApiError,
     ConnectionFailed and Timeout.
     """
-    name = "%s %s" % (method, path)
+    name = f"{method} {path}"
     data = None if body is None else to_json(body, "the input")
-    sent: Dict[str, str] = {"authorization": "Bearer " + connection.api_key, "user-agent": "capstan-python", "accept": "application/json"}
+    sent: Dict[str, str] = {"authorization": f"Bearer {connection.api_key}", "user-agent": "capstan-python", "accept": "application/json"}
     if data is not None:
         sent["content-type"] = "application/json"
     sent.update(headers or {})
@@ -162,14 +162,14 @@ def exchange(
         left = None if deadline is None else deadline.left()
         if left is not None:
             if left <= 0:
-                raise Timeout("%s: %s" % (name, no_answer_within(deadline.seconds or 0)))  # type: ignore[union-attr]
+                raise Timeout(f"{name}: {no_answer_within(deadline.seconds or 0)}")  # type: ignore[union-attr]
             timeout = min(timeout, left)
         failure: CapstanError
         retry_after: Optional[float] = None
         try:
             response = yield Request(method, connection.base_url + path, sent, data, timeout, repeatable, streams)
         except Unreachable as error:
-            failure = ConnectionFailed("%s: %s" % (name, error))
+            failure = ConnectionFailed(f"{name}: {error}")
             failure.__cause__ = error.__cause__
             again = repeats_when_unreachable
         else:
@@ -185,7 +185,7 @@ def exchange(
         left = None if deadline is None else deadline.left()
         # A pause that leaves no time for the try after it only keeps the caller waiting.
         if left is not None and pause >= left:
-            raise Timeout("%s: %s" % (name, no_answer_within(deadline.seconds or 0))) from failure  # type: ignore[union-attr]
+            raise Timeout(f"{name}: {no_answer_within(deadline.seconds or 0)}") from failure  # type: ignore[union-attr]
         yield Pause(pause)
         attempt += 1
 
@@ -198,7 +198,7 @@ def to_json(value: Any, what: str) -> bytes:
         # Half of a surrogate pair has no UTF-8, but an escape.
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise type(error)("%s is not JSON: %s" % (what, error)) from None
+        raise type(error)(f"{what} is not JSON: {error}") from None
 
 
 def refusal(name: str, response: Response, attempts: int) -> ApiError:
@@ -211,7 +211,7 @@ def refusal(name: str, response: Response, attempts: int) -> ApiError:
     words = problem if isinstance(problem, dict) else {}
     title, detail = words.get("title"), words.get("detail")
     if detail is None and 300 <= response.status < 400:
-        detail = "the address leads to %s, and redirections are not followed: the key would go along" % response.headers.get("location", "another")
+        detail = f"the address leads to {response.headers.get('location', 'another')}, and redirections are not followed: the key would go along"
     return api_error_class(response.status)(
         name,
         response.status,
@@ -227,4 +227,4 @@ def parsed(name: str, body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise ConnectionFailed("%s: the answer is not JSON" % name) from error
+        raise ConnectionFailed(f"{name}: the answer is not JSON") from error

@@ -3,12 +3,9 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Tuple
 
 from .errors import DeclarationError
-
-if TYPE_CHECKING:
-    from .declaration import Declaration
 
 #: Parameters of these names, at the end, get the job's context, not a key of the input.
 CONTEXT_PARAMETERS = ("ctx", "context")
@@ -29,11 +26,18 @@ class Shape:
     whole: bool = False
 
 
+class DeclaredEndpoint(Protocol):
+    """The endpoint that a function is declared for: a :class:`capstan.declaration.Declaration`."""
+
+    @property
+    def name(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class FunctionDeclaration:
     """One decorated function or class; its ``__capstan__`` attribute."""
 
-    endpoint: "Declaration"
+    endpoint: DeclaredEndpoint
     #: The function or class itself.
     target: Any
     name: str
@@ -52,7 +56,7 @@ class FunctionDeclaration:
 
     @property
     def place(self) -> str:
-        return "%s:%d" % (self.file, self.line)
+        return f"{self.file}:{self.line}"
 
     def row(self) -> Dict[str, Any]:
         """The function's row in the manifest (WIRE.md section 6), but for its module: the build knows the file's place."""
@@ -62,20 +66,20 @@ class FunctionDeclaration:
         return row
 
 
-def describe(target: Any, endpoint: "Declaration", http_method: Optional[str] = None, http_path: Optional[str] = None) -> FunctionDeclaration:
+def describe(target: Any, endpoint: DeclaredEndpoint, http_method: Optional[str] = None, http_path: Optional[str] = None) -> FunctionDeclaration:
     """Raises DeclarationError for what is neither a function nor a class of a name."""
-    what = "endpoint %s" % endpoint.name
+    what = f"endpoint {endpoint.name}"
     if not inspect.isfunction(target) and not inspect.isclass(target):
-        raise DeclarationError("%s: decorates a function or a class, not %s" % (what, type(target).__name__))
+        raise DeclarationError(f"{what}: decorates a function or a class, not {type(target).__name__}")
     name = target.__name__
     if not name.isidentifier():
-        raise DeclarationError("%s: the function needs a name, and %s is none" % (what, name))
+        raise DeclarationError(f"{what}: the function needs a name, and {name} is none")
     is_class = inspect.isclass(target)
     if is_class and http_method is not None:
-        raise DeclarationError("%s: the route %s %s needs a function, and %s is a class" % (what, http_method, http_path, name))
+        raise DeclarationError(f"{what}: the route {http_method} {http_path} needs a function, and {name} is a class")
     methods = _methods(target) if is_class else {}
     if is_class and not methods:
-        raise DeclarationError("%s: the class %s has no public method" % (what, name))
+        raise DeclarationError(f"{what}: the class {name} has no public method")
     file, line = _place(target)
     return FunctionDeclaration(
         endpoint=endpoint,

@@ -32,15 +32,15 @@ class Head(NamedTuple):
 
 def request_bytes(request: Request) -> bytes:
     """Raises ValueError for a header that would hold another one."""
-    head = "%s %s HTTP/1.1\r\nhost: %s\r\n" % (request.method, request.target, urlsplit(request.url).netloc.rpartition("@")[2])
+    head = f"{request.method} {request.target} HTTP/1.1\r\nhost: {urlsplit(request.url).netloc.rpartition('@')[2]}\r\n"
     for name, value in request.headers.items():
         if "\r" in value or "\n" in value:
-            raise ValueError("the header %s must not hold a line's end" % name)
-        head += "%s: %s\r\n" % (name, value)
+            raise ValueError(f"the header {name} must not hold a line's end")
+        head += f"{name}: {value}\r\n"
     body = request.body or b""
     if request.body is not None or request.method != "GET":
-        head += "content-length: %d\r\n" % len(body)
-    return (head + "\r\n").encode("latin-1") + body
+        head += f"content-length: {len(body)}\r\n"
+    return (f"{head}\r\n").encode("latin-1") + body
 
 
 def read_head(data: bytes) -> Head:

@@ -49,7 +49,7 @@ class Snapshot:
 def read_snapshot(call_name: str, document: Any) -> Snapshot:
     """Raises ConnectionFailed for what is no job."""
     if not isinstance(document, dict) or not isinstance(document.get("id"), str) or not isinstance(document.get("status"), str):
-        raise ConnectionFailed("%s: the answer is no job" % call_name)
+        raise ConnectionFailed(f"{call_name}: the answer is no job")
     return Snapshot(
         id=document["id"],
         status=document["status"],
@@ -64,7 +64,7 @@ def read_snapshot(call_name: str, document: Any) -> Snapshot:
 
 
 def endpoint_path(endpoint_id: str) -> str:
-    return "/v2/" + quote(endpoint_id, safe="")
+    return f"/v2/{quote(endpoint_id, safe='')}"
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class Submission:
 
 def submit(connection: Connection, path: str, value: Any, submission: Submission) -> Flow[Snapshot]:
     """Submits a job, and does not wait for it."""
-    document = yield from call(connection, "POST", path + "/run", body=submission.body(value), headers=submission.headers())
-    return read_snapshot("POST %s/run" % path, document)
+    document = yield from call(connection, "POST", f"{path}/run", body=submission.body(value), headers=submission.headers())
+    return read_snapshot(f"POST {path}/run", document)
 
 
 def submit_and_wait(connection: Connection, path: str, value: Any, submission: Submission, timeout: Optional[float]) -> Flow[Snapshot]:
@@ -98,13 +98,13 @@ def submit_and_wait(connection: Connection, path: str, value: Any, submission: S
     document = yield from call(
         connection,
         "POST",
-        "%s/runsync?wait=%d" % (path, wait * 1000),
+        f"{path}/runsync?wait={int(wait * 1000)}",
         body=submission.body(value),
         headers=submission.headers(),
         wait=wait,
         deadline=None if timeout is None else Deadline(timeout + SLACK),
     )
-    return (yield from _wait_until_end(connection, path, read_snapshot("POST %s/runsync" % path, document), deadline))
+    return (yield from _wait_until_end(connection, path, read_snapshot(f"POST {path}/runsync", document), deadline))
 
 
 def wait_for_end(connection: Connection, path: str, snapshot: Snapshot, timeout: Optional[float]) -> Flow[Snapshot]:
@@ -115,15 +115,15 @@ def wait_for_end(connection: Connection, path: str, snapshot: Snapshot, timeout:
 def _wait_until_end(connection: Connection, path: str, snapshot: Snapshot, deadline: Deadline) -> Flow[Snapshot]:
     while not snapshot.done:
         if deadline.is_over():
-            raise Timeout("job %s is %s after %g s" % (snapshot.id, snapshot.status, deadline.seconds or 0), snapshot.id)
+            raise Timeout(f"job {snapshot.id} is {snapshot.status} after {deadline.seconds or 0:g} s", snapshot.id)
         left = deadline.left()
         if left is not None and left < SHORTEST_WAIT:
             yield Pause(left)
             snapshot = yield from look(connection, path, snapshot.id)
             continue
         wait = _wait_of(deadline)
-        where = "%s/status-sync/%s?wait=%d" % (path, quote(snapshot.id, safe=""), wait * 1000)
-        snapshot = read_snapshot("GET " + where, (yield from call(connection, "GET", where, wait=wait)))
+        where = f"{path}/status-sync/{quote(snapshot.id, safe='')}?wait={int(wait * 1000)}"
+        snapshot = read_snapshot(f"GET {where}", (yield from call(connection, "GET", where, wait=wait)))
     return snapshot
 
 
@@ -134,8 +134,8 @@ def _wait_of(deadline: Deadline) -> float:
 
 
 def look(connection: Connection, path: str, job_id: str) -> Flow[Snapshot]:
-    where = "%s/status/%s" % (path, quote(job_id, safe=""))
-    return read_snapshot("GET " + where, (yield from call(connection, "GET", where)))
+    where = f"{path}/status/{quote(job_id, safe='')}"
+    return read_snapshot(f"GET {where}", (yield from call(connection, "GET", where)))
 
 
 def cancel(connection: Connection, path: str, job_id: str) -> Flow[Snapshot]:
@@ -147,7 +147,7 @@ def retry(connection: Connection, path: str, job_id: str) -> Flow[Snapshot]:
 
 
 def _change(connection: Connection, path: str, job_id: str, operation: str, wanted: Tuple[str, ...]) -> Flow[Snapshot]:
-    where = "%s/%s/%s" % (path, operation, quote(job_id, safe=""))
+    where = f"{path}/{operation}/{quote(job_id, safe='')}"
     try:
         document = yield from call(connection, "POST", where)
     except Conflict as refused:
@@ -158,7 +158,7 @@ def _change(connection: Connection, path: str, job_id: str, operation: str, want
         if found.status not in wanted:
             raise
         return found
-    return read_snapshot("POST " + where, document)
+    return read_snapshot(f"POST {where}", document)
 
 
 @dataclass(frozen=True)
@@ -180,15 +180,15 @@ def read_chunks(connection: Connection, path: str, job_id: str, cursor: Optional
     The chunks after a place. A service that keeps no place gives each chunk once, so there a call whose answer
     was lost is not made again: ConnectionFailed says so. Then ``cursor`` is None.
     """
-    where = "%s/stream/%s?wait=%d" % (path, quote(job_id, safe=""), STREAM_WAIT * 1000)
+    where = f"{path}/stream/{quote(job_id, safe='')}?wait={int(STREAM_WAIT * 1000)}"
     if cursor is not None:
-        where += "&after=" + quote(cursor, safe="")
+        where += f"&after={quote(cursor, safe='')}"
     repeats = cursor is not None and cursor != STREAM_START
     response = yield from exchange(connection, "GET", where, wait=STREAM_WAIT, repeats_when_unreachable=repeats)
-    document = parsed("GET " + where, response.body)
+    document = parsed(f"GET {where}", response.body)
     chunks = document.get("stream") if isinstance(document, dict) else None
     if not isinstance(chunks, list) or not isinstance(document.get("status"), str):
-        raise ConnectionFailed("GET %s: the answer is no stream" % where)
+        raise ConnectionFailed(f"GET {where}: the answer is no stream")
     return StreamPage(
         snapshot=Snapshot(id=job_id, status=document["status"], error=document.get("error")),
         chunks=[each.get("output") if isinstance(each, dict) else each for each in chunks],
@@ -197,11 +197,11 @@ def read_chunks(connection: Connection, path: str, job_id: str, cursor: Optional
 
 
 def health(connection: Connection, path: str) -> Flow[Dict[str, Dict[str, int]]]:
-    document: Dict[str, Dict[str, int]] = yield from call(connection, "GET", path + "/health")
+    document: Dict[str, Dict[str, int]] = yield from call(connection, "GET", f"{path}/health")
     return document
 
 
 def purge(connection: Connection, path: str) -> Flow[int]:
-    document = yield from call(connection, "POST", path + "/purge-queue")
+    document = yield from call(connection, "POST", f"{path}/purge-queue")
     removed = document.get("removed") if isinstance(document, dict) else None
     return removed if isinstance(removed, int) else 0

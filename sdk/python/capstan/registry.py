@@ -2,25 +2,23 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Dict, Iterable, List, Tuple
+from typing import Dict, Iterable, List, Tuple
 
+from .declaration import Declaration
 from .errors import DeclarationError
 
-if TYPE_CHECKING:
-    from .declaration import Declaration
-
-_declared: Dict[Tuple[str, str, int], "Declaration"] = {}
+_declared: Dict[Tuple[str, str, int], Declaration] = {}
 _lock = threading.Lock()
 
 
-def add(declaration: "Declaration") -> None:
+def add(declaration: Declaration) -> None:
     """A file that is loaded again declares the same again: the newer one takes the place."""
     with _lock:
         _declared.pop((declaration.name, declaration.file, declaration.line), None)
         _declared[(declaration.name, declaration.file, declaration.line)] = declaration
 
 
-def declarations() -> List["Declaration"]:
+def declarations() -> List[Declaration]:
     """Every endpoint declared by ``Endpoint(name=…)``, handles not among them."""
     with _lock:
         return list(_declared.values())
@@ -33,21 +31,20 @@ def forget(file: str) -> None:
             del _declared[key]
 
 
-def check_application(declared: Iterable["Declaration"]) -> None:
+def check_application(declared: Iterable[Declaration]) -> None:
     """
     The rules over all declarations of one application (SPEC.md, What the service does): one name is one
     endpoint, and no two functions have one name. Raises DeclarationError with both places.
     """
-    endpoints: Dict[str, "Declaration"] = {}
+    endpoints: Dict[str, Declaration] = {}
     functions: Dict[str, str] = {}
     for each in declared:
         other = endpoints.setdefault(each.name, each)
         if other is not each:
-            raise DeclarationError("the endpoint %s is declared twice: at %s and at %s" % (each.name, other.place, each.place))
+            raise DeclarationError(f"the endpoint {each.name} is declared twice: at {other.place} and at {each.place}")
         for function in each.functions:
             place = functions.setdefault(function.name, function.place)
             if place != function.place:
                 raise DeclarationError(
-                    "the function %s is defined twice: at %s and at %s; a name may be used once in an application"
-                    % (function.name, place, function.place)
+                    f"the function {function.name} is defined twice: at {place} and at {function.place}; a name may be used once in an application"
                 )

@@ -47,7 +47,7 @@ def stub_class(name: str, methods: Mapping[str, Union[Shape, Mapping[str, Any]]]
 
     def make(self: Any, *args: Any, **kwargs: Any) -> None:
         if args or kwargs:
-            raise DispatchError("%s runs at another endpoint, whose workers make it: make it here without arguments" % name)
+            raise DispatchError(f"{name} runs at another endpoint, whose workers make it: make it here without arguments")
 
     members: Dict[str, Any] = {"__init__": make, "__doc__": "Runs at another endpoint."}
     for method, described in methods.items():
@@ -116,20 +116,20 @@ def arguments_of(function: str, shape: Shape, args: Sequence[Any], kwargs: Mappi
     if shape.whole and len(args) + len(kwargs) == 1:
         value = args[0] if args else kwargs.get("input")
         if not isinstance(value, dict):
-            raise TypeError("%s() takes its input, a dict" % function)
+            raise TypeError(f"{function}() takes its input, a dict")
         return dict(value)
     if shape.parameters is None:
         if args:
-            raise TypeError("%s() runs at another endpoint, and takes its arguments by name" % function)
+            raise TypeError(f"{function}() runs at another endpoint, and takes its arguments by name")
         return dict(kwargs)
     if len(args) > len(shape.parameters):
-        raise TypeError("%s() takes %d arguments, not %d" % (function, len(shape.parameters), len(args)))
+        raise TypeError(f"{function}() takes {len(shape.parameters)} arguments, not {len(args)}")
     given = dict(zip(shape.parameters, args))
     for key, value in kwargs.items():
         if key in given:
-            raise TypeError("%s() got multiple values for the argument %s" % (function, key))
+            raise TypeError(f"{function}() got multiple values for the argument {key}")
         if key not in shape.parameters:
-            raise TypeError("%s() got an unexpected argument %s" % (function, key))
+            raise TypeError(f"{function}() got an unexpected argument {key}")
         given[key] = value
     return given
 
@@ -184,8 +184,8 @@ def _cancels(begun: JobStream) -> Callable[[], Flow[Any]]:
 
 
 def _broken_off(call: str, broken: Unreachable) -> ConnectionFailed:
-    return ConnectionFailed("%s: the stream broke off: %s" % (call, broken))
+    return ConnectionFailed(f"{call}: the stream broke off: {broken}")
 
 
 def _remote(error: JobError, function: str, endpoint: str) -> RemoteError:
-    return RemoteError(error.error or "the job ended %s" % error.status, function, endpoint, job_id=error.job_id)
+    return RemoteError(error.error or f"the job ended {error.status}", function, endpoint, job_id=error.job_id)

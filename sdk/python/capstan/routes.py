@@ -20,7 +20,7 @@ def path_breach(path: object) -> Optional[str]:
         return "must not hold white space, ? or #"
     for segment in path.split("/"):
         if ("{" in segment or "}" in segment or segment.startswith(":")) and _PARAMETER.fullmatch(segment) is None:
-            return "has the segment %s; a path parameter is a whole segment {name}" % segment
+            return f"has the segment {segment}; a path parameter is a whole segment {{name}}"
     names = path_parameters(path)
     if len(set(names)) != len(names):
         return "names a path parameter twice"

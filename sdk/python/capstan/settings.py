@@ -49,7 +49,7 @@ class Settings:
 
     def __repr__(self) -> str:
         # Values of env are secrets.
-        return "Settings(name=%r, gpu=%r, cpu=%r, workers=(%d, %d))" % (self.name, self.gpu, self.cpu, self.workers_min, self.workers_max)
+        return f"Settings(name={self.name!r}, gpu={self.gpu!r}, cpu={self.cpu!r}, workers=({self.workers_min}, {self.workers_max}))"
 
     def resource(self) -> Dict[str, Any]:
         """The entry under ``resources`` of the manifest, without its functions (docs/tool.md, The manifest)."""
@@ -99,8 +99,7 @@ def check_settings(
     """Raises DeclarationError, naming the parameter and the rule."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise DeclarationError(
-            "name must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit"
-            + ("" if name is None else ", not %r" % (name,))
+            f"name must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit{('' if name is None else f', not {name!r}')}"
         )
     rules = _Rules(name)
     gpus = rules.gpus(gpu)
@@ -144,11 +143,11 @@ class _Rules:
         self._name = name
 
     def broken(self, parameter: str, rule: str, value: object = None) -> DeclarationError:
-        return DeclarationError("endpoint %s: %s %s%s" % (self._name, parameter, rule, "" if value is None else ", not %r" % (value,)))
+        return DeclarationError(f"endpoint {self._name}: {parameter} {rule}{'' if value is None else f', not {value!r}'}")
 
     def integer(self, parameter: str, value: object, least: int, most: int, unit: str = "") -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self.broken(parameter, "must be an integer between %d and %d%s" % (least, most, unit), value)
+            raise self.broken(parameter, f"must be an integer between {least} and {most}{unit}", value)
         return value
 
     def flag(self, parameter: str, value: object) -> bool:
@@ -208,12 +207,12 @@ class _Rules:
             raise self.broken("env", "must be a dict of strings")
         for key, each in value.items():
             if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
-                raise self.broken("env", "has the name %r; a name is letters, digits and underscores" % (key,))
+                raise self.broken("env", f"has the name {key!r}; a name is letters, digits and underscores")
             # The value may be a secret: only its name is told.
             if not isinstance(each, str):
-                raise self.broken("env", "must hold a string at %s, not %s" % (key, type(each).__name__))
+                raise self.broken("env", f"must hold a string at {key}, not {type(each).__name__}")
             if "\0" in each:
-                raise self.broken("env", "must not contain the character NUL at %s" % (key,))
+                raise self.broken("env", f"must not contain the character NUL at {key}")
         return dict(value)
 
     def scaler(self, value: object) -> Optional[str]:
