@@ -80,6 +80,11 @@ export const schedulerConfig = z.object({
     z.string().default(''),
     'Networks, addresses and host names that webhooks may reach although they are not public, separated by commas',
   ),
+  webhookAllowOperator: setting(
+    'CAPSTAN_WEBHOOK_ALLOW_OPERATOR',
+    z.string().default(''),
+    'The same for webhooks of the operator’s account (default) alone; capstan up opens loopback here',
+  ),
   webhookConnectMs: setting(
     'CAPSTAN_WEBHOOK_CONNECT_MS',
     z.coerce.number().int().min(10).default(5_000),

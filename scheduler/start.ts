@@ -47,6 +47,7 @@ import { Snapshots } from './store/snapshots.ts';
 import { openSqliteStore } from './store/sqlite/client.ts';
 import { AddressGuard, parseAllowList } from './webhooks/guard.ts';
 import { systemResolver, type Resolve } from './webhooks/resolver.ts';
+import { WebhookUrls } from './webhooks/urls.ts';
 import { WebhookSecrets } from './webhooks/secrets.ts';
 import { WebhookSender, type TryResult } from './webhooks/sender.ts';
 
@@ -78,7 +79,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     pino({ name: 'scheduler', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination({ fd: 2, sync: true }));
   const clock = deps.clock ?? new SystemClock();
   const gpus = await readGpuTable(config.gpuTable);
-  const guard = new AddressGuard(parseAllowList(config.webhookAllow));
+  const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey });
   const database = join(folder.path, 'scheduler', 'capstan.db');
   const store = await openSqliteStore({ file: database });
@@ -90,6 +91,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   await snapshots.sweep();
   const cipher = new Cipher(folder.secrets.masterKey, folder.secrets.olderMasterKeys);
   const workerTokens = new WorkerTokens(folder.secrets.masterKey);
+  const urls = new WebhookUrls(folder.secrets.masterKey, folder.secrets.olderMasterKeys, guardOf);
   const files = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
   const unfinished = await UnfinishedBuilds.open(join(folder.path, 'scheduler', 'blobs', 'unfinished'));
   const s3 = s3Of(config);
@@ -119,14 +121,15 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     },
     ports,
   );
-  const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens: workerTokens, clock, log });
+  const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens: workerTokens, urls, clock, log });
   const auth = new Authorizer(engine, folder.secrets.gatewayToken, workerTokens);
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
   const sender = new WebhookSender({
     hook: (id) => store.read('hook', id),
     openBlob: (id) => blobs.get(id),
     secrets: (account) => webhookSecrets.signing(account),
-    guard,
+    guardOf,
+    urlOf: ({ url, id }) => urls.open(url, id),
     resolve: deps.resolve ?? systemResolver(),
     now: () => clock.now().wall,
     connectMs: config.webhookConnectMs,
@@ -138,7 +141,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     },
     onFault: (error, id) => log.error({ err: error, webhook: id }, 'a webhook could not be sent'),
   });
-  const channels: JobChannels = new JobChannels(engine, auth, cipher, clock, log, guard);
+  const channels: JobChannels = new JobChannels(engine, auth, cipher, clock, log, urls);
   const sessions = new NodeSessions(engine, auth, cipher, workerTokens, log);
   const control = new Control({
     engine,
@@ -243,6 +246,15 @@ function wire(
       void sender.callOff();
     },
   };
+}
+
+/** What webhooks may reach that is not public: the operator's account more than others. */
+function webhookGuards({ webhookAllow, webhookAllowOperator }: SchedulerConfig): (account: string) => AddressGuard {
+  const all = new AddressGuard(parseAllowList(webhookAllow));
+  const operator = new AddressGuard(
+    parseAllowList(`${webhookAllow},${webhookAllowOperator}`, 'CAPSTAN_WEBHOOK_ALLOW or CAPSTAN_WEBHOOK_ALLOW_OPERATOR'),
+  );
+  return (account) => (account === defaultAccount ? operator : all);
 }
 
 function countDelivery(metrics: SchedulerMetrics, image: Image, id: string, result: TryResult): void {

@@ -35,7 +35,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
           ...common,
           CAPSTAN_GRPC_PORT: grpcPort(addresses),
           SERVICE_API_KEY: settings.apiKey,
-          CAPSTAN_WEBHOOK_ALLOW: webhookAllow(environment),
+          CAPSTAN_WEBHOOK_ALLOW_OPERATOR: webhookAllow(environment),
         },
       }),
     },
@@ -71,9 +71,12 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
   ];
 }
 
-/** Who can call a service on loopback, with no proxy in front of it, is on this host anyway: webhooks may come back to it. */
+/**
+ * What the operator's own webhooks may reach: loopback while the service listens there and no proxy is in front of it. Other
+ * accounts are tenants, whoever their callers are: they reach the services of this host only where CAPSTAN_WEBHOOK_ALLOW says so.
+ */
 function webhookAllow({ variables }: Environment): string {
-  const opened = variables['CAPSTAN_WEBHOOK_ALLOW'] ?? '';
+  const opened = variables['CAPSTAN_WEBHOOK_ALLOW_OPERATOR'] ?? '';
   const isProxied = (variables['CAPSTAN_TRUSTED_PROXIES'] ?? '') !== '' || !isLoopback(hostOf(variables['CAPSTAN_PUBLIC_URL'] ?? ''));
   return isLoopback(variables['CAPSTAN_HTTP_HOST'] ?? '') && !isProxied
     ? [opened, '127.0.0.0/8', '::1'].filter((entry) => entry !== '').join(',')

@@ -4,8 +4,8 @@ import { KeyScope, type EndpointEntry } from '../../proto/gen/capstan/v1/control
 import type { Key } from '../directory/directory.ts';
 import { printable } from '../http/ids.ts';
 
-/** `read` looks at jobs and counts; `call` makes or changes jobs. */
-export type Access = 'read' | 'call';
+/** `read` looks at jobs and counts; `take` reads a stream, which takes its chunks; `call` makes or changes jobs. */
+export type Access = 'read' | 'take' | 'call';
 
 /**
  * Null when the key may do this with the endpoint. An endpoint of another account is not there;
@@ -26,7 +26,10 @@ export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | 
       return new CapstanError('PERMISSION_DENIED', `this key is good for the environment ${key.environment} only`);
     case KeyScope.READ_ONLY:
       if (access === 'read') return null;
-      return new CapstanError('PERMISSION_DENIED', 'this key may only read');
+      return new CapstanError(
+        'PERMISSION_DENIED',
+        access === 'take' ? 'this key may only read, and a read of a stream takes its chunks' : 'this key may only read',
+      );
     case KeyScope.UNSPECIFIED:
     case KeyScope.UNRECOGNIZED:
       return new CapstanError('PERMISSION_DENIED', 'this key has no scope that the gateway knows');

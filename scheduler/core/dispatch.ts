@@ -11,6 +11,7 @@ import { expire, leaseQueued } from './jobs.ts';
 import { first, startRefill, wantsRefill } from './lanes.ts';
 import { purgeStep } from './purge.ts';
 import { mayTakeOld } from './rollout.ts';
+import { shownWebhook } from './webhook-url.ts';
 
 /** A worker with a free slot, and its node's open session. */
 export interface Slot {
@@ -93,7 +94,7 @@ export function sendJob(out: Decision, job: JobImage, slot: Slot, write: Write):
       executionTimeoutMs: job.executionTimeoutMs,
       attempt: job.attempts + 1,
       hasS3: job.hasS3,
-      webhook: job.webhook ?? '',
+      webhook: shownWebhook(job.webhook),
     },
     write,
   );

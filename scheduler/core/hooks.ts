@@ -22,6 +22,7 @@ import type { CoreEvent } from './events.ts';
 import type { HookDesk, Image } from './image.ts';
 import type { JobImage } from './image/jobs.ts';
 import type { Now } from './now.ts';
+import { shownUrl } from './webhook-url.ts';
 
 /** Tries of a delivery: the first and 2 more (SPEC.md, Events). */
 export const hookTries = 3;
@@ -52,10 +53,10 @@ export function hookOf(job: JobImage, account: string, now: Now, { status, error
     ...(error === null ? {} : { error }),
     ...(delayMs === null ? {} : { delayTime: delayMs }),
     ...(executionMs === null ? {} : { executionTime: executionMs }),
-    webhook: job.webhook,
+    webhook: shownUrl(job.webhook),
   });
   const { id, token, endpoint, webhook: url } = job;
-  return { id: `${id}_${token}`, account, endpoint, url, host: hostOf(url), envelope, dueAt: now.wall };
+  return { id: `${id}_${token}`, account, endpoint, url, host: hostOf(shownUrl(url)), envelope, dueAt: now.wall };
 }
 
 /** Something is due at `at`, wall clock: looks for it now, or when its time comes. */

@@ -3,8 +3,8 @@
  * neither encrypts nor decrypts: it is given what to put in the place of what.
  *
  * Sealed values: the webhook secrets in the rows of accounts, `env` in the rows of releases and of
- * deployments, the keys of older worker tokens in the master key's own row, and the s3Config of jobs,
- * which lie beside their inputs in the store.
+ * deployments, the keys of older worker tokens and webhooks' URLs in the master key's own row, and the s3Config of jobs,
+ * which lie beside their inputs in the store. URLs of webhooks with secrets are under keys of their own (webhooks/urls.ts).
  */
 import type { Decision } from './effects.ts';
 import type { Command } from './events.ts';
@@ -23,6 +23,7 @@ export const places = {
     `env/${account}/${environment}/${name}`,
   webhookSecret: (account: string): string => `account/${account}/webhook-secret`,
   tokenKey: (id: string): string => `master-key/token-key/${id}`,
+  urlKey: (id: string): string => `master-key/url-key/${id}`,
 } as const;
 
 /** A control row that holds sealed values; `key` is that of its map in the image. */

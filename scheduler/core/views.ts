@@ -4,6 +4,7 @@ import type { Job, JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import type { Body, JobRow, StoredState, WholeJob } from '../store/store.ts';
 import type { JobImage } from './image/jobs.ts';
+import { shownWebhook } from './webhook-url.ts';
 
 /** The wire form of a body. */
 export function toPayload(body: Body): Payload {
@@ -35,7 +36,7 @@ export function viewOfImage(job: JobImage, queueReason: string): Job {
     retries: Math.max(0, job.attempts - 1),
     workerId: job.worker ?? '',
     queueReason: started ? '' : queueReason,
-    webhook: job.webhook ?? '',
+    webhook: shownWebhook(job.webhook),
     submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
   };
 }
@@ -55,7 +56,7 @@ export function viewOfRow(whole: WholeJob, queueReason: string): Job {
     retries: Math.max(0, job.attempts - 1),
     workerId: job.worker ?? '',
     queueReason: state === JobState.IN_QUEUE ? queueReason : '',
-    webhook: job.webhook ?? '',
+    webhook: shownWebhook(job.webhook),
     submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
   };
 }

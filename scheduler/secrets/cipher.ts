@@ -52,6 +52,11 @@ export class Cipher {
     this.#keys = [this.#current, ...this.#keys];
   }
 
+  /** Decrypts with an earlier master key, too. */
+  keep(masterKey: Uint8Array): void {
+    this.#keys = [...this.#keys, deriveKey(masterKey)];
+  }
+
   /** The same text under the present key; null when it is under it already. */
   renew(sealed: Uint8Array, place: string): Buffer | null {
     return this.isCurrent(sealed) ? null : this.encrypt(this.decrypt(sealed, place), place);

@@ -19,13 +19,14 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { places, sealedRows, type SealedRow } from '../core/sealed.ts';
-import type { MasterKeyRow } from '../core/image/control-rows.ts';
+import type { DerivedKey, MasterKeyRow } from '../core/image/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { sweepTemporary } from '../files/durable.ts';
 import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from './cipher.ts';
 import type { DataFolder } from './data-folder.ts';
 import { forgetOlderKeys, keyLines, replaceMasterKey } from './master-key-files.ts';
+import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
 import { tokenKeyOf, type WorkerTokens } from './worker-tokens.ts';
 
 /** Values encrypted anew with one commit: about 2 ms of processor time. */
@@ -48,6 +49,7 @@ export interface MasterKeysOptions {
   readonly engine: Engine;
   readonly cipher: Cipher;
   readonly tokens: WorkerTokens;
+  readonly urls: WebhookUrls;
   readonly clock: Clock;
   readonly log: EngineLog;
 }
@@ -75,18 +77,19 @@ export class MasterKeys {
 
   /** After take-over, before anything is served: brings the row in line with the file, and goes on with what was cut off. */
   async settle(): Promise<void> {
-    const { engine, cipher, tokens, folder } = this.#options;
+    const { engine, cipher, tokens, urls, folder } = this.#options;
     await sweepTemporary(this.#secrets);
     if (engine.image.masterKey === null) {
       const since = folder.created.masterKey ? this.#options.clock.now().wall : 0;
       await this.#put({ id: cipher.keyId, since, first: cipher.keyId, tokenKeys: [] });
     }
     await this.#alignRow();
-    const { first, tokenKeys } = this.#row();
+    const { first, tokenKeys, urlKeys = [] } = this.#row();
     tokens.setFirst(first);
     for (const { id, sealed } of tokenKeys) {
-      tokens.keep(id, Buffer.from(cipher.decrypt(Buffer.from(sealed, 'base64'), places.tokenKey(id)), 'base64'));
+      tokens.keep(id, this.#opened(sealed, places.tokenKey(id)));
     }
+    for (const { id, sealed } of urlKeys) urls.keep(this.#opened(sealed, places.urlKey(id)));
     if (folder.secrets.olderMasterKeys.length > 0) this.#goOn();
   }
 
@@ -130,7 +133,7 @@ export class MasterKeys {
   }
 
   async #switch(next: Buffer): Promise<void> {
-    const { cipher, tokens } = this.#options;
+    const { cipher, tokens, urls } = this.#options;
     const older = [this.#present];
     try {
       await replaceMasterKey(this.#secrets, next, older);
@@ -142,27 +145,35 @@ export class MasterKeys {
     this.#present = next;
     cipher.use(next);
     tokens.use(next);
+    urls.use(next);
   }
 
-  /** The row that stands after the one of an earlier key: with the earlier keys of tokens, under the present key. */
-  #rowAfter({ id, first, tokenKeys }: MasterKeyRow): MasterKeyRow {
+  /** The row that stands after the one of an earlier key: with the keys derived from earlier keys, under the present key. */
+  #rowAfter({ id, first, tokenKeys, urlKeys = [] }: MasterKeyRow): MasterKeyRow {
     const { engine, cipher } = this.#options;
     const wanted = new Set([...engine.image.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
-    const renewed = tokenKeys
-      .filter((known) => wanted.has(known.id))
-      .map((known) => {
-        const place = places.tokenKey(known.id);
-        return {
-          id: known.id,
-          sealed: (cipher.renew(Buffer.from(known.sealed, 'base64'), place) ?? Buffer.from(known.sealed, 'base64')).toString('base64'),
-        };
-      });
+    const tokens = tokenKeys.filter((known) => wanted.has(known.id)).map((known) => this.#under(known, places.tokenKey(known.id)));
+    const addresses = urlKeys.map((known) => this.#under(known, places.urlKey(known.id)));
     const before = this.#older.find((key) => masterKeyId(key) === id);
-    // Without it (a folder put together by hand) the workers of before get new tokens with their next start.
-    if (before !== undefined && wanted.has(id)) {
-      renewed.push({ id, sealed: cipher.encrypt(tokenKeyOf(before).toString('base64'), places.tokenKey(id)).toString('base64') });
+    if (before !== undefined) {
+      // Without it (a folder put together by hand) the workers of before get new tokens with their next start.
+      if (wanted.has(id)) tokens.push({ id, sealed: this.#sealed(tokenKeyOf(before), places.tokenKey(id)) });
+      addresses.push({ id, sealed: this.#sealed(urlKeyOf(before), places.urlKey(id)) });
     }
-    return { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: renewed };
+    return { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: tokens, urlKeys: addresses };
+  }
+
+  #under({ id, sealed }: DerivedKey, place: string): DerivedKey {
+    const bytes = Buffer.from(sealed, 'base64');
+    return { id, sealed: (this.#options.cipher.renew(bytes, place) ?? bytes).toString('base64') };
+  }
+
+  #sealed(key: Buffer, place: string): string {
+    return this.#options.cipher.encrypt(key.toString('base64'), place).toString('base64');
+  }
+
+  #opened(sealed: string, place: string): Buffer {
+    return Buffer.from(this.#options.cipher.decrypt(Buffer.from(sealed, 'base64'), place), 'base64');
   }
 
   async #alignRow(): Promise<void> {

@@ -15,6 +15,7 @@ import { toStatus } from '../../proto/grpc-errors.ts';
 import { endpointEntry, keyEntry, wholeDirectory } from '../core/directory.ts';
 import { liveEndpoints } from '../core/image.ts';
 import { endpointNotFound, webhookNotFound } from '../core/requests.ts';
+import { shownUrl } from '../core/webhook-url.ts';
 import type { MasterKeyState } from '../secrets/master-keys.ts';
 import type { HookHead } from '../store/store.ts';
 import type { ControlDeps } from './control-deps.ts';
@@ -93,8 +94,7 @@ export class Control {
         return { lines };
       }),
       getMetrics: gateway('GetMetrics', async () => ({ text: await this.#deps.metrics.text() })),
-      listWebhooks: unary(log, 'ListWebhooks', async ({ afterId, limit }, metadata) => {
-        const owner = auth.wholeReader(metadata);
+      listWebhooks: account('ListWebhooks', async ({ afterId, limit }, owner) => {
         const size = limit === 0 ? 100 : Math.min(limit, 1_000);
         const page = await engine.store.read('hookPage', owner, afterId, size);
         const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
@@ -158,7 +158,7 @@ function webhookInfo(hook: HookHead): WebhookInfo {
   return {
     id: hook.id,
     endpointId: hook.endpoint,
-    url: hook.url,
+    url: shownUrl(hook.url),
     state: hook.state === 'PENDING' ? WebhookState.PENDING : WebhookState.FAILED,
     tries: hook.tries,
     dueAtMs: BigInt(hook.dueAt),

@@ -30,7 +30,7 @@ import { failureReply, fromPayload, storedState, viewOfRow } from '../core/views
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
-import type { AddressGuard } from '../webhooks/guard.ts';
+import type { WebhookUrls } from '../webhooks/urls.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { workerCounts } from './worker-counts.ts';
@@ -45,16 +45,16 @@ export class JobChannels {
   readonly #cipher: Cipher;
   readonly #log: EngineLog;
   readonly #clock: Clock;
-  readonly #guard: AddressGuard;
+  readonly #urls: WebhookUrls;
   #next = 1;
 
-  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, clock: Clock, log: EngineLog, guard: AddressGuard) {
+  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, clock: Clock, log: EngineLog, urls: WebhookUrls) {
     this.#engine = engine;
     this.#auth = auth;
     this.#cipher = cipher;
     this.#clock = clock;
     this.#log = log;
-    this.#guard = guard;
+    this.#urls = urls;
   }
 
   /** Sends a reply on a channel; nothing happens when it is gone (its requests come again on another). */
@@ -170,7 +170,8 @@ export class JobChannels {
       this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is missing', { field: 'input' })));
       return;
     }
-    const refusal = submit.webhook === '' ? null : this.#guard.refusal(submit.webhook);
+    const account = (this.#engine.up ? this.#engine.image.endpoints.get(endpoint)?.config.account : undefined) ?? '';
+    const refusal = submit.webhook === '' ? null : this.#urls.refusal(submit.webhook, account);
     if (refusal !== null) {
       const error = new CapstanError('INVALID_ARGUMENT', `webhook: ${refusal}`, { field: 'webhook' });
       this.reply(ref.channel, failureReply(ref.request, error));
@@ -184,7 +185,7 @@ export class JobChannels {
       job: submit.jobId,
       kind: submit.kind === JobKind.RUNSYNC ? 'RUNSYNC' : 'RUN',
       input,
-      webhook: submit.webhook === '' ? null : submit.webhook,
+      webhook: submit.webhook === '' ? null : this.#urls.kept(submit.webhook, submit.jobId),
       policy: {
         executionTimeoutMs: submit.policy?.executionTimeoutMs ?? null,
         ttlMs: submit.policy?.ttlMs ?? null,

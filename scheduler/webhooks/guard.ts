@@ -24,7 +24,7 @@ export interface AllowList {
  * Reads a list of CIDRs, addresses and host names, separated by commas.
  * @throws CapstanError CONFIG, naming the entry.
  */
-export function parseAllowList(text: string): AllowList {
+export function parseAllowList(text: string, setting = 'CAPSTAN_WEBHOOK_ALLOW'): AllowList {
   const networks: Network[] = [];
   const names = new Set<string>();
   for (const entry of text.split(',').map((part) => part.trim().toLowerCase())) {
@@ -33,7 +33,7 @@ export function parseAllowList(text: string): AllowList {
     if (network !== null) networks.push(network);
     else if (/^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$/.test(entry) && !/(^|\.)\d+$/.test(entry))
       names.add(entry);
-    else throw new CapstanError('CONFIG', `CAPSTAN_WEBHOOK_ALLOW: '${entry}' is neither a network, an address nor a host name`);
+    else throw new CapstanError('CONFIG', `${setting}: '${entry}' is neither a network, an address nor a host name`);
   }
   return { networks, names };
 }

@@ -11,9 +11,13 @@ export interface Payload {
 
 type OpenBlob = (id: string) => Promise<ReadableBlob>;
 
-/** `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte. */
-export function payloadOf(hook: HookRow, open: OpenBlob): Payload {
-  const { id, status, ...rest } = JSON.parse(hook.envelope) as { id: string; status: string };
+/**
+ * With the URL of the delivery as it was given, which is kept encrypted:
+ * `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte.
+ */
+export function payloadOf(hook: HookRow, url: string, open: OpenBlob): Payload {
+  const { id, status, ...members } = JSON.parse(hook.envelope) as { id: string; status: string };
+  const rest = { ...members, webhook: url };
   const head = JSON.stringify({ id, status }).slice(0, -1);
   const tail = JSON.stringify(rest).slice(1);
   const parts: readonly Body[] = [

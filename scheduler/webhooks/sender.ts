@@ -27,7 +27,9 @@ export interface SenderOptions {
   readonly openBlob: (id: string) => Promise<ReadableBlob>;
   /** The secrets that an account's webhooks are signed with. */
   readonly secrets: (account: string) => Promise<readonly string[]>;
-  readonly guard: AddressGuard;
+  readonly guardOf: (account: string) => AddressGuard;
+  /** The URL of a delivery, decrypted. */
+  readonly urlOf: (hook: HookRow) => string;
   readonly resolve: Resolve;
   /** Wall clock, ms. */
   readonly now: () => number;
@@ -39,6 +41,12 @@ export interface SenderOptions {
   readonly tried: (id: string, result: TryResult) => void;
   /** A fault of ours. */
   readonly onFault: (error: unknown, id: string) => void;
+}
+
+/** Where a try goes, and where its account may go. */
+interface Target {
+  readonly url: string;
+  readonly guard: AddressGuard;
 }
 
 const smallBody = 65_536;
@@ -73,18 +81,24 @@ export class WebhookSender {
     try {
       const hook = await this.#options.hook(id);
       if (hook === null) return { result: 'gone' };
-      const payload = payloadOf(hook, this.#options.openBlob);
+      const url = this.#options.urlOf(hook);
+      const payload = payloadOf(hook, url, this.#options.openBlob);
       const timestamp = Math.floor(this.#options.now() / 1_000);
       const headers = await signatureHeaders(await this.#options.secrets(hook.account), id, timestamp, payload);
-      return await this.#post(hook.url, headers, payload, stop);
+      return await this.#post({ url, guard: this.#options.guardOf(hook.account) }, headers, payload, stop);
     } catch (error) {
       if (stop.signal.reason !== calledOff) this.#options.onFault(error, id);
       return failed('internal error: see the log of the scheduler');
     }
   }
 
-  async #post(address: string, signature: Record<string, string>, payload: Payload, stop: AbortController): Promise<TryResult> {
-    const { guard, resolve, connectMs, totalMs, userAgent } = this.#options;
+  async #post(
+    { url: address, guard }: Target,
+    signature: Record<string, string>,
+    payload: Payload,
+    stop: AbortController,
+  ): Promise<TryResult> {
+    const { resolve, connectMs, totalMs, userAgent } = this.#options;
     const refusal = guard.refusal(address);
     if (refusal !== null) return failed(`the URL ${refusal}`, true);
     const url = new URL(address);

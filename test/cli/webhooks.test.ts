@@ -67,18 +67,20 @@ test.serial('a wrong action and a missing id are mistakes', async (t) => {
   }
 });
 
-test('capstan up on loopback lets webhooks come back to it, and keeps what the operator opened', (t) => {
+test('capstan up on loopback lets webhooks of the operator’s account come back to it, and keeps what the operator opened', (t) => {
   const opened = (variables: Record<string, string>): string | undefined => {
     const environment = { variables, cwd: import.meta.dirname };
     const plans = stackPlans(readSettings({}, environment), environment);
-    return plans.find(({ name }) => name === 'scheduler')?.command(new Map([['scheduler', '127.0.0.1:1']])).env['CAPSTAN_WEBHOOK_ALLOW'];
+    return plans.find(({ name }) => name === 'scheduler')?.command(new Map([['scheduler', '127.0.0.1:1']])).env[
+      'CAPSTAN_WEBHOOK_ALLOW_OPERATOR'
+    ];
   };
   t.is(opened({}), '127.0.0.0/8,::1');
-  t.is(opened({ CAPSTAN_WEBHOOK_ALLOW: '10.0.0.0/8' }), '10.0.0.0/8,127.0.0.0/8,::1');
+  t.is(opened({ CAPSTAN_WEBHOOK_ALLOW_OPERATOR: '10.0.0.0/8' }), '10.0.0.0/8,127.0.0.0/8,::1');
   t.is(opened({ CAPSTAN_HTTP_HOST: '0.0.0.0' }), '');
   // A proxy on this host lets others in.
   t.is(opened({ CAPSTAN_TRUSTED_PROXIES: '127.0.0.1' }), '');
   t.is(opened({ CAPSTAN_PUBLIC_URL: 'https://api.example.org' }), '');
   t.is(opened({ CAPSTAN_PUBLIC_URL: 'http://localhost:8080' }), '127.0.0.0/8,::1');
-  t.is(opened({ CAPSTAN_HTTP_HOST: '192.168.0.1', CAPSTAN_WEBHOOK_ALLOW: '10.0.0.0/8' }), '10.0.0.0/8');
+  t.is(opened({ CAPSTAN_HTTP_HOST: '192.168.0.1', CAPSTAN_WEBHOOK_ALLOW_OPERATOR: '10.0.0.0/8' }), '10.0.0.0/8');
 });

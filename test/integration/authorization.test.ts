@@ -79,7 +79,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/GetAccount': wholeReaders,
   'ControlService/ListNodes': wholeReaders,
   'ControlService/GetLogs': wholeReaders,
-  'ControlService/ListWebhooks': wholeReaders,
+  'ControlService/ListWebhooks': owners,
   'ControlService/CreateAccount': operators,
   'ControlService/ListAccounts': operators,
   'ControlService/UpdateAccount': operators,

@@ -37,6 +37,8 @@ const streamDescription =
 export function statusRoutes(app: FastifyInstance, services: Services): void {
   const onRequest = createGuard(services, 'read', MAX_REFERENCE_BYTES);
   const common = { bodyLimit: MAX_REFERENCE_BYTES, onRequest };
+  // A read takes the chunks from whoever reads next.
+  const onStream = createGuard(services, 'take', MAX_REFERENCE_BYTES);
   const whenPosted = { 413: 'The body is too large.', 415: 'The body is not JSON, or is encoded.' };
 
   // Some clients read with POST (WIRE.md section 1).
@@ -84,7 +86,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       ['/v2/:endpointId/stream/:jobId', { params: jobParams, querystring: streamQuery }],
     ] as const) {
       const schema = described('Read a job’s stream', streamDescription, streamAnswer, shapes, refusals);
-      app.route({ ...common, method, url, schema, handler: stream });
+      app.route({ ...common, onRequest: onStream, method, url, schema, handler: stream });
     }
   }
 

@@ -19,6 +19,13 @@ export interface AccountRow {
   readonly createdAt: number;
 }
 
+/** A key that was derived from an earlier master key. */
+export interface DerivedKey {
+  /** Of that master key. */
+  readonly id: string;
+  readonly sealed: string;
+}
+
 /** What the store knows of the master key; the keys themselves lie in the data folder. */
 export interface MasterKeyRow {
   /** Of the present one. */
@@ -28,7 +35,9 @@ export interface MasterKeyRow {
   /** Of the one that was there when this was first kept: workers of before are its own. */
   readonly first: string;
   /** The keys of worker tokens that were made under earlier ones, sealed under the present one; kept while such workers are there. */
-  readonly tokenKeys: readonly { readonly id: string; readonly sealed: string }[];
+  readonly tokenKeys: readonly DerivedKey[];
+  /** The keys of webhooks' URLs that were kept under earlier ones, sealed under the present one; absent before the first. */
+  readonly urlKeys?: readonly DerivedKey[];
 }
 
 export interface KeyRow {
