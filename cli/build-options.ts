@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../proto/errors.ts';
 import type { BuildOptions } from './build/build.ts';
-import { flagOption, textOption, type OptionSpec, type OptionValues } from './command.ts';
+import { flagOption, textOption, type OptionSpec, type OptionValues } from './options.ts';
 import { readDotEnv, type Environment } from './config.ts';
 
 export const buildOptionSpecs: readonly OptionSpec[] = [

@@ -1,13 +1,8 @@
 /** A command is data: help, completion and documentation come from the same tree that runs it. */
 import { CapstanError } from '../proto/errors.ts';
 import type { Environment } from './config.ts';
+import type { OptionSpec, OptionValues } from './options.ts';
 import type { Terminal } from './terminal/terminal.ts';
-
-export interface OptionSpec {
-  /** As commander reads it: `--json`, `--env <environment>`. */
-  readonly flags: string;
-  readonly description: string;
-}
 
 export interface ArgumentSpec {
   /** Without brackets: `folder`. */
@@ -15,9 +10,6 @@ export interface ArgumentSpec {
   readonly description: string;
   readonly optional?: boolean;
 }
-
-/** Values by the option's long name in camel case; true for an option that takes none. */
-export type OptionValues = Readonly<Record<string, string | boolean | undefined>>;
 
 export interface Invocation {
   readonly args: readonly string[];
@@ -35,16 +27,6 @@ export interface Command {
   readonly options?: readonly OptionSpec[];
   /** Gives the exit code; nothing means 0. A CapstanError becomes its line, hint and exit code. */
   run(invocation: Invocation): Promise<number | void>;
-}
-
-/** A text option; undefined when it was not given. */
-export function textOption(options: OptionValues, name: string): string | undefined {
-  const value = options[name];
-  return typeof value === 'string' ? value : undefined;
-}
-
-export function flagOption(options: OptionValues, name: string): boolean {
-  return options[name] === true;
 }
 
 /**

@@ -26,7 +26,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   backup: async () => (await import('./commands/backup.ts')).backup,
   'master-key': async () => (await import('./commands/master-key.ts')).masterKey,
   doctor: async () => (await import('./commands/doctor.ts')).doctor,
-  completion: async () => (await import('./commands/completion.ts')).completion,
+  completion: async () => (await import('./commands/completion.ts')).completion(allCommands),
   scheduler: async () => (await import('./commands/scheduler.ts')).scheduler,
   gateway: async () => (await import('./commands/gateway.ts')).gateway,
   agent: async () => (await import('./commands/agent.ts')).agent,

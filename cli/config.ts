@@ -14,7 +14,7 @@ import { z } from 'zod';
 import { CapstanError } from '../proto/errors.ts';
 import { errnoOf } from '../proto/thrown.ts';
 import { tlsSettings } from '../proto/tls-settings.ts';
-import type { OptionSpec, OptionValues } from './command.ts';
+import type { OptionSpec, OptionValues } from './options.ts';
 
 /** What the process was started with. */
 export interface Environment {

@@ -2,7 +2,7 @@
 import type { GatewayClient } from './api/gateway-client.ts';
 import type { Environment, Settings } from './config.ts';
 import type { Fleet } from './api/fleet.ts';
-import type { OptionValues } from './command.ts';
+import type { OptionValues } from './options.ts';
 import { apiKey, httpBase, withScheduler } from './local.ts';
 import { readLogin, type Login } from './login-file.ts';
 import { readRunFile } from './run-file.ts';

@@ -1,7 +1,8 @@
 import { resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { flagOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { quote, withScheduler } from '../local.ts';
 import { ToolError } from '../terminal/tool-error.ts';

@@ -1,7 +1,8 @@
 import { resolve } from 'node:path';
 
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
-import { flagOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { sizeText } from '../deploy/size-text.ts';
 
 /** `capstan build [folder]`: the build alone. */

@@ -1,4 +1,5 @@
-import { flagOption, textOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';

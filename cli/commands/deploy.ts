@@ -2,7 +2,8 @@ import { resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
-import { flagOption, textOption, type Command, type Invocation } from '../command.ts';
+import type { Command, Invocation } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions, type Settings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';

@@ -1,5 +1,6 @@
 import { errorTable } from '../../proto/errors.ts';
-import { flagOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 
 /** `capstan doctor`: what this host lacks, and what to do about it. */

@@ -1,7 +1,8 @@
 import { assertNever, CapstanError } from '../../proto/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
-import { flagOption, takesOnly, type Command, type Invocation } from '../command.ts';
+import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';

@@ -1,5 +1,6 @@
 import { CapstanError } from '../../proto/errors.ts';
-import { textOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { textOption } from '../options.ts';
 
 const LANGUAGES = ['python', 'typescript'] as const;
 

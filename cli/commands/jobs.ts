@@ -1,7 +1,8 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
-import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
+import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect, gatewayOf } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';

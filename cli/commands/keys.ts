@@ -1,6 +1,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
-import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
+import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { readDuration } from '../duration.ts';
 import { connect } from '../gateway.ts';

@@ -1,6 +1,7 @@
 import { text } from 'node:stream/consumers';
 
-import { flagOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { loginFile, removeLogin, writeLogin } from '../login-file.ts';
 import { readRunFile } from '../run-file.ts';

@@ -1,6 +1,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { LogRow } from '../api/control.ts';
-import { flagOption, textOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { endWish } from '../terminal/end-signals.ts';

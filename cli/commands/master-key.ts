@@ -1,6 +1,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { flagOption, takesOnly, type Command, type Invocation } from '../command.ts';
+import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { withScheduler } from '../local.ts';
 

@@ -1,7 +1,8 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { Fleet } from '../api/fleet.ts';
 import type { SchedulerClient } from '../api/scheduler-client.ts';
-import { flagOption, takesOnly, textOption, type Command, type Invocation } from '../command.ts';
+import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { withFleet } from '../gateway.ts';
 import { withScheduler } from '../local.ts';

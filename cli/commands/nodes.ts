@@ -1,5 +1,6 @@
 import type { NodeRow } from '../api/node-row.ts';
-import { flagOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { withFleet } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';

@@ -3,7 +3,8 @@ import { join, resolve } from 'node:path';
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
 import { visibleLine } from '../../proto/visible-text.ts';
-import { textOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { textOption } from '../options.ts';
 import { readDotEnv } from '../config.ts';
 import { endWish } from '../terminal/end-signals.ts';
 import { explain } from '../terminal/tool-error.ts';
@@ -27,7 +28,6 @@ export const run: Command = {
         import('../dev/server.ts'),
         import('../deploy/application.ts'),
         import('../deploy/artifact.ts'),
-        // oxlint-disable-next-line no-restricted-imports -- a door of the agent, loaded when this command runs
         import('../../agent/local-workers.ts'),
         import('../dev/printer.ts'),
         import('../dev/worker-variables.ts'),

@@ -1,5 +1,6 @@
 import { CapstanError } from '../../proto/errors.ts';
-import { flagOption, textOption, type Command } from '../command.ts';
+import type { Command } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { connect } from '../gateway.ts';
 

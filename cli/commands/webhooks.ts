@@ -1,7 +1,8 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { Fleet } from '../api/fleet.ts';
 import type { WebhookRow } from '../api/webhook-row.ts';
-import { flagOption, takesOnly, type Command, type Invocation } from '../command.ts';
+import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';
 import { withFleet } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';

@@ -1,5 +1,4 @@
 /** Each part by its two doors, `config.ts` and `start.ts`, loaded only when its command runs. */
-/* oxlint-disable no-restricted-imports -- the doors the rule speaks of: import() of start.ts and config.ts, when the part's command runs */
 import type { Environment, Settings } from '../config.ts';
 import type { RunningPart } from './part-process.ts';
 

@@ -3,10 +3,9 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { KeyRow, MasterKeyRow } from './image/control-rows.ts';
+import type { KeyRow, MasterKeyRow, SealedRow } from './image/control-rows.ts';
 import type { EndpointInput } from './image/endpoints.ts';
 import type { NodeConfig } from './image/fleet.ts';
-import type { SealedRow } from './sealed.ts';
 import type { Cursor, JobImage } from './image/jobs.ts';
 
 /** A gateway's request: which channel, which request on it. */

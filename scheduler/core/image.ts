@@ -7,10 +7,9 @@ import type { HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
 import type { AccountRow, BuildRow, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
-import type { Due } from './image/due.ts';
 import type { EndpointImage, Release } from './image/endpoints.ts';
 import { noRefusals, type JoinTokenRow, type NodeImage, type Refusals, type RemovedNode, type WorkerImage } from './image/fleet.ts';
-import type { HandedChunks, JobImage, Waiter } from './image/jobs.ts';
+import type { Due, HandedChunks, JobImage, Waiter } from './image/jobs.ts';
 import type { RandomState } from './random.ts';
 import type { Settings } from './settings.ts';
 

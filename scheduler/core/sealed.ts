@@ -9,7 +9,7 @@
 import type { Decision } from './effects.ts';
 import type { Command } from './events.ts';
 import type { Image } from './image.ts';
-import { environmentKey, type DeploymentRow, type MasterKeyRow } from './image/control-rows.ts';
+import { environmentKey, type DeploymentRow, type MasterKeyRow, type SealedRow } from './image/control-rows.ts';
 import { deploymentKey } from './deployments.ts';
 import { putRow } from './rows.ts';
 
@@ -25,11 +25,6 @@ export const places = {
   tokenKey: (id: string): string => `master-key/token-key/${id}`,
   urlKey: (id: string): string => `master-key/url-key/${id}`,
 } as const;
-
-/** A control row that holds sealed values; `key` is that of its map in the image. */
-export type SealedRow =
-  | { readonly kind: 'account' | 'release'; readonly key: string }
-  | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
 
 /** A value in base64, and its place. */
 export interface SealedValue {

@@ -15,7 +15,7 @@ import type { Decision } from './effects.ts';
 import type { Command, CoreEvent } from './events.ts';
 import { hookTried, hooksRead, lookForHooks, nextHookLook, noteHook, redeliver } from './hooks.ts';
 import { type Image, readOpened } from './image.ts';
-import type { Due } from './image/due.ts';
+import type { Due } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { fromRow, recordStart, requeue } from './jobs.ts';
 import { keyExpiry, noteKeys, putAccount, putKey, revokeKey } from './keys.ts';

@@ -1,14 +1,23 @@
 /** What is known of a declared function or class: for the build, the worker and the stubs. */
 import { placeOfCaller } from './caller.ts';
-import type { Declaration } from './declaration.ts';
 import type { RouteMethod } from './routes.ts';
 
 /** Any function or class. */
 // oxlint-disable-next-line typescript/no-explicit-any -- the only type that every function and class fits
 export type AnyFunction = ((...args: any[]) => unknown) | (new (...args: any[]) => object);
 
+/** The endpoint that a function is declared for, as its functions and the registry know it. */
+export interface DeclaredEndpoint {
+  readonly name: string;
+  /** Where it was declared, `file:line`; empty when that is not known. */
+  readonly place: string;
+  readonly functions: readonly FunctionDeclaration[];
+  /** The entry under `resources` of the manifest. */
+  resource(): Record<string, unknown>;
+}
+
 export interface FunctionDeclaration {
-  readonly endpoint: Declaration;
+  readonly endpoint: DeclaredEndpoint;
   /** As it was given, without its schema. */
   readonly fn: AnyFunction;
   /** What a worker calls: it checks by the schema, too. */
@@ -34,7 +43,7 @@ export function declarationOf(value: unknown): FunctionDeclaration | undefined {
 
 /** Describes `fn` and marks what is served in its place, which may be itself. */
 export function markFunction(
-  endpoint: Declaration,
+  endpoint: DeclaredEndpoint,
   fn: AnyFunction,
   served: AnyFunction,
   route: FunctionDeclaration['route'],

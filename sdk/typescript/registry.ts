@@ -1,23 +1,22 @@
 /** The declarations of this process, in the order they were made: what the build and the development server read. */
-import type { Declaration } from './declaration.ts';
 import { DeclarationError } from './errors.ts';
-import type { FunctionDeclaration } from './functions.ts';
+import type { DeclaredEndpoint, FunctionDeclaration } from './functions.ts';
 
 /** One list for all copies of this package in the process: each bundle of a user's file holds its own. */
 const KEY = Symbol.for('capstan.declarations');
 
-function list(): Declaration[] {
-  const holder = globalThis as { [KEY]?: Declaration[] };
+function list(): DeclaredEndpoint[] {
+  const holder = globalThis as { [KEY]?: DeclaredEndpoint[] };
   holder[KEY] ??= [];
   return holder[KEY];
 }
 
-export function register(declaration: Declaration): void {
+export function register(declaration: DeclaredEndpoint): void {
   list().push(declaration);
 }
 
 /** Every endpoint declared so far. */
-export function declarations(): readonly Declaration[] {
+export function declarations(): readonly DeclaredEndpoint[] {
   return [...list()];
 }
 
@@ -31,8 +30,8 @@ export function forgetDeclarations(): void {
  * endpoint, and no two functions have one name.
  * @throws DeclarationError with both places.
  */
-export function checkApplication(declared: Iterable<Declaration>): void {
-  const endpoints = new Map<string, Declaration>();
+export function checkApplication(declared: Iterable<DeclaredEndpoint>): void {
+  const endpoints = new Map<string, DeclaredEndpoint>();
   const functions = new Map<string, FunctionDeclaration>();
   for (const each of declared) {
     const other = endpoints.get(each.name);

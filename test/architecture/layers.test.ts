@@ -46,6 +46,9 @@ for (const [file, source] of [
   ['cli/commands/up.ts', `import { start } from '../../scheduler/start.ts';`],
   ['cli/commands/up.ts', `await import('../../scheduler/core/step.ts');`],
   ['cli/commands/up.ts', `import type { Image } from '../../scheduler/core/image.ts';`],
+  ['cli/commands/up.ts', `import { start } from '../../agent/start.ts';`],
+  ['agent/start.ts', `import { start } from '../gateway/start.ts';`],
+  ['scheduler/core/step.ts', `import { step } from '../../agent/core/step.ts';`],
   ['sdk/typescript/client.ts', `import { CapstanError } from '../../proto/errors.ts';`],
 ] as const) {
   test(`the layer rule refuses in ${file}: ${source}`, (t) => {
@@ -78,6 +81,8 @@ test('the purity rule sees through the files between a core and what it must not
 
 test('the purity rule refuses a package and a dynamic import, and lets types and constants pass', (t) => {
   t.is(purityBreaches(importsOf('agent/core/step.ts', `import pino from 'pino';`)).length, 1);
+  t.is(purityBreaches(importsOf('scheduler/core/deep/a.ts', `import { readFileSync } from 'node:fs';`)).length, 1);
+  t.is(purityBreaches(importsOf('scheduler/core/a.ts', `import { randomUUID } from 'crypto';`)).length, 1);
   t.is(purityBreaches(importsOf('agent/core/step.ts', `const later = import('./later.ts');`)).length, 1);
   t.deepEqual(
     purityBreaches(

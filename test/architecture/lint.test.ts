@@ -43,64 +43,6 @@ const snippets: Snippet[] = [
     source: `export async function bad(p: PromiseLike<void>): Promise<void> {\n  await p;\n}\n`,
     rule: 'oxc(no-async-await)',
   },
-  {
-    file: 'scheduler/core/deep/a.ts',
-    source: `import { readFileSync } from 'node:fs';\nexport const bad = readFileSync;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'scheduler/core/a.ts',
-    source: `import { randomUUID } from 'crypto';\nexport const bad = randomUUID;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  { file: 'scheduler/core/a.ts', source: `import pino from 'pino';\nexport const bad = pino;\n`, rule: 'eslint(no-restricted-imports)' },
-  {
-    file: 'scheduler/core/a.ts',
-    source: `import { step } from '../../agent/core/step.ts';\nexport const bad = step;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'scheduler/core/a.ts',
-    source: `import { isErrorCode } from '../../proto/errors.ts';\nexport const good = (now: number, text: string): number => (isErrorCode(text) ? Math.max(now, 1) : 0);\n`,
-    rule: null,
-  },
-
-  {
-    file: 'proto/a.ts',
-    source: `import { start } from '../scheduler/start.ts';\nexport const bad = start;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'scheduler/engine/a.ts',
-    source: `import { start } from '../../agent/start.ts';\nexport const bad = start;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'agent/a.ts',
-    source: `import { start } from '../gateway/start.ts';\nexport const bad = start;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'gateway/a.ts',
-    source: `import { Endpoint } from '@capstan/sdk';\nexport const bad = Endpoint;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'cli/commands/a.ts',
-    source: `import { start } from '../../agent/start.ts';\nexport const bad = start;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'sdk/typescript/a.ts',
-    source: `import { CapstanError } from '../../proto/errors.ts';\nexport const bad = CapstanError;\n`,
-    rule: 'eslint(no-restricted-imports)',
-  },
-  {
-    file: 'scheduler/engine/a.ts',
-    source: `import { CapstanError } from '../../proto/errors.ts';\nexport const good = CapstanError;\n`,
-    rule: null,
-  },
-
   { file: 'gateway/a.ts', source: `export const bad = process.env['HOME'];\n`, rule: 'node(no-process-env)' },
   { file: 'gateway/a.ts', source: `import { env } from 'node:process';\nexport const bad = env;\n`, rule: 'eslint(no-restricted-imports)' },
   { file: 'gateway/config.ts', source: `export const good = process.env['HOME'];\n`, rule: null },

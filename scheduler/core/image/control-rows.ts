@@ -104,3 +104,8 @@ export interface BuildRow {
   /** The accounts that may deploy it. Equal bytes of several accounts share one blob. */
   readonly owners: readonly BuildOwner[];
 }
+
+/** A control row that holds sealed values; `key` is that of its map in the image. */
+export type SealedRow =
+  | { readonly kind: 'account' | 'release'; readonly key: string }
+  | { readonly kind: 'deployment'; readonly key: string; readonly number: number };

@@ -4,7 +4,7 @@ import type { Deadline } from '../deadlines.ts';
 import type { NodeFacts } from '../placement/node-facts.ts';
 import type { RejectionGroup } from '../placement/rejections.ts';
 import type { WorkerRuntime } from '../placement/runtime-choice.ts';
-import type { Due } from './due.ts';
+import type { Due } from './jobs.ts';
 
 /** A worker that is desired, or that a node still reports. */
 export interface WorkerImage {

@@ -3,7 +3,6 @@ import type { Body, JobKind, Lease } from '../../store/store.ts';
 import type { Deadline } from '../deadlines.ts';
 import type { Usage } from '../rate-limits.ts';
 import type { Phase } from '../transitions.ts';
-import type { Due } from './due.ts';
 
 /** A job that is leased or in a head window. */
 export interface JobImage {
@@ -98,3 +97,17 @@ export interface Lane {
 export function emptyLane(complete: boolean): Lane {
   return { window: [], head: 0, covered: complete ? Number.POSITIVE_INFINITY : -1, count: 0, refill: null };
 }
+
+/** What a deadline is about. */
+export type Due =
+  | { readonly due: 'waiter'; readonly waiter: Waiter }
+  | { readonly due: 'record-start'; readonly job: JobImage; readonly token: number }
+  | { readonly due: 'silence'; readonly node: string }
+  | { readonly due: 'grace'; readonly node: string }
+  | { readonly due: 'scale' }
+  /** Room was made: endpoints without a place are looked at. */
+  | { readonly due: 'room' }
+  | { readonly due: 'key-expiry'; readonly hash: string }
+  /** Builds that nobody deployed may have to go. */
+  | { readonly due: 'build-sweep' }
+  | { readonly due: 'refill'; readonly endpoint: string };

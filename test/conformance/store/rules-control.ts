@@ -2,7 +2,7 @@ import test from 'ava';
 
 import { controlKinds, type ControlKind, type Op } from '../../../scheduler/store/store.ts';
 import { given, outcomes } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 
 const put = (key: string, version: number, value: unknown, kind: ControlKind = 'endpoint'): Op => ({
   op: 'put',

@@ -21,7 +21,7 @@ import {
   start,
   submit,
 } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 
 const endedRow = (no: number, difference: Partial<JobRow> = {}): JobRow =>
   queued(no, {

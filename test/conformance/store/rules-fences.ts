@@ -2,7 +2,7 @@ import test from 'ava';
 
 import { StaleTermError } from '../../../scheduler/store/store.ts';
 import { completed, given, hookOf, idOf, jobOf, json, leased, outcomes, queued, queueOf, shownWhole, submit } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 import { take } from './take.ts';
 
 export function fenceRules(name: string, use: Use): void {

@@ -2,7 +2,7 @@ import test from 'ava';
 
 import type { HookHead, Store } from '../../../scheduler/store/store.ts';
 import { cancelledInQueue, completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, shown, start, submit } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 
 const head = (no: number, difference: Partial<HookHead> = {}): HookHead => {
   const { envelope: _, ...rest } = hookOf(no);

@@ -1,7 +1,7 @@
 import test from 'ava';
 
 import { completed, failed, given, jobOf, lease, leaseOf, leased, outcomes, queued, queueOf, start, submit } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 
 const started = (no: number, token = 1) => ({ op: 'started', no, token, startedAt: start + 700, attempts: 1, delayMs: 699 }) as const;
 

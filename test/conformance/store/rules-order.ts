@@ -2,7 +2,7 @@ import test from 'ava';
 
 import type { StoredState } from '../../../scheduler/store/store.ts';
 import { cancelledInQueue, completed, failed, given, json, leaseOf, leased, queued, queueOf, shown, start, submit } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 
 export function orderRules(name: string, use: Use): void {
   test.serial(`${name}: a queue's head is in order of position, per endpoint and priority`, async (t) => {

@@ -1,7 +1,7 @@
 import test from 'ava';
 
 import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, start, submit, ttl } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 
 const remove = (no: number, dueBy: number | null = null) => ({ op: 'delete', no, dueBy }) as const;
 

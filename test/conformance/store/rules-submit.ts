@@ -1,7 +1,7 @@
 import test from 'ava';
 
 import { completed, given, idOf, jobOf, json, leased, outcomes, queued, shown, shownWhole, start, submit } from './jobs.ts';
-import type { Use } from './suite.ts';
+import type { Use } from './use.ts';
 
 const hash = (byte: number): Uint8Array => new Uint8Array(32).fill(byte);
 const later = (): number => Date.now() + 3_600_000;

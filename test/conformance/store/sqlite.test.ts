@@ -5,7 +5,8 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import type { Store } from '../../../scheduler/store/store.ts';
 import { engineStore } from './engine-store.ts';
-import { storeConformance, type Open } from './suite.ts';
+import { storeConformance } from './suite.ts';
+import type { Open } from './use.ts';
 import { ownFolder } from '../../support/own-folder.ts';
 
 /** Opens each store in a folder of its own. */
