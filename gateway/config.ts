@@ -63,7 +63,17 @@ export const gatewayConfig = z.object({
   maxBodyMemoryBytes: setting(
     'CAPSTAN_GATEWAY_BODY_MEMORY_BYTES',
     integer(64 * 1024, 64 * 1024 * MiB, 512 * MiB),
-    'Memory for request bodies, received or waiting for the scheduler, bytes. Requests beyond it are answered 503.',
+    'Memory for request bodies, received or waiting for the scheduler, bytes. An account holds at most as much as it leaves free, half of it when it is alone; requests beyond that are answered 429, and 503 when the memory of all is used up.',
+  ),
+  uploadMinBytes: setting(
+    'CAPSTAN_HTTP_UPLOAD_MIN_BYTES',
+    integer(1, 64 * MiB, 16 * 1024),
+    'Least bytes of a body that must arrive in each CAPSTAN_HTTP_UPLOAD_WINDOW_MS until it is complete; else 408.',
+  ),
+  uploadWindowMs: setting(
+    'CAPSTAN_HTTP_UPLOAD_WINDOW_MS',
+    integer(100, 600_000, 10_000),
+    'Window in which CAPSTAN_HTTP_UPLOAD_MIN_BYTES must arrive, ms. Time in which the gateway itself does not read is left out.',
   ),
   submitTimeoutMs: setting(
     'CAPSTAN_GATEWAY_SUBMIT_TIMEOUT_MS',

@@ -25,6 +25,8 @@ import { TrustedProxies } from './lb/forwarded.ts';
 import { LoadBalancer } from './lb/load-balancer.ts';
 import { Pools } from './lb/pools.ts';
 import { Budget } from './limits/budget.ts';
+import { SharedBudget } from '../proto/shared-budget.ts';
+import { UploadMonitor } from '../proto/upload-monitor.ts';
 import { createLog, type Log } from './log.ts';
 import { GatewayMetrics } from './metrics/metrics.ts';
 
@@ -78,13 +80,13 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const blobs = new BlobServiceClient(config.scheduler, channelCredentials, shared);
 
   const proxies = new TrustedProxies(config.trustedProxies);
-  const memory = new Budget(config.maxBodyMemoryBytes);
+  const memory = new SharedBudget(config.maxBodyMemoryBytes);
+  const uploads = new UploadMonitor({ minBytes: config.uploadMinBytes, windowMs: config.uploadWindowMs, now });
   const directory = new Directory();
   const watch = new DirectoryWatch(control, patient, directory, log);
   const lookup = new Lookup(directory, watch, control, quick, config.lookupsPerSecond, now);
   const channel = new JobChannel(channelClient, patient, {
     inFlight: new Budget(config.maxInFlight),
-    memory,
     submitTimeoutMs: config.submitTimeoutMs,
     readTimeoutMs: config.readTimeoutMs,
     log,
@@ -128,6 +130,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     authenticator,
     pools,
     proxies,
+    memory,
+    uploads,
     metrics: metrics.lb,
     closing: () => closing,
   });
@@ -149,6 +153,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       loadBalancer,
       proxies,
       memory,
+      uploads,
       metrics,
       closing: () => closing,
     },

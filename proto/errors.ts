@@ -43,6 +43,13 @@ const table = {
     title: 'Conflict',
     hint: 'This Idempotency-Key was used with another body; use a new key.',
   },
+  REQUEST_TIMEOUT: {
+    grpc: 4,
+    http: 408,
+    exit: 75,
+    title: 'Request Timeout',
+    hint: 'Send the whole body without long pauses; over a slow line send less at a time.',
+  },
   PAYLOAD_TOO_LARGE: {
     grpc: 11,
     http: 413,

@@ -2,6 +2,9 @@
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 
+import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
+import type { Reservation, SharedBudget } from '../../proto/shared-budget.ts';
+import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
 import type { Desk } from './desk.ts';
 import { readChunk, readJobPost, tooLarge } from './job-post.ts';
@@ -10,6 +13,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The worker that calls; set before anything else happens. */
     desk: Desk | null;
+    /** Memory of the body. */
+    reservation: Reservation | null;
   }
 }
 
@@ -34,11 +39,23 @@ interface Params {
 type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
 type Call = FastifyRequest<{ Params: Params; Querystring: Query }>;
 
-/** `deskOfCaller`: undefined for a stranger, or one that speaks for another. */
-export async function makeCalls(deskOfCaller: (caller: Caller) => Desk | undefined, log: Logger): Promise<FastifyInstance> {
+/** How long a worker whose post was refused for lack of memory waits, s. */
+const RETRY_S = '1';
+
+export interface CallsOptions {
+  /** Undefined for a stranger, or one that speaks for another. */
+  readonly deskOf: (caller: Caller) => Desk | undefined;
+  /** Memory for the bodies of all workers. */
+  readonly memory: SharedBudget;
+  readonly uploads: UploadMonitor;
+  readonly log: Logger;
+}
+
+export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: CallsOptions): Promise<FastifyInstance> {
+  const maxBytes = Math.min(MAX_RESULT_BYTES + ENVELOPE_BYTES, memory.largest);
   const app = fastify({
     logger: false,
-    bodyLimit: MAX_RESULT_BYTES + ENVELOPE_BYTES,
+    bodyLimit: maxBytes,
     return503OnClosing: false,
     // A HEAD would take a job and leave it in an answer without a body.
     exposeHeadRoutes: false,
@@ -46,10 +63,31 @@ export async function makeCalls(deskOfCaller: (caller: Caller) => Desk | undefin
   });
   // Clients name other kinds than they send.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  app.addContentTypeParser('*', (request, payload, done) => {
+    const length = request.headers['content-length'];
+    const { reservation } = request;
+    const declared = length === undefined ? undefined : Number(length);
+    // Calls without a job to post have no use for a body.
+    if (reservation === null) done(new BodyRefused('too-large'));
+    else
+      receiveBody(payload, { declared, maxBytes, reservation, monitor: uploads }, (fault, body) => {
+        if (fault === null) done(null, body);
+        else done(new BodyRefused(fault));
+      });
+  });
+  app.decorateRequest('reservation', null);
   app.setErrorHandler((error: Error & { statusCode?: number; code?: string }, request, reply) => {
     const status = error.statusCode ?? 500;
-    if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') onTooLarge(request as Call);
+    if (error instanceof BodyRefused) {
+      if (error.fault === 'too-large') onTooLarge(request as Call, maxBytes);
+      if (status === 503) reply.header('retry-after', RETRY_S);
+      // The rest is read and dropped, else the worker could lose the answer; one that is too slow loses its connection.
+      if (error.fault !== 'too-slow') {
+        reply.removeHeader('connection');
+        request.raw.resume();
+      }
+      return reply.code(status).send({ error: error.message });
+    }
     if (status >= 500) log.error({ error: error.message, url: request.routeOptions.url }, 'the worker API failed');
     return reply.code(status).send({ error: status >= 500 ? 'internal error' : error.message });
   });
@@ -63,6 +101,17 @@ export async function makeCalls(deskOfCaller: (caller: Caller) => Desk | undefin
     const desk = deskOfCaller({ endpointId: params.endpoint, workerId: params.worker, token });
     if (desk === undefined) return refuse(reply);
     request.desk = desk;
+    if (request.method === 'POST') {
+      const reservation = memory.open({ id: params.worker });
+      const release = (): void => {
+        request.raw.socket.off('close', release);
+        reservation.release();
+      };
+      // An answer that waits behind another one of its connection is not told of the connection's end.
+      reply.raw.once('close', release);
+      request.raw.socket.once('close', release);
+      request.reservation = reservation;
+    }
     done();
   });
   app.get('/v2/:endpoint/job-take/:worker', (call: Call, reply) => take(call, reply, 1));
@@ -91,14 +140,36 @@ export async function makeCalls(deskOfCaller: (caller: Caller) => Desk | undefin
 }
 
 /** Refused by its size before it was read: the job must not wait for a result that can never come. */
-function onTooLarge(call: Call): void {
+function onTooLarge(call: Call, maxBytes: number): void {
   const { job } = call.params;
   if (job === undefined) return;
-  const bytes = Number(call.headers['content-length'] ?? MAX_RESULT_BYTES + ENVELOPE_BYTES);
+  const bytes = Number(call.headers['content-length'] ?? maxBytes);
   const isChunk = call.routeOptions.url?.includes('stream') === true;
   const fault = isChunk ? `a chunk has ${bytes} bytes; at most ${MAX_CHUNK_BYTES / 1024 / 1024} MiB is allowed` : tooLarge(bytes);
   call.desk?.refuse(job, fault);
 }
+
+/** A body that could not be received. */
+class BodyRefused extends Error {
+  readonly fault: BodyFault;
+  readonly statusCode: number;
+
+  constructor(fault: BodyFault) {
+    const { status, message } = refusals[fault];
+    super(message);
+    this.name = 'BodyRefused';
+    this.fault = fault;
+    this.statusCode = status;
+  }
+}
+
+const refusals: Readonly<Record<BodyFault, { readonly status: number; readonly message: string }>> = {
+  'too-large': { status: 413, message: 'the body is too large' },
+  'too-slow': { status: 408, message: 'the body arrived too slowly' },
+  broken: { status: 400, message: 'the body ended before it was complete' },
+  'party-full': { status: 503, message: 'the posts of this worker hold its share of the agent’s memory already' },
+  'memory-full': { status: 503, message: 'the posts of all workers hold too much of the agent’s memory already' },
+};
 
 /** Of a call that was let in. */
 function deskOf({ desk }: Call): Desk {

@@ -10,12 +10,20 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 
+import { SharedBudget } from '../../proto/shared-budget.ts';
+import { UploadMonitor, type UploadRule } from '../../proto/upload-monitor.ts';
 import type { Caller } from './calls.ts';
 import type { Desk } from './desk.ts';
 
 const TOKEN_BYTES = 32;
 /** Clients keep connections for their next call: the server is not to close one that is just used again, ms. */
 const KEEP_ALIVE_MS = 72_000;
+/** Time a worker has to send a whole request, ms. Answers may take longer: calls are held on purpose. */
+const REQUEST_MS = 120_000;
+/** Memory for the posts of all workers of the agent, bytes. */
+const BODY_MEMORY_BYTES = 256 * 1024 * 1024;
+/** Slower posts end: a worker has the agent on its own host. */
+const UPLOAD_RULE: UploadRule = { minBytes: 16 * 1024, windowMs: 10_000, now: () => performance.now() };
 /** Addresses that stand for all of a host's. */
 const isWildcard = (host: string): boolean => host === '0.0.0.0' || host === '::';
 
@@ -25,6 +33,9 @@ export interface WorkerApiOptions {
   /** 0 for any free one. */
   readonly port: number;
   readonly log: Logger;
+  /** Memory for the bodies of all workers, bytes. */
+  readonly bodyMemoryBytes?: number;
+  readonly uploadRule?: UploadRule;
 }
 
 export interface Admission {
@@ -43,21 +54,26 @@ interface Admitted {
 export class WorkerApi {
   readonly #host: string;
   readonly #log: Logger;
+  readonly #memory: SharedBudget;
+  readonly #uploads: UploadMonitor;
   readonly #workers = new Map<string, Admitted>();
   readonly #server: Server;
   readonly #also = new Map<string, Promise<Server>>();
   /** Loaded when it is wanted: a fifth of an agent's start, and most agents never have a foreign worker. */
   #calls: Promise<FastifyInstance> | undefined;
 
-  private constructor(host: string, log: Logger) {
+  private constructor({ host, log, bodyMemoryBytes = BODY_MEMORY_BYTES, uploadRule = UPLOAD_RULE }: WorkerApiOptions) {
     this.#host = host;
     this.#log = log;
+    this.#memory = new SharedBudget(bodyMemoryBytes);
+    this.#uploads = new UploadMonitor(uploadRule);
     this.#server = this.#makeServer();
   }
 
   /** Listens; rejects when the address cannot be had. */
-  static async start({ host, port, log }: WorkerApiOptions): Promise<WorkerApi> {
-    const api = new WorkerApi(host, log);
+  static async start(options: WorkerApiOptions): Promise<WorkerApi> {
+    const { host, port } = options;
+    const api = new WorkerApi(options);
     // Workers are told 127.0.0.1; the name may stand for ::1 alone.
     api.#server.listen(port, host === 'localhost' ? '127.0.0.1' : host);
     await once(api.#server, 'listening');
@@ -127,12 +143,13 @@ export class WorkerApi {
         },
       );
     };
-    // Calls are held for long on purpose.
-    return createServer({ requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS }, answer);
+    return createServer({ requestTimeout: REQUEST_MS, keepAliveTimeout: KEEP_ALIVE_MS }, answer);
   }
 
   #load(): Promise<FastifyInstance> {
-    this.#calls ??= import('./calls.ts').then(({ makeCalls }) => makeCalls((caller) => this.#deskOf(caller), this.#log));
+    this.#calls ??= import('./calls.ts').then(({ makeCalls }) =>
+      makeCalls({ deskOf: (caller) => this.#deskOf(caller), memory: this.#memory, uploads: this.#uploads, log: this.#log }),
+    );
     return this.#calls;
   }
 

@@ -9,21 +9,12 @@ import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { refusal, type Access } from '../auth/permission.ts';
 import type { Key } from '../directory/directory.ts';
-import { whenOver } from './gone.ts';
 import { isId, printable } from './ids.ts';
 import { sendFailure, sendProblem, tooLarge } from './problem.ts';
+import { bodyLimit, expectBody } from './request-body.ts';
 import type { Services } from './services.ts';
 
-/** Bodies up to here are not counted while they are received: connections bound them. */
-const SMALL_BODY_BYTES = 64 * 1024;
-
 declare module 'fastify' {
-  interface FastifyRequest {
-    /** The body as received. */
-    rawBody: Buffer | null;
-    /** Memory counted for the body. */
-    reservedBytes: number;
-  }
   interface FastifyContextConfig {
     /** The route reads its body itself. */
     rawBodyOnly?: boolean;
@@ -34,30 +25,17 @@ export type Guard = (request: FastifyRequest, reply: FastifyReply, done: () => v
 
 /** A route's guard: the access it needs and the largest body it takes. */
 export function createGuard(services: Services, access: Access, maxBytes: number): Guard {
-  const { authenticator, lookup } = services;
+  const { authenticator, lookup, memory } = services;
+  const limit = bodyLimit(maxBytes, memory);
 
   function decide(request: FastifyRequest, reply: FastifyReply, key: Key, endpoint: EndpointEntry | undefined, done: () => void): void {
-    const refused =
-      refusal(key, endpointId(request), endpoint, access) ??
-      notAQueue(endpoint) ??
-      checkBody(request, maxBytes) ??
-      admit(request, reply, maxBytes);
-    if (refused === null) done();
-    else sendProblem(reply, refused);
-  }
-
-  /** Bodies that count are counted before they are read, until the answer has gone. */
-  function admit(request: FastifyRequest, reply: FastifyReply, maxBytes: number): CapstanError | null {
-    const { headers } = request;
-    if (request.method === 'GET') return null;
-    const bytes = headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : maxBytes;
-    if (bytes <= SMALL_BODY_BYTES) return null;
-    if (!services.memory.take(bytes)) {
-      return new CapstanError('UNAVAILABLE', 'the gateway holds too many bytes of request bodies already', { retryAfterMs: 1000 });
+    const refused = refusal(key, endpointId(request), endpoint, access) ?? notAQueue(endpoint) ?? checkBody(request, limit);
+    if (refused !== null) {
+      sendProblem(reply, refused);
+      return;
     }
-    request.reservedBytes = bytes;
-    whenOver(reply, () => releaseBody(request, services));
-    return null;
+    if (request.method !== 'GET') expectBody(request, reply, key.accountId, services);
+    done();
   }
 
   async function slowly(request: FastifyRequest): Promise<{ key: Key; endpoint: EndpointEntry | undefined }> {
@@ -82,14 +60,6 @@ export function createGuard(services: Services, access: Access, maxBytes: number
       },
     );
   };
-}
-
-/** The body is not needed any more: drops it and gives its memory back. */
-export function releaseBody(request: FastifyRequest, services: Services): void {
-  request.body = undefined;
-  request.rawBody = null;
-  services.memory.give(request.reservedBytes);
-  request.reservedBytes = 0;
 }
 
 export function endpointId(request: FastifyRequest): string {

@@ -35,6 +35,7 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
   if (entry.http >= 500) reply.header('x-request-id', reply.request.id);
   if (entry.http === 401) reply.header('www-authenticate', 'Bearer');
   if (error.code === 'UNSUPPORTED_MEDIA_TYPE') reply.header('accept', 'application/json').header('accept-encoding', 'identity');
+  closeAfterTimeout(reply, entry.http);
   if (headers !== undefined) reply.headers(headers);
   reply.send(problemText(entry.http, entry.title, error.message));
 }
@@ -45,10 +46,16 @@ export function sendOpenAiError(reply: FastifyReply, error: OpenAiError): void {
   drain(reply.request.raw, DRAIN);
   reply.removeHeader('connection');
   reply.code(error.status).header('content-type', JSON_TYPE);
+  closeAfterTimeout(reply, error.status);
   if (error.retryAfterS !== null) reply.header('retry-after', String(error.retryAfterS));
   if (!error.mayRetry) reply.header('x-should-retry', 'false');
   if (error.status >= 500 && !reply.hasHeader('x-request-id')) reply.header('x-request-id', reply.request.id);
   reply.send(error.text);
+}
+
+/** The rest of a body that came too slowly is not awaited. */
+export function closeAfterTimeout(reply: FastifyReply, status: number): void {
+  if (status === 408) reply.header('connection', 'close');
 }
 
 function isOpenAiPath(url: string): boolean {

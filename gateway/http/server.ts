@@ -10,7 +10,8 @@ import { docsRoutes } from './docs.ts';
 import { openFrontDoor, refuseSocket } from './front-door.ts';
 import { measure } from './measure.ts';
 import { AllowedMethods } from './methods.ts';
-import { sendProblem, toCapstanError, tooLarge } from './problem.ts';
+import { sendProblem, toCapstanError } from './problem.ts';
+import { readBody } from './request-body.ts';
 import { buildRoutes } from './routes/builds.ts';
 import { controlRoutes } from './routes/control.ts';
 import { graphqlRoutes } from './routes/graphql.ts';
@@ -51,14 +52,20 @@ export async function createServer(services: Services, certificate: Certificate 
   // Each request of a pipelining caller may watch the connection.
   app.server.on('connection', (socket) => socket.setMaxListeners(0));
   app.decorateRequest('rawBody', null);
-  app.decorateRequest('reservedBytes', 0);
+  app.decorateRequest('reservation', null);
   app.decorateRequest('newJobId', null);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, (request, bytes, done) => {
-    request.rawBody = bytes as Buffer;
-    request.bodyBytes = bytes.length;
-    // A refusal goes on as the body and is answered by the validation: reported here it would end the connection.
-    done(null, bytes.length === 0 || request.routeOptions.config.rawBodyOnly === true ? undefined : parseBody(bytes as Buffer));
+  app.addContentTypeParser('*', (request, payload, done) => {
+    readBody(request, payload, services, (error, bytes) => {
+      if (error !== null) {
+        done(error);
+        return;
+      }
+      request.rawBody = bytes;
+      request.bodyBytes = bytes.length;
+      // A refusal goes on as the body and is answered by the validation: reported here it would end the connection.
+      done(null, bytes.length === 0 || request.routeOptions.config.rawBodyOnly === true ? undefined : parseBody(bytes));
+    });
   });
   app.setValidatorCompiler<z.ZodType>(({ schema, httpPart }) => (data: unknown) => {
     // Schemas of headers are for the document: their handlers look at them themselves.
@@ -87,9 +94,7 @@ export async function createServer(services: Services, certificate: Certificate 
   });
   if (config.corsOrigins.length > 0) cors(app, config.corsOrigins, methods);
   app.setErrorHandler((thrown, request, reply) => {
-    const limit = request.routeOptions.bodyLimit;
-    let error = toCapstanError(thrown);
-    if (error.code === 'PAYLOAD_TOO_LARGE' && limit !== undefined) error = tooLarge(limit);
+    const error = toCapstanError(thrown);
     if (error.code === 'INTERNAL') {
       log.error(
         { ...idsOf(request), method: request.method, route: request.routeOptions.url, err: error.cause ?? error },

@@ -9,10 +9,11 @@ import type { Lookup } from '../directory/lookup.ts';
 import type { JobChannel } from '../jobs/channel.ts';
 import type { TrustedProxies } from '../lb/forwarded.ts';
 import type { LoadBalancer } from '../lb/load-balancer.ts';
-import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
 import type { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
+import type { SharedBudget } from '../../proto/shared-budget.ts';
+import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
 
@@ -39,7 +40,9 @@ export interface Services {
   readonly lookup: Lookup;
   readonly authenticator: Authenticator;
   /** Memory of request bodies. */
-  readonly memory: Budget;
+  readonly memory: SharedBudget;
+  /** Detects bodies that arrive too slowly. */
+  readonly uploads: UploadMonitor;
   readonly metrics: GatewayMetrics;
   /** Monotonic clock, ms. */
   readonly now: () => number;

@@ -29,6 +29,7 @@ import type {
 import { backoffMs } from '../grpc/connection.ts';
 import { away } from '../grpc/refusals.ts';
 import type { Budget } from '../limits/budget.ts';
+import type { Reservation } from '../../proto/shared-budget.ts';
 import type { Log } from '../log.ts';
 import { nextMessage } from './batch.ts';
 import { StreamCursors } from './stream-cursors.ts';
@@ -44,8 +45,6 @@ export type Done = (error: CapstanError | null, answer: Answer | null) => void;
 export interface ChannelOptions {
   /** Count of pending requests. */
   readonly inFlight: Budget;
-  /** Bytes of inline bodies pending; shared with the bodies being received. */
-  readonly memory: Budget;
   /** How long a submission stays pending while the scheduler is away, ms. */
   readonly submitTimeoutMs: number;
   /** The same for reads, ms. */
@@ -58,7 +57,8 @@ export interface ChannelOptions {
 interface Pending {
   readonly request: JobRequest;
   readonly operation: Operation;
-  readonly bytes: number;
+  /** Memory of its inline body. */
+  held: Reservation | null;
   readonly since: number;
   readonly waitMs: number;
   readonly done: Done;
@@ -113,14 +113,15 @@ export class JobChannel {
   }
 
   /**
-   * Asks. `bytes` is the memory the operation's bodies hold, `limitedAs` what it counts as for rate
-   * limits (jobs.proto). The returned id is for `abandon`.
+   * Asks. `held` is the memory of the operation's body, released here; `limitedAs` is what the
+   * operation counts as for rate limits (jobs.proto). The returned id is for `abandon`.
    * `done` gets UNAVAILABLE when the gateway holds too much already, when the scheduler stayed
    * away for too long, or when the channel was closed.
    */
-  request(endpointId: string, operation: Operation, bytes: number, done: Done, limitedAs = ''): number {
-    const refused = this.#admit(bytes);
+  request(endpointId: string, operation: Operation, held: Reservation | null, done: Done, limitedAs = ''): number {
+    const refused = this.#admit();
     if (refused !== null) {
+      held?.release();
       setImmediate(done, refused, null);
       return 0;
     }
@@ -128,7 +129,7 @@ export class JobChannel {
     this.#place(operation);
     const waitMs = operation.value.waitMs;
     const request: JobRequest = { requestId, endpointId, operation, limitedAs, resent: false };
-    this.#pending.set(requestId, { request, operation, bytes, since: this.#options.now(), waitMs, done, sent: this.#call !== null });
+    this.#pending.set(requestId, { request, operation, held, since: this.#options.now(), waitMs, done, sent: this.#call !== null });
     this.#send(request);
     return requestId;
   }
@@ -157,11 +158,12 @@ export class JobChannel {
   hurry(): void {
     for (const [requestId, entry] of this.#pending) {
       if (entry.waitMs === 0) continue;
+      const { operation, held } = entry;
+      entry.held = null;
       this.abandon(requestId);
-      const { operation } = entry;
       operation.value.waitMs = 0;
       // It was counted when it was first asked.
-      this.request(entry.request.endpointId, operation, entry.bytes, entry.done, 'none');
+      this.request(entry.request.endpointId, operation, held, entry.done, 'none');
     }
   }
 
@@ -178,13 +180,10 @@ export class JobChannel {
     for (const requestId of this.#pending.keys()) this.#fail(requestId, away('the gateway is closing'));
   }
 
-  #admit(bytes: number): CapstanError | null {
+  #admit(): CapstanError | null {
     if (this.#closed) return away('the gateway is closing');
-    const { inFlight, memory } = this.#options;
-    if (!inFlight.take(1)) return away(`the gateway holds ${inFlight.limit} requests already`);
-    if (memory.take(bytes)) return null;
-    inFlight.give(1);
-    return away('the gateway holds too many bytes of request bodies already');
+    const { inFlight } = this.#options;
+    return inFlight.take(1) ? null : away(`the gateway holds ${inFlight.limit} requests already`);
   }
 
   #freeId(): number {
@@ -211,7 +210,7 @@ export class JobChannel {
     if (entry === undefined) return undefined;
     this.#pending.delete(requestId);
     this.#options.inFlight.give(1);
-    this.#options.memory.give(entry.bytes);
+    entry.held?.release();
     return entry;
   }
 

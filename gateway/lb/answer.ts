@@ -18,6 +18,7 @@ export function errorAnswer(error: CapstanError): { status: number; title: strin
   if (status === 401) headers['www-authenticate'] = 'Bearer';
   if (status === 405) headers['allow'] = error.field ?? '';
   const retryAfter = retryAfterS(error);
+  if (status === 408) headers['connection'] = 'close';
   if (retryAfter !== null) headers['retry-after'] = String(retryAfter);
   return { status, title, headers, body };
 }
@@ -27,5 +28,6 @@ export function sendError(request: IncomingMessage, response: ServerResponse, er
   if (response.headersSent || response.destroyed) return;
   const { status, headers, body } = errorAnswer(error);
   response.writeHead(status, headers).end(request.method === 'HEAD' ? '' : body);
-  drain(request, DRAIN);
+  // The rest of a body that came too slowly is not awaited.
+  if (status !== 408) drain(request, DRAIN);
 }

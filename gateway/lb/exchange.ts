@@ -80,6 +80,12 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     return this.#options.begin.function;
   }
 
+  /** Bytes of the body that no worker has taken yet. */
+  get heldBytes(): number {
+    if (this.#over) return 0;
+    return this.#retained === null ? WINDOW_BYTES - this.#window : this.#retainedBytes;
+  }
+
   /** Looks for a worker, with what there is of the body. */
   start(body: Buffer, ended: boolean): void {
     if (body.length > 0) this.#retain(body);

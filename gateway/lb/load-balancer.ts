@@ -6,6 +6,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
 import { CapstanError } from '../../proto/errors.ts';
+import type { Party, SharedBudget, Reservation } from '../../proto/shared-budget.ts';
+import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import type { Authenticator } from '../auth/authenticate.ts';
@@ -14,6 +16,7 @@ import type { GatewayConfig } from '../config.ts';
 import type { Key } from '../directory/directory.ts';
 import type { Lookup } from '../directory/lookup.ts';
 import { isId, printable } from '../http/ids.ts';
+import { partiesOf } from '../http/request-body.ts';
 import { isPreflight, Origins, preflightHeaders } from '../http/origins.ts';
 import { toCapstanError, tooLarge } from '../http/problem.ts';
 import type { AgentLink } from '../invoke/agent-link.ts';
@@ -24,8 +27,9 @@ import { errorAnswer, sendError } from './answer.ts';
 import { DOCS_PATH, DOCUMENT_PATH, sendDocument, sendPage, serverOf } from './docs/answers.ts';
 import { documentOf } from './docs/document.ts';
 import { SCRIPT_PATH } from './docs/page.ts';
-import { Exchange, RETAINED_BYTES, type Front } from './exchange.ts';
-import { answerHeaders, callerOf, type TrustedProxies } from './forwarded.ts';
+import { BodyFeed } from './body-feed.ts';
+import { Exchange, type Front } from './exchange.ts';
+import { addressOf, answerHeaders, callerOf, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
 import { HttpFront, SocketFront } from './fronts.ts';
@@ -37,11 +41,16 @@ export interface LoadBalancerDeps {
   readonly authenticator: Authenticator;
   readonly pools: Pools<AgentLink>;
   readonly proxies: TrustedProxies;
+  /** Memory of request bodies. */
+  readonly memory: SharedBudget;
+  /** Detects bodies that arrive too slowly. */
+  readonly uploads: UploadMonitor;
   readonly metrics: LbMetrics;
   readonly closing: () => boolean;
 }
 
-const NOTHING = Buffer.alloc(0);
+/** A caller without a key holds at most this part of the memory for bodies. */
+const PEER_FRACTION = 8;
 /** Spares other requests the look at their path. */
 const MAYBE_DOCS = /^\/(docs|openapi)/;
 
@@ -198,36 +207,32 @@ export class LoadBalancer {
   }
 
   #serve(request: IncomingMessage, endpoint: EndpointEntry, address: LbAddress, front: HttpFront): void {
-    const { config } = this.#deps;
+    const { config, uploads } = this.#deps;
     const route = this.#routeOf(endpoint, request, address);
-    const length = request.headers['content-length'];
-    const hasBody = request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
-    if (hasBody && Number(length ?? 0) > config.lbMaxBodyBytes) throw tooLarge(config.lbMaxBodyBytes);
-    const exchange = this.#exchange(request, endpoint, address, route, front, false, () => request.resume());
+    if (Number(request.headers['content-length'] ?? 0) > config.lbMaxBodyBytes) throw tooLarge(config.lbMaxBodyBytes);
+    const feed = new BodyFeed(request, {
+      maxBytes: config.lbMaxBodyBytes,
+      reservation: this.#reserve(request, endpoint),
+      monitor: uploads,
+      onRefused: (error) => front.fail(error),
+    });
+    const { onOver } = front;
+    front.onOver = () => {
+      feed.end();
+      onOver();
+    };
+    const exchange = this.#exchange(request, endpoint, address, route, front, false, () => feed.readOn());
     front.onDrain = () => exchange.drained();
     front.onGone = () => exchange.abandon('the caller went away');
-    if (!hasBody) {
-      exchange.start(NOTHING, true);
-      return;
-    }
-    // A short body is awaited, so that a caller that dawdles takes no worker's time.
-    const whole = length !== undefined && Number(length) <= RETAINED_BYTES;
-    const parts: Buffer[] = [];
-    let bytes = 0;
-    if (!whole) exchange.start(NOTHING, false);
-    request.on('data', (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (bytes > config.lbMaxBodyBytes) {
-        request.removeAllListeners('data');
-        exchange.abandon('the body is too large');
-        front.fail(tooLarge(config.lbMaxBodyBytes));
-      } else if (whole) parts.push(chunk);
-      else if (!exchange.push(chunk)) request.pause();
-    });
-    request.on('end', () => {
-      if (whole) exchange.start(parts.length === 1 ? (parts[0] ?? NOTHING) : Buffer.concat(parts), true);
-      else exchange.finish();
-    });
+    feed.start(exchange);
+  }
+
+  /** Memory of a body: the account pays for it, and a caller without a key has a share of its own in that. */
+  #reserve(request: IncomingMessage, { accountId, isPublic }: EndpointEntry): Reservation {
+    const { memory, config, proxies } = this.#deps;
+    const parties: Party[] = partiesOf(accountId, request, config);
+    if (isPublic) parties.push({ id: `address ${addressOf(request, proxies)}`, most: Math.floor(memory.limit / PEER_FRACTION) });
+    return memory.open(...parties);
   }
 
   #handOver(
@@ -239,15 +244,22 @@ export class LoadBalancer {
     refuse: (error: CapstanError) => void,
   ): void {
     const front = new SocketFront(socket, refuse);
-    const exchange = this.#exchange(request, endpoint, address, { function: '', values: {} }, front, true, () => socket.resume());
+    const exchange = this.#exchange(request, endpoint, address, { function: '', values: {} }, front, true, () => {
+      reservation.resize(exchange.heldBytes);
+      socket.resume();
+    });
+    const reservation = this.#reserve(request, endpoint);
     front.onDrain = () => exchange.drained();
     this.#handedOver.add(socket);
     socket.on('close', () => {
       this.#handedOver.delete(socket);
+      reservation.release();
       exchange.abandon('the caller went away');
     });
     socket.on('data', (chunk: Buffer) => {
-      if (!exchange.push(chunk)) socket.pause();
+      const hasRoom = exchange.push(chunk);
+      // Without memory for more the caller waits until the worker has what is on its way.
+      if (reservation.resize(exchange.heldBytes) !== null || !hasRoom) socket.pause();
     });
     socket.on('end', () => exchange.finish());
     exchange.start(head, false);

@@ -13,6 +13,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { JobKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import type { Reservation } from '../../proto/shared-budget.ts';
 import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Bodies } from '../blobs/bodies.ts';
 import type { Answer, JobChannel, Operation } from '../jobs/channel.ts';
@@ -50,7 +51,7 @@ export class OpenAiJob {
   #next = 0;
   #token: number | undefined;
 
-  constructor(deps: OpenAiJobDeps, endpointId: string, id: string, input: Payload, bytes: number) {
+  constructor(deps: OpenAiJobDeps, endpointId: string, id: string, input: Payload, held: Reservation | null) {
     this.#deps = deps;
     this.#endpointId = endpointId;
     this.id = id;
@@ -77,7 +78,7 @@ export class OpenAiJob {
       if (error === null && answer !== null && 'job' in answer) resolve(answer.job);
       else reject(error ?? new CapstanError('INTERNAL', 'the scheduler answered another question'));
     };
-    this.#submitTicket = deps.channel.request(endpointId, operation, bytes, done, 'openai');
+    this.#submitTicket = deps.channel.request(endpointId, operation, held, done, 'openai');
   }
 
   /** The job at its end. Throws OpenAiError for one that brought no answer. */
@@ -137,7 +138,7 @@ export class OpenAiJob {
       }
       if (answer !== null && 'job' in answer && !hasEnded(answer.job.state)) void this.#cancel();
     };
-    this.#deps.channel.request(this.#endpointId, operation, 0, found, 'none');
+    this.#deps.channel.request(this.#endpointId, operation, null, found, 'none');
   }
 
   async #cancel(): Promise<void> {
@@ -186,7 +187,7 @@ export class OpenAiJob {
         if (error === null && answer !== null && 'stream' in answer) resolve(answer.stream);
         else reject(error ?? new CapstanError('INTERNAL', 'the scheduler answered another question'));
       };
-      const ticket = this.#deps.channel.request(this.#endpointId, operation, 0, done, 'none');
+      const ticket = this.#deps.channel.request(this.#endpointId, operation, null, done, 'none');
       this.#pending = { ticket, reject };
     });
   }

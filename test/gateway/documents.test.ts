@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
+import { SharedBudget } from '../../proto/shared-budget.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { createServer } from '../../gateway/http/server.ts';
 import type { Services } from '../../gateway/http/services.ts';
@@ -33,7 +34,9 @@ async function served(): Promise<readonly string[]> {
     bodyMemory: () => 0,
     lb: { endpoints: () => [], level: () => ({ held: 0, inFlight: 0 }) },
   };
-  const services = { config: readConfig({}, {}), version: '0', metrics: new GatewayMetrics(levels), closing: () => false };
+  const config = readConfig({}, {});
+  const memory = new SharedBudget(config.maxBodyMemoryBytes);
+  const services = { config, memory, version: '0', metrics: new GatewayMetrics(levels), closing: () => false };
   const app = await createServer(services as unknown as Services, null);
   await app.ready();
   const routes = app.served.list();

@@ -7,12 +7,17 @@ import { CapstanError } from '../../../proto/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../../auth/authenticate.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
+import { whenOver } from '../gone.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
+import { bodyError, partiesOf, shortageError } from '../request-body.ts';
 import type { Services } from '../services.ts';
 import { answers } from './describe.ts';
 
 /** The most bytes of a build (SPEC.md, Limits: 500 MB). */
 const MAX_BUILD_BYTES = 500_000_000;
+
+/** What an upload holds in memory on its way to the store, bytes. */
+const UPLOAD_BYTES = 1024 * 1024;
 
 const params = z.object({
   digest: z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 lower-case hex digits'),
@@ -31,25 +36,52 @@ const patch200 = received.meta({ description: 'The part has come; with `existed`
 const patch201 = received.meta({ description: 'The last part has come, and the build is new.' });
 
 export function buildRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, config, blobs } = services;
-  const uploads = new BuildUploads(blobs, config.readTimeoutMs);
+  const { authenticator, config, blobs, memory, uploads } = services;
+  const builds = new BuildUploads(blobs, config.readTimeoutMs);
 
   /** Before the body is read. The caller's own key goes on to the store, which checks it again. */
-  async function admit(request: FastifyRequest): Promise<void> {
+  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization);
     if (key.scope !== KeyScope.ALL) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL');
     if (request.method === 'GET' || request.method === 'HEAD') return;
     const { 'content-length': length, 'content-encoding': encoding } = request.headers;
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
       throw new CapstanError('UNSUPPORTED_MEDIA_TYPE', 'Content-Encoding: must be absent', { field: 'Content-Encoding' });
-    if (request.method === 'PATCH') {
-      partOf(request);
-      return;
+    if (request.method === 'PATCH') partOf(request);
+    else {
+      if (length === undefined)
+        throw new CapstanError('INVALID_ARGUMENT', 'Content-Length: must say the size of the build', { field: 'Content-Length' });
+      if (Number(length) > MAX_BUILD_BYTES) throw tooLarge('body', length);
+      if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must be the build’s bytes', { field: 'body' });
     }
-    if (length === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', 'Content-Length: must say the size of the build', { field: 'Content-Length' });
-    if (Number(length) > MAX_BUILD_BYTES) throw tooLarge('body', length);
-    if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must be the build’s bytes', { field: 'body' });
+    const held = memory.open(...partiesOf(key.accountId, request.raw, config));
+    const shortage = held.resize(Math.min(UPLOAD_BYTES, memory.largest));
+    if (shortage !== null) throw shortageError(shortage);
+    whenOver(reply, () => held.release());
+  }
+
+  /** The body as it comes. @throws CapstanError REQUEST_TIMEOUT when it comes too slowly. */
+  async function* bodyOf({ raw }: FastifyRequest): AsyncGenerator<Buffer, void> {
+    const slow = Promise.withResolvers<never>();
+    // The race below meets it, if it is still on.
+    slow.promise.catch(() => undefined);
+    const meter = uploads.watch(() => slow.reject(bodyError('too-slow', 0)));
+    // Iterated by hand: leaving a loop would destroy the request, and with it the answer's connection.
+    const pieces = raw[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
+    try {
+      for (;;) {
+        const next = pieces.next();
+        next.catch(() => undefined);
+        const piece = await Promise.race([next, slow.promise]);
+        if (piece.done === true) return;
+        meter.count(piece.value.length);
+        meter.pause();
+        yield piece.value;
+        meter.resume();
+      }
+    } finally {
+      meter.end();
+    }
   }
 
   function metadataOf(request: FastifyRequest): Metadata {
@@ -60,7 +92,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
 
   async function stat(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
-    const { exists, size, received } = await uploads.stat(digest, metadataOf(request));
+    const { exists, size, received } = await builds.stat(digest, metadataOf(request));
     reply.header('cache-control', 'no-store');
     if (!exists) {
       reply.header('upload-offset', String(received));
@@ -72,7 +104,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   async function put(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
     const size = Number(request.headers['content-length']);
-    const { existed } = await uploads.put({ digest, size, offset: null }, request.raw, metadataOf(request));
+    const { existed } = await builds.put({ digest, size, offset: null }, bodyOf(request), metadataOf(request));
     reply
       .code(existed ? 200 : 201)
       .header('content-type', JSON_TYPE)
@@ -82,7 +114,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   async function patch(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
     const { offset, size } = partOf(request);
-    const { existed, received } = await uploads.put({ digest, size, offset }, request.raw, metadataOf(request));
+    const { existed, received } = await builds.put({ digest, size, offset }, bodyOf(request), metadataOf(request));
     const whole = received === size;
     reply
       .code(whole && !existed ? 201 : 200)
@@ -92,7 +124,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   }
 
   const onRequest = (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
-    admit(request).then(done, (thrown: unknown) => sendFailure(reply, thrown));
+    admit(request, reply).then(done, (thrown: unknown) => sendFailure(reply, thrown));
   };
 
   // The bytes go on as they come: a parser would hold 500 MB.

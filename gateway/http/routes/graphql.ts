@@ -10,7 +10,8 @@ import { refusalOf } from '../../graphql/errors.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
 import { Rate } from '../../limits/budget.ts';
 import { baseUrl } from '../base-url.ts';
-import { JSON_TYPE, toCapstanError } from '../problem.ts';
+import { closeAfterTimeout, JSON_TYPE, toCapstanError } from '../problem.ts';
+import { expectBody } from '../request-body.ts';
 import type { Services } from '../services.ts';
 
 const MAX_BYTES = 1024 * 1024;
@@ -40,7 +41,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
   const rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
 
   /** Before the body is read: the key, and how often it asks. */
-  async function admit(request: FastifyRequest): Promise<void> {
+  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization);
     const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(request.headers.authorization);
     let rate = rates.get(name);
@@ -48,7 +49,10 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       rate = new Rate(config.graphqlPerSecond);
       rates.set(name, rate);
     }
-    if (rate.take(now())) return;
+    if (rate.take(now())) {
+      expectBody(request, reply, key.accountId, services);
+      return;
+    }
     const why = `the key may make ${config.graphqlPerSecond} GraphQL requests a second`;
     throw new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1000 });
   }
@@ -89,7 +93,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       },
     },
     onRequest(request, reply, done) {
-      admit(request).then(
+      admit(request, reply).then(
         () => done(),
         (thrown: unknown) => sendGraphqlError(reply, toCapstanError(thrown)),
       );
@@ -118,6 +122,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
 function sendGraphqlError(reply: FastifyReply, error: CapstanError): void {
   if (reply.sent) return;
   const { http } = errorTable[error.code];
+  closeAfterTimeout(reply, http);
   if (http === 401) reply.header('www-authenticate', 'Bearer');
   const retryAfter = retryAfterS(error);
   if (retryAfter !== null) reply.header('retry-after', String(retryAfter));

@@ -11,9 +11,10 @@ import { documentOf, eventsOf } from '../../openai/answers.ts';
 import { OpenAiError } from '../../openai/errors.ts';
 import { CallerGone, OpenAiJob, type OpenAiJobDeps } from '../../openai/job.ts';
 import { openAiInput } from '../../openai/request.ts';
-import { createGuard, endpointId, releaseBody } from '../guard.ts';
+import { createGuard, endpointId } from '../guard.ts';
 import { whenOver } from '../gone.ts';
 import { sendFailure, sendOpenAiError } from '../problem.ts';
+import { handOverBody, releaseBody } from '../request-body.ts';
 import { endpointParams, openAiErrorAnswer } from '../schemas.ts';
 import { idsOf, type Services } from '../services.ts';
 import { MAX_INLINE_BYTES } from './submit.ts';
@@ -91,13 +92,16 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     const query = request.url.split('?')[1] ?? '';
     const input = openAiInput({ method: request.method, route, query, body: request.rawBody });
     if (input instanceof CapstanError) throw input;
+    // The input holds a copy.
+    request.rawBody = null;
     const big = input.bytes.length > MAX_INLINE_BYTES;
     const body = big
       ? ({ $case: 'blob', value: await bodies.put(input.bytes) } as const)
       : ({ $case: 'inline', value: input.bytes } as const);
-    releaseBody(request, services);
+    if (big) releaseBody(request);
     if (request.raw.socket.destroyed) return;
-    const job = new OpenAiJob(depsOf(request), endpointId(request), runsyncId(), { body }, big ? 0 : input.bytes.length);
+    const held = handOverBody(request, input.bytes.length);
+    const job = new OpenAiJob(depsOf(request), endpointId(request), runsyncId(), { body }, held);
     request.newJobId = job.id;
     reply.header('x-request-id', job.id);
     whenOver(reply, () => job.stop());

@@ -104,7 +104,7 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
     return;
   }
   const operation = ask(jobId);
-  const ticket = services.channel.request(endpointId(request), operation, 0, (error, answer) => {
+  const ticket = services.channel.request(endpointId(request), operation, null, (error, answer) => {
     if (error !== null || answer === null) {
       sendFailure(reply, error ?? new CapstanError('INTERNAL', 'the scheduler sent an empty reply'));
       return;

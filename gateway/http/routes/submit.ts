@@ -6,12 +6,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { CapstanError } from '../../../proto/errors.ts';
 import { JobKind, type Payload, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Policy, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
+import type { Reservation } from '../../../proto/shared-budget.ts';
 import { runId, runsyncId } from '../../jobs/ids.ts';
 import type { Answer } from '../../jobs/channel.ts';
 import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';
-import { createGuard, endpointId, releaseBody } from '../guard.ts';
+import { createGuard, endpointId } from '../guard.ts';
 import { whenOver } from '../gone.ts';
 import { JSON_TYPE, sendFailure, sendProblem } from '../problem.ts';
+import { handOverBody, releaseBody } from '../request-body.ts';
 import {
   DEFAULT_WAIT_MS,
   endpointParams,
@@ -104,13 +106,17 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
   }
   const input = body.input.bytes;
   if (input.length <= MAX_INLINE_BYTES) {
-    send(services, request, reply, value, { body: { $case: 'inline', value: input } }, input.length);
+    // A small input in a large body is copied, so that it does not keep the body in memory.
+    const bodyBytes = request.rawBody?.length ?? 0;
+    const copied = bodyBytes > MAX_INLINE_BYTES;
+    const payload: Payload = { body: { $case: 'inline', value: copied ? Buffer.from(input) : input } };
+    send(services, reply, value, payload, handOverBody(request, copied ? input.length : bodyBytes));
     return;
   }
   services.bodies.put(input).then(
     (blob) => {
-      releaseBody(request, services);
-      if (!request.raw.socket.destroyed) send(services, request, reply, value, { body: { $case: 'blob', value: blob } }, 0);
+      releaseBody(request);
+      if (!request.raw.socket.destroyed) send(services, reply, value, { body: { $case: 'blob', value: blob } }, null);
     },
     (thrown: unknown) => {
       sendFailure(reply, thrown);
@@ -118,10 +124,10 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
   );
 }
 
-function send(services: Services, request: FastifyRequest, reply: FastifyReply, value: Submit, input: Payload, bytes: number): void {
+function send(services: Services, reply: FastifyReply, value: Submit, input: Payload, held: Reservation | null): void {
   value.input = input;
   const { jobId, kind, waitMs } = value;
-  const ticket = services.channel.request(endpointId(request), { $case: 'submit', value }, bytes, (error, answer) => {
+  const ticket = services.channel.request(endpointId(reply.request), { $case: 'submit', value }, held, (error, answer) => {
     if (error !== null) sendFailure(reply, error);
     else answered(services, reply, jobId, kind, answer);
   });

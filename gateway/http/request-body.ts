@@ -1,0 +1,115 @@
+/** Receives request bodies into memory that all callers share (proto/shared-budget.ts), for every route that reads a body as a whole. */
+import type { IncomingMessage } from 'node:http';
+
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+import { CapstanError } from '../../proto/errors.ts';
+import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
+import type { Party, Reservation, SharedBudget, Shortage } from '../../proto/shared-budget.ts';
+import type { GatewayConfig } from '../config.ts';
+import { whenOver } from './gone.ts';
+import { tooLarge } from './problem.ts';
+import type { Services } from './services.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The body as received. */
+    rawBody: Buffer | null;
+    /** Memory of the body; null before the caller is known, and once another holds it. */
+    reservation: Reservation | null;
+  }
+}
+
+/** How long a caller whose body was refused for lack of memory should wait, ms. */
+const RETRY_MS = 1000;
+/** Bodies of the largest kind that one connection may have under way. */
+const BODIES_OF_CONNECTION = 2;
+
+/** Who pays for a body: `account` and the connection that it comes on. */
+export function partiesOf(account: string, request: IncomingMessage, config: GatewayConfig): Party[] {
+  const most = BODIES_OF_CONNECTION * Math.max(config.maxRunBytes, config.maxRunsyncBytes);
+  return [{ id: `account ${account}` }, { id: request.socket, most }];
+}
+
+/** The largest body a route takes: never more than the memory for bodies can hold beside others. */
+export function bodyLimit(maxBytes: number, memory: SharedBudget): number {
+  return Math.min(maxBytes, memory.largest);
+}
+
+/** Opens the reservation for a request's body, given back when the answer has gone. To be called before the body is read. */
+export function expectBody(request: FastifyRequest, reply: FastifyReply, account: string, { memory, config }: Services): void {
+  if (!hasBody(request)) return;
+  request.reservation = memory.open(...partiesOf(account, request.raw, config));
+  whenOver(reply, () => releaseBody(request));
+}
+
+/** Reads the body of a request that `expectBody` was called for. */
+export function readBody(
+  request: FastifyRequest,
+  payload: IncomingMessage,
+  { memory, uploads }: Services,
+  done: (error: CapstanError | null, body: Buffer) => void,
+): void {
+  const { reservation } = request;
+  const length = request.headers['content-length'];
+  // Without a reservation there is no body, or its caller went away before it was read.
+  if (reservation === null) {
+    done(hasBody(request) ? bodyError('broken', 0) : null, Buffer.alloc(0));
+    return;
+  }
+  const maxBytes = bodyLimit(request.routeOptions.bodyLimit ?? memory.largest, memory);
+  const declared = length === undefined ? undefined : Number(length);
+  receiveBody(payload, { declared, maxBytes, reservation, monitor: uploads }, (fault, body) => {
+    done(fault === null ? null : bodyError(fault, maxBytes), body);
+  });
+}
+
+function hasBody({ headers }: FastifyRequest): boolean {
+  const length = headers['content-length'];
+  return (length !== undefined && length !== '0') || headers['transfer-encoding'] !== undefined;
+}
+
+/** The body is not needed any more: drops it and gives its memory back. */
+export function releaseBody(request: FastifyRequest): void {
+  request.body = undefined;
+  request.rawBody = null;
+  request.reservation?.release();
+  request.reservation = null;
+}
+
+/**
+ * Hands the memory of the body over to what keeps `bytes` of it; the rest is given back. The new
+ * holder releases it.
+ */
+export function handOverBody(request: FastifyRequest, bytes: number): Reservation | null {
+  const { reservation } = request;
+  request.reservation = null;
+  request.body = undefined;
+  request.rawBody = null;
+  reservation?.resize(Math.min(bytes, reservation.bytes));
+  return reservation;
+}
+
+/** The refusal of a body that could not be received. */
+export function bodyError(fault: BodyFault, maxBytes: number): CapstanError {
+  switch (fault) {
+    case 'too-large':
+      return tooLarge(maxBytes);
+    case 'too-slow':
+      return new CapstanError('REQUEST_TIMEOUT', 'body: arrived too slowly', { field: 'body' });
+    case 'broken':
+      return new CapstanError('INVALID_ARGUMENT', 'body: ended before it was complete', { field: 'body' });
+    case 'party-full':
+      return shortageError('party');
+    case 'memory-full':
+      return shortageError('all');
+  }
+}
+
+export function shortageError(shortage: Shortage): CapstanError {
+  return shortage === 'party'
+    ? new CapstanError('RATE_LIMITED', 'the request bodies of this account hold its share of the gateway’s memory already', {
+        retryAfterMs: RETRY_MS,
+      })
+    : new CapstanError('UNAVAILABLE', 'the gateway holds too many bytes of request bodies already', { retryAfterMs: RETRY_MS });
+}

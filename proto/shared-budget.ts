@@ -1,0 +1,93 @@
+/**
+ * Memory for request bodies that many callers share. Nobody can use it up: a party (an account, a
+ * connection, a worker) holds at most as many bytes as it leaves free. One busy party gets half of
+ * the memory, n of them get 1/(n+1) each, and the same share is left for the next one.
+ */
+
+/** Who a reservation counts for. */
+export interface Party {
+  /** Equal ids are one party; an object stands for itself. */
+  readonly id: string | object;
+  /** The most this party may hold, bytes, where that is less than its share. */
+  readonly most?: number;
+}
+
+/** Why memory was refused: the party's other bodies hold too much, or all bodies together do. */
+export type Shortage = 'party' | 'all';
+
+export class SharedBudget {
+  readonly limit: number;
+  readonly #held = new Map<string | object, number>();
+  #used = 0;
+
+  /** `limit`: bytes for all parties together. */
+  constructor(limit: number) {
+    this.limit = limit;
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  /** The largest body that can ever be received, bytes. */
+  get largest(): number {
+    return Math.floor(this.limit / 2);
+  }
+
+  /** An empty reservation that counts for all of `parties`. */
+  open(...parties: readonly Party[]): Reservation {
+    return new Reservation(parties, (bytes, given) => this.#add(bytes, given, parties));
+  }
+
+  /** Takes `bytes`, or gives them back when negative. `given`: bytes that the reservation holds already. */
+  #add(bytes: number, given: number, parties: readonly Party[]): Shortage | null {
+    if (bytes > 0) {
+      const free = this.limit - this.#used - bytes;
+      if (free < 0) return 'all';
+      for (const { id, most = Infinity } of parties) {
+        const held = this.#held.get(id) ?? 0;
+        if (held + bytes <= Math.min(free, most)) continue;
+        return held > given ? 'party' : 'all';
+      }
+    }
+    this.#used += bytes;
+    for (const { id } of parties) {
+      const held = (this.#held.get(id) ?? 0) + bytes;
+      if (held === 0) this.#held.delete(id);
+      else this.#held.set(id, held);
+    }
+    return null;
+  }
+}
+
+/** Memory that one request holds. */
+export class Reservation {
+  readonly parties: readonly Party[];
+  readonly #add: (bytes: number, given: number) => Shortage | null;
+  #bytes = 0;
+  #released = false;
+
+  /** Made by `SharedBudget.open`. */
+  constructor(parties: readonly Party[], add: (bytes: number, given: number) => Shortage | null) {
+    this.parties = parties;
+    this.#add = add;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Holds `bytes` from now on. When refused it holds what it held before. A released reservation stays empty. */
+  resize(bytes: number): Shortage | null {
+    if (this.#released || bytes === this.#bytes) return null;
+    const refused = this.#add(bytes - this.#bytes, this.#bytes);
+    if (refused === null) this.#bytes = bytes;
+    return refused;
+  }
+
+  /** Gives everything back. Calling it again does nothing. */
+  release(): void {
+    this.resize(0);
+    this.#released = true;
+  }
+}
