@@ -12,6 +12,8 @@ import { endIfFree, forgiveFailures } from './workers.ts';
 const INLINE_BYTES = 64 * 1024;
 /** The error of a job whose handler ran too long (WIRE.md section 1). */
 const TIMED_OUT_ERROR = 'executionTimeout exceeded';
+/** A handler that is out of time and stops within this time, ms, ends with its slot; of any other the end is reported first. */
+export const TIMED_OUT_GRACE_MS = 500;
 
 /** Takes the job, or says why not. The same lease twice is one attempt. */
 export function acceptDispatch(image: Image, dispatch: Dispatch, out: Effect[]): void {
@@ -39,6 +41,7 @@ export function acceptDispatch(image: Image, dispatch: Dispatch, out: Effect[]):
     stop: undefined,
     startedAt: undefined,
     deadline: undefined,
+    lingers: false,
     chunks: undefined,
     progress: undefined,
     end: undefined,
@@ -74,6 +77,7 @@ export function handlerEntered(image: Image, attempt: Attempt, now: number, out:
 }
 
 export function handlerEnded(image: Image, attempt: Attempt, result: HandlerResult, now: number, out: Effect[]): void {
+  if (attempt.lingers) freeLingering(image, attempt, now, out);
   if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
   if (attempt.stop !== undefined || result.kind === 'stopped') {
     endStopped(image, attempt, result.ms, now, out);
@@ -99,7 +103,8 @@ export function loseAttempts(image: Image, worker: Worker, hardStop: boolean, de
   for (const key of worker.attempts) {
     const attempt = image.attempts.get(key);
     if (attempt === undefined || attempt.phase === 'fetching') continue;
-    if (attempt.stop !== undefined) endStopped(image, attempt, undefined, now, out);
+    if (attempt.lingers) freeLingering(image, attempt, now, out);
+    else if (attempt.stop !== undefined) endStopped(image, attempt, undefined, now, out);
     else if (hardStop) refuse(image, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail, out);
     else endAttempt(image, attempt, AttemptOutcome.WORKER_LOST, detail, undefined, now, out);
   }
@@ -121,6 +126,27 @@ export function stopAttempt(image: Image, attempt: Attempt, cause: StopCause, ou
   attempt.stop = cause;
   attempt.deadline = undefined;
   out.push({ do: 'cancel', key: attempt.key, workerId: attempt.workerId });
+}
+
+/**
+ * The attempt has run for its executionTimeout: its handler is told to stop, and TIMED_OUT is final a moment later at
+ * the latest. A handler that has not stopped by then goes on holding its slot.
+ */
+export function timeOut(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+  if (attempt.stop === undefined) {
+    stopAttempt(image, attempt, 'timed-out', out);
+    attempt.deadline = now + TIMED_OUT_GRACE_MS;
+    return;
+  }
+  attempt.lingers = true;
+  endStopped(image, attempt, undefined, now, out);
+}
+
+/** The handler of an attempt that timed out before is gone: its slot is free. */
+function freeLingering(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+  attempt.lingers = false;
+  freeSlot(image, attempt, out);
+  reportEndWhenComplete(image, attempt, now, out);
 }
 
 /** Returns the attempts of a worker that have not entered their handler. */
@@ -257,7 +283,7 @@ function endAttempt(
     at: now,
     storing: output === 'stored',
   };
-  freeSlot(image, attempt, out);
+  if (!attempt.lingers) freeSlot(image, attempt, out);
   reportEndWhenComplete(image, attempt, now, out);
 }
 

@@ -18,7 +18,8 @@
  *       │                      │ (worker died, stopped)                ▲
  *       └─ refused: gone       └────────────────────────────────────────┘
  *
- * A slot is taken from `fetching` to `running`; `storing` and `ended` hold no slot.
+ * A slot is taken from `fetching` to `running`; `storing` and `ended` hold no slot, except where the
+ * attempt ran out of time and its handler has not ended yet (`lingers`).
  */
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { AttemptOutcome, Dispatch, ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -88,8 +89,10 @@ export interface Attempt {
   dispatch: Dispatch | undefined;
   stop: StopCause | undefined;
   startedAt: number | undefined;
-  /** executionTimeout's end, monotonic ms. */
+  /** End of executionTimeout, monotonic ms; after it, when TIMED_OUT is reported whatever the handler does. */
   deadline: number | undefined;
+  /** The attempt is over, but its handler still runs and holds the slot. */
+  lingers: boolean;
   chunks: ChunkLog | undefined;
   progress: Payload | undefined;
   end: AttemptEnd | undefined;

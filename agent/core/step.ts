@@ -22,6 +22,7 @@ import {
   sendChunks,
   setProgress,
   stopAttempt,
+  timeOut,
 } from './attempts.ts';
 import { drain, setStored, settleAt } from './chunks.ts';
 import { setDeviceProblems } from './devices.ts';
@@ -72,6 +73,7 @@ export function step(image: Image, event: CoreEvent, now: number): Effect[] {
       const key = attemptKey(event.ack.jobId, event.ack.token);
       const attempt = image.attempts.get(key);
       // An ack for an attempt that still runs means: the scheduler has no use for it any more.
+      if (attempt?.lingers === true) break;
       if (attempt !== undefined && (attempt.phase === 'ended' || attempt.phase === 'storing')) forget(image, key, out);
       else if (attempt !== undefined) stopAttempt(image, attempt, 'stopped', out);
       break;
@@ -258,7 +260,7 @@ function hostExited(image: Image, event: Extract<CoreEvent, { on: 'exited' }>, n
 
 function tick(image: Image, now: number, out: Effect[]): void {
   for (const attempt of image.attempts.values()) {
-    if (attempt.deadline !== undefined && now >= attempt.deadline) stopAttempt(image, attempt, 'timed-out', out);
+    if (attempt.deadline !== undefined && now >= attempt.deadline) timeOut(image, attempt, now, out);
     if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(image, attempt, attempt.chunks, now, out);
   }
   for (const worker of image.workers.values()) {

@@ -58,7 +58,8 @@ export function attemptRefused(image: Image, out: Decision, now: Now, node: Node
 }
 
 export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptEnded): void {
-  const worker = release(image, now, node, event.jobId, event.token);
+  // A handler that is out of time may go on: its slot is free when the agent says so again.
+  const worker = event.slotHeld ? null : release(image, now, node, event.jobId, event.token);
   const job = leasedBy(image, node, event.jobId, event.token);
   if (job !== null) conclude(image, out, now, job, event);
   // Also when the store refuses the end: then it knows better, and the result is stale.

@@ -1,6 +1,7 @@
 /** What becomes of a lease, in the core alone (nodes.proto, Dispatch to AttemptAck). */
 import test from 'ava';
 
+import { TIMED_OUT_GRACE_MS } from '../../agent/core/attempts.ts';
 import { KEPT_CHUNKS, READER_LAPSE_MS } from '../../agent/core/chunks.ts';
 import { attemptRefs } from '../../agent/core/report.ts';
 import { WorkerSpec, type AgentEvent, type Dispatch, type ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -109,6 +110,42 @@ test("executionTimeout runs from the handler's start, and ends as TIMED_OUT", (t
   t.is(world.image.attempts.get(KEY)?.stop, 'timed-out');
   world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 5_003 } });
   t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', error: 'executionTimeout exceeded', executionMs: 5_003 } });
+});
+
+test('a handler that goes on after its executionTimeout is final all the same, and holds its slot until it is gone', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  world.pass(5_000 + TIMED_OUT_GRACE_MS);
+  t.like(world.reports.at(-1), { $case: 'ended', value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', slotHeld: true } });
+  const reports = world.reports.length;
+  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  t.true(world.image.attempts.has(KEY), 'it is still there, for the next Hello');
+  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j2' }) });
+  t.is(told(world).at(-1), 'refused OVER_CAPACITY');
+  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.from('1'), ms: 9_000 } });
+  t.is(world.reports.length, reports + 2);
+  t.like(world.reports.at(-1), { $case: 'ended', value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', slotHeld: false } });
+  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j3' }) });
+  t.true(world.ran.has('j3#1'));
+  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  t.false(world.image.attempts.has(KEY));
+});
+
+test('the slot of a handler that goes on after its executionTimeout is free when its worker dies, told once a session is there', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  world.pass(5_000 + TIMED_OUT_GRACE_MS);
+  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  world.feed({ on: 'disconnected' });
+  world.exit('w1', true);
+  const from = world.reports.length;
+  world.feed({ on: 'welcome' });
+  const ended = world.reports.slice(from).filter(({ $case }) => $case === 'ended');
+  t.like(ended, [{ value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', slotHeld: false } }]);
+  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  t.is(world.image.attempts.size, 0);
 });
 
 test('a result that came in the same moment as the time-out is late', (t) => {

@@ -71,6 +71,10 @@ def handle(job):
     elif kind == "wait":
         while ident not in stopped:
             time.sleep(0.01)
+    elif kind == "freeze":
+        with open(order["path"], "w") as file:
+            file.write(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
     elif kind == "deaf":
         time.sleep(3600)
     elif kind == "silent":

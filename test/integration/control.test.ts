@@ -109,7 +109,7 @@ const stateOf = ({ result }: JobReply): JobState | undefined => (result?.$case =
 const errorOf = ({ result }: JobReply): string | undefined => (result?.$case === 'job' ? result.value.error : undefined);
 
 function ended(session: TestSession, { jobId, token }: Dispatch, outcome: AttemptOutcome): void {
-  const value = { jobId, token, outcome, error: '', executionMs: 1, agoMs: 0, started: true, chunks: 0 };
+  const value = { jobId, token, outcome, error: '', executionMs: 1, agoMs: 0, started: true, chunks: 0, slotHeld: false };
   session.send({ $case: 'ended', value });
 }
 

@@ -54,6 +54,7 @@ function complete(session: TestSession, { jobId, token }: Dispatch, more: Record
         agoMs: 0,
         started: true,
         chunks: 0,
+        slotHeld: false,
         ...more,
       },
     },

@@ -98,6 +98,7 @@ export class WebhookWorld {
       agoMs: 0,
       started: true,
       chunks: 0,
+      slotHeld: false,
       ...ended,
     };
     this.session.send({ $case: 'started', value: { jobId, token, agoMs: 0 } }, { $case: 'ended', value });

@@ -186,6 +186,7 @@ export class QueueWorld {
       agoMs: 0,
       started: held.startedAt !== null,
       chunks: 0,
+      slotHeld: false,
       executionMs,
       ...ended,
     };

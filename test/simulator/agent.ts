@@ -122,7 +122,8 @@ export class SimAgent {
     if (message?.$case === 'stop') this.#stop(message.value.jobId, message.value.token);
     else if (message?.$case === 'ack') {
       const key = keyOf(message.value.jobId, message.value.token);
-      if (this.#attempts.get(key)?.ended != null) this.#attempts.delete(key);
+      const ended = this.#attempts.get(key)?.ended ?? null;
+      if (ended !== null && !ended.slotHeld) this.#attempts.delete(key);
     } else if (message?.$case === 'drained') {
       const attempt = this.#attempts.get(keyOf(message.value.jobId, message.value.token));
       if (attempt !== undefined) attempt.drained = message.value.nextIndex;
@@ -179,7 +180,9 @@ export class SimAgent {
       ? AttemptOutcome.WORKER_LOST
       : random.chance(0.1)
         ? AttemptOutcome.FAILED
-        : AttemptOutcome.COMPLETED;
+        : random.chance(0.03)
+          ? AttemptOutcome.TIMED_OUT
+          : AttemptOutcome.COMPLETED;
     const duration = random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * this.longest;
     const chunks = random.chance(0.3) ? random.int(1, duration > this.longest ? 30 : 6) : 0;
     this.#yield(attempt, chunks, duration / (chunks + 1));
@@ -208,8 +211,10 @@ export class SimAgent {
     }
   }
 
+  /** Out of time now and then, before its handler has ended: that holds the slot for a while. */
   #end(attempt: SimAttempt, outcome: AttemptOutcome): void {
     if (attempt.ended !== null) return;
+    const lingers = outcome === AttemptOutcome.TIMED_OUT && this.#world.random.chance(0.7);
     const output = Buffer.from(`${attempt.job} ${attempt.token}`);
     attempt.ended = {
       jobId: attempt.job,
@@ -221,10 +226,19 @@ export class SimAgent {
       agoMs: 0,
       started: attempt.started !== null,
       chunks: attempt.chunks,
+      slotHeld: lingers,
     };
     this.#wiring.ended(attempt.job, attempt.token, attempt.chunks);
-    const worker = this.#workers.get(attempt.worker);
-    worker?.attempts.delete(keyOf(attempt.job, attempt.token));
+    if (lingers) {
+      this.#send({ event: { $case: 'ended', value: attempt.ended } });
+      this.#later(this.#world.random.int(1, 3_000), () => this.#freeSlot(attempt));
+    } else this.#freeSlot(attempt);
+  }
+
+  #freeSlot(attempt: SimAttempt): void {
+    if (attempt.ended === null) return;
+    attempt.ended = { ...attempt.ended, slotHeld: false };
+    this.#workers.get(attempt.worker)?.attempts.delete(keyOf(attempt.job, attempt.token));
     this.#send({ event: { $case: 'ended', value: attempt.ended } });
     if (this.#reap()) this.#reportWorkers();
   }

@@ -145,12 +145,35 @@ export class FleetWorld {
     this.command({ command: 'cancel', endpoint, job });
   }
 
+  /** A job is out of time, and its handler goes on; the answer says that the handler has ended. */
+  timeOut(job: string): () => void {
+    const running = this.running.find((each) => each.job === job);
+    if (running === undefined) throw new Error(`${job} does not run`);
+    const facts = {
+      jobId: job,
+      token: running.token,
+      error: 'executionTimeout exceeded',
+      executionMs: 1,
+      agoMs: 0,
+      chunks: 0,
+      started: true,
+    };
+    const tell = (slotHeld: boolean): void =>
+      this.#agent(running.node, { event: { $case: 'ended', value: { ...facts, outcome: AttemptOutcome.TIMED_OUT, slotHeld } } });
+    tell(true);
+    return () => {
+      this.running.splice(this.running.indexOf(running), 1);
+      tell(false);
+      this.#reap(running.node);
+    };
+  }
+
   /** The handler of a job returns. */
   complete(job: string): void {
     const at = this.running.findIndex((running) => running.job === job);
     const [ended] = this.running.splice(at, 1);
     if (at === -1 || ended === undefined) throw new Error(`${job} does not run`);
-    const facts = { jobId: job, token: ended.token, error: '', executionMs: 1, agoMs: 0, chunks: 0, started: true };
+    const facts = { jobId: job, token: ended.token, error: '', executionMs: 1, agoMs: 0, chunks: 0, started: true, slotHeld: false };
     this.#agent(ended.node, {
       event: {
         $case: 'ended',

@@ -258,3 +258,21 @@ test('of a load-balanced endpoint that needs fewer for the idle time-out one wor
   world.pass(60_000);
   t.is(world.staying(endpoint).length, 1, 'the last one stays while its agent says that it serves');
 });
+
+test('a job that timed out is final at once; its slot is used again when the agent says that its handler has ended', (t) => {
+  const world = new FleetWorld();
+  world.node('a');
+  const [id = ''] = world.deploy(queueInput('e', { workersMin: 1, workersMax: 1 }));
+  world.settle();
+  const late = world.submit(id);
+  const handlerEnds = world.timeOut(late);
+  t.is(world.endpoint(id).counts.failed, 1);
+  const next = world.submit(id);
+  t.false(
+    world.running.some(({ job }) => job === next),
+    'the slot is taken',
+  );
+  handlerEnds();
+  t.true(world.running.some(({ job }) => job === next));
+  t.is(world.endpoint(id).counts.failed, 1, 'told twice, counted once');
+});

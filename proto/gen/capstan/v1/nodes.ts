@@ -472,7 +472,7 @@ export interface AttemptRefused {
   detail: string;
 }
 
-/** The attempt is over and its slot is free. Kept and sent again until acknowledged. */
+/** The attempt is over and its slot is free, unless slot_held says otherwise. Kept and sent again until acknowledged. */
 export interface AttemptEnded {
   jobId: string;
   token: number;
@@ -491,6 +491,11 @@ export interface AttemptEnded {
   started: boolean;
   /** Number of chunks the attempt produced in all. */
   chunks: number;
+  /**
+   * TIMED_OUT: the outcome is final, but the handler has not ended and its slot is taken. The same message without
+   * this follows when the slot is free.
+   */
+  slotHeld: boolean;
 }
 
 /**
@@ -1890,6 +1895,7 @@ function createBaseAttemptEnded(): AttemptEnded {
     agoMs: 0,
     started: false,
     chunks: 0,
+    slotHeld: false,
   };
 }
 
@@ -1921,6 +1927,9 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
     }
     if (message.chunks !== 0) {
       writer.uint32(72).uint32(message.chunks);
+    }
+    if (message.slotHeld !== false) {
+      writer.uint32(80).bool(message.slotHeld);
     }
     return writer;
   },
@@ -2010,6 +2019,14 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
             message.chunks = reader.uint32();
             continue;
           }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.slotHeld = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2045,6 +2062,11 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
         : 0,
       started: isSet(object.started) ? globalThis.Boolean(object.started) : false,
       chunks: isSet(object.chunks) ? globalThis.Number(object.chunks) : 0,
+      slotHeld: isSet(object.slotHeld)
+        ? globalThis.Boolean(object.slotHeld)
+        : isSet(object.slot_held)
+        ? globalThis.Boolean(object.slot_held)
+        : false,
     };
   },
 
@@ -2077,6 +2099,9 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
     if (message.chunks !== 0) {
       obj.chunks = Math.round(message.chunks);
     }
+    if (message.slotHeld !== false) {
+      obj.slotHeld = message.slotHeld;
+    }
     return obj;
   },
 
@@ -2096,6 +2121,7 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
     message.agoMs = object.agoMs ?? 0;
     message.started = object.started ?? false;
     message.chunks = object.chunks ?? 0;
+    message.slotHeld = object.slotHeld ?? false;
     return message;
   },
 };
