@@ -15,6 +15,7 @@ import { GatewayServiceService } from '../proto/gen/capstan/v1/invoke.ts';
 import { NodeServiceService } from '../proto/gen/capstan/v1/nodes.ts';
 import { visibleText } from '../proto/visible-text.ts';
 import type { BlobStore } from './blobs/blob-store.ts';
+import { BodyRemover } from './blobs/body-remover.ts';
 import { FileBlobStore } from './blobs/file-store.ts';
 import { buildId } from './blobs/ids.ts';
 import { S3BlobStore } from './blobs/s3-store.ts';
@@ -57,6 +58,8 @@ export interface SchedulerDeps {
   readonly log?: Logger;
   /** Host names to addresses, for webhooks. */
   readonly resolve?: Resolve;
+  /** How long bodies that no row names any more wait for their removal, ms. */
+  readonly bodyWaitMs?: number;
   /** The store failed: by default the process ends, and whoever supervises it starts it again. */
   readonly onFatal?: (error: unknown) => void;
 }
@@ -141,7 +144,9 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     },
     onFault: (error, id) => log.error({ err: error, webhook: id }, 'a webhook could not be sent'),
   });
-  const channels: JobChannels = new JobChannels(engine, auth, cipher, clock, log, urls);
+  const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
+  const bodies = new BodyRemover({ store: blobs, named: (ids) => store.read('blobsNamed', ids), onFault, ...waitOf(deps) });
+  const channels: JobChannels = new JobChannels({ engine, auth, cipher, clock, log, urls, bodies });
   const sessions = new NodeSessions(engine, auth, cipher, workerTokens, log);
   const control = new Control({
     engine,
@@ -159,7 +164,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     onNodeRemoved: () => gateways.tellRemoved(),
   });
   const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, gatewayToken: folder.secrets.gatewayToken });
-  Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics));
+  Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics, bodies));
 
   const listenOn = `${config.host}:${config.port}`;
   const credentials = serverCredentials(listenOn, config);
@@ -168,7 +173,6 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   server.add(NodeServiceService, sessions.service());
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
-  const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
   const owners = buildOwners(engine);
   const authorize = auth.blobs.bind(auth);
   const isLeased = (node: string, body: string): boolean => auth.inputs.has(node, body);
@@ -183,14 +187,18 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     await sender.callOff();
     await masterKeys.close();
     await engine.close();
+    await bodies.close();
     await store.close();
     throw error;
   }
   server.setServing(true);
-  const sweep = setInterval(() => {
+  const sweepNow = (): void => {
     sweepOrphans(blobs, { ageMs: sweepAgeMs, named: (ids) => namedBlobs(engine, ids) }).catch(onFault);
     unfinished.sweep(sweepAgeMs).catch(onFault);
-  }, sweepIntervalMs);
+  };
+  // At once as well: a scheduler that is started again and again must not keep what each crash leaves.
+  sweepNow();
+  const sweep = setInterval(sweepNow, sweepIntervalMs);
   log.info({ address, dataDir: folder.path }, 'scheduler serves');
 
   return {
@@ -205,6 +213,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       await sender.callOff();
       await masterKeys.close();
       await engine.close();
+      await bodies.close();
       await store.close();
       log.info('scheduler stopped');
     },
@@ -228,6 +237,7 @@ function wire(
   gateways: GatewaySessions,
   sender: WebhookSender,
   metrics: SchedulerMetrics,
+  bodies: BodyRemover,
 ): Ports {
   return {
     reply: (channel, reply) => channels.reply(channel, reply),
@@ -238,6 +248,7 @@ function wire(
     directory: (update) => control.directory(update),
     workerStarted: (started) => metrics.workerStarted(started),
     deliver: (id) => sender.deliver(id),
+    dropBodies: (blobs) => bodies.drop(blobs),
     closeAll: (reason) => {
       channels.closeAll(reason);
       sessions.closeAll(reason);
@@ -284,6 +295,10 @@ async function freeBytes(folder: string): Promise<number | null> {
     ({ bavail, bsize }) => bavail * bsize,
     () => null,
   );
+}
+
+function waitOf({ bodyWaitMs }: SchedulerDeps): { readonly waitMs?: number } {
+  return bodyWaitMs === undefined ? {} : { waitMs: bodyWaitMs };
 }
 
 async function buildSize(blobs: BlobStore, digest: string): Promise<number | null> {

@@ -137,7 +137,11 @@ export class FileBlobStore {
     await this.#pin(id);
     const path = join(this.#root, blobPath(id));
     const size = await this.size(id);
-    if (size === null) return null;
+    if (size === null) {
+      // Callers may ask about any number of names that there are none of.
+      this.#putAt.delete(id);
+      return null;
+    }
     const now = new Date();
     await utimes(path, now, now);
     return size;

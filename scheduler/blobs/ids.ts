@@ -45,6 +45,11 @@ export function blobNotFound(id: string): CapstanError {
   return new CapstanError('NOT_FOUND', `there is no blob ${id}`, { field: 'id' });
 }
 
+/** True when the text has the form of a body's name. */
+export function isBodyId(id: string): boolean {
+  return /^body\/[0-9a-f]{32}$/.test(id);
+}
+
 /** Where a blob lies below the store's folder: fanned out by the first two digits, so that no folder grows without bound. */
 export function blobPath(id: string): string {
   const [kind = '', name = ''] = checkBlobId(id).split('/');

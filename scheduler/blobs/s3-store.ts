@@ -50,6 +50,7 @@ export class S3BlobStore implements BlobStore {
     } finally {
       await this.#files.delete(staged.id);
     }
+    this.#heldAt.set(id, performance.now());
     return { ...staged, existed: false };
   }
 
@@ -57,7 +58,10 @@ export class S3BlobStore implements BlobStore {
   async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
     const id = buildId(digest);
     const existed = (await this.hold(id)) === size;
-    if (!existed) await this.#send(id, digest, size, createReadStream(file, { highWaterMark: PIECE_BYTES }));
+    if (!existed) {
+      await this.#send(id, digest, size, createReadStream(file, { highWaterMark: PIECE_BYTES }));
+      this.#heldAt.set(id, performance.now());
+    }
     await unlink(file);
     return { id, size, existed };
   }
@@ -83,13 +87,17 @@ export class S3BlobStore implements BlobStore {
   async hold(id: string): Promise<number | null> {
     if (!isBuild(id)) return this.#files.hold(id);
     this.#heldAt.set(id, performance.now());
-    return this.size(id);
+    const size = await this.size(id);
+    // Callers may ask about any number of names that there are none of.
+    if (size === null) this.#heldAt.delete(id);
+    return size;
   }
 
   async delete(id: string): Promise<boolean> {
     if (!isBuild(id)) return this.#files.delete(id);
     const there = (await this.size(id)) !== null;
     await this.#call('DELETE', id);
+    this.#heldAt.delete(id);
     return there;
   }
 

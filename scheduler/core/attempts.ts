@@ -16,7 +16,7 @@ import {
 
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
-import type { Image } from './image.ts';
+import { dropBody, type Image } from './image.ts';
 import type { NodeImage, WorkerImage } from './image/fleet.ts';
 import type { JobImage } from './image/jobs.ts';
 import type { Now } from './now.ts';
@@ -24,6 +24,7 @@ import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { reportedBody, reportedError } from './reported.ts';
 import { handOut, stopAttempt } from './requests.ts';
 import { addChunk, ownBody } from './streams.ts';
+import { fromPayload } from './views.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
 const refusalPauseMs = 200;
@@ -62,6 +63,8 @@ export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeIm
   const worker = event.slotHeld ? null : release(image, now, node, event.jobId, event.token);
   const job = leasedBy(image, node, event.jobId, event.token);
   if (job !== null) conclude(image, out, now, job, event);
+  // What the end of this attempt named counts only where it is in the job's row now.
+  dropBody(image, fromPayload(event.output));
   // Also when the store refuses the end: then it knows better, and the result is stale.
   acknowledge(out, node, event.jobId, event.token);
   refill(image, out, now, worker);
@@ -70,7 +73,11 @@ export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeIm
 export function attemptChunk(image: Image, out: Decision, node: NodeImage, event: AttemptChunk): void {
   const job = leasedBy(image, node, event.jobId, event.token);
   const data = reportedBody(event.data);
-  if (job === null || data === null || data === 'invalid') return;
+  if (data === null || data === 'invalid') return;
+  if (job === null) {
+    dropBody(image, data);
+    return;
+  }
   if (!addChunk(image, job, event.index, data)) return;
   const readers = image.waiters.get(job.id)?.filter((waiter) => waiter.mode === 'stream') ?? [];
   for (const reader of readers) handOut(image, out, job, reader);

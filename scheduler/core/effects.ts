@@ -50,6 +50,8 @@ export type Effect =
       readonly perHost: number;
       readonly limit: number;
     }
+  /** These blobs hold bodies that are not needed any more; the shell deletes those that no row names. */
+  | { readonly effect: 'drop-bodies'; readonly blobs: readonly string[] }
   /** Try a webhook; the answer is `hook-tried`. */
   | { readonly effect: 'deliver'; readonly id: string }
   /** A worker became ready: how long it was wanted before it had a place, and its phases from there, ms; for metrics. */

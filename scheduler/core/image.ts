@@ -3,7 +3,7 @@
  * workers and control rows. It is rebuilt from the store at take-over and is changed by
  * `step` alone.
  */
-import type { HookHead } from '../store/store.ts';
+import type { Body, HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
 import type { AccountRow, BuildRow, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
@@ -62,6 +62,8 @@ export interface Image {
   readonly deadlines: Deadlines<Due>;
   /** Bytes of kept chunks. */
   streamBytes: number;
+  /** Blobs of bodies that this step let go of and that are in no row. */
+  readonly droppedBlobs: string[];
   /** By job id, oldest first; bounded, and gone with the channel. */
   readonly handed: Map<string, HandedChunks>;
   /** Wall time at which the store is next asked for jobs due for deletion. */
@@ -115,6 +117,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     channels: new Map(),
     deadlines: new Deadlines(),
     streamBytes: 0,
+    droppedBlobs: [],
     nextDeletion: 0,
     handed: new Map(),
     reads: { open: 0, ended: new Set() },
@@ -128,6 +131,11 @@ export function newImage(settings: Settings, random: RandomState): Image {
     dirtyNodes: new Set(),
     toldPlacements: new Map(),
   };
+}
+
+/** A body that is in no row is not needed any more. */
+export function dropBody(image: Image, body: Body | null): void {
+  if (body !== null && 'blob' in body) image.droppedBlobs.push(body.blob);
 }
 
 /** The endpoints of an account that are not being deleted. */

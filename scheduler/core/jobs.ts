@@ -15,7 +15,7 @@ import type { JobImage } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { hookOf, noteHook } from './hooks.ts';
 import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
-import { chunksFor, dropStream } from './streams.ts';
+import { chunksFor, dropStream, takeStream } from './streams.ts';
 import { transition } from './transitions.ts';
 import { span, toPayload } from './views.ts';
 import { answerGone, answerJob, answerStream } from './waiters.ts';
@@ -179,6 +179,7 @@ export function finish(
     else if (state !== 'CANCELLED') endpoint.counts.failed++;
   }
   const hook = hookOf(job, endpoint?.config.account ?? '', now, { status: state, error: ending.error, delayMs, executionMs });
+  const stream = takeStream(image, job);
   const write = out.write(
     {
       op: 'finish',
@@ -193,8 +194,8 @@ export function finish(
       executionMs,
       error: ending.error,
       output: ending.output,
-      chunks: job.stream?.chunks ?? [],
-      firstChunk: job.stream?.first ?? 0,
+      chunks: stream?.chunks ?? [],
+      firstChunk: stream?.first ?? 0,
       hook,
     },
     cause,
@@ -202,7 +203,6 @@ export function finish(
   );
   if (hook !== null) noteHook(image, out, now, hook.dueAt);
   noteDeletion(image, deleteAt);
-  const stream = job.stream;
   job.phase = state;
   job.lease = null;
   forget(image, job);

@@ -8,7 +8,7 @@ import type { JobRow, Outcome, WholeJob } from '../store/store.ts';
 import { fill, freeSlot, sendJob } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { Cause, CoreEvent, Counting, ReadPurpose, Ref } from './events.ts';
-import { type Image, readClosed, readOpened } from './image.ts';
+import { dropBody, type Image, readClosed, readOpened } from './image.ts';
 import type { EndpointImage } from './image/endpoints.ts';
 import type { JobImage, Waiter } from './image/jobs.ts';
 import type { Now } from './now.ts';
@@ -27,10 +27,14 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
   const refusal = endpoint === undefined ? endpointNotFound(event.endpoint) : refusalOf(endpoint);
   if (endpoint === undefined || refusal !== null) {
     refuse(out, event.ref, refusal as CapstanError);
+    dropBody(image, event.input);
     return;
   }
   const usage = letIn(image, out, now, endpoint, event);
-  if (usage === undefined) return;
+  if (usage === undefined) {
+    dropBody(image, event.input);
+    return;
+  }
   if (image.jobs.has(event.job)) {
     look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
     return;
@@ -163,7 +167,7 @@ export function handOut(image: Image, out: Decision, job: JobImage, waiter: Wait
 /** Drops what a reader says to have, here and at the agent. */
 function received(image: Image, out: Decision, job: JobImage, waiter: Waiter): void {
   const nextIndex = acknowledgedBy(image, job, waiter);
-  if (!dropBelow(image, job, nextIndex) || job.lease === null) return;
+  if (!dropBelow(image, job, nextIndex, true) || job.lease === null) return;
   const session = image.nodes.get(job.lease.node)?.session ?? null;
   if (session === null) return;
   const value = { jobId: job.id, token: job.token, nextIndex };
@@ -228,8 +232,10 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
       const endpoint = image.endpoints.get(event.endpoint);
       const error = endpoint === undefined ? endpointNotFound(event.endpoint) : refusalOf(endpoint);
       if (endpoint !== undefined && error === null) insert(image, out, now, endpoint, event, usage);
-      else if (error !== null)
+      else if (error !== null) {
         out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, error), usage });
+        dropBody(image, event.input);
+      }
       return;
     }
     case 'cancel':

@@ -14,9 +14,10 @@ import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { Command, CoreEvent } from './events.ts';
 import { hookTried, hooksRead, lookForHooks, nextHookLook, noteHook, redeliver } from './hooks.ts';
-import { type Image, readOpened } from './image.ts';
+import { dropBody, type Image, readOpened } from './image.ts';
 import type { Due } from './image/jobs.ts';
 import type { Now } from './now.ts';
+import type { Op } from '../store/store.ts';
 import { fromRow, recordStart, requeue } from './jobs.ts';
 import { keyExpiry, noteKeys, putAccount, putKey, revokeKey } from './keys.ts';
 import { finishRefill } from './lanes.ts';
@@ -42,6 +43,8 @@ export function step(image: Image, event: CoreEvent, now: Now, out: Decision): v
   if (image.capacity !== capacity) lookForRoom(image, now);
   if (image.unsettled.size > 0) scale(image, out, now);
   if (image.dirtyNodes.size > 0) flushDesired(image, out);
+  // After the commit of this step's operations: a body may have found its row in one of them.
+  if (image.droppedBlobs.length > 0) out.do({ effect: 'drop-bodies', blobs: image.droppedBlobs.splice(0) });
 }
 
 /** A device that is free again is another endpoint's before the next look at all of them. Not at once: a fleet that shrinks frees thousands. */
@@ -82,6 +85,7 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
     case 'agent':
       return agentReported(image, out, now, event);
     case 'refused':
+      dropBodiesOf(image, event.op);
       if (event.cause !== null) refused(image, out, now, event.outcome, event.cause);
       else if (event.op.op === 'hook') noteHook(image, out, now, now.wall); // it was sent anew while it was tried
       return;
@@ -164,6 +168,12 @@ function command(image: Image, out: Decision, now: Now, call: number, asked: Com
     default:
       return assertNever(asked);
   }
+}
+
+/** A refused operation brought bodies that are in no row, unless the same operation was carried out before. */
+function dropBodiesOf(image: Image, op: Op): void {
+  if (op.op === 'submit') dropBody(image, op.input);
+  if (op.op === 'finish') for (const body of [op.output, ...op.chunks]) dropBody(image, body);
 }
 
 function headRead(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'head-read' }>): void {

@@ -10,7 +10,7 @@
  */
 import { KEPT_BUFFER_BYTES, ownBytes } from '../../proto/own-bytes.ts';
 import type { Body } from '../store/store.ts';
-import type { Image } from './image.ts';
+import { dropBody, type Image } from './image.ts';
 import type { JobImage, StreamImage, Waiter } from './image/jobs.ts';
 
 /** Jobs whose last answer is remembered. Beyond it a reader without a cursor may see chunks twice. */
@@ -64,20 +64,33 @@ export function acknowledgedBy(image: Image, job: Attempt, { after, channel }: R
   return handed?.channel === channel ? handed.next : 0;
 }
 
-/** Drops kept chunks below an index; false when there were none. */
-export function dropBelow(image: Image, job: JobImage, index: number): boolean {
+/**
+ * Drops kept chunks below an index; false when there were none. `received`: their reader has them. Those
+ * of others keep their blobs until the sweep, since the agent may send them once more after a restart.
+ */
+export function dropBelow(image: Image, job: JobImage, index: number, received = false): boolean {
   const { stream } = job;
   if (stream === null || index <= stream.first) return false;
   const gone = stream.chunks.splice(0, index - stream.first);
-  for (const chunk of gone) count(image, stream, -sizeOf(chunk));
+  for (const chunk of gone) {
+    count(image, stream, -sizeOf(chunk));
+    if (received) dropBody(image, chunk);
+  }
   stream.first = Math.min(index, stream.next);
   return gone.length > 0;
 }
 
 /** The attempt is over, or another begins its stream anew. */
 export function dropStream(image: Image, job: JobImage): void {
-  if (job.stream !== null) image.streamBytes -= job.stream.bytes;
+  for (const chunk of takeStream(image, job)?.chunks ?? []) dropBody(image, chunk);
+}
+
+/** Takes the kept chunks out of the image, for the row of a job that ends. */
+export function takeStream(image: Image, job: JobImage): StreamImage | null {
+  const { stream } = job;
+  if (stream !== null) image.streamBytes -= stream.bytes;
   job.stream = null;
+  return stream;
 }
 
 function unreadFrom(image: Image, job: Attempt, { after, channel, resent }: Reader): number {

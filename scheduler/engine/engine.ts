@@ -34,6 +34,8 @@ export interface Ports {
   /** A worker became ready, for metrics. */
   workerStarted(start: Extract<Effect, { effect: 'worker-started' }>): void;
   directory(update: DirectoryUpdate): void;
+  /** Deletes the blobs among these that no row names. */
+  dropBodies(blobs: readonly string[]): void;
   /** Tries a webhook, and feeds the engine `hook-tried`. */
   deliver(id: string): void;
   /** The image is lost: end every stream so that the other sides send again. */
@@ -237,6 +239,7 @@ export class Engine {
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];
       if (write.op.op === 'finish' || write.op.op === 'delete') this.#payloads.delete(write.op.no);
+      if (outcome?.outcome === 'ok' && outcome.dropped !== undefined) this.#ports.dropBodies(outcome.dropped);
       if (outcome === undefined || outcome.outcome === 'ok') {
         // Only now is it certain that the job exists: a repeated submission has a number that no job gets.
         if (write.op.op === 'submit') this.#keep(image, write.op.job, write.op.input);
@@ -299,6 +302,8 @@ export class Engine {
           ({ hooks, nextAt }) => this.handle({ event: 'hooks-read', hooks, nextAt, limit }),
         );
       }
+      case 'drop-bodies':
+        return this.#ports.dropBodies(effect.blobs);
       case 'deliver':
         return this.#ports.deliver(effect.id);
       case 'worker-started':

@@ -18,6 +18,7 @@ import type {
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
+import type { BodyRemover } from '../blobs/body-remover.ts';
 import type { Answer } from '../core/effects.ts';
 import type { CoreEvent, Counting, Ref } from '../core/events.ts';
 import type { Cursor } from '../core/image/jobs.ts';
@@ -37,6 +38,16 @@ import { workerCounts } from './worker-counts.ts';
 
 type ChannelCall = ServerDuplexStream<JobRequests, JobReplies>;
 
+export interface JobChannelDeps {
+  readonly engine: Engine;
+  readonly auth: Authorizer;
+  readonly cipher: Cipher;
+  readonly clock: Clock;
+  readonly log: EngineLog;
+  readonly urls: WebhookUrls;
+  readonly bodies: Pick<BodyRemover, 'drop' | 'keep'>;
+}
+
 /** The open channels of gateways, and the service that opens them. */
 export class JobChannels {
   readonly #channels = new Map<number, { readonly call: ChannelCall; readonly writer: BatchWriter<JobReply> }>();
@@ -46,15 +57,17 @@ export class JobChannels {
   readonly #log: EngineLog;
   readonly #clock: Clock;
   readonly #urls: WebhookUrls;
+  readonly #bodies: JobChannelDeps['bodies'];
   #next = 1;
 
-  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, clock: Clock, log: EngineLog, urls: WebhookUrls) {
+  constructor({ engine, auth, cipher, clock, log, urls, bodies }: JobChannelDeps) {
     this.#engine = engine;
     this.#auth = auth;
     this.#cipher = cipher;
     this.#clock = clock;
     this.#log = log;
     this.#urls = urls;
+    this.#bodies = bodies;
   }
 
   /** Sends a reply on a channel; nothing happens when it is gone (its requests come again on another). */
@@ -174,6 +187,7 @@ export class JobChannels {
     const refusal = submit.webhook === '' ? null : this.#urls.refusal(submit.webhook, account);
     if (refusal !== null) {
       const error = new CapstanError('INVALID_ARGUMENT', `webhook: ${refusal}`, { field: 'webhook' });
+      if ('blob' in input) this.#bodies.drop([input.blob]);
       this.reply(ref.channel, failureReply(ref.request, error));
       return;
     }
@@ -195,7 +209,27 @@ export class JobChannels {
       idempotency: submit.idempotencyKey === '' ? null : { key: `${endpoint}/${submit.idempotencyKey}`, bodyHash: submit.bodyHash },
       waitMs: submit.waitMs,
     };
-    this.#engine.handle(event);
+    if (counting.resent && 'blob' in input) void this.#submitAgain(event, input.blob);
+    else this.#engine.handle(event);
+  }
+
+  /** What was sent before may have been answered, run and deleted, with its body. */
+  async #submitAgain(event: Extract<CoreEvent, { event: 'submit' }>, blob: string): Promise<void> {
+    try {
+      const isThere = await this.#bodies.keep(blob);
+      // Its requests come once more on another channel.
+      if (!this.#channels.has(event.ref.channel)) return;
+      if (isThere) {
+        this.#engine.handle(event);
+        return;
+      }
+      const gone = new CapstanError('NOT_FOUND', `job ${event.job} not found: it was submitted before, and its ttl or retention is over`);
+      this.reply(event.ref.channel, failureReply(event.ref.request, gone));
+    } catch (error) {
+      this.#log.error({ err: error }, 'a body could not be looked up');
+      const unavailable = new CapstanError('UNAVAILABLE', 'the store of bodies cannot be read');
+      this.reply(event.ref.channel, failureReply(event.ref.request, unavailable));
+    }
   }
 
   async #list(request: ListJobsRequest): Promise<ListJobsResponse> {

@@ -198,7 +198,8 @@ export type Op =
   | { readonly op: 'put'; readonly kind: ControlKind; readonly key: string; readonly version: number; readonly value: string | null };
 
 export type Outcome =
-  | { readonly outcome: 'ok' }
+  /** `dropped`: blobs that a row named until now. Another row may still name them; absent when there are none. */
+  | { readonly outcome: 'ok'; readonly dropped?: readonly string[] }
   /** submit: a job with this id is there. */
   | { readonly outcome: 'exists' }
   /** submit: the idempotency key was used with the same body, for this job id. */

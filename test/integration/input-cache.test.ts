@@ -72,7 +72,10 @@ test('no end of a job leaves its input behind', async (t) => {
   const end = ({ jobId, token }: Dispatch, outcome: AttemptOutcome): void =>
     session.send(
       { $case: 'started', value: { jobId, token, agoMs: 0 } },
-      { $case: 'ended', value: { jobId, token, outcome, error: 'ended', executionMs: 5, agoMs: 0, started: true, chunks: 0 } },
+      {
+        $case: 'ended',
+        value: { jobId, token, outcome, error: 'ended', executionMs: 5, agoMs: 0, started: true, chunks: 0, slotHeld: false },
+      },
     );
   const answer = (jobId: string, waitMs = 0) => channel.ask(endpoint, { $case: 'get', value: { jobId, waitMs } });
   await channel.ask(endpoint, submit('completes'));

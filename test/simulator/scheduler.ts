@@ -264,6 +264,7 @@ export class SimScheduler {
       }
       case 'deliver':
         return this.#later(this.#world.random.next() * 2, () => this.#deliver(effect.id));
+      case 'drop-bodies':
       case 'worker-started':
       case 'directory':
       case 'log':

@@ -119,6 +119,17 @@ export class TestScheduler {
     return digest;
   }
 
+  /** Puts a body above the inline limit; its id. */
+  async putBody(bytes: Buffer): Promise<string> {
+    const { id } = await unary<{ id: string }>((done) => {
+      const call = this.blobs.put(this.bearer(this.secret('gateway-token')), done);
+      call.write({ part: { $case: 'header', value: { purpose: BlobPurpose.BODY, size: bytes.length, digest: '' } } });
+      call.write({ part: { $case: 'data', value: bytes } });
+      call.end();
+    });
+    return id;
+  }
+
   channel(): TestChannel {
     return new TestChannel(this.jobs.channel(this.bearer(this.secret('gateway-token'))));
   }
@@ -152,12 +163,13 @@ export class TestChannel {
     call.on('error', () => undefined);
   }
 
-  ask(endpointId: string, operation: JobRequest['operation']): Promise<JobReply> {
+  /** `resent`: it was sent before, on a channel that broke. */
+  ask(endpointId: string, operation: JobRequest['operation'], resent = false): Promise<JobReply> {
     const requestId = this.#next++;
     return new Promise((resolve) => {
       this.#waiting.set(requestId, resolve);
       this.#call.write({
-        requests: [{ requestId, endpointId, limitedAs: '', resent: false, ...(operation === undefined ? {} : { operation }) }],
+        requests: [{ requestId, endpointId, limitedAs: '', resent, ...(operation === undefined ? {} : { operation }) }],
       });
     });
   }

@@ -151,26 +151,25 @@ export class SqliteEngine implements StoreEngine {
       case 'requeue':
         return sql.transitions.requeue(op) ? ok : this.#refused(op.no);
       case 'retry': {
-        const chunks = sql.transitions.retry(op);
-        if (chunks === null) return this.#refused(op.no);
-        if (chunks > 0) sql.bodies.dropChunks(op.no);
-        return ok;
+        const row = sql.transitions.retry(op);
+        if (row === null) return this.#refused(op.no);
+        return okDropping([row.outputBlob, ...(row.chunks > 0 ? sql.bodies.dropChunks(op.no) : [])]);
       }
       case 'delete': {
         const row = sql.removal.remove(op.no, op.dueBy ?? Number.MAX_SAFE_INTEGER);
         if (row === null) return this.#refused(op.no);
-        sql.bodies.dropInput(op.no);
-        if (row.chunks > 0) sql.bodies.dropChunks(op.no);
+        const input = sql.bodies.dropInput(op.no);
+        const chunks = row.chunks > 0 ? sql.bodies.dropChunks(op.no) : [];
         removed.no = Math.max(removed.no, op.no);
         removed.position = Math.max(removed.position, row.position);
-        return ok;
+        return okDropping([input, row.outputBlob, ...chunks]);
       }
       case 'drain':
-        return plain(sql.bodies.drain(op.no, op.below));
+        return dropping(sql.bodies.drain(op.no, op.below));
       case 'reseal':
         return plain(sql.bodies.reseal(op.no, op.from, op.to));
       case 'hook':
-        return plain(sql.hooks.change(op.id, op.after, op.to));
+        return dropping(sql.hooks.change(op.id, op.after, op.to));
       case 'put':
         return plain(sql.control.put(op.kind, op.key, op.version, op.value));
       default:
@@ -248,6 +247,16 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
     hookPage: sql.hooks.page,
     idempotency: (key) => sql.idempotency.find(key, now()),
   };
+}
+
+/** The outcome of an operation that deleted rows which may have named blobs. */
+function dropping(result: readonly (string | null)[] | 'stale' | 'gone'): Outcome {
+  return typeof result === 'string' ? plain(result) : okDropping(result);
+}
+
+function okDropping(blobs: readonly (string | null)[]): Outcome {
+  const dropped = blobs.filter((blob) => blob !== null);
+  return dropped.length === 0 ? ok : { outcome: 'ok', dropped };
 }
 
 function plain(outcome: 'ok' | 'stale' | 'gone' | 'conflict'): Outcome {

@@ -99,6 +99,7 @@ const op: fc.Arbitrary<Op> = fc.oneof(
 const outcome: fc.Arbitrary<Outcome> = fc.oneof(
   fc.record({ outcome: fc.constantFrom('ok', 'exists', 'idempotent-other-body', 'stale', 'gone', 'conflict') }),
   fc.record({ outcome: fc.constant('idempotent-same'), jobId: text }),
+  fc.record({ outcome: fc.constant('ok'), dropped: fc.array(text, { minLength: 1, maxLength: 5 }) }),
 );
 const wholeJob: fc.Arbitrary<WholeJob> = fc.record({
   job,

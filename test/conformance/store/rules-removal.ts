@@ -1,6 +1,7 @@
 import test from 'ava';
 
 import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, start, submit, ttl } from './jobs.ts';
+import type { Op } from '../../../scheduler/store/store.ts';
 import type { Use } from './use.ts';
 
 const remove = (no: number, dueBy: number | null = null) => ({ op: 'delete', no, dueBy }) as const;
@@ -107,6 +108,25 @@ export function removalRules(name: string, use: Use): void {
     await given(store, fence, { op: 'hook', id: hookOf(1).id, after: 0, to: null });
     t.deepEqual(await named(), []);
     t.deepEqual(await store.read('blobsNamed', []), []);
+  });
+
+  test.serial(`${name}: an operation that deletes rows tells the blobs that they named`, async (t) => {
+    const { store, fence } = await use(t);
+    const blob = (id: string) => ({ blob: id, size: 70_000 });
+    await given(store, fence, submit(leased(1), { input: blob('in') }));
+    await given(store, fence, failed(1, { output: blob('out'), chunks: [json('x'), blob('chunk-1'), blob('chunk-2')], hook: hookOf(1) }));
+    const dropped = async (op: Op): Promise<readonly string[] | undefined> => {
+      const [outcome] = await store.commit(fence, [op]);
+      t.is(outcome?.outcome, 'ok');
+      return outcome?.outcome === 'ok' ? outcome.dropped?.toSorted() : [];
+    };
+    t.is(await dropped({ op: 'drain', no: 1, below: 1 }), undefined);
+    t.deepEqual(await dropped({ op: 'drain', no: 1, below: 2 }), ['chunk-1']);
+    t.deepEqual(await dropped({ op: 'retry', no: 1, position: 2, submittedAt: start, deleteAt: start + ttl }), ['chunk-2', 'out']);
+    t.deepEqual(await dropped(remove(1)), ['in']);
+    t.deepEqual(await dropped({ op: 'hook', id: hookOf(1).id, after: 0, to: null }), ['in', 'out']);
+    await given(store, fence, submit(queued(2)));
+    t.is(await dropped(remove(2)), undefined);
   });
 
   test.serial(`${name}: neither number nor position goes back when jobs are removed`, async (t) => {

@@ -220,11 +220,20 @@ function unpackHookChange(from: Unpacker): Extract<Op, { op: 'hook' }>['to'] {
 const outcomes: readonly Outcome['outcome'][] = ['ok', 'exists', 'idempotent-same', 'idempotent-other-body', 'stale', 'gone', 'conflict'];
 const ok: Outcome = Object.freeze({ outcome: 'ok' });
 
-/** Null for a batch whose outcomes are all `ok`, which nearly every batch's are. */
+/** Stands for an `ok` that names dropped blobs. */
+const OK_DROPPING = 255;
+
+/** Null for a batch whose outcomes are all a plain `ok`, which nearly every batch's are. */
 export function packOutcomes(list: readonly Outcome[]): ArrayBuffer | null {
-  if (list.every((outcome) => outcome.outcome === 'ok')) return null;
+  if (list.every((outcome) => outcome.outcome === 'ok' && outcome.dropped === undefined)) return null;
   const out = new Packer(list.length + 64);
   for (const outcome of list) {
+    if (outcome.outcome === 'ok' && outcome.dropped !== undefined) {
+      out.byte(OK_DROPPING);
+      out.count(outcome.dropped.length);
+      for (const blob of outcome.dropped) out.text(blob);
+      continue;
+    }
     out.byte(outcomes.indexOf(outcome.outcome));
     if (outcome.outcome === 'idempotent-same') out.text(outcome.jobId);
   }
@@ -236,7 +245,12 @@ export function unpackOutcomes(buffer: ArrayBuffer | null, count: number): Outco
   const from = new Unpacker(buffer);
   const list: Outcome[] = [];
   for (let i = 0; i < count; i++) {
-    const outcome = outcomes[from.byte()];
+    const tag = from.byte();
+    if (tag === OK_DROPPING) {
+      list.push({ outcome: 'ok', dropped: from.list(() => from.text()) });
+      continue;
+    }
+    const outcome = outcomes[tag];
     if (outcome === undefined) throw new Error('unknown outcome in a packed answer');
     list.push(outcome === 'idempotent-same' ? { outcome, jobId: from.text() } : { outcome });
   }

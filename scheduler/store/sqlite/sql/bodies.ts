@@ -6,8 +6,8 @@ import { blobOf, bound, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '..
 const payload = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
 const insertChunk = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
 const readChunks = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
-const dropChunks = 'DELETE FROM chunks WHERE no = ?';
-const dropInput = 'DELETE FROM inputs WHERE no = ?';
+const dropChunks = 'DELETE FROM chunks WHERE no = ? RETURNING blob';
+const dropInput = 'DELETE FROM inputs WHERE no = ? RETURNING blob';
 
 const sealedInputs = `
 SELECT no, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
@@ -16,7 +16,7 @@ const resealInput = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
 const hasInput = 'SELECT 1 FROM inputs WHERE no = ?';
 
 /** Chunks are dropped from the front only. */
-const drainChunks = 'DELETE FROM chunks WHERE no = ? AND idx < ?';
+const drainChunks = 'DELETE FROM chunks WHERE no = ? AND idx < ? RETURNING blob';
 const ended = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
 const countDrained = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
 
@@ -41,9 +41,9 @@ export function bodyStatements(db: Database) {
   const hasInputRow = db.prepare<[number], 1>(hasInput).pluck();
   const chunkIn = db.prepare(insertChunk);
   const chunkRows = db.prepare<[number], [...BodyTuple, idx: number]>(readChunks).raw();
-  const chunksOut = db.prepare<[number]>(dropChunks);
-  const inputOut = db.prepare<[number]>(dropInput);
-  const drainRows = db.prepare<[number, number]>(drainChunks);
+  const chunksOut = db.prepare<[number], string | null>(dropChunks).pluck();
+  const inputOut = db.prepare<[number], string | null>(dropInput).pluck();
+  const drainRows = db.prepare<[number, number], string | null>(drainChunks).pluck();
   const endedRow = db.prepare<[number], 0 | 1>(ended).pluck();
   const drained = db.prepare<[number, number]>(countDrained);
   const ofJob = db.prepare<[{ no: number }], string>(blobsOf).pluck();
@@ -67,20 +67,22 @@ export function bodyStatements(db: Database) {
       const rows = chunkRows.all(no);
       return { chunks: rows.map(([inline, blob, size]) => toWholeBody([inline, blob, size])), firstChunk: rows[0]?.[3] ?? 0 };
     },
-    dropInput(no: number): void {
-      inputOut.run(no);
+    /** Deletes a job's input; returns the blob that it named. */
+    dropInput(no: number): string | null {
+      return inputOut.get(no) ?? null;
     },
-    dropChunks(no: number): void {
-      chunksOut.run(no);
+    /** Deletes a job's chunks; returns the blobs that they named. */
+    dropChunks(no: number): (string | null)[] {
+      return chunksOut.all(no);
     },
-    /** Drops the chunks of an ended job that lie below an index. */
-    drain(no: number, below: number): 'ok' | 'stale' | 'gone' {
+    /** Deletes the chunks of an ended job that lie below an index; returns the blobs that they named. */
+    drain(no: number, below: number): (string | null)[] | 'stale' | 'gone' {
       const isEnded = endedRow.get(no);
       if (isEnded === undefined) return 'gone';
       if (isEnded === 0) return 'stale';
-      const { changes } = drainRows.run(no, below);
-      if (changes > 0) drained.run(changes, no);
-      return 'ok';
+      const blobs = drainRows.all(no, below);
+      if (blobs.length > 0) drained.run(blobs.length, no);
+      return blobs;
     },
     blobsOf(no: number): string[] {
       return ofJob.all({ no });

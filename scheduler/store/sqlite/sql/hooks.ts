@@ -21,7 +21,7 @@ INSERT INTO hooks (${hookColumns}, ${hookPayloadColumns})
 SELECT ?, ?, ?, ?, ?, 'PENDING', ?, 0, NULL, ?, inline, blob, size, ?, ?, ? FROM inputs WHERE no = ?
 ON CONFLICT (id) DO NOTHING`;
 const change = 'UPDATE hooks SET state = ?, due_at = ?, tries = ?, error = ? WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
-const remove = 'DELETE FROM hooks WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
+const remove = 'DELETE FROM hooks WHERE id = ? AND tries = ifnull(?, tries) RETURNING host, input_blob, output_blob';
 const standing = 'SELECT 1 FROM hooks WHERE id = ?';
 
 const hostDue = `
@@ -50,7 +50,7 @@ DELETE FROM hooks WHERE id IN (
 export function hookStatements(db: Database) {
   const insertRow = db.prepare(insert);
   const changeRow = db.prepare<unknown[], string>(change).pluck();
-  const removeRow = db.prepare<unknown[], string>(remove).pluck();
+  const removeRow = db.prepare<unknown[], [host: string, input: string | null, output: string | null]>(remove).raw();
   const standingRow = db.prepare<[string], 1>(standing).pluck();
   const hostDueRow = db.prepare<[string, number]>(hostDue);
   const firstRow = db.prepare<[string], number>(firstOfHost).pluck();
@@ -79,16 +79,18 @@ export function hookStatements(db: Database) {
       if (insertRow.run(...values).changes === 0) {
         // Another life of the id, whose job was deleted and then sent again: the newer end stands.
         const former = removeRow.get(id, null);
-        if (former !== undefined) settleHost(former);
+        if (former !== undefined) settleHost(former[0]);
         if (insertRow.run(...values).changes === 0) throw new Error(`job ${no} has no input`);
       }
       hostDueRow.run(host, dueAt);
     },
-    change(id: string, after: number | null, to: Extract<Op, { op: 'hook' }>['to']): 'ok' | 'stale' | 'gone' {
-      const host = to === null ? removeRow.get(id, after) : changeRow.get(to.state, ms(to.dueAt), to.tries, to.error, id, after);
+    /** Changes a delivery, or deletes it; returns the blobs that a deleted one named. */
+    change(id: string, after: number | null, to: Extract<Op, { op: 'hook' }>['to']): (string | null)[] | 'stale' | 'gone' {
+      const removed = to === null ? removeRow.get(id, after) : undefined;
+      const host = to === null ? removed?.[0] : changeRow.get(to.state, ms(to.dueAt), to.tries, to.error, id, after);
       if (host === undefined) return standingRow.get(id) === undefined ? 'gone' : 'stale';
       settleHost(host);
-      return 'ok';
+      return removed === undefined ? [] : [removed[1], removed[2]];
     },
     due(
       wall: number,

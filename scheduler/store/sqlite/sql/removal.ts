@@ -3,7 +3,7 @@ import type { Database } from 'better-sqlite3';
 import type { JobRow } from '../../store.ts';
 import { bound, jobColumns, toJob, type JobTuple } from '../rows.ts';
 
-const remove = 'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks';
+const remove = 'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob';
 const due = `SELECT ${jobColumns} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, no LIMIT ?`;
 const nextDue = 'SELECT delete_at FROM jobs INDEXED BY jobs_due ORDER BY delete_at, no LIMIT 1 OFFSET ?';
 const mark = 'UPDATE marks SET value = @value WHERE name = @name AND value < @value';
@@ -20,7 +20,7 @@ SELECT max(p) FROM (
 
 /** Removal of jobs, and the marks that keep their numbers from being given out again. */
 export function removalStatements(db: Database) {
-  const removeRow = db.prepare<[number, number], [position: number, chunks: number]>(remove).raw();
+  const removeRow = db.prepare<[number, number], [position: number, chunks: number, output: string | null]>(remove).raw();
   const dueRows = db.prepare<[number, number], JobTuple>(due).raw();
   const nextRow = db.prepare<[number], number>(nextDue).pluck();
   const markRow = db.prepare<[{ name: string; value: number }]>(mark);
@@ -29,9 +29,9 @@ export function removalStatements(db: Database) {
   const positionRow = db.prepare<[], number | null>(highestPosition).pluck();
   return {
     /** What the removed row held, or null when it was not there or not due. */
-    remove(no: number, dueBy: number): { readonly position: number; readonly chunks: number } | null {
+    remove(no: number, dueBy: number): { readonly position: number; readonly chunks: number; readonly outputBlob: string | null } | null {
       const row = removeRow.get(no, dueBy);
-      return row === undefined ? null : { position: row[0], chunks: row[1] };
+      return row === undefined ? null : { position: row[0], chunks: row[1], outputBlob: row[2] };
     },
     /** Remembers the highest number and position of a batch's removed jobs. */
     mark(no: number, position: number): void {

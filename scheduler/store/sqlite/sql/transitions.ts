@@ -24,7 +24,7 @@ UPDATE jobs SET state = ?, node = NULL, incarnation = NULL, ended_at = ?, delete
 WHERE no = ? AND state = ? AND token = ?`;
 
 /** The row is read before it is written: its chunks go with the old end. */
-const retriable = "SELECT chunks FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
+const retriable = "SELECT chunks, output_blob FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
 
 const retry = `
 UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, worker = NULL,
@@ -40,7 +40,7 @@ export function transitionStatements(db: Database) {
   const startRow = db.prepare(started);
   const requeueRow = db.prepare(requeue);
   const finishRow = db.prepare(finish);
-  const retriableRow = db.prepare<[number], number>(retriable).pluck();
+  const retriableRow = db.prepare<[number], [chunks: number, output: string | null]>(retriable).raw();
   const retryRow = db.prepare(retry);
   const standingRow = db.prepare<[number], 1>(standing).pluck();
   return {
@@ -73,12 +73,12 @@ export function transitionStatements(db: Database) {
         ).changes === 1
       );
     },
-    /** How many chunks the row kept until now, or null when the guard failed. */
-    retry(op: OpOf<'retry'>): number | null {
-      const chunks = retriableRow.get(op.no);
-      if (chunks === undefined) return null;
+    /** How many chunks the row kept until now, and the blob of its output; null when the guard failed. */
+    retry(op: OpOf<'retry'>): { readonly chunks: number; readonly outputBlob: string | null } | null {
+      const row = retriableRow.get(op.no);
+      if (row === undefined) return null;
       retryRow.run(op.position, ms(op.submittedAt), ms(op.deleteAt), op.no);
-      return chunks;
+      return { chunks: row[0], outputBlob: row[1] };
     },
     /** True when the job's row is there, in whatever state. */
     standing(no: number): boolean {
