@@ -41,7 +41,9 @@ export function supervise(options: SupervisorOptions): Supervisor {
   const children = new Map<string, Child>();
   const addresses = new Map<string, string>();
   mkdirSync(options.logs, { recursive: true, mode: 0o700 });
-  const files = new Map(options.parts.map((plan): [string, LogFile] => [plan.name, openLogFile(join(options.logs, `${plan.name}.log`))]));
+  const trouble = (text: string): void => options.notice({ level: 'warn', text });
+  const open = ({ name }: PartPlan): LogFile => openLogFile(join(options.logs, `${name}.log`), undefined, undefined, trouble);
+  const files = new Map(options.parts.map((plan): [string, LogFile] => [plan.name, open(plan)]));
   const ready = Promise.withResolvers<ReadonlyMap<string, string>>();
   const finished = Promise.withResolvers<Refusal | null>();
   let timer: NodeJS.Timeout | undefined;

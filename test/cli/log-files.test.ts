@@ -7,6 +7,7 @@ import test from 'ava';
 import { openLogFile } from '../../cli/supervisor/log-file.ts';
 import { readNotice, splitLines } from '../../cli/supervisor/log-line.ts';
 import { folderOf } from '../support/folder.ts';
+import { smallDisk, whyNoSmallDisk } from '../support/small-disk.ts';
 
 test('a full file is rotated, and only so many are kept', async (t) => {
   const folder = await folderOf(t);
@@ -57,3 +58,42 @@ for (const [line, notice] of notices) {
     t.deepEqual(readNotice(line), notice);
   });
 }
+
+const onSmallDisk = whyNoSmallDisk === '' ? test : test.skip;
+
+onSmallDisk(`a full disk costs lines, which are counted, and nothing else${whyNoSmallDisk}`, async (t) => {
+  const disk = await smallDisk(t, '256k');
+  const path = join(disk.path, 'part.log');
+  const told: string[] = [];
+  const log = openLogFile(path, 100_000, 2, (text) => told.push(text));
+  log.write('before\n');
+  disk.fill(0);
+  // The page that the file has already takes some; then nothing goes in.
+  for (let n = 0; n < 100; n++) log.write(`${'x'.repeat(199)}\n`);
+  t.regex(told.join('\n'), /^\S+part\.log cannot be written, and misses lines until it can: ENOSPC/);
+  t.is(told.length, 1);
+  disk.free();
+  log.write('after\n');
+  log.close();
+  t.regex(told[1] ?? '', /part\.log is written again; (\d+) lines are missing in it/);
+  const lines = (await readFile(path, 'utf8')).split('\n').filter((line) => line !== '');
+  const whole = lines.filter((line) => line.length === 199 && line.startsWith('x')).length;
+  t.is(lines[0], 'before');
+  t.is(lines.at(-1), 'after');
+  t.is((JSON.parse(lines.at(-2) ?? '') as { msg: string }).msg, `${100 - whole} lines are missing here: the file could not be written`);
+});
+
+onSmallDisk(`a file that cannot be begun anew at its limit is begun once there is room${whyNoSmallDisk}`, async (t) => {
+  const disk = await smallDisk(t, '256k,nr_inodes=4');
+  const path = join(disk.path, 'part.log');
+  const log = openLogFile(path, 10, 3);
+  // The root and three more: this file, what it was before, and the one that takes the last place.
+  log.write('12345678\n');
+  disk.fill(200_000);
+  log.write('23456789\n');
+  log.write('dropped\n');
+  disk.free();
+  log.write('again\n');
+  log.close();
+  t.is(await readFile(path, 'utf8'), 'again\n');
+});
