@@ -1,5 +1,6 @@
 /** Whether what a caller sent fits the function, as its source says: told before the function is called. */
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import { fitsParameter, typeMismatch } from '../../proto/parameter-types.ts';
 import type { Parameter } from '../deploy/parameters.ts';
 import type { DeclaredFunction } from '../discovery/declared.ts';
 
@@ -58,11 +59,10 @@ function firstBreach({ reading }: DeclaredFunction, breachOf: (parameter: Parame
   return null;
 }
 
-function jsonBreach({ name, required, type }: Parameter, value: unknown): string | null {
+function jsonBreach(parameter: Parameter, value: unknown): string | null {
+  const { name, required, type } = parameter;
   if (value === undefined) return required ? `missing argument: ${name}` : null;
-  // It stands for a value that need not be given.
-  if (value === null && !required) return null;
-  return fits(value, type) ? null : wrongType(name, type);
+  return fitsParameter(value, parameter) ? null : typeMismatch(name, type);
 }
 
 /** Text is converted by the worker: what it can make of it fits. */
@@ -70,33 +70,12 @@ function textBreach({ name, type }: Parameter, text: string): string | null {
   const isNumber = text.trim() !== '' && Number.isFinite(Number(text));
   switch (type) {
     case 'number':
-      return isNumber ? null : wrongType(name, type);
+      return isNumber ? null : typeMismatch(name, type);
     case 'integer':
-      return isNumber && Number.isInteger(Number(text)) ? null : wrongType(name, type);
+      return isNumber && Number.isInteger(Number(text)) ? null : typeMismatch(name, type);
     case 'boolean':
-      return /^(true|false|1|0)$/i.test(text) ? null : wrongType(name, type);
+      return /^(true|false|1|0)$/i.test(text) ? null : typeMismatch(name, type);
     default:
       return null;
-  }
-}
-
-function wrongType(name: string, type: string): string {
-  return `${name} must be ${/^[aio]/.test(type) ? 'an' : 'a'} ${type}`;
-}
-
-function fits(value: unknown, type: string): boolean {
-  switch (type) {
-    case 'string':
-    case 'number':
-    case 'boolean':
-      return typeof value === type;
-    case 'integer':
-      return Number.isInteger(value);
-    case 'array':
-      return Array.isArray(value);
-    case 'object':
-      return isObject(value);
-    default:
-      return true;
   }
 }

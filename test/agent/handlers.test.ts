@@ -164,3 +164,17 @@ test('the aggregate of chunks is a JSON array of them', (t) => {
   for (let count = 0; count < 19; count += 1) all.add(chunk);
   t.throws(() => all.add(chunk), { message: /more than 20 MiB/ });
 });
+
+test('a value of another type than the build read is named; without a type it passes', (t) => {
+  const parameters = [
+    { name: 'text', required: true, type: 'string' },
+    { name: 'when', required: false, type: 'request' },
+    { name: 'any', required: false, type: '' },
+  ];
+  for (const style of ['positional', 'object'] as const) {
+    const call = (input: unknown): unknown[] => argumentsFor({ style, parameters }, input, {});
+    t.is(t.throws(() => call({ text: 1 }), { instanceOf: InputError })?.message, 'text: must be a string');
+    t.is(t.throws(() => call({ text: null }), { instanceOf: InputError })?.message, 'text: must be a string');
+    t.notThrows(() => call({ text: '', when: 1, any: [] }));
+  }
+});

@@ -83,7 +83,7 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
     t.like(await call('/cpu_worker/search/runsync', { input: { query: 'plum' } }), { body: { output: { best: 'plum jam' } } });
     t.deepEqual(await call('/lb_worker/count', { text: 1 }), {
       status: 422,
-      body: { error: 'Unprocessable Content', detail: 'text must be a string' },
+      body: { error: 'Unprocessable Content', detail: 'text: must be a string' },
     });
     t.like(await call('/lb_worker/count', {}), { status: 422, body: { detail: 'missing argument: text' } });
     t.like(await call('/gpu_worker/runsync', { text: 'a' }), {

@@ -34,13 +34,21 @@ test.serial('the first start deploys the sample and runs a job; the second finds
 
   // The line to try next, tried as it stands.
   const [, command = ''] = await first.hear(/^next: (curl .*)$/m);
-  const { stdout } = await promisify(execFile)('/bin/sh', ['-c', `curl() { "$NODE" "$CURL" "$@"; }\n${command}`], {
-    env: { ...process.env, NODE: process.execPath, CURL: curl },
-  });
+  const shell = async (line: string): Promise<string> =>
+    (
+      await promisify(execFile)('/bin/sh', ['-c', `curl() { "$NODE" "$CURL" "$@"; }\n${line}`], {
+        env: { ...process.env, NODE: process.execPath, CURL: curl },
+      })
+    ).stdout;
+  const stdout = await shell(command);
   t.deepEqual((JSON.parse(stdout) as { output: unknown }).output, {
     text: '😀 hi!',
     statistics: { word_count: 2, character_count: 5, average_word_length: 2, sentence_count: 1 },
   });
+
+  // The same call with a value of another type than the source names.
+  const mistaken = JSON.parse(await shell(command.replace(/"text":"[^"]*"/, '"text":1'))) as object;
+  t.like(mistaken, { status: 'FAILED', error: 'text: must be a string' });
 
   // The commands find the stack by its data folder.
   const listed = run([bin, 'endpoints', '--json', '--data-dir', data], { cwd: data });

@@ -52,6 +52,7 @@ test('deployed, it answers over HTTP', async (t) => {
       (await stack.call(`/v2/${id}/runsync`, { method: 'POST', body: JSON.stringify({ input }) })).json();
     t.like(await run({ text: '😀 hi!' }), { status: 'COMPLETED', output: analyze('😀 hi!') });
     t.like(await run({ txet: '' }), { status: 'FAILED', error: 'unknown argument: txet (the function takes: text)' });
+    t.like(await run({ text: 1 }), { status: 'FAILED', error: 'text: must be a string' });
   } finally {
     await stack.close();
   }

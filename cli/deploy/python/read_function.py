@@ -122,7 +122,10 @@ def is_context(argument):
 def type_name(argument):
     mark = argument.annotation
     if isinstance(mark, ast.Constant) and isinstance(mark.value, str):
-        return mark.value.split("[")[0].split(".")[-1].strip()
+        try:
+            mark = ast.parse(mark.value.strip(), mode="eval").body
+        except SyntaxError:
+            return ""
     if isinstance(mark, ast.Subscript):
         mark = mark.value
     if isinstance(mark, ast.Attribute):

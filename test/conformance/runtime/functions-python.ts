@@ -12,6 +12,8 @@ calls = 0
 gates = {}
 
 
+def typed(text: str, count: int, ratio: float = 0.5, flag: bool = False, list: list = None, more: 'dict[str, int]' = None):
+    return [text, count, ratio, flag, list or [], more or {}]
 def add(a, b): return a + b
 async def later(value):
     await asyncio.sleep(0.001)

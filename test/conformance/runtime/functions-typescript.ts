@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 let calls = 0;
 const gates = new Map<string, () => void>();
 
+export function typed(text: string, count: number, ratio = 0.5, flag = false, list: unknown[] = [], more: object = {}) { return [text, count, ratio, flag, list, more]; }
 export function add(a: number, b: number) { return a + b; }
 export async function later(value: unknown) { await sleep(1); return value; }
 export function nothing() {}

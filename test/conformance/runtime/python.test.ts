@@ -109,6 +109,26 @@ for (const [parameters, input, expected] of signatures) {
   });
 }
 
+const marks: [string, string, string][] = [
+  // Mark, value, what comes of it.
+  ['int', '1.0', '1'],
+  ['int', '1e400', 'a: must be an integer'],
+  ['int', 'NaN', 'a: must be an integer'],
+  ['list[int]', '"x"', 'a: must be an array'],
+  ['"list[int] | None"', 'null', 'null'],
+  ['"list[int] | str"', '"x"', '"x"'],
+  ['"typing.Dict[str, typing.List[int]]"', '[]', 'a: must be an object'],
+  ['"Optional[int]"', '"x"', '"x"'],
+  ['typing.Any', '"x"', '"x"'],
+  ['typing.Sequence', '{}', 'a: must be an array'],
+];
+for (const [mark, value, expected] of marks) {
+  test(`def f(a: ${mark}) with ${value}`, async (t) => {
+    const worker = await workerOf(t, `import typing\ndef f(a: ${mark}): return a`);
+    t.is(await worker.text('1', `{"a":${value}}`), expected);
+  });
+}
+
 test('a sole parameter `input` gets the input whole, unless it is marked as plain', async (t) => {
   const whole = await workerOf(t, 'def f(input): return input');
   t.is(await whole.text('1', '{"any":1}'), '{"any":1}');

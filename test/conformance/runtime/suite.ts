@@ -104,6 +104,32 @@ export function runtimeConformance(
     });
   });
 
+  says('a value of another type is told by name, before the function is called', async (t) => {
+    const types = { text: 'string', count: 'integer', ratio: 'number', flag: 'boolean', list: 'array', more: 'object' };
+    const parameters = Object.entries(types).map(([key, type], index) => ({ name: key, required: index < 2, type }));
+    const worker = await workerOf(t, 'typed', {
+      functions: [{ name: 'typed', module: 'main', parameters, callStyle: 'CALL_STYLE_POSITIONAL' }],
+    });
+    const good = { text: 'a', count: 2 };
+    t.deepEqual((await worker.call('0', good)).value, ['a', 2, 0.5, false, [], {}]);
+    const all = { text: '', count: 3.0, ratio: 1, flag: true, list: [1], more: { a: 1 } };
+    t.deepEqual((await worker.call('1', all)).value, Object.values(all));
+    const refused: readonly [object, string][] = [
+      [{ text: 1 }, 'text: must be a string'],
+      [{ text: null }, 'text: must be a string'],
+      [{ count: '2' }, 'count: must be an integer'],
+      [{ count: 1.5 }, 'count: must be an integer'],
+      [{ count: true }, 'count: must be an integer'],
+      [{ ratio: 'x' }, 'ratio: must be a number'],
+      [{ flag: 1 }, 'flag: must be a boolean'],
+      [{ list: {} }, 'list: must be an array'],
+      [{ more: [] }, 'more: must be an object'],
+    ];
+    for (const [index, [more, error]] of refused.entries())
+      t.like((await worker.call(`r${index}`, { ...good, ...more })).result, { kind: 'failed', error });
+    t.is((await worker.call('null', { ...good, list: null, more: null })).result.kind, 'returned', 'null need not be given');
+  });
+
   hostSays('what is no JSON fails with a plain message', async (t) => {
     const big = await workerOf(t, 'big');
     t.like((await big.call('1')).result, { kind: 'failed', error: `the result is not JSON: ${noJson.big}` });

@@ -1,4 +1,5 @@
-/** From a job's input to the arguments of its function. A key too few or too many is told by name. */
+/** From a job's input to the arguments of its function. A key too few or too many, or a value of another type, is told by name. */
+import { fitsParameter, typeMismatch } from '../../../../proto/parameter-types.ts';
 import type { Signature } from './signature.ts';
 
 /** The input does not fit the function; its message is the job's error. */
@@ -9,6 +10,7 @@ export function argumentsFor(signature: Signature, input: unknown, context: unkn
   if (signature.style === 'whole') return [input, context];
   if (typeof input !== 'object' || input === null || Array.isArray(input)) throw new InputError('input must be an object');
   checkKeys(signature, input);
+  checkTypes(signature, input as Readonly<Record<string, unknown>>);
   if (signature.style === 'object') return [input, context];
   const values = input as Record<string, unknown>;
   return [...signature.parameters.map(({ name }) => (Object.hasOwn(values, name) ? values[name] : undefined)), context];
@@ -22,5 +24,12 @@ function checkKeys({ parameters }: Signature, input: object): void {
   }
   for (const { name, required } of parameters) {
     if (required && !Object.hasOwn(input, name)) throw new InputError(`missing argument: ${name}`);
+  }
+}
+
+/** Only the build knows types: a signature that was read from the function's text at run time has none. */
+function checkTypes({ parameters }: Signature, input: Readonly<Record<string, unknown>>): void {
+  for (const { name, required, type = '' } of parameters) {
+    if (Object.hasOwn(input, name) && !fitsParameter(input[name], { type, required })) throw new InputError(typeMismatch(name, type));
   }
 }

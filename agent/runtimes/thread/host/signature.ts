@@ -12,7 +12,8 @@ const CONTEXT_PARAMETERS: readonly string[] = ['ctx', 'context'];
 
 export interface Signature {
   readonly style: 'positional' | 'object' | 'whole';
-  readonly parameters: readonly { readonly name: string; readonly required: boolean }[];
+  /** `type` as in ParameterSpec; absent where nobody read it. */
+  readonly parameters: readonly { readonly name: string; readonly required: boolean; readonly type?: string }[];
 }
 
 const WHOLE: Signature = { style: 'whole', parameters: [] };

@@ -1,5 +1,7 @@
-"""From a job's input to the arguments of its function. A key too few or too many is told by name."""
+"""From a job's input to the arguments of its function. A key too few or too many, or a value of another type, is told by name."""
 import inspect
+
+from .parameter_types import TypeMismatch, checked, mark_of
 
 # A last parameter of one of these names gets the job's context, not a key of the input.
 CONTEXT_PARAMETERS = ("ctx", "context")
@@ -39,7 +41,7 @@ class Signature:
             if not isinstance(value, dict):
                 raise InputError("input must be an object")
             self._check_keys(value)
-            positional, by_name = self._spread(value)
+            positional, by_name = self._spread(self._check_types(value))
         if self.context is not None:
             if self.context.kind is inspect.Parameter.POSITIONAL_ONLY:
                 positional.append(context)
@@ -58,6 +60,13 @@ class Signature:
             if each.kind is each.POSITIONAL_ONLY:
                 positional.append(by_name.pop(each.name) if each.name in by_name else each.default)
         return positional, by_name
+
+    def _check_types(self, value):
+        """The input with the values its parameters take. Raises InputError."""
+        try:
+            return {**value, **{each.name: checked(each, value[each.name]) for each in self._parameters if each.name in value}}
+        except TypeMismatch as error:
+            raise InputError(str(error)) from None
 
     def _check_keys(self, value):
         names = [each.name for each in self._parameters]
@@ -79,8 +88,5 @@ def _is_context(parameter):
 
 def _plain_type(parameter):
     """Name of the type a parameter is marked with, when its values are plain; else None."""
-    mark = parameter.annotation
-    # Marks are text where the module defers them; typing's have a name of their own.
-    name = mark if isinstance(mark, str) else getattr(mark, "__name__", None) or getattr(mark, "_name", None)
-    name = (name or "").split("[")[0].split(".")[-1].strip()
+    name = mark_of(parameter)
     return name if name in PLAIN_TYPES else None

@@ -8,22 +8,8 @@ import re
 
 from .arguments import CONTEXT_PARAMETERS
 from .http_request import Request
+from .parameter_types import TypeMismatch, checked, mark_of, mismatch, type_of
 
-# The types that are checked, by the names of the marks.
-TYPES = {
-    "str": "string",
-    "int": "integer",
-    "float": "number",
-    "bool": "boolean",
-    "list": "array",
-    "List": "array",
-    "tuple": "array",
-    "Tuple": "array",
-    "Sequence": "array",
-    "dict": "object",
-    "Dict": "object",
-    "Mapping": "object",
-}
 ABSENT = object()
 # What a number looks like in text, in every language alike.
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\Z", re.IGNORECASE)
@@ -50,11 +36,11 @@ class HttpSignature:
             return
         self.takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
         named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
-        if named and named[-1].name in CONTEXT_PARAMETERS and _type_of(named[-1]) is None:
+        if named and named[-1].name in CONTEXT_PARAMETERS and type_of(named[-1]) is None:
             self._context = named.pop().name
         self._parameters = named
         self.takes_request = any(_wants_request(each) for each in named)
-        self._whole = len(named) == 1 and named[0].name == "input" and _type_of(named[0]) in (None, "object") and not self.takes_any
+        self._whole = len(named) == 1 and named[0].name == "input" and type_of(named[0]) in (None, "object") and not self.takes_any
 
     def bind(self, request, context):
         """(positional, by name) for one call. Raises BadRequest."""
@@ -77,7 +63,10 @@ class HttpSignature:
                 raise BadRequest("%s: is not a parameter of this route, which takes %s" % (key, takes))
         positional, by_name = [], {key: value for key, value in body.items() if key not in names}
         for each in self._parameters:
-            value = _value_of(each, request, body)
+            try:
+                value = _value_of(each, request, body)
+            except TypeMismatch as error:
+                raise BadRequest(str(error)) from None
             if each.kind is each.POSITIONAL_ONLY:
                 positional.append(each.default if value is ABSENT else value)
             elif value is not ABSENT:
@@ -110,11 +99,11 @@ def _value_of(parameter, request, body):
     name = parameter.name
     if _wants_request(parameter):
         return request
-    kind = _type_of(parameter)
+    kind = type_of(parameter)
     if name in request.path_values:
         return _from_text(name, kind, [request.path_values[name]])
     if name in body:
-        return _from_json(name, kind, body[name], parameter.default is parameter.empty)
+        return checked(parameter, body[name])
     if name in request.query_lists:
         return _from_text(name, kind, request.query_lists[name])
     if parameter.default is parameter.empty:
@@ -132,9 +121,9 @@ def _from_text(name, kind, texts):
             return True
         if text in ("false", "0"):
             return False
-        raise _mismatch(name, kind)
+        raise mismatch(name, kind)
     if kind == "object":
-        raise _mismatch(name, kind)
+        raise mismatch(name, kind)
     return texts if kind == "array" else text
 
 
@@ -148,43 +137,8 @@ def _number(name, kind, text):
         except ValueError:
             # Longer than Python reads.
             pass
-    raise _mismatch(name, kind)
-
-
-def _from_json(name, kind, value, required):
-    """A JSON value must be of the type already. Null stands for a value that need not be given."""
-    if kind is None or (value is None and not required):
-        return value
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    fits = {
-        "string": isinstance(value, str),
-        "integer": is_number and value == int(value) if is_number and value == value and abs(value) != float("inf") else False,
-        "number": is_number,
-        "boolean": isinstance(value, bool),
-        "array": isinstance(value, list),
-        "object": isinstance(value, dict),
-    }[kind]
-    if not fits:
-        raise _mismatch(name, kind)
-    return int(value) if kind == "integer" else value
-
-
-def _mismatch(name, kind):
-    return BadRequest("%s: must be %s %s" % (name, "an" if kind[0] in "aio" else "a", kind))
+    raise mismatch(name, kind)
 
 
 def _wants_request(parameter):
-    return parameter.annotation is Request or _mark(parameter) == "Request" or (parameter.name == "request" and _type_of(parameter) is None)
-
-
-def _type_of(parameter):
-    return TYPES.get(_mark(parameter))
-
-
-def _mark(parameter):
-    mark = parameter.annotation
-    if mark is parameter.empty:
-        return ""
-    # Marks are text where the module defers them; typing's have a name of their own.
-    name = mark if isinstance(mark, str) else getattr(mark, "__name__", None) or getattr(mark, "_name", None)
-    return (name or "").split("[")[0].split(".")[-1].strip()
+    return parameter.annotation is Request or mark_of(parameter) == "Request" or (parameter.name == "request" and type_of(parameter) is None)

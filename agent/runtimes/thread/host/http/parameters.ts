@@ -2,6 +2,7 @@
  * From an HTTP request to the arguments of its function: values of the path, of the query and keys
  * of a JSON body, by the names of the parameters. What does not fit is told with the parameter's name.
  */
+import { fitsParameter, typeMismatch } from '../../../../../proto/parameter-types.ts';
 import type { FunctionSpec, ParameterSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
 
 /** The request does not fit the function: 400. */
@@ -74,17 +75,19 @@ function valueOf(
 ): unknown {
   if (type === 'request') return request();
   if (Object.hasOwn(path, name)) return fromText(name, type, [path[name] ?? '']);
-  if (Object.hasOwn(body, name)) return fromJson(name, type, body[name], required);
+  if (Object.hasOwn(body, name)) {
+    // A JSON value must be of the type already.
+    if (!fitsParameter(body[name], { type, required })) throw mismatch(name, type);
+    return body[name];
+  }
   const texts = query.getAll(name);
   if (texts.length > 0) return fromText(name, type, texts);
   if (required) throw new BadRequest(`${name}: is required`);
   return undefined;
 }
 
-const articles: Readonly<Record<string, string>> = { integer: 'an', array: 'an', object: 'an' };
-
 function mismatch(name: string, type: string): BadRequest {
-  return new BadRequest(`${name}: must be ${articles[type] ?? 'a'} ${type}`);
+  return new BadRequest(typeMismatch(name, type));
 }
 
 /** What a number looks like in text, in every language alike. */
@@ -111,19 +114,4 @@ function fromText(name: string, type: string, texts: readonly string[]): unknown
     default:
       return text;
   }
-}
-
-/** A JSON value must be of the type already. Null stands for a value that need not be given. */
-function fromJson(name: string, type: string, value: unknown, required: boolean): unknown {
-  if (type === '' || (value === null && !required)) return value;
-  const fits =
-    type === 'array'
-      ? Array.isArray(value)
-      : type === 'integer'
-        ? Number.isInteger(value)
-        : type === 'object'
-          ? typeof value === 'object' && value !== null && !Array.isArray(value)
-          : typeof value === type;
-  if (!fits) throw mismatch(name, type);
-  return value;
 }

@@ -1,0 +1,71 @@
+"""The one rule by which a JSON value fits the mark of a parameter: for jobs and for routes, as proto/parameter-types.ts has it for Node."""
+
+# The types that are checked, by the names of the marks.
+TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "List": "array",
+    "tuple": "array",
+    "Tuple": "array",
+    "Sequence": "array",
+    "dict": "object",
+    "Dict": "object",
+    "Mapping": "object",
+}
+
+
+class TypeMismatch(Exception):
+    """The value is of another type; its message names the parameter."""
+
+
+def type_of(parameter):
+    """The JSON type that a parameter is marked with; None where the mark tells none that is checked."""
+    return TYPES.get(mark_of(parameter))
+
+
+def mark_of(parameter):
+    """Name of the type a parameter is marked with; empty without one, and for a union."""
+    mark = parameter.annotation
+    if mark is parameter.empty:
+        return ""
+    # Marks are text where the module defers them; typing's have a name of their own.
+    name = mark if isinstance(mark, str) else getattr(mark, "__name__", None) or getattr(mark, "_name", None)
+    name = (name or "").strip()
+    return "" if _is_union(name) else name.split("[")[0].split(".")[-1].strip()
+
+
+def checked(parameter, value):
+    """The value for the parameter. Null stands for a value that need not be given. Raises TypeMismatch."""
+    kind = type_of(parameter)
+    if kind is None or (value is None and parameter.default is not parameter.empty):
+        return value
+    if not fits(kind, value):
+        raise mismatch(parameter.name, kind)
+    # JSON has no whole numbers of its own: 1.0 is one.
+    return int(value) if kind == "integer" else value
+
+
+def fits(kind, value):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind == "integer":
+        return isinstance(value, int) and is_number or isinstance(value, float) and value.is_integer()
+    if kind == "number":
+        return is_number
+    return isinstance(value, {"string": str, "boolean": bool, "array": list, "object": dict}[kind])
+
+
+def mismatch(name, kind):
+    return TypeMismatch("%s: must be %s %s" % (name, "an" if kind[0] in "aio" else "a", kind))
+
+
+def _is_union(text):
+    """True for `a | b` outside of brackets."""
+    depth = 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == "|" and depth == 0:
+            return True
+    return False
