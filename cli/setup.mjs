@@ -1,7 +1,7 @@
 /**
- * Behind `npm start`, `npm test`, `npm run bench` and `npm run sdk`: sets up what is missing, then runs it.
+ * Behind `npm start`, `npm test`, `npm run bench`, `npm run history` and `npm run sdk`: sets up what is missing, then runs it.
  *
- *   node cli/setup.mjs start|test|bench|sdk [arguments for what is run]
+ *   node cli/setup.mjs start|test|bench|history|sdk [arguments for what is run]
  *
  * Runs on the system's Node, however old (it needs 20), without a dependency; what it starts runs
  * on the Node that the dependencies bring. The exit code is that of what was run; 130 or 143 when
@@ -27,6 +27,7 @@ const targets = {
   start: { full: false, channel: true, args: ['cli/main.ts', 'start'] },
   test: { full: true, channel: false, args: ['node_modules/ava/entrypoints/cli.js'] },
   bench: { full: true, channel: false, args: ['bench/main.ts'] },
+  history: { full: true, channel: false, args: ['test/history/main.ts'] },
   // Declarations need the compiler.
   sdk: { full: true, channel: false, args: ['sdk/typescript/build.ts'] },
 };

@@ -3,8 +3,6 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import type { ExecutionContext } from 'ava';
-
 export interface Received {
   readonly method: string;
   readonly url: string;
@@ -39,7 +37,7 @@ export class Receiver {
   }
 
   /** Listens on loopback; answers in this order, the last one for ever. */
-  static async open(t: ExecutionContext, answers: Answer[] = [200], host = '127.0.0.1'): Promise<Receiver> {
+  static async open(t: { teardown(end: () => Promise<void>): void }, answers: Answer[] = [200], host = '127.0.0.1'): Promise<Receiver> {
     const receiver = new Receiver([...answers]);
     receiver.#server.listen(0, host);
     await once(receiver.#server, 'listening');

@@ -1,0 +1,109 @@
+/**
+ * Runs the service under load and faults, records what clients and handlers see, and checks the two histories:
+ *
+ *   npm run history -- --minutes 30 --seed 7 --rate 100 --faults kill,pause,cut
+ *
+ * The exit code is 1 when a rule is violated, 2 for a wrong option.
+ */
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { messageOf } from '../../proto/thrown.ts';
+import { ownFolder } from '../support/own-folder.ts';
+import { Calls } from './clients/calls.ts';
+import { Deliveries } from './clients/deliveries.ts';
+import { Load } from './clients/load.ts';
+import { check } from './core/check.ts';
+import { FaultDriver } from './faults/driver.ts';
+import { sourcesFor } from './faults/sources.ts';
+import { readOptions, USAGE, type Options } from './options.ts';
+import { readHistory, Recorder } from './recorder.ts';
+import { figures, violationReport } from './report.ts';
+import { HistoryStack, RETENTION } from './stack/stack.ts';
+
+/** For lives under way after the last fault: they wait for jobs through restarts, retries and webhooks. */
+const DRAIN_MS = 90_000;
+/** Two more tries of a webhook, 10 s apart, and what a restart adds, ms. */
+const WEBHOOKS_MS = 35_000;
+const SETTLE_MS = 20_000;
+
+async function main(): Promise<number> {
+  let options: Options;
+  try {
+    options = readOptions(process.argv.slice(2));
+  } catch (error) {
+    console.error(`${messageOf(error)}\n${USAGE}`);
+    return 2;
+  }
+  const folder = options.out ?? (await ownFolder('capstan-histories'));
+  await mkdir(folder, { recursive: true });
+  await Promise.all(['clients.jsonl', 'handlers.jsonl'].map((name) => rm(join(folder, name), { force: true })));
+  console.log(`=> ${options.minutes} minutes, ${options.rate} requests/s, --seed ${options.seed}`);
+  await run(options, folder);
+  return report(options, folder);
+}
+
+async function run(options: Options, folder: string): Promise<void> {
+  const recorder = new Recorder(folder);
+  const prepared = await sourcesFor(options);
+  for (const line of prepared.leftOut) console.log(`! left out: ${line}`);
+  let faults: FaultDriver | undefined;
+  let closing = false;
+  const stack = await HistoryStack.start(prepared.surroundings, (part, how) => {
+    if (!closing && faults?.explains(part) !== true) recorder.record({ kind: 'crash', part, how });
+  });
+  try {
+    const secret = (await stack.capstan('webhooks', 'secret')).trim();
+    const deliveries = await Deliveries.open(recorder, secret, options.seed);
+    const calls = new Calls(stack, recorder);
+    const world = {
+      calls,
+      gateways: stack.gateways,
+      endpoints: stack.endpoints,
+      handlersFile: recorder.handlersFile,
+      webhook: deliveries.url,
+    };
+    const load = new Load(world, options.seed, options.rate);
+    faults = new FaultDriver(stack, recorder, prepared.sources, options);
+    recordSettings(recorder, stack, prepared.clockStepMs);
+    load.start();
+    faults.start();
+    await pause(options.minutes * 60_000);
+    await faults.stop();
+    if (!(await load.stop(DRAIN_MS))) console.log('! some jobs had no end when the wait was over');
+    await pause(WEBHOOKS_MS);
+    await load.lookAtAll(stack.gateways[0] ?? '');
+    recorder.record({ kind: 'end' });
+    await calls.close();
+    await load.stop(DRAIN_MS);
+    await deliveries.close();
+  } finally {
+    closing = true;
+    await stack.close(options.out === undefined ? undefined : join(options.out, 'logs'));
+    await prepared.close();
+    await recorder.close();
+  }
+}
+
+function recordSettings(recorder: Recorder, stack: HistoryStack, clockStepMs: number): void {
+  recorder.record({ kind: 'settings', endpoints: stack.promises(), ...RETENTION, settleMs: SETTLE_MS, clockStepMs });
+}
+
+async function report(options: Options, folder: string): Promise<number> {
+  const records = await readHistory(folder);
+  for (const line of figures(records)) console.log(line);
+  const violations = check(records);
+  if (violations.length === 0) {
+    console.log('✓ no rule is violated');
+    if (options.out === undefined) await rm(folder, { recursive: true, force: true });
+    return 0;
+  }
+  const lines = violationReport(records, violations);
+  await writeFile(join(folder, 'violations.txt'), `${lines.join('\n')}\n`);
+  for (const line of lines) console.log(line);
+  console.log(`\n✗ ${violations.length} violations; the histories are kept in ${folder}`);
+  return 1;
+}
+
+process.exitCode = await main();

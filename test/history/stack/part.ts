@@ -1,0 +1,112 @@
+/** One part of the service as a process that is started again whenever it ends, as a supervisor would. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { SUPERVISED } from '../../../cli/parts/part-process.ts';
+import type { PartMessage } from '../../../cli/supervisor/child.ts';
+import { guard } from '../../support/stack.ts';
+
+const tool = join(import.meta.dirname, '../../../cli/main.ts');
+
+/** Between the end of a part and its next start, ms: the first, and the longest after it ended several times at once. */
+const PAUSE_MS = { first: 200, longest: 2_000 };
+/** A part that ran this long starts again without an added pause, ms. */
+const STEADY_MS = 5_000;
+
+export interface PartPlan {
+  /** Unique in the stack; also the name of its log. */
+  readonly name: string;
+  readonly role: 'scheduler' | 'gateway' | 'agent';
+  readonly folder: string;
+  /** Read at each start. */
+  readonly env: () => NodeJS.ProcessEnv;
+  /** A command that runs the part, for example in a network namespace. */
+  readonly prefix: readonly string[];
+  readonly log: string;
+  /** Called at each end that `close` did not cause. */
+  readonly exited: (how: string) => void;
+}
+
+export class Part {
+  readonly plan: PartPlan;
+  /** Starts after the first. */
+  restarts = 0;
+  #child: ChildProcess | undefined;
+  #closing = false;
+  #pauseMs = PAUSE_MS.first;
+  #timer: NodeJS.Timeout | undefined;
+  #address: PromiseWithResolvers<string> = Promise.withResolvers();
+
+  constructor(plan: PartPlan) {
+    this.plan = plan;
+  }
+
+  /** Where it serves, once it does; a new promise after each end. */
+  get ready(): Promise<string> {
+    return this.#address.promise;
+  }
+
+  /** Undefined while it does not run. */
+  get pid(): number | undefined {
+    const child = this.#child;
+    return child === undefined || child.exitCode !== null || child.signalCode !== null ? undefined : child.pid;
+  }
+
+  start(): Promise<string> {
+    const { plan } = this;
+    const [wrapper, ...wrapperArgs] = plan.prefix;
+    const node = [tool, plan.role];
+    const [command, args] = wrapper === undefined ? [process.execPath, node] : [wrapper, [...wrapperArgs, process.execPath, ...node]];
+    const log = openSync(plan.log, 'a');
+    const startedAt = performance.now();
+    const child = spawn(command, args, {
+      cwd: plan.folder,
+      env: { ...plan.env(), [SUPERVISED]: '1' },
+      stdio: ['ignore', log, log, 'ipc'],
+    });
+    closeSync(log);
+    this.#child = child;
+    const watch = guard(child.pid ?? 0);
+    const { resolve } = this.#address;
+    child.on('message', (message: PartMessage) => {
+      if (message.type === 'ready') resolve(message.address ?? '');
+    });
+    // A message to a part that has just ended fails here; its exit follows.
+    child.on('error', () => undefined);
+    child.once('exit', (code, signal) => {
+      watch.kill('SIGKILL');
+      this.#address = Promise.withResolvers();
+      if (this.#closing) return;
+      this.#pauseMs = performance.now() - startedAt > STEADY_MS ? PAUSE_MS.first : Math.min(this.#pauseMs * 2, PAUSE_MS.longest);
+      plan.exited(signal ?? `exit code ${String(code)}`);
+      this.restarts += 1;
+      this.#timer = setTimeout(() => void this.start(), this.#pauseMs);
+    });
+    return this.#address.promise;
+  }
+
+  /** kill -9; resolves when the process is gone, so that {@link ready} is that of its next start. */
+  async kill(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || this.pid === undefined) return;
+    const exited = once(child, 'exit');
+    child.kill('SIGKILL');
+    await exited;
+  }
+
+  /** Ends it in order, by force after 20 s. */
+  async close(): Promise<void> {
+    this.#closing = true;
+    clearTimeout(this.#timer);
+    const child = this.#child;
+    if (child === undefined || this.pid === undefined) return;
+    const exited = once(child, 'exit');
+    child.kill('SIGCONT');
+    child.kill('SIGTERM');
+    const timer = setTimeout(() => child.kill('SIGKILL'), 20_000);
+    await exited;
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,250 @@
+/**
+ * A stack whose parts can be hurt one by one: a scheduler, two gateways and two or three agents, each a process of its own, with a fault proxy on every
+ * link between them and in front of the gateways.
+ */
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { cp, mkdir, realpath, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import { ownFolder } from '../../support/own-folder.ts';
+import { processesOf, type Found } from '../../support/processes.ts';
+import { until } from '../../support/until.ts';
+import type { EndpointPromise } from '../core/record.ts';
+import { Link } from './link.ts';
+import { Part, type PartPlan } from './part.ts';
+
+const app = join(import.meta.dirname, '../app');
+const tool = join(import.meta.dirname, '../../../cli/main.ts');
+const GATEWAYS = ['gateway-1', 'gateway-2'] as const;
+const AGENTS = ['agent-a', 'agent-b'] as const;
+
+/** Small enough that pauses of seconds cross them; large enough for a busy machine. */
+export const LIMITS = { CAPSTAN_HEARTBEAT_MS: '500', CAPSTAN_SILENCE_MS: '5000', CAPSTAN_NODE_GRACE_MS: '5000' };
+
+/** Long enough that jobs outlive a run where they can. */
+export const RETENTION = { runRetentionMs: 7_200_000, runsyncRetentionMs: 300_000 };
+
+/** Where a further agent runs: behind a network link of its own. */
+export interface Site {
+  readonly prefix: readonly string[];
+  /** Address of this side of the link. */
+  readonly host: string;
+}
+
+interface Resource {
+  readonly workersMax?: number;
+  readonly maxConcurrency?: number;
+  readonly maxAttempts?: number;
+}
+
+/** What surrounds the parts, all optional. */
+export interface Surroundings {
+  /** Added to each part's environment, by its name. */
+  readonly env: (part: string) => NodeJS.ProcessEnv;
+  /** Prepares the scheduler's data folder, which is empty. */
+  readonly prepareData: (folder: string) => Promise<void>;
+  /** Called before the folder is removed. */
+  readonly releaseData: () => Promise<void>;
+  /** For a third agent. */
+  readonly site: Site | undefined;
+  readonly settings: Readonly<Record<string, string>>;
+}
+
+export const plainSurroundings: Surroundings = {
+  env: () => ({}),
+  prepareData: () => Promise.resolve(),
+  releaseData: () => Promise.resolve(),
+  site: undefined,
+  settings: {},
+};
+
+export class HistoryStack {
+  readonly apiKey = `cap_${randomBytes(24).toString('base64url')}`;
+  readonly folder: string;
+  readonly parts = new Map<string, Part>();
+  /** Links between parts. */
+  readonly inner: Link[] = [];
+  /** Links in front of the gateways, by the gateway's name. */
+  readonly outer = new Map<string, Link>();
+  /** Ids of the endpoints by name. */
+  endpoints: ReadonlyMap<string, string> = new Map();
+  readonly #surroundings: Surroundings;
+  readonly #exited: (part: string, how: string) => void;
+  readonly #addresses = new Map<string, string>();
+
+  private constructor(folder: string, surroundings: Surroundings, exited: (part: string, how: string) => void) {
+    this.folder = folder;
+    this.#surroundings = surroundings;
+    this.#exited = exited;
+  }
+
+  /** Starts all parts and deploys the app. `exited` is called for every end of a part before {@link close}. */
+  static async start(surroundings: Surroundings, exited: (part: string, how: string) => void): Promise<HistoryStack> {
+    const folder = await realpath(await ownFolder('capstan-history'));
+    const stack = new HistoryStack(folder, surroundings, exited);
+    try {
+      await stack.#start();
+      return stack;
+    } catch (error) {
+      await stack.close();
+      throw error;
+    }
+  }
+
+  get dataDir(): string {
+    return join(this.folder, 'scheduler');
+  }
+
+  /** Base URL of a gateway's API, through its fault proxy. */
+  url(gateway: string): string {
+    return `http://${this.outer.get(gateway)?.address ?? ''}`;
+  }
+
+  get gateways(): string[] {
+    return [...this.outer.keys()];
+  }
+
+  /** Processes in which handlers run. */
+  hosts(): Found[] {
+    return processesOf(this.folder).filter(({ role }) => role === 'host');
+  }
+
+  /** What the endpoints promise, by id, as their manifest has it. */
+  promises(): Record<string, EndpointPromise> {
+    const { resources } = JSON.parse(readFileSync(join(app, 'tool_manifest.json'), 'utf8')) as { resources: Record<string, Resource> };
+    return Object.fromEntries(
+      [...this.endpoints].map(([name, id]) => {
+        const { maxAttempts = 2, workersMax, maxConcurrency } = resources[name] ?? {};
+        return [id, { name, maxAttempts, inOrder: workersMax === 1 && maxConcurrency === 1 }];
+      }),
+    );
+  }
+
+  /** What a command of the tool prints. */
+  async capstan(...args: string[]): Promise<string> {
+    const [gateway = ''] = this.gateways;
+    const env = {
+      ...this.#environment(),
+      CAPSTAN_DATA_DIR: this.dataDir,
+      CAPSTAN_URL: this.url(gateway),
+      CAPSTAN_SCHEDULER: this.#addresses.get('scheduler') ?? '',
+    };
+    return (await promisify(execFile)(process.execPath, [tool, ...args], { cwd: this.folder, env })).stdout;
+  }
+
+  /** Ends every process and removes the folder; the parts' logs are kept in another one where it is given. */
+  async close(logs?: string): Promise<void> {
+    const order = [...this.parts.values()].toReversed();
+    for (const part of order) await part.close();
+    await Promise.all([...this.inner, ...this.outer.values()].map((link) => link.close()));
+    for (const { pid } of processesOf(this.folder)) killIfThere(pid);
+    await until('no process of the stack is left', () => processesOf(this.folder).length === 0);
+    if (logs !== undefined) await cp(join(this.folder, 'logs'), logs, { recursive: true });
+    await this.#surroundings.releaseData();
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 3 });
+  }
+
+  async #start(): Promise<void> {
+    const { site } = this.#surroundings;
+    await Promise.all(['tmp', 'logs', 'scheduler'].map((name) => mkdir(join(this.folder, name))));
+    await this.#surroundings.prepareData(this.dataDir);
+    await this.#add('scheduler', 'scheduler', () => ({
+      CAPSTAN_DATA_DIR: this.dataDir,
+      CAPSTAN_GRPC_PORT: portOf(this.#addresses.get('scheduler')),
+    }));
+    for (const name of GATEWAYS) {
+      const scheduler = await this.#linkToScheduler(name);
+      this.outer.set(name, await Link.open(`clients→${name}`, () => this.#addresses.get(name) ?? ''));
+      await this.#add(name, 'gateway', () => ({
+        CAPSTAN_SCHEDULER: scheduler.address,
+        CAPSTAN_HTTP_PORT: portOf(this.#addresses.get(name)),
+        CAPSTAN_GATEWAY_TOKEN_FILE: join(this.dataDir, 'secrets/gateway-token'),
+      }));
+    }
+    for (const name of AGENTS) await this.#addAgent(name, '127.0.0.1', []);
+    if (site !== undefined) await this.#addAgent('agent-c', site.host, site.prefix);
+    this.endpoints = await this.#deploy();
+  }
+
+  async #addAgent(name: string, host: string, prefix: readonly string[]): Promise<void> {
+    const scheduler = await this.#linkToScheduler(name, host);
+    const env = (): NodeJS.ProcessEnv => ({
+      CAPSTAN_SCHEDULER: scheduler.address,
+      CAPSTAN_JOIN_TOKEN_FILE: join(this.dataDir, 'secrets/join-token'),
+      CAPSTAN_NODE_NAME: name,
+      ...(host === '127.0.0.1' ? {} : { CAPSTAN_GRPC_PLAIN: 'anywhere' }),
+    });
+    await this.#add(name, 'agent', env, prefix);
+  }
+
+  async #linkToScheduler(name: string, host?: string): Promise<Link> {
+    const link = await Link.open(`${name}→scheduler`, () => this.#addresses.get('scheduler') ?? '', host);
+    this.inner.push(link);
+    return link;
+  }
+
+  async #add(name: string, role: PartPlan['role'], env: () => NodeJS.ProcessEnv, prefix: readonly string[] = []): Promise<void> {
+    const folder = join(this.folder, name);
+    await mkdir(folder, { recursive: true });
+    const part = new Part({
+      name,
+      role,
+      folder,
+      prefix,
+      log: join(this.folder, 'logs', `${name}.log`),
+      env: () => ({ ...this.#environment(), CAPSTAN_DATA_DIR: folder, ...env(), ...this.#surroundings.env(name) }),
+      exited: (how) => this.#exited(name, how),
+    });
+    this.parts.set(name, part);
+    const limit = AbortSignal.timeout(60_000);
+    const late = new Promise<never>((_, reject) => limit.addEventListener('abort', () => reject(new Error(`the ${name} did not start`))));
+    // It comes back at the same address: the links know it.
+    this.#addresses.set(name, await Promise.race([part.start(), late]));
+  }
+
+  #environment(): NodeJS.ProcessEnv {
+    const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('CAPSTAN_') && name !== 'NODE_CHANNEL_FD');
+    return {
+      ...Object.fromEntries(inherited),
+      SERVICE_API_KEY: this.apiKey,
+      CAPSTAN_HTTP_PORT: '0',
+      CAPSTAN_GRPC_PORT: '0',
+      CAPSTAN_CONTAINER_SOCKET: 'none',
+      CAPSTAN_SPARE_HOSTS: '0',
+      CAPSTAN_WEBHOOK_ALLOW: '127.0.0.0/8',
+      CAPSTAN_RATE_LIMITS: ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue'].map((operation) => `${operation}=0/0`).join(),
+      CAPSTAN_RUN_RETENTION_MS: String(RETENTION.runRetentionMs),
+      CAPSTAN_RUNSYNC_RETENTION_MS: String(RETENTION.runsyncRetentionMs),
+      NO_COLOR: '1',
+      // Inherited by worker hosts: the mark by which every process of this stack is found.
+      TMPDIR: join(this.folder, 'tmp'),
+      ...LIMITS,
+      ...this.#surroundings.settings,
+    };
+  }
+
+  async #deploy(): Promise<ReadonlyMap<string, string>> {
+    const copy = join(this.folder, 'app');
+    await cp(app, copy, { recursive: true });
+    const rows = JSON.parse(await this.capstan('deploy', copy, '--json')) as { id: string; name: string }[];
+    return new Map(rows.map(({ name, id }) => [name, id]));
+  }
+}
+
+function portOf(address: string | undefined): string {
+  return address?.slice(address.lastIndexOf(':') + 1) ?? '0';
+}
+
+export function killIfThere(pid: number, signal: NodeJS.Signals = 'SIGKILL'): boolean {
+  try {
+    process.kill(pid, signal);
+    return true;
+  } catch (error) {
+    // It may have ended since it was seen.
+    if (error instanceof Error && 'code' in error && error.code === 'ESRCH') return false;
+    throw error;
+  }
+}
