@@ -6,10 +6,19 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CapstanError } from '../../proto/errors.ts';
 import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
 import type { Party, Reservation, SharedBudget, Shortage } from '../../proto/shared-budget.ts';
+import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import type { GatewayConfig } from '../config.ts';
 import { whenOver } from './gone.ts';
 import { tooLarge } from './problem.ts';
-import type { Services } from './services.ts';
+
+/** What reading a body needs of the gateway's services. */
+interface BodyServices {
+  readonly config: GatewayConfig;
+  /** Memory of request bodies. */
+  readonly memory: SharedBudget;
+  /** Detects bodies that arrive too slowly. */
+  readonly uploads: UploadMonitor;
+}
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -37,7 +46,7 @@ export function bodyLimit(maxBytes: number, memory: SharedBudget): number {
 }
 
 /** Opens the reservation for a request's body, given back when the answer has gone. To be called before the body is read. */
-export function expectBody(request: FastifyRequest, reply: FastifyReply, account: string, { memory, config }: Services): void {
+export function expectBody(request: FastifyRequest, reply: FastifyReply, account: string, { memory, config }: BodyServices): void {
   if (!hasBody(request)) return;
   request.reservation = memory.open(...partiesOf(account, request.raw, config));
   whenOver(reply, () => releaseBody(request));
@@ -47,7 +56,7 @@ export function expectBody(request: FastifyRequest, reply: FastifyReply, account
 export function readBody(
   request: FastifyRequest,
   payload: IncomingMessage,
-  { memory, uploads }: Services,
+  { memory, uploads }: BodyServices,
   done: (error: CapstanError | null, body: Buffer) => void,
 ): void {
   const { reservation } = request;
