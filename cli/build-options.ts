@@ -15,16 +15,17 @@ export const buildOptionSpecs: readonly OptionSpec[] = [
   { flags: '--keep-build', description: 'keep .tool/.build' },
 ];
 
-/** @throws CapstanError INVALID_ARGUMENT */
-export function buildOptions(options: OptionValues, { variables, cwd }: Environment): BuildOptions {
+/** Variables come from the shell, else from `.env` of the working folder, else from that of the project. @throws CapstanError INVALID_ARGUMENT */
+export function buildOptions(options: OptionValues, { variables, cwd }: Environment, project: string = cwd): BuildOptions {
   const fromFile = readDotEnv(cwd);
+  const ofProject = readDotEnv(project);
   const python = textOption(options, 'python');
   if (python !== undefined && !/^3\.\d{1,2}$/.test(python))
     throw new CapstanError('INVALID_ARGUMENT', '--python: must be a version such as 3.11', { field: '--python' });
-  const lookUp = (name: string): string | undefined => variables[name] ?? fromFile[name];
-  const cacheDir = lookUp('CAPSTAN_CACHE_DIR') ?? join(lookUp('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'capstan');
+  const own = (name: string): string | undefined => variables[name] ?? fromFile[name];
+  const cacheDir = own('CAPSTAN_CACHE_DIR') ?? join(own('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'capstan');
   return {
-    lookUp,
+    lookUp: (name) => own(name) ?? ofProject[name],
     exclude: (textOption(options, 'exclude') ?? '').split(',').flatMap((name) => (name.trim() === '' ? [] : [name.trim()])),
     bundleBasePackages: flagOption(options, 'bundleBasePackages'),
     keepStaging: flagOption(options, 'keepBuild'),

@@ -30,6 +30,8 @@ export function readEnvironment(): Environment {
 /** Folder that holds the sources: the checkout, or the installed package. */
 export const installRoot = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 
+const KEY_VARIABLE = 'SERVICE_API_KEY';
+
 export const DEFAULT_HTTP_PORT = 8080;
 export const DEFAULT_GRPC_PORT = 7070;
 
@@ -108,11 +110,16 @@ export function settingOptions(...names: readonly SettingName[]): OptionSpec[] {
 }
 
 /**
- * Reads the settings.
+ * Reads the settings. The API key may also stand in `.env` of the `project` that a command is about; nothing else is read there,
+ * so that no project decides where its key is sent.
  * @throws CapstanError INVALID_ARGUMENT for a flag and CONFIG for a variable, naming it and the rule.
  */
-export function readSettings(options: OptionValues, environment: Environment): Settings {
-  const fromFile = readDotEnv(environment.cwd);
+export function readSettings(options: OptionValues, environment: Environment, project?: string): Settings {
+  const ofProject = project === undefined ? {} : readDotEnv(project);
+  const fromFile: Readonly<Record<string, string | undefined>> = {
+    ...(nonEmpty(ofProject[KEY_VARIABLE]) === undefined ? {} : { [KEY_VARIABLE]: ofProject[KEY_VARIABLE] }),
+    ...withoutEmpty(readDotEnv(environment.cwd)),
+  };
   const given: Record<string, unknown> = {};
   const sources = new Map<string, { name: string; flag: boolean }>();
   for (const [key, schema] of Object.entries(settingsSchema.shape)) {
@@ -147,9 +154,23 @@ export function readDotEnv(folder: string): Readonly<Record<string, string | und
     return parseEnv(readFileSync(path, 'utf8'));
   } catch (cause) {
     const code = errnoOf(cause) ?? 'unreadable';
-    if (code === 'ENOENT' || code === 'EISDIR') return {};
+    if (code === 'ENOENT' || code === 'EISDIR' || code === 'ENOTDIR') return {};
     throw new CapstanError('CONFIG', `cannot read ${path} (${code})`, { cause });
   }
+}
+
+/** Where a command finds the API key. */
+export type KeySource = { readonly kind: 'shell' } | { readonly kind: 'file'; readonly path: string };
+
+/** Returns where SERVICE_API_KEY comes from, in the order of `readSettings`; undefined when it is not set. */
+export function keySource({ variables, cwd }: Environment, project?: string): KeySource | undefined {
+  if (nonEmpty(variables[KEY_VARIABLE]) !== undefined) return { kind: 'shell' };
+  const folder = [cwd, ...(project === undefined ? [] : [project])].find((each) => nonEmpty(readDotEnv(each)[KEY_VARIABLE]) !== undefined);
+  return folder === undefined ? undefined : { kind: 'file', path: join(folder, '.env') };
+}
+
+function withoutEmpty(variables: Readonly<Record<string, string | undefined>>): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(variables).filter(([, value]) => nonEmpty(value) !== undefined));
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import type { SchedulerClient } from './api/scheduler-client.ts';
-import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from './config.ts';
+import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type KeySource, type Settings } from './config.ts';
 import { readRunFile } from './run-file.ts';
 import { ToolError } from './terminal/tool-error.ts';
 
@@ -58,9 +58,12 @@ export function apiKey(settings: Settings): string {
   );
 }
 
-/** How a shell writes the key without showing it. */
-export function apiKeyForShell(settings: Settings, shellHasIt: boolean): string {
-  return shellHasIt ? '$SERVICE_API_KEY' : `$(cat ${quote(apiKeyFile(settings.dataDir))})`;
+/** How a shell writes the key without showing it. `source` is where a setting of it comes from. */
+export function apiKeyForShell(settings: Settings, source: KeySource | undefined): string {
+  if (source?.kind === 'shell') return '$SERVICE_API_KEY';
+  // Read, not sourced: a project's file must not run as a program.
+  if (source !== undefined) return `$(sed -n 's/^SERVICE_API_KEY=//p' ${quote(source.path)} | tr -d '"')`;
+  return `$(cat ${quote(apiKeyFile(settings.dataDir))})`;
 }
 
 /** A word for a POSIX shell. */

@@ -12,7 +12,11 @@ import { schedulerConfig } from '../scheduler/config.ts';
 const target = new URL('configuration.md', import.meta.url);
 
 const parts: readonly [string, string, z.ZodObject][] = [
-  ['The tool', 'Flags come first, then the shell, then `.env` in the working folder.', settingsSchema],
+  [
+    'The tool',
+    'Flags come first, then the shell, then `.env` in the working folder; `deploy <folder>` also takes `SERVICE_API_KEY` from `.env` in that folder.',
+    settingsSchema,
+  ],
   ['Scheduler', '', schedulerConfig],
   ['Gateway', '', gatewayConfig],
   ['Agent', '', agentConfig],

@@ -15,7 +15,9 @@ export const build: Command = {
     const folder = resolve(env.cwd, args[0] ?? '.');
     const [{ build: buildFolder }, { withFolder }] = await Promise.all([import('../build/build.ts'), import('../build/folder-lock.ts')]);
     terminal.step(`building ${folder}`);
-    const { application, artifact } = await withFolder(folder, terminal, () => buildFolder(folder, buildOptions(options, env), terminal));
+    const { application, artifact } = await withFolder(folder, terminal, () =>
+      buildFolder(folder, buildOptions(options, env, folder), terminal),
+    );
     terminal.done(`${artifact.files} files, ${sizeText(artifact.size)}, sha256 ${artifact.digest.slice(0, 12)}`);
     if (flagOption(options, 'json')) {
       const { path, digest, size, files } = artifact;

@@ -4,7 +4,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import type { Command, Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
-import { readSettings, settingOptions, type Settings } from '../config.ts';
+import { keySource, readSettings, settingOptions, type Settings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
 import { sizeText } from '../deploy/size-text.ts';
@@ -23,8 +23,8 @@ export const deploy: Command = {
     ...settingOptions('url', 'httpPort', 'dataDir'),
   ],
   async run({ args, options, env, terminal }) {
-    const settings = readSettings(options, env);
     const folder = resolve(env.cwd, args[0] ?? '.');
+    const settings = readSettings(options, env, folder);
     if (flagOption(options, 'preview')) return preview(folder, settings, { options, env, terminal });
     if (options['image'] !== undefined)
       throw new CapstanError('INVALID_ARGUMENT', '--image: is for --preview; deployed endpoints name their image themselves', {
@@ -40,7 +40,7 @@ export const deploy: Command = {
       ]);
     terminal.step(`building ${folder}`);
     const { application, client, deployed } = await withFolder(folder, terminal, async () => {
-      const built = await build(folder, buildOptions(options, env), terminal);
+      const built = await build(folder, buildOptions(options, env, folder), terminal);
       const { files, size, digest } = built.artifact;
       terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
       const client = await connect(settings, env);
@@ -55,7 +55,7 @@ export const deploy: Command = {
     printEndpoints(rows, terminal);
     if (application.endpoints.some(({ spec }) => spec.packages.length > 0))
       for (const text of lackingPackages(application, await readFleet(client))) terminal.warn(text);
-    const next = nextCommand(application, rows, apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined));
+    const next = nextCommand(application, rows, apiKeyForShell(settings, keySource(env, folder)));
     if (next !== null) terminal.next(next);
   },
 };
@@ -83,7 +83,7 @@ async function preview(folder: string, settings: Settings, { options, env, termi
     terminal,
     async build() {
       terminal.step(`building ${folder}`);
-      const built = await withFolder(folder, terminal, () => build(folder, buildOptions(options, env), terminal));
+      const built = await withFolder(folder, terminal, () => build(folder, buildOptions(options, env, folder), terminal));
       terminal.done(`${built.artifact.files} files, ${sizeText(built.artifact.size)}, sha256 ${built.artifact.digest.slice(0, 12)}`);
       return built;
     },

@@ -30,7 +30,7 @@ export const start: Command = {
         ]);
         const folders = SAMPLES.map((name) => join(installRoot, 'examples', name));
         const rows = await deploySamples({ folders, settings, url, cwd: env.cwd, terminal, signal });
-        const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
+        const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] === undefined ? undefined : { kind: 'shell' });
         const shown = { settings, url, key, terminal, signal };
         const first = rows.find(({ name }) => name === FIRST);
         if (first !== undefined) await attempt(shown, 'the first job', () => showFirstJob(first, shown));

@@ -27,7 +27,7 @@ export const up: Command = {
       terminal,
       async whenReady({ url, isNew }) {
         const path = isNew ? undefined : await firstPath(settings).catch((error: unknown) => reportUnlisted(error, terminal));
-        const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] !== undefined);
+        const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] === undefined ? undefined : { kind: 'shell' });
         terminal.next(path === undefined ? 'capstan deploy <folder>' : `curl -s ${url}${path} -H "Authorization: Bearer ${key}"`);
         terminal.line('Ctrl+C ends it.');
       },

@@ -83,7 +83,7 @@ async function serve(built: Built, options: PreviewOptions, preview: PreviewName
   if (asJson) terminal.data(JSON.stringify(rows, null, 2));
   printEndpoints(rows, terminal);
   await containersRunning(own, rows, terminal, signal);
-  const next = nextCommand(application, rows, apiKeyForShell(own, false));
+  const next = nextCommand(application, rows, apiKeyForShell(own, undefined));
   if (next !== null) terminal.next(next);
   terminal.line('Ctrl+C ends it and removes its containers and its network.');
 }

@@ -1,4 +1,5 @@
 /** A queue-based endpoint as its callers use it. */
+import { dotEnvVariable } from './dot-env.ts';
 import { variable } from './environment.ts';
 import { Deadline } from './deadline.ts';
 import { call, type Connection } from './http.ts';
@@ -8,7 +9,7 @@ import { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
 const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
 
 export interface EndpointOptions {
-  /** Default: the environment variable SERVICE_API_KEY; in a worker its own token. */
+  /** Default: SERVICE_API_KEY of the environment; in a worker its own token; else SERVICE_API_KEY of `.env` in the working folder. */
   readonly apiKey?: string | undefined;
   /** Default: the environment variable CAPSTAN_URL, else http://127.0.0.1:8080. */
   readonly baseUrl?: string | undefined;
@@ -118,8 +119,9 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
 
 /** @throws TypeError when there is no API key, or it or the address cannot be one. */
 function connectionOf(options: EndpointOptions): Connection {
-  const apiKey = options.apiKey ?? variable('SERVICE_API_KEY') ?? variable('CAPSTAN_WORKER_TOKEN');
-  if (apiKey === undefined || apiKey === '') throw new TypeError('no API key: pass { apiKey } or set SERVICE_API_KEY');
+  const apiKey = options.apiKey ?? variable('SERVICE_API_KEY') ?? variable('CAPSTAN_WORKER_TOKEN') ?? dotEnvVariable('SERVICE_API_KEY');
+  if (apiKey === undefined || apiKey === '')
+    throw new TypeError('no API key: pass { apiKey } or set SERVICE_API_KEY, in the environment or in .env of the working folder');
   // Found here, since fetch's own refusal would show the key.
   if (!/^[!-~]+$/.test(apiKey.trim())) throw new TypeError('the API key must be printable ASCII without spaces');
   const baseUrl = options.baseUrl ?? variable('CAPSTAN_URL') ?? DEFAULT_BASE_URL;

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { installRoot, readSettings } from '../../cli/config.ts';
+import { installRoot, keySource, readSettings } from '../../cli/config.ts';
 import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
 import { writeRunFile } from '../../cli/run-file.ts';
 import { CapstanError } from '../../proto/errors.ts';
@@ -74,10 +74,27 @@ test('the key: the setting, else the one in the data folder', async (t) => {
   t.is(apiKey(readSettings({ dataDir: cwd }, { variables: { SERVICE_API_KEY: 'given' }, cwd })), 'given');
 });
 
+test('.env of the project gives the key, after the shell and the working folder, and nothing else', async (t) => {
+  const project = await folderOf(t, { '.env': 'SERVICE_API_KEY=project\nCAPSTAN_URL=http://elsewhere.example\n' });
+  const empty = await folderOf(t, { '.env': 'SERVICE_API_KEY=\n' });
+  const own = await folderOf(t, { '.env': 'SERVICE_API_KEY="own"\n' });
+  const read = (cwd: string, variables: Record<string, string> = {}) => {
+    const settings = readSettings({}, { variables, cwd }, project);
+    t.is(settings.url, undefined, 'a project does not decide where its key is sent');
+    return [settings.apiKey, keySource({ variables, cwd }, project)];
+  };
+  t.deepEqual(read(empty), ['project', { kind: 'file', path: join(project, '.env') }]);
+  t.deepEqual(read(own), ['own', { kind: 'file', path: join(own, '.env') }]);
+  t.deepEqual(read(own, { SERVICE_API_KEY: 'shell' }), ['shell', { kind: 'shell' }]);
+  t.is(readSettings({}, { variables: {}, cwd: empty }).apiKey, undefined);
+  t.is(keySource({ variables: {}, cwd: empty }), undefined);
+});
+
 test('a printed command never shows the key', async (t) => {
   const cwd = await folderOf(t);
   const settings = readSettings({ dataDir: join(cwd, "it's here") }, { variables: { SERVICE_API_KEY: 'given' }, cwd });
-  t.is(apiKeyForShell(settings, true), '$SERVICE_API_KEY');
-  t.is(apiKeyForShell(settings, false), `$(cat '${cwd}/it'\\''s here/secrets/api-key')`);
+  t.is(apiKeyForShell(settings, { kind: 'shell' }), '$SERVICE_API_KEY');
+  t.is(apiKeyForShell(settings, undefined), `$(cat '${cwd}/it'\\''s here/secrets/api-key')`);
+  t.is(apiKeyForShell(settings, { kind: 'file', path: '/a b/.env' }), `$(sed -n 's/^SERVICE_API_KEY=//p' '/a b/.env' | tr -d '"')`);
   t.is(quote('plain-word/x.y:1'), 'plain-word/x.y:1');
 });

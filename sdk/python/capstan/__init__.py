@@ -3,7 +3,7 @@ Capstan's Python SDK: declares endpoints, and calls them.
 
     import capstan
 
-    capstan.api_key = "cap_…"                       # else SERVICE_API_KEY
+    capstan.api_key = "cap_…"                       # else SERVICE_API_KEY, also in .env
     capstan.base_url = "https://capstan.example"    # else CAPSTAN_URL
 
     endpoint = capstan.Endpoint("<endpoint_id>")
@@ -51,7 +51,7 @@ from .retry import RetryPolicy
 
 __version__ = "0.1.0"
 
-#: The API key of every call; None reads SERVICE_API_KEY.
+#: The API key of every call; None reads SERVICE_API_KEY of the environment, else of ``.env`` in the working folder.
 api_key: Optional[str] = None
 #: Address of the service; None reads CAPSTAN_URL.
 base_url: Optional[str] = None

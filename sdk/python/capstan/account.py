@@ -7,6 +7,7 @@ import sys
 from typing import Optional
 from urllib.parse import urlsplit
 
+from .dot_env import dot_env_variable
 from .errors import DeclarationError, NoApiKey
 from .exchange import Connection
 from .retry import RetryPolicy
@@ -29,10 +30,16 @@ def base_url(given: Optional[str] = None) -> str:
 def connection_of(api_key: Optional[str], url: Optional[str], retry: Optional[RetryPolicy], timeout: float) -> Connection:
     """
     The key is the given one, else ``capstan.api_key``, else SERVICE_API_KEY, else that of the worker this code
-    runs in. Raises NoApiKey when there is none.
+    runs in, else SERVICE_API_KEY of ``.env`` in the working folder. Raises NoApiKey when there is none.
     """
     package = sys.modules[__package__]
-    key = api_key or getattr(package, "api_key", None) or os.environ.get("SERVICE_API_KEY") or os.environ.get("CAPSTAN_WORKER_TOKEN")
+    key = (
+        api_key
+        or getattr(package, "api_key", None)
+        or os.environ.get("SERVICE_API_KEY")
+        or os.environ.get("CAPSTAN_WORKER_TOKEN")
+        or dot_env_variable("SERVICE_API_KEY")
+    )
     if not key:
         raise NoApiKey()
     # Found here, since the HTTP library's own refusal would show the key.

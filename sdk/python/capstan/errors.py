@@ -59,7 +59,7 @@ class NoApiKey(AuthenticationError):
 
     def __init__(self) -> None:
         super().__init__("API key", 401)
-        self.args = ("no API key: set capstan.api_key or SERVICE_API_KEY",)
+        self.args = ("no API key: set capstan.api_key or SERVICE_API_KEY, in the environment or in .env of the working folder",)
         self.attempts = 0
 
 

@@ -4,8 +4,10 @@ import pathlib
 import unittest
 
 from capstan import DeclarationError, Endpoint
+from capstan.dot_env import parse_dot_env
 
-CASES = pathlib.Path(__file__).parents[3] / "test/sdk/declarations.json"
+SHARED = pathlib.Path(__file__).parents[3] / "test/sdk"
+CASES = SHARED / "declarations.json"
 
 
 class Parity(unittest.TestCase):
@@ -20,3 +22,8 @@ class Parity(unittest.TestCase):
                     continue
                 with self.assertRaisesRegex(DeclarationError, r"\b%s .*%s" % (case["parameter"], case["rule"])):
                     Endpoint(**case["settings"])
+
+    def test_every_dot_env(self):
+        for text, expected in json.loads((SHARED / "dot-env.json").read_text(encoding="utf-8")):
+            with self.subTest(text):
+                self.assertEqual(parse_dot_env(text, "SERVICE_API_KEY"), expected)

@@ -1,0 +1,41 @@
+"""Reads one variable of ``.env`` in the working folder."""
+from __future__ import annotations
+
+import os
+import re
+from typing import Optional
+
+from .errors import DeclarationError
+
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)\Z", re.ASCII)
+_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`")
+
+
+def dot_env_variable(name: str) -> Optional[str]:
+    """None where there is no such file. Raises DeclarationError when there is one that cannot be read."""
+    path = os.path.join(os.getcwd(), ".env")
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            return parse_dot_env(file.read(), name)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DeclarationError("cannot read %s (%s); set capstan.api_key or %s" % (path, error.strerror, name)) from error
+
+
+def parse_dot_env(text: str, name: str) -> Optional[str]:
+    """
+    The value of the variable's last line ``NAME=value``, ``export`` before it allowed. A value in quotes ends at the
+    closing quote; any other ends at a ``#`` and is trimmed. None when it is absent or empty.
+    """
+    value = None
+    for line in re.split(r"\r?\n", text[1:] if text.startswith("\ufeff") else text):
+        found = _LINE.match(line)
+        if found is None or found.group(1) != name:
+            continue
+        quoted = _QUOTED.match(found.group(2))
+        if quoted is None:
+            value = re.sub(r"#.*", "", found.group(2)).strip()
+        else:
+            value = next(part for part in quoted.groups() if part is not None)
+    return value or None

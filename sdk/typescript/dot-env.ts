@@ -1,0 +1,42 @@
+/** Reads one variable of `.env` in the working folder. Returns undefined where there is no such file, or no file system (a browser). */
+
+interface Node {
+  readonly cwd?: () => string;
+  readonly getBuiltinModule?: (name: 'node:fs') => { readonly readFileSync: (path: string, encoding: 'utf8') => string } | undefined;
+}
+
+/** Missing, or a folder: there is no file to read. */
+const ABSENT = ['ENOENT', 'EISDIR', 'ENOTDIR'];
+
+/** @throws TypeError when there is a file that cannot be read. */
+export function dotEnvVariable(name: string): string | undefined {
+  const { process } = globalThis as { readonly process?: Node };
+  const files = process?.getBuiltinModule?.('node:fs');
+  const folder = process?.cwd?.();
+  if (files === undefined || folder === undefined) return undefined;
+  const path = `${folder.replace(/\/$/, '')}/.env`;
+  let text: string;
+  try {
+    text = files.readFileSync(path, 'utf8');
+  } catch (cause) {
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+    if (ABSENT.includes(code)) return undefined;
+    throw new TypeError(`cannot read ${path} (${code}); pass { apiKey } or set ${name}`, { cause });
+  }
+  return parseDotEnv(text, name);
+}
+
+/**
+ * Returns the value of the variable's last line `NAME=value`, `export` before it allowed. A value in quotes ends at the closing
+ * quote; any other ends at a `#` and is trimmed. Undefined when it is absent or empty.
+ */
+export function parseDotEnv(text: string, name: string): string | undefined {
+  let value: string | undefined;
+  for (const line of text.replace(/^\uFEFF/, '').split(/\r?\n/)) {
+    const [, key, given = ''] = /^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)$/.exec(line) ?? [];
+    if (key !== name) continue;
+    const [, quoted] = /^(?:"([^"]*)"|'([^']*)'|`([^`]*)`)/.exec(given)?.filter((part) => part !== undefined) ?? [];
+    value = quoted ?? given.replace(/#.*$/, '').trim();
+  }
+  return value === '' ? undefined : value;
+}
