@@ -16,7 +16,8 @@ import { Deliveries } from './clients/deliveries.ts';
 import { Load } from './clients/load.ts';
 import { check } from './core/check.ts';
 import { FaultDriver } from './faults/driver.ts';
-import { sourcesFor } from './faults/sources.ts';
+import { hasOwnMounts, runWithOwnMounts } from './faults/own-mounts.ts';
+import { needsOwnMounts, prepareFaults, whyNot, type Prepared } from './faults/sources.ts';
 import { readOptions, USAGE, type Options } from './options.ts';
 import { readHistory, Recorder } from './recorder.ts';
 import { figures, violationReport } from './report.ts';
@@ -36,6 +37,7 @@ async function main(): Promise<number> {
     console.error(`${messageOf(error)}\n${USAGE}`);
     return 2;
   }
+  if (needsOwnMounts(options.faults) && !hasOwnMounts()) return runWithOwnMounts();
   const folder = options.out ?? (await ownFolder('capstan-histories'));
   await mkdir(folder, { recursive: true });
   await Promise.all(['clients.jsonl', 'handlers.jsonl'].map((name) => rm(join(folder, name), { force: true })));
@@ -45,9 +47,21 @@ async function main(): Promise<number> {
 }
 
 async function run(options: Options, folder: string): Promise<void> {
+  for (const kind of options.faults) if (whyNot(kind) !== undefined) console.log(`! no faults of the kind ${kind}: ${whyNot(kind)}`);
+  const prepared = prepareFaults(
+    options.faults.filter((kind) => whyNot(kind) === undefined),
+    folder,
+  );
   const recorder = new Recorder(folder);
-  const prepared = await sourcesFor(options);
-  for (const line of prepared.leftOut) console.log(`! left out: ${line}`);
+  try {
+    await runStack(options, prepared, recorder);
+  } finally {
+    prepared.close();
+    await recorder.close();
+  }
+}
+
+async function runStack(options: Options, prepared: Prepared, recorder: Recorder): Promise<void> {
   let faults: FaultDriver | undefined;
   let closing = false;
   const stack = await HistoryStack.start(prepared.surroundings, (part, how) => {
@@ -57,14 +71,8 @@ async function run(options: Options, folder: string): Promise<void> {
     const secret = (await stack.capstan('webhooks', 'secret')).trim();
     const deliveries = await Deliveries.open(recorder, secret, options.seed);
     const calls = new Calls(stack, recorder);
-    const world = {
-      calls,
-      gateways: stack.gateways,
-      endpoints: stack.endpoints,
-      handlersFile: recorder.handlersFile,
-      webhook: deliveries.url,
-    };
-    const load = new Load(world, options.seed, options.rate);
+    const { gateways, endpoints } = stack;
+    const load = new Load({ calls, gateways, endpoints, handlersFile: recorder.handlersFile, webhook: deliveries.url }, options);
     faults = new FaultDriver(stack, recorder, prepared.sources, options);
     recordSettings(recorder, stack, prepared.clockStepMs);
     load.start();
@@ -73,7 +81,7 @@ async function run(options: Options, folder: string): Promise<void> {
     await faults.stop();
     if (!(await load.stop(DRAIN_MS))) console.log('! some jobs had no end when the wait was over');
     await pause(WEBHOOKS_MS);
-    await load.lookAtAll(stack.gateways[0] ?? '');
+    await load.lookAtAll(gateways[0] ?? '');
     recorder.record({ kind: 'end' });
     await calls.close();
     await load.stop(DRAIN_MS);
@@ -81,8 +89,6 @@ async function run(options: Options, folder: string): Promise<void> {
   } finally {
     closing = true;
     await stack.close(options.out === undefined ? undefined : join(options.out, 'logs'));
-    await prepared.close();
-    await recorder.close();
   }
 }
 

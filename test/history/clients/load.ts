@@ -21,7 +21,7 @@ export class Load {
   #ticker: NodeJS.Timeout | undefined;
   #failure: Error | undefined;
 
-  constructor(world: Omit<LifeWorld, 'acknowledged'>, seed: number, rate: number) {
+  constructor(world: Omit<LifeWorld, 'acknowledged'>, { seed, rate }: { readonly seed: number; readonly rate: number }) {
     this.#world = { ...world, acknowledged: (job) => this.acknowledged.push(job) };
     this.#calls = world.calls;
     this.#seed = seed;

@@ -44,10 +44,10 @@ interface Resource {
 export interface Surroundings {
   /** Added to each part's environment, by its name. */
   readonly env: (part: string) => NodeJS.ProcessEnv;
-  /** Prepares the scheduler's data folder, which is empty. */
-  readonly prepareData: (folder: string) => Promise<void>;
-  /** Called before the folder is removed. */
-  readonly releaseData: () => Promise<void>;
+  /** Prepares a part's folder, which is empty. */
+  readonly prepareFolder: (part: string, path: string) => void;
+  /** Called before the folders are removed. */
+  readonly releaseFolders: () => void;
   /** For a third agent. */
   readonly site: Site | undefined;
   readonly settings: Readonly<Record<string, string>>;
@@ -55,8 +55,8 @@ export interface Surroundings {
 
 export const plainSurroundings: Surroundings = {
   env: () => ({}),
-  prepareData: () => Promise.resolve(),
-  releaseData: () => Promise.resolve(),
+  prepareFolder: () => undefined,
+  releaseFolders: () => undefined,
   site: undefined,
   settings: {},
 };
@@ -143,17 +143,17 @@ export class HistoryStack {
     for (const { pid } of processesOf(this.folder)) killIfThere(pid);
     await until('no process of the stack is left', () => processesOf(this.folder).length === 0);
     if (logs !== undefined) await cp(join(this.folder, 'logs'), logs, { recursive: true });
-    await this.#surroundings.releaseData();
+    this.#surroundings.releaseFolders();
     await rm(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }
 
   async #start(): Promise<void> {
     const { site } = this.#surroundings;
-    await Promise.all(['tmp', 'logs', 'scheduler'].map((name) => mkdir(join(this.folder, name))));
-    await this.#surroundings.prepareData(this.dataDir);
+    await Promise.all(['tmp', 'logs'].map((name) => mkdir(join(this.folder, name))));
     await this.#add('scheduler', 'scheduler', () => ({
       CAPSTAN_DATA_DIR: this.dataDir,
       CAPSTAN_GRPC_PORT: portOf(this.#addresses.get('scheduler')),
+      ...(site === undefined ? {} : { CAPSTAN_GRPC_HOST: '0.0.0.0', CAPSTAN_GRPC_PLAIN: 'anywhere' }),
     }));
     for (const name of GATEWAYS) {
       const scheduler = await this.#linkToScheduler(name);
@@ -164,31 +164,32 @@ export class HistoryStack {
         CAPSTAN_GATEWAY_TOKEN_FILE: join(this.dataDir, 'secrets/gateway-token'),
       }));
     }
-    for (const name of AGENTS) await this.#addAgent(name, '127.0.0.1', []);
-    if (site !== undefined) await this.#addAgent('agent-c', site.host, site.prefix);
+    for (const name of AGENTS) {
+      const scheduler = await this.#linkToScheduler(name);
+      await this.#addAgent(name, { CAPSTAN_SCHEDULER: scheduler.address }, []);
+    }
+    if (site !== undefined) {
+      const scheduler = `${site.host}:${portOf(this.#addresses.get('scheduler'))}`;
+      await this.#addAgent('agent-c', { CAPSTAN_SCHEDULER: scheduler, CAPSTAN_GRPC_PLAIN: 'anywhere' }, site.prefix);
+    }
     this.endpoints = await this.#deploy();
   }
 
-  async #addAgent(name: string, host: string, prefix: readonly string[]): Promise<void> {
-    const scheduler = await this.#linkToScheduler(name, host);
-    const env = (): NodeJS.ProcessEnv => ({
-      CAPSTAN_SCHEDULER: scheduler.address,
-      CAPSTAN_JOIN_TOKEN_FILE: join(this.dataDir, 'secrets/join-token'),
-      CAPSTAN_NODE_NAME: name,
-      ...(host === '127.0.0.1' ? {} : { CAPSTAN_GRPC_PLAIN: 'anywhere' }),
-    });
-    await this.#add(name, 'agent', env, prefix);
+  #addAgent(name: string, env: NodeJS.ProcessEnv, prefix: readonly string[]): Promise<void> {
+    const own = { ...env, CAPSTAN_JOIN_TOKEN_FILE: join(this.dataDir, 'secrets/join-token'), CAPSTAN_NODE_NAME: name };
+    return this.#add(name, 'agent', () => own, prefix);
   }
 
-  async #linkToScheduler(name: string, host?: string): Promise<Link> {
-    const link = await Link.open(`${name}→scheduler`, () => this.#addresses.get('scheduler') ?? '', host);
+  async #linkToScheduler(name: string): Promise<Link> {
+    const link = await Link.open(`${name}→scheduler`, () => this.#addresses.get('scheduler') ?? '');
     this.inner.push(link);
     return link;
   }
 
   async #add(name: string, role: PartPlan['role'], env: () => NodeJS.ProcessEnv, prefix: readonly string[] = []): Promise<void> {
     const folder = join(this.folder, name);
-    await mkdir(folder, { recursive: true });
+    await mkdir(folder);
+    this.#surroundings.prepareFolder(name, folder);
     const part = new Part({
       name,
       role,
@@ -202,7 +203,8 @@ export class HistoryStack {
     const limit = AbortSignal.timeout(60_000);
     const late = new Promise<never>((_, reject) => limit.addEventListener('abort', () => reject(new Error(`the ${name} did not start`))));
     // It comes back at the same address: the links know it.
-    this.#addresses.set(name, await Promise.race([part.start(), late]));
+    const address = await Promise.race([part.start(), late]);
+    this.#addresses.set(name, address.replace(/^0\.0\.0\.0:/, '127.0.0.1:'));
   }
 
   #environment(): NodeJS.ProcessEnv {
