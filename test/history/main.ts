@@ -16,18 +16,22 @@ import { Deliveries } from './clients/deliveries.ts';
 import { Load } from './clients/load.ts';
 import { check } from './core/check.ts';
 import { FaultDriver } from './faults/driver.ts';
+import type { FaultKind } from './faults/fault.ts';
 import { hasOwnMounts, runWithOwnMounts } from './faults/own-mounts.ts';
 import { needsOwnMounts, prepareFaults, whyNot, type Prepared } from './faults/sources.ts';
 import { readOptions, USAGE, type Options } from './options.ts';
 import { readHistory, Recorder } from './recorder.ts';
 import { figures, violationReport } from './report.ts';
-import { HistoryStack, RETENTION } from './stack/stack.ts';
+import { Sampler } from './soak/sampler.ts';
+import { HistoryStack } from './stack/stack.ts';
 
 /** For lives under way after the last fault: they wait for jobs through restarts, retries and webhooks. */
 const DRAIN_MS = 90_000;
 /** Two more tries of a webhook, 10 s apart, and what a restart adds, ms. */
 const WEBHOOKS_MS = 35_000;
 const SETTLE_MS = 20_000;
+/** So short that memory and disk reach their level within minutes. */
+const SOAK_RETENTION = { runRetentionMs: 60_000, runsyncRetentionMs: 60_000 };
 
 async function main(): Promise<number> {
   let options: Options;
@@ -47,11 +51,13 @@ async function main(): Promise<number> {
 }
 
 async function run(options: Options, folder: string): Promise<void> {
-  for (const kind of options.faults) if (whyNot(kind) !== undefined) console.log(`! no faults of the kind ${kind}: ${whyNot(kind)}`);
-  const prepared = prepareFaults(
-    options.faults.filter((kind) => whyNot(kind) === undefined),
-    folder,
-  );
+  const possible: FaultKind[] = [];
+  for (const kind of options.faults) {
+    const reason = whyNot(kind);
+    if (reason === undefined) possible.push(kind);
+    else console.log(`! no faults of the kind ${kind}: ${reason}`);
+  }
+  const prepared = prepareFaults(possible, folder);
   const recorder = new Recorder(folder);
   try {
     await runStack(options, prepared, recorder);
@@ -64,7 +70,8 @@ async function run(options: Options, folder: string): Promise<void> {
 async function runStack(options: Options, prepared: Prepared, recorder: Recorder): Promise<void> {
   let faults: FaultDriver | undefined;
   let closing = false;
-  const stack = await HistoryStack.start(prepared.surroundings, (part, how) => {
+  const surroundings = options.soak ? { ...prepared.surroundings, retention: SOAK_RETENTION } : prepared.surroundings;
+  const stack = await HistoryStack.start(surroundings, (part, how) => {
     if (!closing && faults?.explains(part) !== true) recorder.record({ kind: 'crash', part, how });
   });
   try {
@@ -74,11 +81,19 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     const { gateways, endpoints } = stack;
     const load = new Load({ calls, gateways, endpoints, handlersFile: recorder.handlersFile, webhook: deliveries.url }, options);
     faults = new FaultDriver(stack, recorder, prepared.sources, options);
-    recordSettings(recorder, stack, prepared.clockStepMs);
+    const promises = { endpoints: stack.promises(), ...surroundings.retention };
+    recorder.record({ kind: 'settings', ...promises, settleMs: SETTLE_MS, clockStepMs: prepared.clockStepMs });
     load.start();
     faults.start();
+    const sampler = new Sampler(stack);
+    if (options.soak) sampler.start();
     await pause(options.minutes * 60_000);
+    await sampler.stop();
     await faults.stop();
+    if (options.soak) {
+      for (const line of sampler.report()) console.log(line);
+      await sampler.write(join(recorder.folder, 'samples.json'));
+    }
     if (!(await load.stop(DRAIN_MS))) console.log('! some jobs had no end when the wait was over');
     await pause(WEBHOOKS_MS);
     await load.lookAtAll(gateways[0] ?? '');
@@ -90,10 +105,6 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     closing = true;
     await stack.close(options.out === undefined ? undefined : join(options.out, 'logs'));
   }
-}
-
-function recordSettings(recorder: Recorder, stack: HistoryStack, clockStepMs: number): void {
-  recorder.record({ kind: 'settings', endpoints: stack.promises(), ...RETENTION, settleMs: SETTLE_MS, clockStepMs });
 }
 
 async function report(options: Options, folder: string): Promise<number> {

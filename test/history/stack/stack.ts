@@ -24,8 +24,11 @@ const AGENTS = ['agent-a', 'agent-b'] as const;
 /** Small enough that pauses of seconds cross them; large enough for a busy machine. */
 export const LIMITS = { CAPSTAN_HEARTBEAT_MS: '500', CAPSTAN_SILENCE_MS: '5000', CAPSTAN_NODE_GRACE_MS: '5000' };
 
-/** Long enough that jobs outlive a run where they can. */
-export const RETENTION = { runRetentionMs: 7_200_000, runsyncRetentionMs: 300_000 };
+/** How long results are kept, ms. */
+export interface Retention {
+  readonly runRetentionMs: number;
+  readonly runsyncRetentionMs: number;
+}
 
 /** Where a further agent runs: behind a network link of its own. */
 export interface Site {
@@ -50,7 +53,7 @@ export interface Surroundings {
   readonly releaseFolders: () => void;
   /** For a third agent. */
   readonly site: Site | undefined;
-  readonly settings: Readonly<Record<string, string>>;
+  readonly retention: Retention;
 }
 
 export const plainSurroundings: Surroundings = {
@@ -58,7 +61,8 @@ export const plainSurroundings: Surroundings = {
   prepareFolder: () => undefined,
   releaseFolders: () => undefined,
   site: undefined,
-  settings: {},
+  // Long enough that jobs outlive a run where they can.
+  retention: { runRetentionMs: 7_200_000, runsyncRetentionMs: 300_000 },
 };
 
 export class HistoryStack {
@@ -218,13 +222,12 @@ export class HistoryStack {
       CAPSTAN_SPARE_HOSTS: '0',
       CAPSTAN_WEBHOOK_ALLOW: '127.0.0.0/8',
       CAPSTAN_RATE_LIMITS: ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue'].map((operation) => `${operation}=0/0`).join(),
-      CAPSTAN_RUN_RETENTION_MS: String(RETENTION.runRetentionMs),
-      CAPSTAN_RUNSYNC_RETENTION_MS: String(RETENTION.runsyncRetentionMs),
+      CAPSTAN_RUN_RETENTION_MS: String(this.#surroundings.retention.runRetentionMs),
+      CAPSTAN_RUNSYNC_RETENTION_MS: String(this.#surroundings.retention.runsyncRetentionMs),
       NO_COLOR: '1',
       // Inherited by worker hosts: the mark by which every process of this stack is found.
       TMPDIR: join(this.folder, 'tmp'),
       ...LIMITS,
-      ...this.#surroundings.settings,
     };
   }
 
