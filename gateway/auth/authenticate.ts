@@ -9,6 +9,8 @@ import type { Lookup } from '../directory/lookup.ts';
 
 /** Longer headers are no key of ours; they are not worth remembering. */
 const MAX_HEADER = 1024;
+/** How keys that the service made, and workers' tokens, begin. */
+const OUR_TOKEN = /^(cap|wkr)_/;
 /** How workers' tokens begin. */
 const WORKER_TOKEN = /^wkr_/;
 /** A worker's token is asked about again after this time: it ends with its worker, ms. */
@@ -33,6 +35,17 @@ export class Authenticator {
     const key = header === undefined ? undefined : this.#seen.get(header);
     if (key !== undefined) this.#used.add(key);
     return key;
+  }
+
+  /** Whether the header holds a key or a worker's token of this service, valid or expired: no endpoint gets to see one. */
+  isKey(header: string | undefined): boolean {
+    if (header === undefined) return false;
+    if (this.#seen.has(header)) return true;
+    for (const text of [header.trim(), header.trim().replace(/^\S+\s+/, '')]) {
+      if (OUR_TOKEN.test(text)) return true;
+      if (this.#lookup.knownKey(createHash('sha256').update(text, 'utf8').digest('hex')) !== undefined) return true;
+    }
+    return false;
   }
 
   /** Hashes of the keys used since it was last asked. Workers' tokens have none. */

@@ -4,6 +4,8 @@ export interface LbAddress {
   readonly endpointId: string;
   /** Path and query as the endpoint sees them. */
   readonly target: string;
+  /** Addressed by path: the answer shares the origin of the gateway's own API. */
+  readonly pathForm: boolean;
 }
 
 const PATH_FORM = /^\/lb\/([^/?#]+)([^#]*)$/;
@@ -17,12 +19,12 @@ export function lbAddress(host: string | undefined, url: string, domain: string)
     // Ids are lower case, as names of hosts are once they were typed into a browser.
     const lower = name.toLowerCase();
     if (lower.endsWith(domain) && lower.charAt(lower.length - suffix) === '.') {
-      return { endpointId: lower.slice(0, -suffix), target: pathOf(url) };
+      return { endpointId: lower.slice(0, -suffix), target: pathOf(url), pathForm: false };
     }
   }
   if (!url.startsWith('/lb/')) return null;
   const [, endpointId = '', rest = ''] = PATH_FORM.exec(url) ?? [];
-  return endpointId === '' ? null : { endpointId, target: rest.startsWith('/') ? rest : `/${rest}` };
+  return endpointId === '' ? null : { endpointId, target: rest.startsWith('/') ? rest : `/${rest}`, pathForm: true };
 }
 
 /** A proxy may ask with the whole address. */

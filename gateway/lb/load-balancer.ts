@@ -10,6 +10,7 @@ import type { Party, SharedBudget, Reservation } from '../../proto/shared-budget
 import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
+import type { HeaderPair } from '../../proto/response-validator.ts';
 import type { Authenticator } from '../auth/authenticate.ts';
 import { noEndpoint, refusal } from '../auth/permission.ts';
 import type { GatewayConfig } from '../config.ts';
@@ -31,6 +32,7 @@ import { BodyFeed } from './body-feed.ts';
 import { Exchange, type Front } from './exchange.ts';
 import { addressOf, answerHeaders, callerOf, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
+import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
 import { HttpFront, SocketFront } from './fronts.ts';
 
@@ -268,21 +270,25 @@ export class LoadBalancer {
   #exchange(
     request: IncomingMessage,
     endpoint: EndpointEntry,
-    { target }: LbAddress,
+    { target, pathForm }: LbAddress,
     route: RouteMatch,
     front: Front,
     upgrade: boolean,
     onReady: () => void,
   ): Exchange {
     const { pools, proxies, config, log } = this.#deps;
-    const caller = callerOf(request, proxies, endpoint.isPublic);
-    const { scheme, authority, headers } = caller;
+    const keepKey = endpoint.isPublic && !this.#deps.authenticator.isKey(request.headers.authorization);
+    const caller = callerOf(request, proxies, keepKey);
+    const { scheme, authority } = caller;
+    const headers = tenantHeaders(caller.headers, pathForm);
     headers.push({ name: 'x-request-id', value: `${endpoint.id}-${(this.#nextRequest++).toString(36)}` });
     const method = request.method ?? 'GET';
     const begin = { function: route.function, method, target, headers, scheme, authority, pathValues: route.values, upgrade };
+    const confine = pathForm ? sharedOriginHeaders : ownHostHeaders;
+    const headersOf = (answer: readonly HeaderPair[]): string[] => confine(answerHeaders(answer));
     const onInvalid = (node: string, reason: string): void =>
       log.warn({ endpoint: endpoint.id, node, reason }, 'an agent sent an invalid response');
-    const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf: answerHeaders };
+    const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf };
     return new Exchange({ ...options, onInvalid, onReady });
   }
 

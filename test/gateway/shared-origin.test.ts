@@ -1,0 +1,96 @@
+/** Answers in the path form share the API's origin: they must not act on it, and requests carry nothing of it to an endpoint. */
+import test from 'ava';
+import { request } from 'undici';
+
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { Signals } from '../agent/signals.ts';
+import { FakeAgent, type Taken } from './fake-agent.ts';
+import { KEY, RawConnection } from './harness.ts';
+import { HOST, setupLb } from './lb-harness.ts';
+
+const HOSTILE: Readonly<Record<string, string>> = {
+  'Set-Cookie': 'session=tenant; Path=/; Domain=lb.localhost; HttpOnly',
+  'Service-Worker-Allowed': '/',
+  'Clear-Site-Data': '"*"',
+  'Strict-Transport-Security': 'max-age=31536000',
+  'Alt-Svc': 'h3="evil.example:443"',
+  NEL: '{"report_to":"x","max_age":1}',
+  'Report-To': '{"group":"x"}',
+  'Content-Security-Policy': 'sandbox allow-same-origin allow-scripts',
+  'X-Own': 'kept',
+};
+
+test('an answer in the path form is in a sandbox, and has no header with an effect on the whole origin', async (t) => {
+  const { gateway, invokeAddress } = await setupLb(t);
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 8 });
+  agent.onRequest = (taken) => taken.answer(200, '<script>/* */</script>', { ...HOSTILE, 'content-type': 'text/html' });
+  for (const method of ['GET', 'POST'] as const) {
+    const { headers } = await request(`${gateway.url}/lb/web/fn`, { method, headers: { authorization: `Bearer ${KEY}` } });
+    const policies = [headers['content-security-policy']].flat();
+    // Both are enforced: what either forbids is forbidden.
+    t.is(policies.at(-1), 'sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads');
+    t.is(policies.length, 2);
+    t.is(headers['x-own'], 'kept');
+    for (const name of [
+      'set-cookie',
+      'service-worker-allowed',
+      'clear-site-data',
+      'strict-transport-security',
+      'alt-svc',
+      'nel',
+      'report-to',
+    ])
+      t.is(headers[name], undefined, name);
+  }
+});
+
+test('on its own host an endpoint has its headers, and its cookies stay on that host', async (t) => {
+  const { gateway, invokeAddress } = await setupLb(t);
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 8 });
+  agent.onRequest = (taken) => taken.answer(200, 'x', HOSTILE);
+  const { headers } = await request(`${gateway.url}/fn`, { headers: { host: HOST, authorization: `Bearer ${KEY}` } });
+  t.is(headers['set-cookie'], 'session=tenant; Path=/; HttpOnly');
+  t.is(headers['content-security-policy'], HOSTILE['Content-Security-Policy']);
+  t.is(headers['service-worker-allowed'], '/');
+});
+
+test('no cookie, key or header of ours reaches an endpoint, by path, by host or with an upgrade', async (t) => {
+  const { gateway, scheduler, invokeAddress } = await setupLb(t);
+  scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true, routes: [] });
+  const taken = new Signals<Taken>();
+  for (const endpoint of ['web', 'open']) {
+    const agent = new FakeAgent(t, invokeAddress, `node-of-${endpoint}`).serve(endpoint, { [`worker-of-${endpoint}`]: 8 });
+    agent.onRequest = (each) => {
+      taken.push(each);
+      each.answer(200, 'x');
+    };
+  }
+  const cookie = 'capstan_session=1; own=2; __Host-capstan-key=3; other=4';
+  const send = (line: string, host: string, authorization: string, ...more: string[]): void => {
+    const head = [line, `Host: ${host}`, `Authorization: ${authorization}`, `Cookie: ${cookie}`, 'Capstan-Node: n1', ...more];
+    new RawConnection(t, gateway.url).write(`${head.join('\r\n')}\r\n\r\n`);
+  };
+  const upgrade = ['Connection: Upgrade', 'Upgrade: websocket'];
+  const seen = async (n: number): Promise<Record<string, string>> => {
+    const { begin } = await taken.next(() => true, n);
+    return Object.fromEntries(begin.headers.map(({ name, value }) => [name, value]));
+  };
+  const cases = [
+    ['GET /lb/web/fn HTTP/1.1', 'gateway', `Bearer ${KEY}`, undefined, undefined],
+    ['GET /fn HTTP/1.1', HOST, `Bearer ${KEY}`, 'own=2; other=4', undefined],
+    // A public endpoint gets the application's own header, and never a key of this service.
+    ['GET /lb/open/x HTTP/1.1', 'gateway', 'Basic b3du', undefined, 'Basic b3du'],
+    ['GET /lb/open/x HTTP/1.1', 'gateway', `Bearer ${KEY}`, undefined, undefined],
+    ['GET /lb/open/x HTTP/1.1', 'gateway', KEY, undefined, undefined],
+    ['GET /x HTTP/1.1', 'open.lb.localhost', 'Bearer wkr_of-some-worker', 'own=2; other=4', undefined],
+    ['GET /x HTTP/1.1', 'open.lb.localhost', 'Bearer own', 'own=2; other=4', 'Bearer own', ...upgrade],
+    ['GET /lb/open/x HTTP/1.1', 'gateway', `Bearer ${KEY}`, undefined, undefined, ...upgrade],
+  ] as const;
+  for (const [n, [line, host, authorization, cookies, passed, ...more]] of cases.entries()) {
+    send(line, host, authorization, ...more);
+    const headers = await seen(n);
+    t.is(headers['cookie'], cookies, `${line} ${host}`);
+    t.is(headers['authorization'], passed, `${line} ${host} ${authorization}`);
+    t.is(headers['capstan-node'], undefined);
+  }
+});
