@@ -163,7 +163,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     snapshotBusy: () => snapshots.busy,
     onNodeRemoved: () => gateways.tellRemoved(),
   });
-  const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, gatewayToken: folder.secrets.gatewayToken });
+  const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken: folder.secrets.gatewayToken });
   Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics, bodies));
 
   const listenOn = `${config.host}:${config.port}`;

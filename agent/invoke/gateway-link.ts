@@ -13,6 +13,7 @@ import {
   type InvokeFromGateway,
   type Serving,
 } from '../../proto/gen/capstan/v1/invoke.ts';
+import { handleItem, readClientStream } from '../../proto/stream-guard.ts';
 import type { HttpCall, HttpEvents, HttpRequest } from '../runtimes/runtime.ts';
 import { Backoff } from '../session/backoff.ts';
 
@@ -96,10 +97,17 @@ export class GatewayLink {
     this.#told = '';
     this.#frames.clear();
     let failure: unknown;
-    stream.on('data', ({ frames }: InvokeFromGateway) => {
+    const guarded = { name: 'InvokeService.Invoke', log: this.#options.log, facts: { gateway: this.#options.address } };
+    readClientStream<InvokeFromGateway>(stream, guarded, ({ frames }) => {
+      for (const frame of frames) {
+        handleItem(
+          guarded,
+          () => this.#heard(frame),
+          () => this.#fault(frame.request),
+        );
+      }
       this.#backoff.reset();
       this.#complained = '';
-      for (const frame of frames) this.#heard(frame);
     });
     stream.on('error', (error: unknown) => {
       failure = error;
@@ -144,6 +152,14 @@ export class GatewayLink {
       case undefined:
         break;
     }
+  }
+
+  /** A frame of the request could not be handled: it ends, and no other does. */
+  #fault(request: number): void {
+    const call = this.#calls.get(request);
+    this.#calls.delete(request);
+    this.#frames.add({ request, frame: { $case: 'abort', value: { code: 'INTERNAL', message: 'the agent failed', untouched: false } } }, 0);
+    call?.abort(false);
   }
 
   #begin(number: number, begin: Extract<NonNullable<GatewayFrame['frame']>, { $case: 'begin' }>['value']): void {

@@ -24,6 +24,7 @@ import type {
   SchedulerMessage,
   Welcome,
 } from '../../proto/gen/capstan/v1/nodes.ts';
+import { readClientStream } from '../../proto/stream-guard.ts';
 import { Backoff } from './backoff.ts';
 import { nodeClient, nodeMetadata, type SchedulerTarget } from './connection.ts';
 import { readIdentity, writeIdentity, type Identity } from './identity.ts';
@@ -172,7 +173,9 @@ export class Session {
     const live: Live = { client, stream, limits: OPENING, welcomed: false, openedAt: now, heardAt: now, sentAt: now, timer: undefined };
     this.#live = live;
     let failure: unknown;
-    stream.on('data', (message: SchedulerMessage) => this.#onMessage(live, message));
+    readClientStream<SchedulerMessage>(stream, { name: 'NodeService.Session', log: this.#options.log }, (message) =>
+      this.#onMessage(live, message),
+    );
     stream.on('error', (error: unknown) => {
       failure = error;
     });

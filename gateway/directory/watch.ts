@@ -3,6 +3,7 @@ import type { ClientReadableStream, Metadata } from '@grpc/grpc-js';
 
 import type { ControlServiceClient, DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { readClientStream } from '../../proto/stream-guard.ts';
 import { backoffMs } from '../grpc/connection.ts';
 import type { Log } from '../log.ts';
 import type { Directory } from './directory.ts';
@@ -42,11 +43,11 @@ export class DirectoryWatch {
     this.#timer = null;
     const call = this.#client.watchDirectory({}, this.#metadata);
     this.#call = call;
-    call.on('data', (update: DirectoryUpdate) => {
+    readClientStream<DirectoryUpdate>(call, { name: 'ControlService.WatchDirectory', log: this.#log }, (update) => {
       if (this.#call !== call) return;
+      this.#directory.apply(update);
       this.#attempt = 0;
       this.#lastFailure = '';
-      this.#directory.apply(update);
       this.reached = true;
       this.current = true;
     });

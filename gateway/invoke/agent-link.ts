@@ -4,6 +4,7 @@ import type { ServerDuplexStream } from '@grpc/grpc-js';
 import { BatchWriter, FRAMES_BYTES } from '../../proto/batches.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
+import { handleItem, type GuardedStream } from '../../proto/stream-guard.ts';
 import type { AgentFrame, GatewayFrame, InvokeFromAgent, InvokeFromGateway } from '../../proto/gen/capstan/v1/invoke.ts';
 
 export type InvokeCall = ServerDuplexStream<InvokeFromAgent, InvokeFromGateway>;
@@ -13,6 +14,8 @@ type Saying = NonNullable<GatewayFrame['frame']>;
 /** A request that is with an agent. */
 export interface LinkedRequest {
   heard(frame: Said): void;
+  /** A frame of the request could not be handled, by a fault of the gateway. */
+  broken(error: unknown): void;
   /** The stream broke: nobody knows what became of the request. */
   lost(): void;
 }
@@ -20,13 +23,15 @@ export interface LinkedRequest {
 export class AgentLink {
   readonly node: string;
   readonly #call: InvokeCall;
+  readonly #stream: GuardedStream;
   readonly #requests = new Map<number, LinkedRequest>();
   readonly #frames: BatchWriter<GatewayFrame>;
   #next = 1;
   #closed = false;
 
-  constructor(node: string, call: InvokeCall) {
+  constructor(node: string, call: InvokeCall, stream: GuardedStream) {
     this.node = node;
+    this.#stream = stream;
     this.#call = call;
     this.#frames = new BatchWriter((frames) => call.write({ frames }), { bytes: FRAMES_BYTES });
   }
@@ -55,7 +60,13 @@ export class AgentLink {
   heard(frames: readonly AgentFrame[]): void {
     for (const { request, frame } of frames) {
       // Unknown numbers are requests that are over for this side.
-      if (frame !== undefined && request !== 0) this.#requests.get(request)?.heard(frame);
+      const open = this.#requests.get(request);
+      if (frame === undefined || open === undefined) continue;
+      handleItem(
+        this.#stream,
+        () => open.heard(frame),
+        (error) => open.broken(error),
+      );
     }
   }
 

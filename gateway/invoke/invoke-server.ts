@@ -6,6 +6,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
 import { serverCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
 import { InvokeServiceService, type InvokeFromAgent, type InvokeServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
+import { readServerStream } from '../../proto/stream-guard.ts';
 import type { Log } from '../log.ts';
 import { AgentLink, type InvokeCall } from './agent-link.ts';
 import type { Announcements } from './announcements.ts';
@@ -94,26 +95,22 @@ export class InvokeServer {
     const others = [...this.#links].filter((other) => other.node === node);
     if (others.length >= LINKS_PER_NODE)
       others[0]?.refuse(new CapstanError('UNAVAILABLE', `the node opened more than ${LINKS_PER_NODE} streams`));
-    const link = new AgentLink(node, call);
+    const stream = { name: 'InvokeService.Invoke', log: this.#options.log, facts: { node } };
+    const link = new AgentLink(node, call, stream);
     this.#links.add(link);
-    const gone = (): void => {
-      if (!this.#links.delete(link)) return;
-      this.#options.log.info({ node }, 'agent gone');
-      this.#options.announcements.gone(link);
-      link.broken();
-    };
-    call.on('data', ({ frames }: InvokeFromAgent) => {
-      if (!this.#links.has(link)) return;
-      for (const { frame } of frames) if (frame?.$case === 'serving') this.#options.announcements.announce(link, frame.value.workers);
-      link.heard(frames);
+    readServerStream<InvokeFromAgent>(call, stream, {
+      onMessage: ({ frames }) => {
+        if (!this.#links.has(link)) return;
+        for (const { frame } of frames) if (frame?.$case === 'serving') this.#options.announcements.announce(link, frame.value.workers);
+        link.heard(frames);
+      },
+      onClosed: () => {
+        if (!this.#links.delete(link)) return;
+        this.#options.log.info({ node }, 'agent gone');
+        this.#options.announcements.gone(link);
+        link.broken();
+      },
     });
-    call.on('end', () => {
-      gone();
-      call.end();
-    });
-    call.on('cancelled', gone);
-    call.on('error', gone);
-    call.on('close', gone);
     this.#options.log.info({ node }, 'agent serves requests');
   }
 }

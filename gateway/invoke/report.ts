@@ -6,6 +6,7 @@ import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 
 import { fromServiceError } from '../../proto/grpc-errors.ts';
 import type { EndpointLevel, GatewayNotice, GatewayReport, GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
+import { readClientStream } from '../../proto/stream-guard.ts';
 import { backoffMs } from '../grpc/connection.ts';
 import type { Log } from '../log.ts';
 
@@ -75,7 +76,9 @@ export class LoadReport {
       this.#attempt = 0;
       this.#lastFailure = '';
     });
-    call.on('data', ({ removedNodes }: GatewayNotice) => this.#options.onRemovedNodes(removedNodes));
+    readClientStream<GatewayNotice>(call, { name: 'GatewayService.Session', log: this.#options.log }, ({ removedNodes }) =>
+      this.#options.onRemovedNodes(removedNodes),
+    );
     call.on('error', (error: Error) => this.#broken(call, fromServiceError(error).message));
     call.on('end', () => this.#broken(call, 'ended by the scheduler'));
     for (const endpoint of this.#options.endpoints()) this.#changed.add(endpoint);

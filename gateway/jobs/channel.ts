@@ -16,6 +16,7 @@ import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 import { connectivityState } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { handleItem, readClientStream } from '../../proto/stream-guard.ts';
 import { fromFailure, fromServiceError } from '../../proto/grpc-errors.ts';
 import type {
   Job,
@@ -254,9 +255,13 @@ export class JobChannel {
     this.#call = call;
     this.#openedAt = this.#options.now();
     this.#blocked = false;
-    call.on('data', (message: JobReplies) => {
+    const stream = { name: 'JobService.Channel', log: this.#options.log };
+    readClientStream<JobReplies>(call, stream, ({ replies }) => {
+      for (const { requestId, result } of replies) {
+        // The fault of one reply does not concern the requests beside it.
+        handleItem(stream, () => this.#answer(requestId, result));
+      }
       this.#attempt = 0;
-      for (const reply of message.replies) this.#answer(reply.requestId, reply.result);
     });
     call.on('drain', () => {
       if (this.#call !== call) return;
@@ -306,6 +311,15 @@ export class JobChannel {
     // Unknown ids are answers to requests that were abandoned or timed out.
     const entry = this.#take(requestId);
     if (entry === undefined) return;
+    try {
+      this.#settle(entry, result);
+    } catch (error) {
+      entry.done(new CapstanError('INTERNAL', 'internal error', { cause: error }), null);
+      throw error;
+    }
+  }
+
+  #settle(entry: Pending, result: JobReplies['replies'][number]['result']): void {
     if (entry.operation.$case === 'stream') this.#noteStream(entry.operation.value, result);
     switch (result?.$case) {
       case 'job':

@@ -23,6 +23,8 @@ import type { Now } from './now.ts';
 const crashLoopFailures = 3;
 /** Failed starts in a row on one node, after which another node is tried. */
 export const nodeFailures = 2;
+/** Failed starts that are counted: agents tell the number, and it goes on to operators as a uint32. */
+const mostFailures = 1_000_000;
 const pauseFirstMs = 1_000;
 const pauseLastMs = 60_000;
 const avoidFirstMs = 30_000;
@@ -72,7 +74,7 @@ function noteFailures(
 ): void {
   const { starts } = endpoint;
   const looped = inCrashLoop(endpoint);
-  starts.failures += failed;
+  starts.failures = Math.min(mostFailures, starts.failures + failed);
   // From the third failure on agents say CRASH_LOOP, and the error itself beside it.
   starts.lastError = status.reason === 'CRASH_LOOP' ? status.detail : `${status.reason}: ${status.detail}`;
   starts.retryAt = now.mono + Math.min(pauseLastMs, pauseFirstMs * 2 ** Math.min(starts.failures - 1, 16));

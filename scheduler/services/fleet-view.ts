@@ -9,6 +9,8 @@ import { capacityOf } from '../core/placement/feasible.ts';
 import type { Reader } from './auth.ts';
 import { workerCounts } from './worker-counts.ts';
 
+const MAX_UINT32 = 0xffff_ffff;
+
 export function nodeInfo(image: Image, node: NodeImage): NodeInfo {
   let jobs = 0;
   for (const id of node.workers) jobs += image.workers.get(id)?.attempts.size ?? 0;
@@ -34,8 +36,13 @@ function given({ usage }: NodeImage): Pick<NodeInfo, 'cpuMillisGiven' | 'memoryB
 /** What may be set aside on a node in all; 0 where its agent does not tell. */
 export function inAll({ settings }: Image, { facts }: NodeImage): Pick<NodeInfo, 'cpuMillisInAll' | 'memoryBytesInAll'> {
   const all = facts === null ? null : capacityOf(facts, settings);
-  const told = (amount: number | undefined): number => (amount === undefined || !Number.isFinite(amount) ? 0 : Math.round(amount));
-  return { cpuMillisInAll: told(all?.cpuMillis), memoryBytesInAll: BigInt(told(all?.memoryBytes)) };
+  // An agent may tell amounts that no message can carry; one such node must not hide the others from operators.
+  const told = (amount: number | undefined, most: number): number =>
+    amount === undefined || !Number.isFinite(amount) ? 0 : Math.min(most, Math.round(amount));
+  return {
+    cpuMillisInAll: told(all?.cpuMillis, MAX_UINT32),
+    memoryBytesInAll: BigInt(told(all?.memoryBytes, Number.MAX_SAFE_INTEGER)),
+  };
 }
 
 /** The workers that a reader may know of, of all endpoints or of one. */

@@ -5,8 +5,9 @@ import { CapstanError } from '../../proto/errors.ts';
 import type { GatewayNotice, GatewayReport, GatewayServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
+import { readServerStream } from '../../proto/stream-guard.ts';
 import type { Clock } from '../engine/clock.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { Engine, EngineLog } from '../engine/engine.ts';
 import { INVOKE_TOKEN_MS, invokeToken } from '../secrets/invoke-token.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
@@ -18,6 +19,7 @@ export interface GatewayServiceDeps {
   readonly auth: Authorizer;
   readonly sessions: NodeSessions;
   readonly clock: Clock;
+  readonly log: EngineLog;
   /** Signs what nodes show gateways. Secret. */
   readonly gatewayToken: string;
 }
@@ -66,28 +68,29 @@ export class GatewaySessions {
     const gateway = this.#next++;
     this.#open.set(gateway, { call, address: '' });
     call.write(this.#removedNodes());
-    const closed = (): void => {
-      const open = this.#open.get(gateway);
-      if (open === undefined) return;
-      this.#open.delete(gateway);
-      this.#deps.engine.handle({ event: 'gateway-closed', gateway });
-      if (open.address !== '') this.#tellNodes();
-    };
-    call.on('data', ({ invokeAddress, levels }: GatewayReport) => {
-      const open = this.#open.get(gateway);
-      if (open === undefined) return;
-      if (invokeAddress !== '' && invokeAddress !== open.address) {
-        open.address = invokeAddress;
-        this.#tellNodes();
-      }
-      if (levels.length > 0) this.#deps.engine.handle({ event: 'levels', gateway, levels });
-    });
-    call.on('end', () => {
-      closed();
-      call.end();
-    });
-    call.on('cancelled', closed);
-    call.on('error', closed);
+    readServerStream<GatewayReport>(
+      call,
+      { name: 'GatewayService.Session', log: this.#deps.log, facts: { gateway } },
+      { onMessage: (report) => this.#reported(gateway, report), onClosed: () => this.#closed(gateway) },
+    );
+  }
+
+  #reported(gateway: number, { invokeAddress, levels }: GatewayReport): void {
+    const open = this.#open.get(gateway);
+    if (open === undefined) return;
+    if (invokeAddress !== '' && invokeAddress !== open.address) {
+      open.address = invokeAddress;
+      this.#tellNodes();
+    }
+    if (levels.length > 0) this.#deps.engine.handle({ event: 'levels', gateway, levels });
+  }
+
+  #closed(gateway: number): void {
+    const open = this.#open.get(gateway);
+    if (open === undefined) return;
+    this.#open.delete(gateway);
+    this.#deps.engine.handle({ event: 'gateway-closed', gateway });
+    if (open.address !== '') this.#tellNodes();
   }
 
   /** Those whose last token could still be good. */

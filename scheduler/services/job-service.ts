@@ -18,7 +18,9 @@ import type {
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
+import { readServerStream } from '../../proto/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
+import { isBodyId } from '../blobs/ids.ts';
 import type { Answer } from '../core/effects.ts';
 import type { CoreEvent, Counting, Ref } from '../core/events.ts';
 import type { Cursor } from '../core/image/jobs.ts';
@@ -137,18 +139,18 @@ export class JobChannels {
     const channel = this.#next++;
     const writer = new BatchWriter<JobReply>((replies) => call.write({ replies }), { later: queueMicrotask });
     this.#channels.set(channel, { call, writer });
-    const closed = (): void => {
-      if (this.#channels.delete(channel)) this.#engine.handle({ event: 'channel-closed', channel });
-    };
-    call.on('data', ({ requests }: JobRequests) => {
-      for (const request of requests) this.#handle(channel, request);
-    });
-    call.on('end', () => {
-      closed();
-      call.end();
-    });
-    call.on('cancelled', closed);
-    call.on('error', closed);
+    readServerStream<JobRequests>(
+      call,
+      { name: 'JobService.Channel', log: this.#log, facts: { channel } },
+      {
+        onMessage: ({ requests }) => {
+          for (const request of requests) this.#handle(channel, request);
+        },
+        onClosed: () => {
+          if (this.#channels.delete(channel)) this.#engine.handle({ event: 'channel-closed', channel });
+        },
+      },
+    );
   }
 
   #handle(channel: number, request: JobRequest): void {
@@ -181,6 +183,11 @@ export class JobChannels {
     const input = fromPayload(submit.input);
     if (input === null || submit.jobId === '') {
       this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is missing', { field: 'input' })));
+      return;
+    }
+    if ('blob' in input && !isBodyId(input.blob)) {
+      const error = new CapstanError('INVALID_ARGUMENT', 'input: names no body in the blob store', { field: 'input' });
+      this.reply(ref.channel, failureReply(ref.request, error));
       return;
     }
     const account = (this.#engine.up ? this.#engine.image.endpoints.get(endpoint)?.config.account : undefined) ?? '';

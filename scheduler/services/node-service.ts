@@ -19,6 +19,7 @@ import type {
   WorkerSpec,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
+import { readServerStream } from '../../proto/stream-guard.ts';
 import type { Effect } from '../core/effects.ts';
 import type { Image } from '../core/image.ts';
 import type { Release } from '../core/image/endpoints.ts';
@@ -202,27 +203,22 @@ export class NodeSessions {
     const session = this.#nextSession++;
     const writer = new BatchWriter<SchedulerEvent>((events) => call.write({ events }), { later: queueMicrotask });
     let greeted = false;
-    const closed = (): void => {
-      for (const open of this.#logs.values()) this.#forgetLogs(open, session);
-      if (this.#sessions.delete(session)) this.#engine.handle({ event: 'session-closed', node, session });
-    };
-    call.on('data', (message: AgentMessage) => {
-      try {
-        if (!greeted) {
-          greeted = true;
-          this.#greet(node, session, { node, call, writer }, message);
-        } else if (this.#sessions.has(session)) this.#receive(node, session, message);
-      } catch (error) {
-        this.#sessions.delete(session);
-        call.emit('error', toStatus(error));
-      }
-    });
-    call.on('end', () => {
-      closed();
-      call.end();
-    });
-    call.on('cancelled', closed);
-    call.on('error', closed);
+    readServerStream<AgentMessage>(
+      call,
+      { name: 'NodeService.Session', log: this.#log, facts: { node } },
+      {
+        onMessage: (message) => {
+          if (!greeted) {
+            greeted = true;
+            this.#greet(node, session, { node, call, writer }, message);
+          } else if (this.#sessions.has(session)) this.#receive(node, session, message);
+        },
+        onClosed: () => {
+          for (const open of this.#logs.values()) this.#forgetLogs(open, session);
+          if (this.#sessions.delete(session)) this.#engine.handle({ event: 'session-closed', node, session });
+        },
+      },
+    );
   }
 
   #greet(node: string, session: number, open: Session, message: AgentMessage): void {

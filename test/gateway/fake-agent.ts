@@ -79,6 +79,11 @@ export class FakeAgent {
     return this;
   }
 
+  /** Sends a message as it is. */
+  sendRaw(message: InvokeFromAgent): void {
+    this.#stream.write(message);
+  }
+
   /** As a killed agent does. */
   break(): void {
     this.#stream.cancel();

@@ -226,6 +226,12 @@ export class FakeScheduler {
     this.#tell({ placements: [{ nodeId, workers: [] }] });
   }
 
+  /** Sends messages as they are on every open stream. */
+  sendRaw({ replies, updates }: { readonly replies?: readonly JobReplies[]; readonly updates?: readonly DirectoryUpdate[] }): void {
+    for (const call of this.#open) for (const message of replies ?? []) call.write(message);
+    for (const call of this.#watchers) for (const message of updates ?? []) call.write(message);
+  }
+
   removeEndpoint(id: string): void {
     this.endpoints.delete(id);
     this.#tell({ removedEndpoints: [id] });
