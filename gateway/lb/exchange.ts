@@ -46,6 +46,8 @@ const WINDOW_BYTES = 256 * 1024;
 export const RETAINED_BYTES = 64 * 1024;
 /** Credit for the answer's body is given in pieces of at least this size. */
 const GRANT_BYTES = 64 * 1024;
+/** Bytes of a response that an agent may send ahead of its credit before it is taken for hostile. */
+const MAX_OWED_BYTES = 4 * WINDOW_BYTES;
 const NOTHING = Buffer.alloc(0);
 
 export class Exchange implements Seeker<AgentLink>, LinkedRequest {
@@ -154,7 +156,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
         break;
       case 'body': {
         const { bytes, ended } = frame.value;
-        const reason = this.#over ? null : this.#validator.body(bytes.length, ended);
+        const reason = this.#over ? null : (this.#validator.body(bytes.length, ended) ?? this.#overrun());
         if (reason === null) this.#write(bytes, ended);
         else this.#refuse(reason, ended);
         break;
@@ -210,6 +212,11 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
       this.#options.front.head(status, this.#options.headersOf(head.headers));
     }
     this.#write(body, ended);
+  }
+
+  /** A slow caller's response may take no more memory than the window; parts make it a little more. */
+  #overrun(): string | null {
+    return this.#owed > MAX_OWED_BYTES ? 'the agent sends more of the response than it may' : null;
   }
 
   /** Ends the exchange with 500, or cuts a response that has begun. */

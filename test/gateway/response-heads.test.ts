@@ -142,6 +142,21 @@ test('a body that is not as long as its head says is cut, so that no later respo
   t.is(empty.headers['content-length'], undefined);
 });
 
+test('a response that ignores its credit is cut: a caller that does not read costs no memory', async (t) => {
+  const { gateway, invokeAddress } = await setupLb(t);
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 64 });
+  const connection = new RawConnection(t, gateway.url).write(head(HOST));
+  connection.socket.pause();
+  const taken = await agent.taken.next(() => true);
+  taken.send({ $case: 'head', value: { status: 200, headers: [], body: Buffer.alloc(0), ended: false } });
+  const bytes = Buffer.alloc(64 * 1024);
+  const aborted = agent.frames.next(({ frame }) => frame?.$case === 'abort');
+  for (let sent = 0; sent < 1_000; sent += 1) taken.send({ $case: 'body', value: { bytes, ended: false } });
+  t.like(await aborted, { frame: { value: { code: 'INTERNAL', message: 'the agent sends more of the response than it may' } } });
+  connection.socket.resume();
+  await connection.closed;
+});
+
 test('hop-by-hop headers are removed, with those that Connection names; the bytes of Latin-1 go on', async (t) => {
   const { call, invokeAddress } = await setupLb(t);
   const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 64 });

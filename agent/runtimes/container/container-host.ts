@@ -1,9 +1,10 @@
 /** A worker's host in a container: frames over its private channel, its output, its death. */
 import { messageOf } from '../../../proto/thrown.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
+import { checkHostFrame } from '../hosted/host-frames.ts';
 import { Hearing, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
-import type { FromHost, ToHost } from '../hosted/protocol.ts';
+import type { ToHost } from '../hosted/protocol.ts';
 import { LineSplitter } from '../lines.ts';
 import type { WorkerEvents } from '../runtime.ts';
 import { WorkerChannel, type Connections } from './channel.ts';
@@ -140,7 +141,8 @@ export class ContainerHost implements Host {
     const { channel, entry, lifeline } = connections;
     this.#connections = connections;
     if (this.#killed) lifeline.destroy();
-    const reader = new FrameReader<FromHost>((frame, body) => {
+    const reader = new FrameReader<unknown>((header, body) => {
+      const frame = checkHostFrame(header, body);
       if (frame.t === 'up') this.#isThere();
       this.#hearing.tell((listener) => listener.frame(frame, body));
     });

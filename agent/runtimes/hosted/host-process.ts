@@ -10,6 +10,7 @@ import { limited, notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
 import { limitMemory } from '../memory-limit.ts';
 import { deathOf, endGroup, killGroup, signalGroup } from '../process-group.ts';
+import { checkHostFrame } from './host-frames.ts';
 import { Hearing, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
@@ -45,7 +46,7 @@ export class HostProcess implements Host {
     if (this.#child.pid === undefined) return;
     const socket = this.#child.stdio[CHANNEL_FD] as Socket;
     this.#channel = new FrameWriter(socket, process.nextTick);
-    const reader = new FrameReader<FromHost>((frame, body) => this.#onFrame(frame, body));
+    const reader = new FrameReader<unknown>((header, body) => this.#onFrame(checkHostFrame(header, body), body));
     socket.on('data', (data: Buffer) => {
       try {
         reader.push(data);

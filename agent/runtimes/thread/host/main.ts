@@ -17,6 +17,7 @@ import { STOP_GRACE_MS } from '../../runtime.ts';
 import { CHANNEL_FD, type FromHost, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
 import type { ThreadMessage, ThreadOrder } from './handler-thread.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
+import { errorMessage } from './output.ts';
 
 /** More than any worker's concurrency: the agent counts slots, piscina need not. */
 const TASKS_AT_ONCE = 4_096;
@@ -172,7 +173,7 @@ function threadDied(error: unknown): void {
   stopping = true;
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
   say({ t: 'log', stream: 'stderr', jobId: '', text: stack });
-  say({ t: 'died', detail: error instanceof Error ? error.message : String(error) });
+  say({ t: 'died', detail: errorMessage(error) });
   setImmediate(() => {
     socket.end(() => process.exit(1));
   });
