@@ -50,6 +50,13 @@ const table = {
     title: 'Request Timeout',
     hint: 'Send the whole body without long pauses; over a slow line send less at a time.',
   },
+  IDEMPOTENCY_EXPIRED: {
+    grpc: 6,
+    http: 409,
+    exit: 2,
+    title: 'Conflict',
+    hint: 'The job of this Idempotency-Key has ended and is deleted; use a new key to run it again.',
+  },
   PAYLOAD_TOO_LARGE: {
     grpc: 11,
     http: 413,
@@ -122,6 +129,8 @@ export interface ErrorDetails {
   readonly field?: string;
   /** When trying again may help, ms from now. */
   readonly retryAfterMs?: number;
+  /** The job it is about, where the caller did not name it. */
+  readonly jobId?: string;
   readonly cause?: unknown;
 }
 
@@ -130,6 +139,7 @@ export class CapstanError extends Error {
   readonly code: ErrorCode;
   readonly field: string | undefined;
   readonly retryAfterMs: number | undefined;
+  readonly jobId: string | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -137,6 +147,7 @@ export class CapstanError extends Error {
     this.code = code;
     this.field = details.field;
     this.retryAfterMs = details.retryAfterMs;
+    this.jobId = details.jobId;
   }
 }
 

@@ -43,7 +43,13 @@ export function isNamed(thrown: unknown): boolean {
 
 /** The error as a message inside a stream. */
 export function toFailure(error: CapstanError): Failure {
-  return { code: error.code, message: error.message, field: error.field ?? '', retryAfterMs: error.retryAfterMs ?? 0 };
+  return {
+    code: error.code,
+    message: error.message,
+    field: error.field ?? '',
+    retryAfterMs: error.retryAfterMs ?? 0,
+    jobId: error.jobId ?? '',
+  };
 }
 
 /** The reverse of {@link toFailure}. */
@@ -51,6 +57,7 @@ export function fromFailure(failure: Failure): CapstanError {
   return new CapstanError(isErrorCode(failure.code) ? failure.code : 'INTERNAL', failure.message, {
     ...(failure.field === '' ? {} : { field: failure.field }),
     ...(failure.retryAfterMs === 0 ? {} : { retryAfterMs: failure.retryAfterMs }),
+    ...(failure.jobId === '' ? {} : { jobId: failure.jobId }),
   });
 }
 

@@ -12,8 +12,8 @@ export const JSON_TYPE = 'application/json; charset=utf-8';
 const DRAIN: DrainLimits = { bytes: 64 * 1024 * 1024, ms: 30_000 };
 
 /** The document's text. */
-export function problemText(status: number, title: string, message: string): string {
-  return JSON.stringify({ status, title, detail: `${title.toLowerCase()}: ${message}` });
+export function problemText(status: number, title: string, message: string, jobId?: string): string {
+  return JSON.stringify({ status, title, detail: `${title.toLowerCase()}: ${message}`, ...(jobId === undefined ? {} : { id: jobId }) });
 }
 
 /** Answers with the error. `headers` come on top of those the code asks for. */
@@ -37,7 +37,7 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
   if (error.code === 'UNSUPPORTED_MEDIA_TYPE') reply.header('accept', 'application/json').header('accept-encoding', 'identity');
   closeAfterTimeout(reply, entry.http);
   if (headers !== undefined) reply.headers(headers);
-  reply.send(problemText(entry.http, entry.title, error.message));
+  reply.send(problemText(entry.http, entry.title, error.message, error.jobId));
 }
 
 /** OpenAI's clients expect its shape of errors, whatever went wrong (WIRE.md section 3). */

@@ -243,5 +243,10 @@ export const openAiErrorAnswer = z
   .meta({ example: { error: { message: 'body: must be a JSON object', type: 'invalid_request_error', param: 'body', code: null } } });
 
 export const problemAnswer = z
-  .object({ status: z.int(), title: z.string(), detail: z.string() })
+  .object({
+    status: z.int(),
+    title: z.string(),
+    detail: z.string(),
+    id: z.string().optional().meta({ description: 'The job, where an Idempotency-Key led to one that is deleted.' }),
+  })
   .meta({ example: { status: 400, title: 'Bad Request', detail: 'bad request: input: is required and must be an object' } });

@@ -19,7 +19,7 @@ import { queueReason } from './reasons.ts';
 import { acknowledgedBy, chunksFor, dropBelow } from './streams.ts';
 import { limitOf, usageOf } from './limits.ts';
 import { failureReply, jobReply, publicState, span, viewOfImage, viewOfRow } from './views.ts';
-import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, findWaiter, notFound } from './waiters.ts';
+import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, gone, findWaiter, notFound } from './waiters.ts';
 
 /** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
 export function submit(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'submit' }>): void {
@@ -36,7 +36,7 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
     return;
   }
   if (image.jobs.has(event.job)) {
-    look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
+    look(image, out, now, questionOf(event, usage));
     return;
   }
   // One that was sent before may be stored, run and ended already: nothing may be assumed of it.
@@ -107,16 +107,35 @@ function insert(
 /** Answers with a job's state, waiting for its end up to waitMs. */
 export function get(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'get' }>): void {
   const usage = letIn(image, out, now, image.endpoints.get(event.endpoint), event);
-  if (usage !== undefined) look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
+  if (usage !== undefined) look(image, out, now, questionOf(event, usage));
 }
 
-function look(image: Image, out: Decision, now: Now, ref: Ref, endpoint: string, id: string, waitMs: number, usage: Usage | null): void {
+/** Which job is asked for, and by whom. */
+interface Question {
+  readonly ref: Ref;
+  readonly endpoint: string;
+  readonly id: string;
+  readonly waitMs: number;
+  readonly usage: Usage | null;
+  /** The job was found by an Idempotency-Key. */
+  readonly byKey: boolean;
+}
+
+function questionOf(
+  event: { readonly ref: Ref; readonly endpoint: string; readonly job: string; readonly waitMs: number },
+  usage: Usage | null,
+): Question {
+  const { ref, endpoint, job, waitMs } = event;
+  return { ref, endpoint, id: job, waitMs, usage, byKey: false };
+}
+
+function look(image: Image, out: Decision, now: Now, { ref, endpoint, id, waitMs, usage, byKey }: Question): void {
   const job = liveJob(image, now, endpoint, id);
   if (job !== null && waitMs <= 0) {
     out.do({ effect: 'reply', channel: ref.channel, reply: jobReply(ref.request, view(image, now, job)), usage });
     return;
   }
-  addWaiter(image, now, ref, endpoint, id, 'job', waitMs, usage);
+  addWaiter(image, now, ref, endpoint, id, 'job', waitMs, usage, { after: null, resent: false, byKey });
   if (job === null) readFor(image, out, { purpose: 'waiter', ref }, endpoint, id);
 }
 
@@ -146,7 +165,7 @@ export function readStream(image: Image, out: Decision, now: Now, event: Extract
   const usage = letIn(image, out, now, image.endpoints.get(event.endpoint), event);
   if (usage === undefined) return;
   const job = liveJob(image, now, event.endpoint, event.job);
-  const reader = { after: event.after, resent: event.counting.resent };
+  const reader = { after: event.after, resent: event.counting.resent, byKey: false };
   const waiter = addWaiter(image, now, event.ref, event.endpoint, event.job, 'stream', event.waitMs, usage, reader);
   if (job === null) {
     readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
@@ -225,7 +244,7 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
     case 'submit': {
       const { event, usage } = purpose;
       if (found !== null || image.jobs.has(event.job)) {
-        look(image, out, now, event.ref, event.endpoint, event.job, event.waitMs, usage);
+        look(image, out, now, questionOf(event, usage));
         return;
       }
       // It may have been deleted while the store was read.
@@ -268,7 +287,8 @@ export function refused(image: Image, out: Decision, now: Now, outcome: Outcome,
       // The job is there already: the same submission again, or its idempotency key.
       const id = outcome.outcome === 'idempotent-same' ? outcome.jobId : cause.job.id;
       if (waiter !== null) dropWaiter(image, waiter);
-      look(image, out, now, cause.ref, cause.job.endpoint, id, cause.waitMs, cause.usage);
+      const { job, waitMs, ref, usage } = cause;
+      look(image, out, now, { ref, endpoint: job.endpoint, id, waitMs, usage, byKey: id !== job.id });
       return;
     }
     case 'retry':
@@ -296,7 +316,7 @@ function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, fo
     return;
   }
   if (found === null || found.job.deleteAt <= now.wall) {
-    answerFailure(image, out, waiter, notFound(waiter.job));
+    answerFailure(image, out, waiter, gone(waiter));
     return;
   }
   const ended = found.job.state !== 'IN_QUEUE' && found.job.state !== 'LEASED';

@@ -98,7 +98,13 @@ export function failureReply(request: number, error: CapstanError): JobReply {
     requestId: request,
     result: {
       $case: 'failure',
-      value: { code: error.code, message: error.message, field: error.field ?? '', retryAfterMs: error.retryAfterMs ?? 0 },
+      value: {
+        code: error.code,
+        message: error.message,
+        field: error.field ?? '',
+        retryAfterMs: error.retryAfterMs ?? 0,
+        jobId: error.jobId ?? '',
+      },
     },
   };
 }

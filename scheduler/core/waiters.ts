@@ -6,7 +6,7 @@ import type { Body } from '../store/store.ts';
 
 import type { Decision, Write } from './effects.ts';
 import type { Ref } from './events.ts';
-import type { Cursor, Waiter } from './image/jobs.ts';
+import type { Waiter } from './image/jobs.ts';
 import type { Image } from './image.ts';
 import type { Now } from './now.ts';
 import type { Usage } from './rate-limits.ts';
@@ -22,7 +22,7 @@ export function addWaiter(
   mode: 'job' | 'stream',
   waitMs: number,
   usage: Usage | null,
-  reader: { readonly after: Cursor | null; readonly resent: boolean } = { after: null, resent: false },
+  reader: Pick<Waiter, 'after' | 'resent' | 'byKey'> = { after: null, resent: false, byKey: false },
 ): Waiter {
   const waiter: Waiter = {
     channel: ref.channel,
@@ -125,7 +125,18 @@ export function answerFailure(image: Image, out: Decision, waiter: Waiter, error
 
 /** The job is not there (any more): whoever waits for it learns so. */
 export function answerGone(image: Image, out: Decision, job: string, write: Write | null): void {
-  for (const waiter of [...(image.waiters.get(job) ?? [])]) answerFailure(image, out, waiter, notFound(job), write);
+  for (const waiter of [...(image.waiters.get(job) ?? [])]) answerFailure(image, out, waiter, gone(waiter), write);
+}
+
+/** Why a waiter's job cannot be answered. */
+export function gone({ job, byKey }: Waiter): CapstanError {
+  return byKey ? resultExpired(job) : notFound(job);
+}
+
+/** The submission was made before, and its job is deleted: making it again would run it twice. */
+function resultExpired(job: string): CapstanError {
+  const message = `Idempotency-Key: job ${job} was submitted with it; its result has expired`;
+  return new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: job });
 }
 
 export function notFound(job: string): CapstanError {

@@ -15,6 +15,27 @@ test('SPEC.md, Limits: the result of /run and of /runsync is gone when its reten
   for (const each of [sync, job]) isProblem(t, await api.until('echo', each, ({ status }) => status !== 200), 404, /not found/);
 });
 
+test('Idempotency-Key: it outlives its job; a submission repeated then is 409 with the job’s id, and runs nothing', async (t) => {
+  for (const [operation, key] of [
+    ['run', 'outlives-run'],
+    ['runsync', 'outlives-runsync'],
+  ] as const) {
+    const path = `/v2/:echo/${operation}`;
+    const options = { body: { input: { key } }, headers: { 'idempotency-key': key } };
+    const first = await api.call('POST', path, options);
+    t.is(first.status, 200);
+    const id = String(first.json['id']);
+    await api.until('echo', id, ({ status }) => status !== 200);
+    for (const again of ['/v2/:echo/run', '/v2/:echo/runsync']) {
+      const refused = await api.call('POST', again, options);
+      t.is(refused.status, 409, refused.text);
+      const detail = `conflict: Idempotency-Key: job ${id} was submitted with it; its result has expired`;
+      t.deepEqual(refused.json, { status: 409, title: 'Conflict', detail, id });
+    }
+    isProblem(t, await api.call('POST', path, { ...options, body: { input: { key: 'other' } } }), 409, /another request body/);
+  }
+});
+
 test('SPEC.md, Limits: retention holds for every terminal state', async (t) => {
   const failed = await api.run('failing');
   const cancelled = await api.run('parked');

@@ -105,7 +105,7 @@ test('an Idempotency-Key is one for both submissions, outlives its job, and is f
   t.like(world.submit('third', { idempotencyKey }), { id: 'first', state: JobState.COMPLETED });
   world.pass(1_900_000);
   const late = world.submit('fourth', { idempotencyKey });
-  t.true(late instanceof CapstanError && late.code === 'NOT_FOUND', 'its result is not kept any more');
+  t.true(late instanceof CapstanError && late.code === 'IDEMPOTENCY_EXPIRED', 'its result is not kept any more');
   world.pass(DAY - 1_900_000 - 1);
   t.true(world.submit('fifth', { idempotencyKey }) instanceof CapstanError);
   world.pass(1);

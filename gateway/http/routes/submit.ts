@@ -29,7 +29,7 @@ import { described } from './describe.ts';
 
 /** Inputs up to here travel inside the submission (docs/architecture.md, Bodies). */
 export const MAX_INLINE_BYTES = 64 * 1024;
-const conflicts = { 409: 'The Idempotency-Key was used with another body.' };
+const conflicts = { 409: 'The Idempotency-Key was used with another body, or the result of its job has expired: `id` names the job.' };
 const EMPTY = Buffer.alloc(0);
 
 export function submitRoutes(app: FastifyInstance, services: Services): void {

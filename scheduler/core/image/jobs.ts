@@ -71,6 +71,8 @@ export interface Waiter {
   readonly after: Cursor | null;
   /** It was asked before on another channel, whose answers may be lost. */
   readonly resent: boolean;
+  /** It is a submission whose Idempotency-Key led to this job. */
+  readonly byKey: boolean;
   /** When it is answered as things stand then; null for one that only awaits a read. */
   deadline: Deadline<Due> | null;
   /** What the request counts towards until it is answered. */

@@ -387,6 +387,8 @@ export interface Failure {
   field: string;
   /** When trying again may help, in milliseconds from now; 0 when it will not. */
   retryAfterMs: number;
+  /** The job that the refusal is about, where the request did not name it; empty otherwise. Inside streams only. */
+  jobId: string;
 }
 
 function createBasePayload(): Payload {
@@ -725,7 +727,7 @@ export const S3Config: MessageFns<S3Config> = {
 };
 
 function createBaseFailure(): Failure {
-  return { code: "", message: "", field: "", retryAfterMs: 0 };
+  return { code: "", message: "", field: "", retryAfterMs: 0, jobId: "" };
 }
 
 export const Failure: MessageFns<Failure> = {
@@ -741,6 +743,9 @@ export const Failure: MessageFns<Failure> = {
     }
     if (message.retryAfterMs !== 0) {
       writer.uint32(32).uint32(message.retryAfterMs);
+    }
+    if (message.jobId !== "") {
+      writer.uint32(42).string(message.jobId);
     }
     return writer;
   },
@@ -790,6 +795,14 @@ export const Failure: MessageFns<Failure> = {
             message.retryAfterMs = reader.uint32();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.jobId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -812,6 +825,11 @@ export const Failure: MessageFns<Failure> = {
         : isSet(object.retry_after_ms)
         ? globalThis.Number(object.retry_after_ms)
         : 0,
+      jobId: isSet(object.jobId)
+        ? globalThis.String(object.jobId)
+        : isSet(object.job_id)
+        ? globalThis.String(object.job_id)
+        : "",
     };
   },
 
@@ -829,6 +847,9 @@ export const Failure: MessageFns<Failure> = {
     if (message.retryAfterMs !== 0) {
       obj.retryAfterMs = Math.round(message.retryAfterMs);
     }
+    if (message.jobId !== "") {
+      obj.jobId = message.jobId;
+    }
     return obj;
   },
 
@@ -841,6 +862,7 @@ export const Failure: MessageFns<Failure> = {
     message.message = object.message ?? "";
     message.field = object.field ?? "";
     message.retryAfterMs = object.retryAfterMs ?? 0;
+    message.jobId = object.jobId ?? "";
     return message;
   },
 };
