@@ -5,8 +5,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { gpuFamilies } from '../scheduler/core/placement/gpu-types.ts';
-import { GpuTable } from '../scheduler/core/placement/gpu-table.ts';
+import { gpuFamilies } from '../proto/gpu-types.ts';
+import { GpuTable } from '../proto/gpu-table.ts';
 
 const begin = '<!-- table: node docs/generate-gpus.ts -->\n';
 const end = '<!-- end of the table -->\n';

@@ -5,7 +5,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
 import { messageOf } from '../proto/thrown.ts';
-import { GpuTable } from './core/placement/gpu-table.ts';
+import { GpuTable } from '../proto/gpu-table.ts';
 
 const name = z.string('must be a text').trim().min(1, 'must not be empty').max(128);
 const group = z.string('must be a text').regex(/^[A-Z][A-Z0-9_]{1,63}$/, 'must be capitals, digits and underscores');

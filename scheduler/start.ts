@@ -28,7 +28,7 @@ import { isLastTry } from './core/hooks.ts';
 import type { Image } from './core/image.ts';
 import { defaultSettings, type Settings } from './core/settings.ts';
 import { SystemClock, type Clock } from './engine/clock.ts';
-import type { GpuTable } from './core/placement/gpu-table.ts';
+import type { GpuTable } from '../proto/gpu-table.ts';
 import { Engine, type Ports } from './engine/engine.ts';
 import { readGpuTable } from './gpu-table-file.ts';
 import { SchedulerMetrics } from './metrics/metrics.ts';

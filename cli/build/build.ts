@@ -9,8 +9,16 @@ import { basename, join } from 'node:path';
 import { discover } from '../discovery/discover.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
 import type { LookUp } from '../discovery/settings.ts';
-import { mustBeFolder, publishManifest, readApplication, specOf, writtenManifest, type Application } from '../deploy/application.ts';
-import { packArtifact, type Artifact, type Layer } from '../deploy/artifact.ts';
+import {
+  mustBeFolder,
+  publishManifest,
+  readApplication,
+  removePublishedManifest,
+  specOf,
+  writtenManifest,
+  type Application,
+} from '../deploy/application.ts';
+import { packArtifact, removeArtifact, type Artifact, type Layer } from '../deploy/artifact.ts';
 import { listFiles } from '../deploy/files.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import type { Terminal } from '../terminal/terminal.ts';
@@ -19,7 +27,8 @@ import type { GeneratedFile } from './generated.ts';
 import { nodeHandler } from './handlers-node.ts';
 import { pythonHandler } from './handlers-python.ts';
 import { importedNames } from './imports.ts';
-import { installPackages, type InstallOptions } from './packages.ts';
+import { emptyRequirements, installPackages, type InstallOptions } from './packages.ts';
+import { unknownGpus } from './hardware.ts';
 import { manifestOf } from './manifest.ts';
 import { nodeSdk, pythonSdk } from './sdk-files.ts';
 
@@ -35,21 +44,27 @@ export interface Built {
   readonly artifact: Artifact;
 }
 
-/** @throws CapstanError INVALID_MANIFEST, INVALID_ARCHIVE or CONFIG, with the place and the rule. */
+/**
+ * What an earlier build made is removed first: a build that fails leaves nothing to deploy.
+ * @throws CapstanError INVALID_MANIFEST, INVALID_ARCHIVE or CONFIG, with the place and the rule.
+ */
 export async function build(folder: string, options: BuildOptions, terminal: Terminal): Promise<Built> {
   await mustBeFolder(folder);
+  await Promise.all([removeArtifact(folder), removePublishedManifest(folder)]);
   const declared = await discover(folder, options.lookUp);
   for (const text of declared.warnings) terminal.warn(text);
-  const built = declared.endpoints.length === 0 ? await buildWritten(folder, options) : await buildDeclared(declared, options, terminal);
-  for (const text of built.application.warnings) terminal.warn(text);
+  const built =
+    declared.endpoints.length === 0 ? await buildWritten(folder, options, terminal) : await buildDeclared(declared, options, terminal);
+  for (const text of [...built.application.warnings, ...unknownGpus(built.application)]) terminal.warn(text);
   for (const text of built.artifact.leftOut) terminal.warn(`left out: ${text}`);
   return built;
 }
 
 /** A folder whose manifest somebody wrote. */
-async function buildWritten(folder: string, { keepStaging }: BuildOptions): Promise<Built> {
+async function buildWritten(folder: string, { keepStaging, exclude }: BuildOptions, terminal: Terminal): Promise<Built> {
   const application = await readApplication(folder);
-  const artifact = await packArtifact(folder, application.published, { keepStaging });
+  if (exclude.length > 0) terminal.warn(`--exclude: has no effect, since nothing is installed for a written ${MANIFEST_NAME}`);
+  const artifact = await packArtifact(folder, application.published, { keepStaging, generated: await emptyRequirements(folder) });
   await publishManifest(folder, application.published);
   return { application, artifact };
 }

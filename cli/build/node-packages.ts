@@ -73,7 +73,7 @@ async function install(
   }
 }
 
-async function dependenciesOf(folder: string): Promise<Readonly<Record<string, string>>> {
+export async function dependenciesOf(folder: string): Promise<Readonly<Record<string, string>>> {
   let text: string;
   try {
     text = await readFile(join(folder, 'package.json'), 'utf8');
@@ -94,6 +94,6 @@ function absolute(folder: string, spec: string): string {
 }
 
 /** `@scope/name@^1` → `@scope/name`. */
-function nameOf(spec: string): string {
+export function nameOf(spec: string): string {
   return /^(@?[^@]+)/.exec(spec)?.[1] ?? spec;
 }

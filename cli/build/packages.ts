@@ -1,12 +1,18 @@
 /** The packages of a declared application: installed for the hosts, whatever machine builds, in layers that are kept. */
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+
 import { preinstalledPackages } from '../../proto/base-images.ts';
 import type { Layer } from '../deploy/artifact.ts';
+import { closest } from '../deploy/closest.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import type { GeneratedFile } from './generated.ts';
-import { installNode } from './node-packages.ts';
+import { dependenciesOf, installNode, nameOf } from './node-packages.ts';
 import { readPyproject } from './pyproject.ts';
 import { installPython, normalised, reachable, readRequirements, requirementName } from './python-packages.ts';
+
+const REQUIREMENTS = 'requirements.txt';
 
 export interface InstallOptions {
   /** Packages to leave out besides those of the base image. */
@@ -52,6 +58,7 @@ export async function installPackages(
           refresh: options.refresh,
         });
   terminal.progress('');
+  warnOfExcluded(options, [...python.known, ...(await nodeNames(declared.folder, ofNode))], terminal);
   return {
     layers: [...python.layers, ...(node === null ? [] : [node.layer])],
     files: python.files,
@@ -65,10 +72,11 @@ async function installForPython(
   { folder, endpoints, pythonVersion }: DeclaredApplication,
   options: InstallOptions,
   terminal: Terminal,
-): Promise<Omit<InstalledPackages, 'replacesNodeModules'>> {
+): Promise<Omit<InstalledPackages, 'replacesNodeModules'> & { readonly known: readonly string[] }> {
   const own = endpoints.filter(({ language }) => language === 'python');
   const version = options.python ?? pythonVersion;
-  if (own.length === 0 || version === null) return { layers: [], files: [], promised: new Map(), compiledFor: '' };
+  if (own.length === 0 || version === null)
+    return { layers: [], files: await emptyRequirements(folder), promised: new Map(), compiledFor: '', known: [] };
   const base = options.bundleBasePackages ? [] : preinstalledPackages;
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
   const project = await readPyproject(folder);
@@ -101,10 +109,37 @@ async function installForPython(
   const pinned = installed?.notes.pinned ?? [];
   return {
     layers: installed === null ? [] : [installed.layer],
-    files: [{ path: 'requirements.txt', content: pinned.map((line) => `${line}\n`).join('') }],
+    files: [requirementsOf(pinned)],
     promised: new Map(own.map((endpoint) => [endpoint.name, promisedTo(endpoint)] as const)),
     compiledFor: installed?.notes.isCompiled === true ? version : '',
+    known: [...needs.keys(), ...all.map(requirementName), ...own.flatMap(({ imports }) => imports)],
   };
+}
+
+/** `requirements.txt` of an artifact for which nothing of Python is installed: the folder's own where there is one, else an empty file. */
+export async function emptyRequirements(folder: string): Promise<GeneratedFile[]> {
+  const found = await stat(join(folder, REQUIREMENTS)).catch(() => null); // absent
+  return found?.isFile() === true ? [] : [requirementsOf([])];
+}
+
+/** What pip installed, exact. Packages of npm are listed by `node_modules` itself. */
+function requirementsOf(pinned: readonly string[]): GeneratedFile {
+  return { path: REQUIREMENTS, content: pinned.map((line) => `${line}\n`).join('') };
+}
+
+/** A name that no endpoint asks for is a slip, more often than not; so is a package of npm that only another one needs. */
+function warnOfExcluded({ exclude }: InstallOptions, known: readonly string[], terminal: Terminal): void {
+  const names = new Set([...known, ...preinstalledPackages].map(normalised));
+  for (const name of exclude) {
+    if (names.has(normalised(name))) continue;
+    const near = closest(name, [...names]);
+    terminal.warn(`--exclude: no endpoint asks for a package ${name}${near === null ? '' : `; ${near} is one`}`);
+  }
+}
+
+async function nodeNames(folder: string, endpoints: readonly DeclaredEndpoint[]): Promise<string[]> {
+  if (endpoints.length === 0) return [];
+  return [...Object.keys(await dependenciesOf(folder)), ...endpoints.flatMap(({ settings }) => settings.dependencies.map(nameOf))];
 }
 
 function unique(texts: readonly string[]): string[] {

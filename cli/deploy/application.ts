@@ -1,5 +1,5 @@
 /** A folder read as an application: its manifest, and the functions it names as they stand in the source. */
-import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -55,6 +55,13 @@ export async function publishManifest(folder: string, published: string): Promis
   if ((await writtenManifest(folder))?.path === target) return;
   await mkdir(dirname(target), { recursive: true });
   await writeFile(target, published);
+}
+
+/** Removes the manifest that an earlier build generated; one that somebody wrote stays. */
+export async function removePublishedManifest(folder: string): Promise<void> {
+  const target = join(folder, TOOL_FOLDER, MANIFEST_NAME);
+  const text = await readFile(target, 'utf8').catch(() => ''); // absent, or not readable: the build says so
+  if (text.includes(`"${FINGERPRINT_KEY}"`)) await rm(target, { force: true });
 }
 
 /** The manifest that somebody wrote; null when there is none. One that a build generated is nobody's. */

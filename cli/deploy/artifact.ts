@@ -13,6 +13,7 @@ import { sizeText } from './size-text.ts';
 const ARTIFACT_LIMIT = 500_000_000;
 /** Where the tool keeps what it makes, inside the application's folder. */
 export const TOOL_FOLDER = '.tool';
+const ARTIFACT = `${TOOL_FOLDER}/artifact.tar.gz`;
 const STAGING = `${TOOL_FOLDER}/.build`;
 /** How many of the biggest are named when there is too much. */
 const NAMED = 5;
@@ -47,6 +48,11 @@ export interface ArtifactParts {
   readonly limit?: number;
 }
 
+/** Removes what an earlier build packed, so that a build that fails leaves no artifact of other sources. */
+export async function removeArtifact(folder: string): Promise<void> {
+  await rm(join(folder, ARTIFACT), { force: true });
+}
+
 /**
  * Packs the folder with the manifest. A generated file takes the place of one of the folder.
  * @throws CapstanError INVALID_ARCHIVE when it grows beyond the limit or holds what an artifact may not.
@@ -65,7 +71,7 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
     try {
       await writeMember(folder, [...own, ...staged], member);
       const written = await writeArchive([member, ...layers.map((layer) => layer.member)], unfinished, limit);
-      const path = join(folder, TOOL_FOLDER, 'artifact.tar.gz');
+      const path = join(folder, ARTIFACT);
       await rename(unfinished, path);
       const files = own.length + staged.length + layers.reduce((sum, layer) => sum + layer.files, 0);
       return { path, ...written, files, leftOut };

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
 import { environmentFault, environmentName, environmentNameRule } from '../../proto/environment-values.ts';
 import { CapstanError } from '../../proto/errors.ts';
+import { CPU_LIMIT_RULE, fitsHost } from '../../sdk/typescript/settings.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { closest } from './closest.ts';
 
@@ -98,7 +99,10 @@ const resourceSchema = z.looseObject(
     idleTimeout: integer(1, 3600),
     gpuIds: text.nullish(),
     gpuCount: integer(1, 64),
-    cpu: text.regex(/^cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*$/i, 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8').nullish(),
+    cpu: text
+      .regex(/^cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*$/i, 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8')
+      .refine(fitsHost, CPU_LIMIT_RULE)
+      .nullish(),
     functions: z.array(functionSchema, 'must be an array of {"name", "module"}').min(1, 'must name at least one function').nullish(),
     command: z.array(text, 'must be an array of strings').min(1, 'must not be empty').nullish(),
     packages: z.array(z.enum(preinstalledPackages, `must be one of ${preinstalledPackages.join(', ')}`), 'must be an array').nullish(),

@@ -15,6 +15,8 @@ import { routesOf, type DevRoute } from './routes.ts';
 const SETTLED_MS = 50;
 /** What code is made of, and what says which of it counts; anything else a function may write while it runs. */
 const followed = /\.(py|[mc]?[jt]s|[jt]sx|json)$|(^|\/)\.(git|tool)ignore$/;
+/** `*` matches no name that begins with a dot. */
+const PATTERNS = ['**/*', '**/.{git,tool}ignore'];
 const ignored = /(^|\/)(\.git|\.tool|node_modules|__pycache__)(\/|$)/;
 
 /** Requests that one endpoint serves at once, at least. */
@@ -186,7 +188,7 @@ async function foldersOf(folder: string): Promise<string[]> {
 /** Each source with what changes when it does: its size, time and inode. */
 async function marksOf(folder: string): Promise<ReadonlyMap<string, string>> {
   const marks = new Map<string, string>();
-  for await (const path of glob('**/*', { cwd: folder, exclude: (name) => ignored.test(name) })) {
+  for await (const path of glob(PATTERNS, { cwd: folder, exclude: (name) => ignored.test(name) })) {
     if (!followed.test(path)) continue;
     // One that vanished meanwhile is told by the next event.
     const found = await stat(join(folder, path)).catch(() => null);

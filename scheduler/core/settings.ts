@@ -1,5 +1,5 @@
 /** Fixed figures of one scheduler, as its configuration gives them. */
-import { GpuTable } from './placement/gpu-table.ts';
+import { GpuTable } from '../../proto/gpu-table.ts';
 import { defaultLimits, defaultRequestsPerWorker, type Limits } from './rate-limits.ts';
 
 /** Times in ms. */

@@ -9,7 +9,7 @@ import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointInput } from '../core/image/endpoints.ts';
 import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/rate-limits.ts';
 import { places } from '../core/sealed.ts';
-import type { GpuTable } from '../core/placement/gpu-table.ts';
+import type { GpuTable } from '../../proto/gpu-table.ts';
 import { cpuSize } from '../core/placement/cpu-size.ts';
 import { languageOf } from '../core/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';

@@ -93,6 +93,7 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
   const cpu = rules.text('cpu', settings.cpu);
   if (cpu !== undefined && !/^cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*$/i.test(cpu))
     throw rules.broken('cpu', 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8', cpu);
+  if (cpu !== undefined && !fitsHost(cpu)) throw rules.broken('cpu', CPU_LIMIT_RULE, cpu);
   if (gpu.length > 0 && cpu !== undefined) throw rules.broken('gpu', 'and cpu are alternatives: give one of them');
   const gpuCount = rules.integer('gpuCount', settings.gpuCount ?? 1, 1, 64);
   if (gpuCount !== 1 && gpu.length === 0) throw rules.broken('gpuCount', 'needs gpu');
@@ -225,4 +226,15 @@ class Rules {
 
 function isInteger(value: unknown, min: number, max: number): value is number {
   return typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max;
+}
+
+/** More than any host has. */
+const MOST_CPUS = 512;
+const MOST_MEMORY_GB = 8_192;
+export const CPU_LIMIT_RULE = `must have at most ${MOST_CPUS} vCPU and ${MOST_MEMORY_GB} GB`;
+
+/** Returns whether a well-formed CPU size is one that a host can have. */
+export function fitsHost(cpu: string): boolean {
+  const [, cpus, memoryGb] = cpu.split('-').map(Number);
+  return (cpus ?? 0) <= MOST_CPUS && (memoryGb ?? 0) <= MOST_MEMORY_GB;
 }

@@ -111,6 +111,14 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
     t.like(await call('/more/Counter/runsync', { input: { by: 2 } }), { body: { output: 4 } });
     t.like(await call('/more/failing/runsync', { input: { text: 'x' } }), { status: 200, body: { status: 'FAILED', error: 'no more' } });
 
+    // Ignore files count as they are now.
+    await writeFile(join(folder, '.gitignore'), `more.${ending}\n`);
+    const statusOfMore = async (): Promise<number> => (await call('/more/Counter/runsync', { input: { by: 2 } })).status;
+    await until('the ignored file is no longer served', async () => (await statusOfMore()) === 404, 10_000);
+    await rename(join(folder, '.gitignore'), join(folder, '.toolignore'));
+    await writeFile(join(folder, '.toolignore'), '');
+    await until('it is served again', async () => (await statusOfMore()) === 200, 10_000);
+
     const mention = language === 'python' ? 'import capstan\n' : "import '@capstan/sdk';\n";
     await writeFile(join(folder, `bad.${ending}`), mention + broken);
     const fault = await until(

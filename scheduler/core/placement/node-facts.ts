@@ -2,7 +2,7 @@
 import { imageReference } from '../../../proto/base-images.ts';
 import type { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 
-import type { GpuFacts } from './gpu-table.ts';
+import type { GpuFacts } from '../../../proto/gpu-table.ts';
 
 export interface DeviceFacts extends GpuFacts {
   readonly uuid: string;

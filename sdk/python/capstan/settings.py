@@ -12,6 +12,9 @@ Gpu = Union[str, Enum, Sequence[Union[str, Enum]], None]
 Workers = Union[int, Tuple[int, int]]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+#: More than any host has.
+_MOST_CPUS = 512
+_MOST_MEMORY_GB = 8_192
 _CPU = re.compile(r"cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHORTEST_TIMEOUT_MS = 5_000
@@ -106,6 +109,8 @@ def check_settings(
     kind = rules.text("cpu", cpu)
     if kind and _CPU.fullmatch(kind) is None:
         raise rules.broken("cpu", "must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8", cpu)
+    if kind and not _fits_host(kind):
+        raise rules.broken("cpu", "must have at most %d vCPU and %d GB" % (_MOST_CPUS, _MOST_MEMORY_GB), cpu)
     if gpus and kind:
         raise rules.broken("gpu", "and cpu are alternatives: give one of them")
     count = rules.integer("gpu_count", gpu_count, 1, 64)
@@ -222,3 +227,8 @@ class _Rules:
         if name not in ("QUEUE_DELAY", "REQUEST_COUNT"):
             raise self.broken("scaler_type", "must be QUEUE_DELAY or REQUEST_COUNT", name)
         return str(name)
+
+
+def _fits_host(cpu: str) -> bool:
+    _generation, cpus, memory = cpu.split("-")
+    return int(cpus) <= _MOST_CPUS and int(memory) <= _MOST_MEMORY_GB

@@ -6,7 +6,7 @@
  * MIG slices are taken by name (`MIG 3g.40gb`, on any card; `A100 MIG 3g.40gb`, on that one) and by
  * ANY when they are big enough. No other group or type means a slice: its name promises a whole card.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from './errors.ts';
 import { anySliceGb, gpuFamilies, gpuTypes, type GpuType } from './gpu-types.ts';
 
 /** What a selection looks at of a device. */

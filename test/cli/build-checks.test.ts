@@ -1,0 +1,103 @@
+/** What a build refuses, warns of and leaves behind, without any package to install. */
+import { access, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+import { list } from 'tar';
+
+import { run } from './fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
+
+const bin = join(import.meta.dirname, '../../cli/main.ts');
+
+const declaring = (settings: string): string => `import { endpoint } from '@capstan/sdk';
+
+export const one = endpoint({ name: 'one', ${settings} }, (value: number) => value);
+`;
+const manifest = (settings: object): string =>
+  JSON.stringify({ resources: { one: { functions: [{ name: 'one', module: 'one.ts' }], ...settings } } });
+
+async function build(t: ExecutionContext, folder: string, ...args: string[]): Promise<{ code: unknown; stderr: string; names: string[] }> {
+  const running = run([bin, 'build', ...args], { cwd: folder, env: { CAPSTAN_CACHE_DIR: join(folder, '.tool/cache') } });
+  const code = await running.ended;
+  const names: string[] = [];
+  if (code === 0) await list({ file: join(folder, '.tool/artifact.tar.gz'), onReadEntry: (entry) => void names.push(entry.path) });
+  return { code, stderr: running.stderr(), names };
+}
+
+const isThere = (path: string): Promise<boolean> =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+test('GPUs that Capstan does not know are warned of, with what is near', async (t) => {
+  const folder = await folderOf(t, { 'one.ts': declaring(`gpu: ['AMPER_24', 'ADA_24', '-RTX 4090']`) });
+  const { code, stderr } = await build(t, folder);
+  t.is(code, 0, stderr);
+  t.regex(stderr, /^! endpoint one: gpu: "AMPER_24" is no GPU type or group; near it: AMPERE_24.*; a deployment is refused unless/m);
+  await writeFile(join(folder, 'one.ts'), declaring(`gpu: ['AMPERE_24', 'rtx4090', 'A100 MIG 3g.40gb']`));
+  t.notRegex((await build(t, folder)).stderr, /gpu:/);
+  const written = await folderOf(t, {
+    'one.ts': 'export const one = (value: number) => value;\n',
+    'tool_manifest.json': manifest({ gpuIds: 'ANI' }),
+  });
+  t.regex((await build(t, written)).stderr, /^! endpoint one: gpu: "ANI" is no GPU type or group/m);
+});
+
+test('a CPU size that no host has is refused', async (t) => {
+  const folder = await folderOf(t, { 'one.ts': declaring(`cpu: 'cpu3c-1000-8'`) });
+  const declared = await build(t, folder);
+  t.is(declared.code, 65);
+  t.regex(declared.stderr, /^✗ one\.ts:3: .*cpu must have at most 512 vCPU and 8192 GB, not "cpu3c-1000-8"/m);
+  const written = await folderOf(t, {
+    'one.ts': 'export const one = (value: number) => value;\n',
+    'tool_manifest.json': manifest({ cpu: 'cpu3c-4-9999' }),
+  });
+  t.regex((await build(t, written)).stderr, /^✗ .*cpu.*must have at most 512 vCPU and 8192 GB/m);
+});
+
+test('a package of --exclude that no endpoint asks for is warned of', async (t) => {
+  const folder = await folderOf(t, {
+    'one.ts': declaring(''),
+    'package.json': JSON.stringify({ dependencies: { 'left-pad': '^1.0.0', '@scope/thing': '1' } }),
+  });
+  const { code, stderr } = await build(t, folder, '--exclude', 'left-pad,@scope/thing,numpy,left-pat');
+  t.is(code, 0, stderr);
+  t.deepEqual(stderr.match(/^! --exclude.*/gm), ['! --exclude: no endpoint asks for a package left-pat; left-pad is one']);
+  const written = await folderOf(t, { 'one.ts': 'export const one = (value: number) => value;\n', 'tool_manifest.json': manifest({}) });
+  t.regex((await build(t, written, '--exclude', 'numpy')).stderr, /^! --exclude: has no effect/m);
+});
+
+test('every artifact has a requirements.txt; the folder’s own is kept', async (t) => {
+  const folder = await folderOf(t, { 'one.ts': declaring('') });
+  t.true((await build(t, folder)).names.includes('requirements.txt'));
+  const written = await folderOf(t, { 'one.ts': 'export const one = (value: number) => value;\n', 'tool_manifest.json': manifest({}) });
+  t.true((await build(t, written)).names.includes('requirements.txt'));
+  await writeFile(join(folder, 'requirements.txt'), '# ours\n');
+  const { names } = await build(t, folder, '--keep-build');
+  t.is(names.filter((name) => name === 'requirements.txt').length, 1);
+  t.false(await isThere(join(folder, '.tool/.build/requirements.txt')), 'it is not replaced by an empty one');
+});
+
+test('a build that fails leaves no artifact of an earlier one', async (t) => {
+  const folder = await folderOf(t, { 'one.ts': declaring('') });
+  t.is((await build(t, folder)).code, 0);
+  const made = ['artifact.tar.gz', 'tool_manifest.json'].map((name) => join(folder, '.tool', name));
+  t.deepEqual(await Promise.all(made.map(isThere)), [true, true]);
+  await writeFile(join(folder, 'one.ts'), declaring('idleTimeout: 0'));
+  t.is((await build(t, folder)).code, 65);
+  t.deepEqual(await Promise.all(made.map(isThere)), [false, false]);
+
+  await writeFile(join(folder, 'one.ts'), declaring(''));
+  t.is((await build(t, folder)).code, 0);
+  await rm(join(folder, 'one.ts'));
+  t.is((await build(t, folder)).code, 65, 'nothing is declared');
+  t.deepEqual(await Promise.all(made.map(isThere)), [false, false]);
+
+  // A manifest that somebody wrote in that place is theirs.
+  await mkdir(join(folder, '.tool'), { recursive: true });
+  await writeFile(made[1] ?? '', manifest({}));
+  t.is((await build(t, folder)).code, 65, 'its module is not there');
+  t.is(await readFile(made[1] ?? '', 'utf8'), manifest({}));
+});
