@@ -41,13 +41,14 @@ async function main(): Promise<number> {
     console.error(`${messageOf(error)}\n${USAGE}`);
     return 2;
   }
+  if (options.check !== undefined) return report(options.check, true);
   if (needsOwnMounts(options.faults) && !hasOwnMounts()) return runWithOwnMounts();
   const folder = options.out ?? (await ownFolder('capstan-histories'));
   await mkdir(folder, { recursive: true });
   await Promise.all(['clients.jsonl', 'handlers.jsonl'].map((name) => rm(join(folder, name), { force: true })));
   console.log(`=> ${options.minutes} minutes, ${options.rate} requests/s, --seed ${options.seed}`);
   await run(options, folder);
-  return report(options, folder);
+  return report(folder, options.out !== undefined);
 }
 
 async function run(options: Options, folder: string): Promise<void> {
@@ -107,13 +108,13 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
   }
 }
 
-async function report(options: Options, folder: string): Promise<number> {
+async function report(folder: string, isKept: boolean): Promise<number> {
   const records = await readHistory(folder);
   for (const line of figures(records)) console.log(line);
   const violations = check(records);
   if (violations.length === 0) {
     console.log('✓ no rule is violated');
-    if (options.out === undefined) await rm(folder, { recursive: true, force: true });
+    if (!isKept) await rm(folder, { recursive: true, force: true });
     return 0;
   }
   const lines = violationReport(records, violations);

@@ -15,9 +15,12 @@ export interface Options {
   /** Folder that the histories are kept in; a temporary one, removed unless a rule is violated, when it is not given. */
   readonly out: string | undefined;
   readonly soak: boolean;
+  /** Folder of kept histories to check again, in place of a run. */
+  readonly check: string | undefined;
 }
 
-export const USAGE = `npm run history -- [--minutes 2] [--seed <number>] [--rate 50] [--faults ${FAULT_KINDS.join(',')}|none] [--every 3] [--out <folder>] [--soak]`;
+export const USAGE = `npm run history -- [--minutes 2] [--seed <number>] [--rate 50] [--faults ${FAULT_KINDS.join(',')}|none] [--every 3] [--out <folder>] [--soak]
+       npm run history -- --check <folder>`;
 
 /** Throws with the usage where an option is unknown or breaks its rule. */
 export function readOptions(args: readonly string[]): Options {
@@ -31,6 +34,7 @@ export function readOptions(args: readonly string[]): Options {
       every: { type: 'string', default: '3' },
       out: { type: 'string' },
       soak: { type: 'boolean', default: false },
+      check: { type: 'string' },
     },
   });
   const { soak } = values;
@@ -42,6 +46,7 @@ export function readOptions(args: readonly string[]): Options {
     faults: faultsOf(values.faults ?? (soak ? 'none' : FAULT_KINDS.join())),
     every: positive('every', values.every),
     out: values.out,
+    check: values.check,
   };
 }
 
