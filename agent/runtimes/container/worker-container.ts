@@ -5,7 +5,7 @@ import type Docker from 'dockerode';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import { messageOf } from '../../../proto/thrown.ts';
-import { LineSplitter } from '../lines.ts';
+import { WorkerOutput } from '../worker-output.ts';
 import type { ContainerOrder, ContainerRules } from './create-request.ts';
 import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';
 import type { ImagePulls } from './image-pull.ts';
@@ -201,20 +201,17 @@ export class WorkerContainer {
   /** Reads what it prints from before its first byte; `over` resolves with its last one. */
   async #attach(container: Docker.Container): Promise<{ readonly over: Promise<void> }> {
     const stream = await container.attach({ stream: true, stdout: true, stderr: true });
-    const splitters = {
-      stdout: new LineSplitter((line) => this.#listener.line('stdout', line)),
-      stderr: new LineSplitter((line) => {
-        if (line.trim() !== '') this.#lastWords = line.trim();
-        this.#listener.line('stderr', line);
-      }),
-    };
-    const frames = new OutputFrames((name, piece) => splitters[name].push(piece));
+    const output = new WorkerOutput((name, line) => {
+      if (name === 'stderr' && line.trim() !== '') this.#lastWords = line.trim();
+      this.#listener.line(name, line);
+    });
+    const frames = new OutputFrames((name, piece) => output.push(name, piece));
     stream.on('data', (data: Buffer) => frames.push(data));
     // An engine that restarts takes this stream with it; the worker goes on without its raw output.
     stream.on('error', () => undefined);
     const over = new Promise((resolve) => stream.once('close', resolve)).then(() => {
-      splitters.stdout.end();
-      splitters.stderr.end();
+      output.end('stdout');
+      output.end('stderr');
     });
     return { over };
   }

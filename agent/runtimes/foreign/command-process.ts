@@ -5,7 +5,7 @@ import type { Stream } from 'node:stream';
 import { messageOf } from '../../../proto/thrown.ts';
 import { AGENT_MARK, killEscaped } from '../escaped.ts';
 import { LEASH_FD, leashed } from '../leash.ts';
-import { LineSplitter } from '../lines.ts';
+import { WorkerOutput } from '../worker-output.ts';
 import { limitMemory } from '../memory-limit.ts';
 import { deathOf, endGroup, killGroup } from '../process-group.ts';
 import type { WorkerStart } from '../runtime.ts';
@@ -40,9 +40,9 @@ export function carryInProcess(
     killedFor ??= why;
     killGroup(pid);
   };
+  const output = new WorkerOutput((stream, text) => events.line(stream, text));
   for (const stream of ['stdout', 'stderr'] as const) {
-    const lines = new LineSplitter((text) => events.line(stream, text));
-    child[stream]?.on('data', (data: Buffer) => lines.push(data)).on('end', () => lines.end());
+    child[stream]?.on('data', (data: Buffer) => output.push(stream, data)).on('end', () => output.end(stream));
   }
   const leash = (child.stdio as readonly (Stream | null | undefined)[])[LEASH_FD];
   // Nothing ever passes here.

@@ -9,6 +9,7 @@ import { AGENT_MARK, killEscaped, WORKER_MARK } from '../escaped.ts';
 import { limited, notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
 import { limitMemory } from '../memory-limit.ts';
+import { WorkerOutput } from '../worker-output.ts';
 import { deathOf, endGroup, killGroup, signalGroup } from '../process-group.ts';
 import { checkHostFrame } from './host-frames.ts';
 import { Hearing, type HostListener } from './host-listener.ts';
@@ -64,8 +65,7 @@ export class HostProcess implements Host {
     // Nothing ever passes here; that it is open is all it says.
     const lifeline = (this.#child.stdio as readonly (Stream | null | undefined)[])[LIFELINE_FD] as Socket | null | undefined;
     lifeline?.on('error', () => undefined);
-    this.#readOutput('stdout');
-    this.#readOutput('stderr');
+    this.#readOutput();
     const channelsClosed = Promise.all([socket, entries].map((end) => new Promise((done) => end.once('close', done))));
     this.#child.once('exit', (code, signal) => {
       this.#endMemoryWatch?.();
@@ -133,8 +133,10 @@ export class HostProcess implements Host {
     resolve();
   }
 
-  #readOutput(stream: 'stdout' | 'stderr'): void {
-    const lines = new LineSplitter((text) => this.#hearing.tell((listener) => listener.line(stream, text)));
-    this.#child[stream]?.on('data', (data: Buffer) => lines.push(data)).on('end', () => lines.end());
+  #readOutput(): void {
+    const output = new WorkerOutput((stream, text) => this.#hearing.tell((listener) => listener.line(stream, text)));
+    for (const stream of ['stdout', 'stderr'] as const) {
+      this.#child[stream]?.on('data', (data: Buffer) => output.push(stream, data)).on('end', () => output.end(stream));
+    }
   }
 }

@@ -1,8 +1,11 @@
 """What handlers print, as lines of their job. What does not go through sys.stdout the agent reads from the pipes."""
+import atexit
+import collections
 import contextvars
 import io
 import sys
 import threading
+import time
 
 # Longest piece of a line that is kept together, characters.
 MAX_LINE = 16384
@@ -11,17 +14,106 @@ MAX_LINE = 16384
 current_task = contextvars.ContextVar("capstan_task", default=None)
 
 
+class OutputLimiter:
+    """Bounds what output costs, by the rules of agent/runtimes/output-limiter.ts. Not safe for threads: its caller holds a lock."""
+
+    BURST = 1024 * 1024
+    PER_SECOND = 1024 * 1024
+    KEPT = 256 * 1024
+    TAIL = 16 * 1024
+    MAX_PIECE = 16 * 1024
+    LOOK_S = 0.25
+
+    def __init__(self, send, lock):
+        self._send = send
+        self._lock = lock
+        self._budget = self.BURST
+        self._filled_at = time.monotonic()
+        # Of [stream, job, texts, characters].
+        self._pieces = collections.deque()
+        self._kept = 0
+        self._left_out = 0
+        self._timer = None
+
+    def add(self, stream, job, text):
+        if not self._pieces and self._take(len(text)):
+            self._send(stream, job, text)
+            return
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and last[0] == stream and last[1] == job and last[3] + len(text) <= self.MAX_PIECE:
+            last[2].append(text)
+            last[3] += len(text)
+        else:
+            self._pieces.append([stream, job, [text], len(text)])
+        self._kept += len(text)
+        if self._kept > 2 * self.KEPT:
+            self._keep(self.KEPT)
+        self._look_later()
+
+    def flush(self):
+        if not self._pieces:
+            return
+        self._refill()
+        self._keep(max(self.TAIL, min(self.KEPT, self.KEPT + self._budget)))
+        self._budget -= self._kept
+        while self._pieces:
+            self._leave(self._pieces.popleft())
+
+    def _look_later(self):
+        if self._timer is None:
+            self._timer = threading.Timer(self.LOOK_S, self._look)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _look(self):
+        with self._lock:
+            self._timer = None
+            self._keep(self.KEPT)
+            while self._pieces and self._take(self._pieces[0][3]):
+                self._leave(self._pieces.popleft())
+            if self._pieces:
+                self._look_later()
+
+    def _leave(self, piece):
+        stream, job, texts, length = piece
+        self._kept -= length
+        if self._left_out > 0:
+            self._send(stream, job, "(%d characters of output are left out here: too much was printed at once)\n" % self._left_out)
+            self._left_out = 0
+        self._send(stream, job, "".join(texts))
+
+    def _keep(self, characters):
+        while self._kept > characters and len(self._pieces) > 1:
+            length = self._pieces.popleft()[3]
+            self._kept -= length
+            self._left_out += length
+
+    def _take(self, characters):
+        if self._budget < characters:
+            self._refill()
+        if self._budget < characters:
+            return False
+        self._budget -= characters
+        return True
+
+    def _refill(self):
+        now = time.monotonic()
+        self._budget = min(self.BURST, self._budget + (now - self._filled_at) * self.PER_SECOND)
+        self._filled_at = now
+
+
 class LogStream(io.TextIOBase):
     """Takes the place of sys.stdout or sys.stderr."""
 
-    def __init__(self, name, original, channel, interrupts, sole_task):
+    def __init__(self, name, original, channel, interrupts, sole_task, limiter, lock):
         super().__init__()
         self._name = name
         self._original = original
         self._channel = channel
         self._interrupts = interrupts
         self._sole_task = sole_task
-        self._lock = threading.RLock()
+        self._limiter = limiter
+        self._lock = lock
         # The line that no known job has begun.
         self._rest = {}
 
@@ -38,13 +130,15 @@ class LogStream(io.TextIOBase):
             rest[self._name] = whole[end:]
             if end > 0:
                 job = "" if task is None else task.job_id
-                self._channel.send({"t": "log", "stream": self._name, "jobId": job, "text": whole[:end]})
+                self._limiter.add(self._name, job, whole[:end])
         return len(text)
 
     def end_line(self, task):
         """The last line of a job may lack its end, and must not come after the job's."""
         if task.rest.get(self._name):
             self.write("\n")
+        with self._interrupts, self._lock:
+            self._limiter.flush()
 
     def flush(self):
         # Whole lines have left; a half one waits for its end.
@@ -82,9 +176,23 @@ class LogStream(io.TextIOBase):
 
 def capture_output(channel, interrupts, sole_task):
     """Replaces sys.stdout and sys.stderr; returns what ends a task's lines."""
+    lock = threading.RLock()
+
+    def send(stream, job, text):
+        # Its timer may find the channel closed.
+        if channel.is_open:
+            channel.send({"t": "log", "stream": stream, "jobId": job, "text": text})
+
+    limiter = OutputLimiter(send, lock)
+
+    def end():
+        with interrupts, lock:
+            limiter.flush()
+
+    atexit.register(end)
     streams = [
-        LogStream("stdout", sys.stdout, channel, interrupts, sole_task),
-        LogStream("stderr", sys.stderr, channel, interrupts, sole_task),
+        LogStream("stdout", sys.stdout, channel, interrupts, sole_task, limiter, lock),
+        LogStream("stderr", sys.stderr, channel, interrupts, sole_task, limiter, lock),
     ]
     sys.stdout, sys.stderr = streams
 

@@ -1,0 +1,120 @@
+/**
+ * Bounds what a worker's output costs. Output goes the way that results go, and each line is work for the agent:
+ * 100 MB of it would stand in front of the job's own result for many seconds, and of those of other workers.
+ *
+ * Text leaves at once while its budget lasts: a burst, then so much a second. Beyond it text waits, the newest of it
+ * only, and leaves as the budget comes back, or with `flush` at the end of its job. What is left out is counted in
+ * a line of its own.
+ */
+export type OutputStream = 'stdout' | 'stderr';
+
+export type SendOutput = (stream: OutputStream, jobId: string, text: string) => void;
+
+/** Characters that may leave at once. */
+export const OUTPUT_BURST = 1024 * 1024;
+/** Characters a second after that. */
+export const OUTPUT_PER_SECOND = 1024 * 1024;
+/** Newest characters that are kept beyond the budget. */
+export const OUTPUT_KEPT = 256 * 1024;
+/** The end of a job's output, characters: kept however much was printed before. */
+const TAIL = 16 * 1024;
+/** Longest piece that text is gathered into, characters. */
+const MAX_PIECE = 16 * 1024;
+const LOOK_MS = 250;
+
+interface Piece {
+  readonly stream: OutputStream;
+  readonly jobId: string;
+  text: string;
+}
+
+export class OutputLimiter {
+  readonly #send: SendOutput;
+  /** Monotonic, ms. */
+  readonly #now: () => number;
+  #budget = OUTPUT_BURST;
+  #filledAt: number;
+  #pieces: Piece[] = [];
+  #kept = 0;
+  #leftOut = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(send: SendOutput, now: () => number = () => performance.now()) {
+    this.#send = send;
+    this.#now = now;
+    this.#filledAt = now();
+  }
+
+  /** Adds whole lines, or a piece of a long one. */
+  add(stream: OutputStream, jobId: string, text: string): void {
+    if (this.#pieces.length === 0 && this.#take(text.length)) {
+      this.#send(stream, jobId, text);
+      return;
+    }
+    const last = this.#pieces.at(-1);
+    if (last?.stream === stream && last.jobId === jobId && last.text.length + text.length <= MAX_PIECE) last.text += text;
+    else this.#pieces.push({ stream, jobId, text });
+    this.#kept += text.length;
+    if (this.#kept > 2 * OUTPUT_KEPT) this.#keep(OUTPUT_KEPT);
+    this.#timer ??= setTimeout(() => this.#look(), LOOK_MS).unref();
+  }
+
+  /** Sends what waits; of that of a flood no more than its end. */
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#pieces.length === 0) return;
+    this.#refill();
+    this.#keep(Math.max(TAIL, Math.min(OUTPUT_KEPT, OUTPUT_KEPT + this.#budget)));
+    this.#budget -= this.#kept;
+    for (const piece of this.#pieces.splice(0)) this.#leave(piece);
+    this.#kept = 0;
+  }
+
+  #look(): void {
+    this.#timer = undefined;
+    this.#keep(OUTPUT_KEPT);
+    let sent = 0;
+    for (const piece of this.#pieces) {
+      if (!this.#take(piece.text.length)) break;
+      this.#leave(piece);
+      this.#kept -= piece.text.length;
+      sent += 1;
+    }
+    this.#pieces.splice(0, sent);
+    if (this.#pieces.length > 0) this.#timer = setTimeout(() => this.#look(), LOOK_MS).unref();
+  }
+
+  #leave({ stream, jobId, text }: Piece): void {
+    if (this.#leftOut > 0) {
+      this.#send(stream, jobId, `(${this.#leftOut} characters of output are left out here: too much was printed at once)\n`);
+      this.#leftOut = 0;
+    }
+    this.#send(stream, jobId, text);
+  }
+
+  /** Leaves out the oldest pieces. */
+  #keep(characters: number): void {
+    let gone = 0;
+    while (this.#kept > characters && gone < this.#pieces.length - 1) {
+      const { length } = this.#pieces[gone]?.text ?? '';
+      this.#kept -= length;
+      this.#leftOut += length;
+      gone += 1;
+    }
+    this.#pieces.splice(0, gone);
+  }
+
+  #take(characters: number): boolean {
+    if (this.#budget < characters) this.#refill();
+    if (this.#budget < characters) return false;
+    this.#budget -= characters;
+    return true;
+  }
+
+  #refill(): void {
+    const now = this.#now();
+    this.#budget = Math.min(OUTPUT_BURST, this.#budget + ((now - this.#filledAt) * OUTPUT_PER_SECOND) / 1_000);
+    this.#filledAt = now;
+  }
+}

@@ -1,0 +1,78 @@
+/** What a job prints stands in nobody's way: a flood of output is bounded, its beginning and its end are kept. */
+import test from 'ava';
+
+import { OUTPUT_BURST, OUTPUT_KEPT, OUTPUT_PER_SECOND, OutputLimiter } from '../../agent/runtimes/output-limiter.ts';
+import { functionSpec, startWorker } from './fixtures.ts';
+
+/** 100 MB. */
+const LINES = 100_000;
+const LINE = 1_000;
+
+const source = {
+  'main.js': `
+export function flood() {
+  for (let line = 1; line <= ${LINES}; line += 1) process.stdout.write(\`line \${line} \`.padEnd(${LINE - 1}, 'x') + '\\n');
+  return 'done';
+}`,
+  'main.py': `
+import sys
+def flood():
+    for line in range(1, ${LINES} + 1):
+        sys.stdout.write(("line %d " % line).ljust(${LINE - 1}, "x") + "\\n")
+    return "done"
+`,
+};
+
+for (const [name, runtime, module] of [
+  ['thread', 'thread', 'main.js'],
+  ['node', 'process', 'main.js'],
+  ['python', 'process', 'main.py'],
+] as const) {
+  test.serial(`${name}: 100 MB of output are bounded before they reach the agent, and the result follows them`, async (t) => {
+    const { scheduler } = await startWorker(t, source, 'flood', { runtime, functions: [functionSpec('flood', module)] });
+    scheduler.dispatch({ jobId: 'j1' });
+    const { outcome, output, executionMs } = await scheduler.ended('j1');
+    t.is(outcome, 'ATTEMPT_OUTCOME_COMPLETED');
+    t.is(scheduler.valueOf(output), 'done');
+    // What came before the result is in the log with it.
+    scheduler.send({ $case: 'logs', value: { requestId: 7, endpointId: 'ep1', workerId: 'w1', limit: 1_000, afterMs: 0n } });
+    const { lines } = await scheduler.hear('logs', ({ requestId }) => requestId === 7);
+    t.true(lines.at(-1)?.text.startsWith(`line ${LINES} `), lines.at(-1)?.text.slice(0, 40));
+    const notes = lines.flatMap(({ text }) => /^\((\d+) characters of output are left out here/.exec(text)?.[1] ?? []).map(Number);
+    const sent = LINES * LINE - notes.reduce((sum, left) => sum + left, 0);
+    t.true(notes.length > 0);
+    t.true(sent <= OUTPUT_BURST + 2 * OUTPUT_KEPT + ((executionMs + 1_000) / 1_000) * OUTPUT_PER_SECOND, `${sent} characters were sent`);
+  });
+}
+
+test('the limiter: a burst, then so much a second; beyond it the newest, with a count of the rest', (t) => {
+  let now = 0;
+  const sent: string[] = [];
+  const limiter = new OutputLimiter(
+    (_stream, jobId, text) => void sent.push(`${jobId} ${text}`),
+    () => now,
+  );
+  const take = (): string[] => sent.splice(0);
+  const piece = 16 * 1024;
+  for (let left = OUTPUT_BURST; left > 0; left -= piece) limiter.add('stdout', 'a', 'x'.repeat(piece));
+  t.is(take().length, OUTPUT_BURST / piece, 'a burst leaves at once');
+  limiter.add('stdout', 'a', 'waits\n');
+  t.deepEqual(take(), []);
+  limiter.flush();
+  t.deepEqual(take(), ['a waits\n'], 'the end of a job lets it out');
+  now += 1_000;
+  limiter.add('stderr', 'b', 'again\n');
+  t.deepEqual(take(), ['b again\n'], 'its budget came back');
+  for (let n = 0; n < 10_000; n += 1) limiter.add('stdout', 'c', `${String(n).padEnd(999, '.')}\n`);
+  const burst = take().length;
+  limiter.flush();
+  const rest = take().join('');
+  t.true(burst <= 1_050 && rest.length <= 2 * OUTPUT_KEPT);
+  t.true(rest.includes('c 9999'.slice(2)) && rest.endsWith('\n'));
+  const [, count] = /\((\d+) characters of output are left out here/.exec(rest) ?? [];
+  t.true(Number(count) > 8_000_000);
+  // Floods of many jobs in a row keep their ends only.
+  for (let n = 0; n < 10_000; n += 1) limiter.add('stdout', 'd', `${String(n).padEnd(999, '.')}\n`);
+  limiter.flush();
+  t.true(take().join('').length <= OUTPUT_KEPT + 16 * 1024);
+});
