@@ -17,6 +17,14 @@ export function echo(request) {
   return new Response(request.body, { status: 201, headers: { 'x-method': request.method, 'x-url': request.url, 'x-own': request.headers.get('x-own') } });
 }
 export function* count(to) { for (let n = 1; n <= to; n += 1) yield { n }; }
+export function* events() {
+  yield 'data: {"n":1}\\n\\n';
+  yield ': keep-alive\\n\\n';
+  yield 'event: tick\\r\\nid: 2\\r\\ndata: two\\r\\n\\r\\n';
+  yield Buffer.from('data: three\\n\\ndata: four\\n\\n');
+  yield 'data: no end';
+  yield 'two\\rlines\\n\\n';
+}
 export async function* words() { for (const word of ['one ', 'two']) { await wait(0); yield word; } }
 export function* breaks() { yield 'begun'; throw new Error('broke in the middle'); }
 export function* endless() {
@@ -60,6 +68,13 @@ def echo(request):
 def count(to: int):
     for n in range(1, to + 1):
         yield {"n": n}
+def events():
+    yield 'data: {"n":1}\\n\\n'
+    yield ': keep-alive\\n\\n'
+    yield 'event: tick\\r\\nid: 2\\r\\ndata: two\\r\\n\\r\\n'
+    yield b'data: three\\n\\ndata: four\\n\\n'
+    yield 'data: no end'
+    yield 'two\\rlines\\n\\n'
 async def words():
     for word in ["one ", "two"]:
         await asyncio.sleep(0)
@@ -102,6 +117,7 @@ const functions: Readonly<Record<string, Parameters>> = {
   large: { size: 'integer' },
   echo: { request: 'request' },
   count: { to: 'integer' },
+  events: {},
   words: {},
   breaks: {},
   endless: {},

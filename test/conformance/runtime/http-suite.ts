@@ -152,6 +152,13 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
     const events = await answered(ask(worker, 'count', { ...query('to=2'), headers: [['accept', 'text/event-stream']] }));
     t.is(events.body.toString(), 'data: {"n":1}\n\ndata: {"n":2}\n\n');
     t.is(events.headers['content-type'], 'text/event-stream; charset=utf-8');
+    // What is an event already is not wrapped once more.
+    const own = await answered(ask(worker, 'events', { headers: [['accept', 'text/event-stream']] }));
+    t.is(
+      own.body.toString(),
+      'data: {"n":1}\n\n: keep-alive\n\nevent: tick\r\nid: 2\r\ndata: two\r\n\r\ndata: three\n\ndata: four\n\n' +
+        'data: data: no end\n\ndata: two\ndata: lines\ndata: \ndata: \n\n',
+    );
     t.is((await answered(ask(worker, 'words'))).body.toString(), 'one two');
     // Longer than a part and than what may be on its way unread.
     t.is(((await answered(ask(worker, 'large', query('size=1000000')))).json as string).length, 1_000_000);

@@ -3,6 +3,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import json
+import re
 import sys
 import threading
 
@@ -16,6 +17,8 @@ from .output import error_message, error_stack, to_json
 WINDOW_BYTES = 256 * 1024
 PART_BYTES = 64 * 1024
 JSON_TYPE = "application/json; charset=utf-8"
+LINE_END = re.compile("\r\n|\r|\n")
+EVENT_LINE = re.compile("(?:data|event|id|retry)(?::|$)|:|$")
 
 
 class RequestContext:
@@ -226,8 +229,7 @@ class Answer:
 
         def write(chunk):
             if events:
-                text = chunk if isinstance(chunk, str) else to_json(chunk, "chunk").decode()
-                return ("".join("data: %s\n" % line for line in text.split("\n")) + "\n").encode()
+                return _event(chunk).encode()
             if isinstance(chunk, (bytes, bytearray)):
                 return bytes(chunk)
             if isinstance(chunk, str) and "ndjson" not in kind:
@@ -276,6 +278,18 @@ class Answer:
             part = data[at : at + PART_BYTES]
             self._call.take(len(part))
             self._channel.send({"t": "http-body", "key": self._call.key, "ended": False}, part)
+
+
+def _event(chunk):
+    """Encodes a chunk as a server-sent event: text as its lines, anything else as JSON. Text that is events already stays as it is."""
+    if isinstance(chunk, (bytes, bytearray)):
+        chunk = bytes(chunk).decode("utf-8", "replace")
+    text = chunk if isinstance(chunk, str) else to_json(chunk, "chunk").decode()
+    lines = LINE_END.split(text)
+    # Whole events: each line is a field, a comment or empty, and the last event has its empty line.
+    if len(lines) > 2 and lines[0] and not lines[-1] and not lines[-2] and all(EVENT_LINE.match(line) for line in lines):
+        return text
+    return "".join("data: %s\n" % line for line in lines) + "\n"
 
 
 def _with_type(headers, kind):

@@ -15,6 +15,7 @@ export interface Answer {
 
 const NOTHING = new Uint8Array();
 const encoder = new TextEncoder();
+const decoder = new TextDecoder();
 const JSON_HEADERS = [['content-type', 'application/json; charset=utf-8']] as const;
 
 /** An error's answer (SPEC.md, Error bodies). */
@@ -91,11 +92,18 @@ async function streamed(chunks: Chunks, accept: string): Promise<Answer> {
     : { status: 200, headers, bytes: write(first.value), rest };
 }
 
-/** One server-sent event: text as its lines, anything else as JSON. */
+const LINE_END = /\r\n|\r|\n/;
+const EVENT_LINE = /^(?:(?:data|event|id|retry)(?::|$)|:|$)/;
+
+/** Encodes a chunk as a server-sent event: text as its lines, anything else as JSON. Text that is events already stays as it is. */
 function eventText(value: unknown): string {
-  const text = typeof value === 'string' ? value : toJson(value, 'chunk');
-  return `${text
-    .split('\n')
-    .map((line) => `data: ${line}`)
-    .join('\n')}\n\n`;
+  const text = value instanceof Uint8Array ? decoder.decode(value) : typeof value === 'string' ? value : toJson(value, 'chunk');
+  const lines = text.split(LINE_END);
+  if (isEvents(lines)) return text;
+  return `${lines.map((line) => `data: ${line}`).join('\n')}\n\n`;
+}
+
+/** True for whole events: each line is a field, a comment or empty, and the last event has its empty line. */
+function isEvents(lines: readonly string[]): boolean {
+  return lines.length > 2 && lines.at(-1) === '' && lines.at(-2) === '' && lines[0] !== '' && lines.every((line) => EVENT_LINE.test(line));
 }
