@@ -9,6 +9,7 @@ import type { Duplex } from 'node:stream';
 
 import { isAnswering } from '../lb/fronts.ts';
 import { JSON_TYPE, problemText } from './problem.ts';
+import { rewriteAbsoluteTarget } from './request-target.ts';
 import type { Services } from './services.ts';
 import { followRenewals, type Certificate } from './tls.ts';
 
@@ -27,7 +28,7 @@ export function openFrontDoor(
   handler: Listener,
 ): Server {
   const listener: Listener = (request, response) => {
-    const wrong = breach(request);
+    const wrong = breach(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) {
       // What follows on this connection cannot be told from this request's body.
       const body = bodyOf(400, 'Bad Request', wrong);
@@ -57,7 +58,7 @@ export function openFrontDoor(
     refuse(socket, 405, 'Method Not Allowed', 'CONNECT is not allowed here');
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    const wrong = breach(request);
+    const wrong = breach(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) refuse(socket, 400, 'Bad Request', wrong);
     else if (!loadBalancer.takeUpgrade(request, socket, head))
       refuse(socket, 404, 'Not Found', 'only load-balanced endpoints take WebSockets; see /docs');

@@ -10,16 +10,16 @@ export interface LbAddress {
 
 const PATH_FORM = /^\/lb\/([^/?#]+)([^#]*)$/;
 
-/** Null when the request is for the gateway itself. `domain` is in lower case; ports do not count. */
+/** Null when the request is for the gateway itself. `url` is in origin form, `domain` in lower case; ports do not count. */
 export function lbAddress(host: string | undefined, url: string, domain: string): LbAddress | null {
   const suffix = domain.length + 1;
   if (host !== undefined && host.length > suffix) {
     const colon = host.lastIndexOf(':');
     const name = colon === -1 || host.endsWith(']') ? host : host.slice(0, colon);
     // Ids are lower case, as names of hosts are once they were typed into a browser.
-    const lower = name.toLowerCase();
+    const lower = withoutDot(name.toLowerCase());
     if (lower.endsWith(domain) && lower.charAt(lower.length - suffix) === '.') {
-      return { endpointId: lower.slice(0, -suffix), target: pathOf(url), pathForm: false };
+      return { endpointId: lower.slice(0, -suffix), target: url, pathForm: false };
     }
   }
   if (!url.startsWith('/lb/')) return null;
@@ -27,9 +27,7 @@ export function lbAddress(host: string | undefined, url: string, domain: string)
   return endpointId === '' ? null : { endpointId, target: rest.startsWith('/') ? rest : `/${rest}`, pathForm: true };
 }
 
-/** A proxy may ask with the whole address. */
-function pathOf(url: string): string {
-  if (url.startsWith('/')) return url;
-  const rest = /^[a-z]+:\/\/[^/?#]*(.*)$/i.exec(url)?.[1] ?? '/';
-  return rest.startsWith('/') ? rest : `/${rest}`;
+/** A name with a dot at its end, as DNS writes whole names, is the name without it. */
+function withoutDot(name: string): string {
+  return name.endsWith('.') ? name.slice(0, -1) : name;
 }
