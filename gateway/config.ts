@@ -142,7 +142,7 @@ export const gatewayConfig = z.object({
   lbTimeoutMs: setting(
     'CAPSTAN_LB_TIMEOUT_MS',
     integer(100, 86_400_000, 330_000),
-    'How long a worker may take to answer a request, ms; then 502, and the function is stopped.',
+    'How long a worker may take to answer a request, ms; then 500, and the function is stopped.',
   ),
   invokeHost: setting(
     'CAPSTAN_INVOKE_HOST',

@@ -83,10 +83,17 @@ const table = {
   DEADLINE_EXCEEDED: { grpc: 4, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
   WORKER_LOST: {
     grpc: 14,
+    http: 500,
+    exit: 69,
+    title: 'Internal Server Error',
+    hint: 'The worker ended, or gave no answer in time; its log says more. Send the request again if it may run twice.',
+  },
+  NODE_LOST: {
+    grpc: 14,
     http: 502,
     exit: 69,
     title: 'Bad Gateway',
-    hint: 'The worker ended, or gave no answer in time; its log says more. Send the request again if it may run twice.',
+    hint: 'The gateway lost its connection to the worker. Send the request again if it may run twice.',
   },
   INTERNAL: {
     grpc: 13,

@@ -167,7 +167,7 @@ async function callRoute(
     body,
     response: reply.raw,
     taken: () => void reply.hijack(),
-    failed: (message: string) => refuseRaw(request, reply, { status: 502, error: 'Bad Gateway', detail: message }),
+    failed: (message: string) => refuseRaw(request, reply, { status: 500, error: 'Internal Server Error', detail: message }),
     threw: (bytes: Buffer) => (wantsPage(request) ? errorPage(bytes, deps.printed(endpoint.name)) : null),
   };
   await running(deps, endpoint, (worker) => answerByWorker({ ...answering, worker }));

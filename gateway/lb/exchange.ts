@@ -188,7 +188,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   lost(): void {
     this.#letGo(false);
-    this.#fail(new CapstanError('WORKER_LOST', 'the connection to the worker broke before it had answered'));
+    this.#fail(new CapstanError('NODE_LOST', 'the connection to the node of the worker broke before it had answered'));
   }
 
   /** A fault in handling a frame of this request: it ends, and no other does. */

@@ -36,8 +36,8 @@ test('every refusal has its status and {error, detail}', async (t) => {
     ['DELETE', '/fn', {}, 405, 'Method Not Allowed', 'DELETE is not allowed here; use GET, POST'],
     ['POST', '/fn', { body: 'x'.repeat(2_001) }, 413, 'Payload Too Large', 'body: exceeded max body size of 2000 bytes'],
     ['GET', '/fn?429', {}, 429, 'Too Many Requests', 'slower, please'],
-    ['GET', '/fn?lost', {}, 502, 'Bad Gateway', 'the worker died'],
-    ['GET', '/fn?odd', {}, 502, 'Bad Gateway', 'what?'],
+    ['GET', '/fn?lost', {}, 500, 'Internal Server Error', 'the worker died'],
+    ['GET', '/fn?odd', {}, 500, 'Internal Server Error', 'what?'],
   ] as const) {
     const reply = await call(method, path, options);
     t.is(reply.status, status, detail);
@@ -114,12 +114,12 @@ test('requests wait for a worker, bounded in time; then 503 with Retry-After', a
   await scheduler.reports.next(({ levels }) => levels.some(({ held }) => held === 1));
 });
 
-test('a worker that does not answer in time is told so, and the caller gets 502', async (t) => {
+test('a worker that does not answer in time is told so, and the caller gets 500', async (t) => {
   const { call, invokeAddress } = await setupLb(t, { lbTimeoutMs: 200 });
   const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
   const reply = await call('GET', '/fn');
-  t.is(reply.status, 502);
-  t.deepEqual(reply.json, { error: 'Bad Gateway', detail: 'the function did not answer within 0.2 s' });
+  t.is(reply.status, 500);
+  t.deepEqual(reply.json, { error: 'Internal Server Error', detail: 'the function did not answer within 0.2 s' });
   t.like(await agent.frames.next(({ frame }) => frame?.$case === 'abort'), { frame: { value: { code: 'DEADLINE_EXCEEDED' } } });
   t.is(agent.taken.items[0]?.begin.timeoutMs, 200);
 });
@@ -169,10 +169,9 @@ test('what an agent did not take goes to another worker, whole; what it may have
   t.is(reply.text, `${refusedBy[0] === 'w0' ? 'w1' : 'w0'}: the body`);
 
   for (const agent of agents) agent.onRequest = () => agent.break();
-  t.deepEqual((await call('GET', '/fn')).json, {
-    error: 'Bad Gateway',
-    detail: 'the connection to the worker broke before it had answered',
-  });
+  const broken = await call('GET', '/fn');
+  t.is(broken.status, 502);
+  t.deepEqual(broken.json, { error: 'Bad Gateway', detail: 'the connection to the node of the worker broke before it had answered' });
 });
 
 test('what a worker’s connection was reset for is tried once more, and not again', async (t) => {
@@ -185,7 +184,7 @@ test('what a worker’s connection was reset for is tried once more, and not aga
   };
   t.is((await call('GET', '/fn')).text, '"served"');
   resets = 2;
-  t.like(await call('GET', '/fn'), { status: 502, json: { error: 'Bad Gateway', detail: 'reset' } });
+  t.like(await call('GET', '/fn'), { status: 500, json: { error: 'Internal Server Error', detail: 'reset' } });
 });
 
 test('a request that no worker takes is given up after its time of waiting, all tries together', async (t) => {

@@ -184,10 +184,10 @@ test('a stream whose caller goes away ends, and was never far ahead of it', asyn
   t.pass();
 });
 
-test('a worker that ends fails its own requests with 502, and the next one gets another worker', async (t) => {
+test('a worker that ends fails its own requests with 500, and the next one gets another worker', async (t) => {
   const { status, json } = await call('/crash', { method: 'POST' }, 'fragile');
-  t.is(status, 502);
-  t.is(json['error'], 'Bad Gateway');
+  t.is(status, 500);
+  t.is(json['error'], 'Internal Server Error');
   t.is((await call('/works', {}, 'fragile')).status, 200);
 });
 

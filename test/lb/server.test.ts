@@ -65,8 +65,8 @@ test.serial('a WebSocket without a key is refused', async (t) => {
   );
 });
 
-test.serial('when it ends the request that it had is 502; those that come wait until it is started again', async (t) => {
-  t.is((await call('/exit', {}, 'own')).status, 502);
+test.serial('when it ends the request that it had is 500; those that come wait until it is started again', async (t) => {
+  t.is((await call('/exit', {}, 'own')).status, 500);
   const next = await Promise.all(['GET', 'POST', 'GET', 'DELETE'].map((method) => call('/again', { method }, 'own')));
   t.deepEqual(
     next.map(({ status }) => status),

@@ -9,8 +9,8 @@ const REFUSALS: Readonly<Record<string, string>> = {
   400: 'A parameter is missing, unknown or of another type; the detail names it.',
   401: 'The key is missing, unknown, or not good for this endpoint.',
   413: 'The body is too large.',
-  500: 'The function failed.',
-  502: 'Its worker ended, or did not answer in time: it may have run.',
+  500: 'The function failed, or its worker ended or did not answer in time: it may have run.',
+  502: 'The connection to the host of the worker broke: it may have run.',
   503: 'No worker became free in time: it has not run. Try again after Retry-After seconds.',
 };
 
