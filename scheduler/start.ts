@@ -38,6 +38,7 @@ import { hashKey } from './secrets/hash.ts';
 import { MasterKeys } from './secrets/master-keys.ts';
 import { WorkerTokens } from './secrets/worker-tokens.ts';
 import { Authorizer, defaultAccount } from './services/auth.ts';
+import { blobServiceRules, callerOf, nodeServiceRules } from './services/callers.ts';
 import { Control } from './services/control-service.ts';
 import { GatewaySessions } from './services/gateway-service.ts';
 import { keyRow } from './services/key-service.ts';
@@ -168,15 +169,16 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 
   const listenOn = `${config.host}:${config.port}`;
   const credentials = serverCredentials(listenOn, config);
-  const server = makeGrpcServer();
+  const server = makeGrpcServer({ identify: (metadata) => callerOf(auth, metadata) });
   server.add(JobServiceService, channels.service());
-  server.add(NodeServiceService, sessions.service());
+  server.add(NodeServiceService, sessions.service(), nodeServiceRules);
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   const owners = buildOwners(engine);
   const authorize = auth.blobs.bind(auth);
   const isLeased = (node: string, body: string): boolean => auth.inputs.has(node, body);
-  server.add(BlobServiceService, blobService({ store: blobs, unfinished, authorize, owners, isLeased, onFault }));
+  const blobAccess = blobService({ store: blobs, unfinished, authorize, owners, isLeased, onFault });
+  server.add(BlobServiceService, blobAccess, blobServiceRules);
   let address: string;
   try {
     await engine.takeOver();

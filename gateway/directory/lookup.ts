@@ -9,7 +9,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import type { ControlServiceClient, EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';
-import { Rate } from '../limits/budget.ts';
+import { Rate } from '../../proto/rate.ts';
 import { keyOf, type Directory, type Key } from './directory.ts';
 import type { DirectoryWatch } from './watch.ts';
 

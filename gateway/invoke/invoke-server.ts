@@ -1,9 +1,11 @@
 /** InvokeService: the gRPC server that agents dial, so that requests reach hosts that accept no connection. */
-import { Server } from '@grpc/grpc-js';
+import { Server, type Metadata } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
+import { Admission } from '../../proto/grpc-admission.ts';
+import { GrpcListener } from '../../proto/grpc-listener.ts';
 import { serverCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
 import { InvokeServiceService, type InvokeFromAgent, type InvokeServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
 import { readServerStream } from '../../proto/stream-guard.ts';
@@ -25,8 +27,18 @@ export interface InvokeServerOptions {
 const CLOSE_MS = 1_000;
 /** Streams of one node: an agent has one, and a second while the gateway has not noticed that the first broke. */
 const LINKS_PER_NODE = 4;
+const CALLS_PER_NODE = 16;
+/** Calls that one connection may have open at once. */
+const STREAMS_PER_CONNECTION = 32;
+/** Frames are gathered to 512 KiB; a body's part is within the credit of its request. */
+const MESSAGE_BYTES = 4 * 1024 * 1024;
 
 export class InvokeServer {
+  readonly #listener = new GrpcListener();
+  readonly #admission: Admission = new Admission({
+    identify: (metadata) => ({ name: this.#nodeOf(metadata), calls: CALLS_PER_NODE, messageBytes: MESSAGE_BYTES }),
+    onTrusted: (connection) => this.#listener.trust(connection),
+  });
   readonly #server: Server;
   readonly #options: InvokeServerOptions;
   readonly #links = new Set<AgentLink>();
@@ -35,8 +47,11 @@ export class InvokeServer {
 
   private constructor(options: InvokeServerOptions) {
     this.#options = options;
+    this.#admission.add(InvokeServiceService, { invoke: { messageBytes: MESSAGE_BYTES } });
     this.#server = new Server({
       ...messageLimits,
+      'grpc.max_concurrent_streams': STREAMS_PER_CONNECTION,
+      interceptors: [this.#admission.interceptor],
       'grpc.keepalive_time_ms': 10_000,
       'grpc.keepalive_timeout_ms': 5_000,
       'grpc-node.flow_control_window': 8 * 1024 * 1024,
@@ -50,17 +65,8 @@ export class InvokeServer {
     const host = options.host.includes(':') ? `[${options.host}]` : options.host;
     const address = `${host}:${options.port}`;
     const credentials = serverCredentials(address, options.tls);
-    const port = await new Promise<number>((resolve, reject) => {
-      made.#server.bindAsync(address, credentials, (error, bound) => {
-        if (error === null) resolve(bound);
-        else {
-          const code = error.message.includes('EADDRINUSE') ? 'ADDRESS_IN_USE' : 'CONFIG';
-          reject(
-            new CapstanError(code, `CAPSTAN_INVOKE_PORT: cannot listen on ${address}`, { field: 'CAPSTAN_INVOKE_PORT', cause: error }),
-          );
-        }
-      });
-    });
+    const at = { host: options.host, port: options.port, field: 'CAPSTAN_INVOKE_PORT' };
+    const port = await made.#listener.listen(made.#server, at, credentials);
     return { server: made, address: `${host}:${port}` };
   }
 
@@ -73,21 +79,21 @@ export class InvokeServer {
   /** Ends every stream and the server. */
   async close(): Promise<void> {
     for (const link of this.#links) link.end();
-    await new Promise<void>((resolve) => {
-      const force = setTimeout(() => this.#server.forceShutdown(), CLOSE_MS);
-      this.#server.tryShutdown(() => {
-        clearTimeout(force);
-        resolve();
-      });
-    });
+    await this.#listener.shutDown(this.#server, CLOSE_MS);
+  }
+
+  /** The node that shows a valid token. */
+  #nodeOf(metadata: Metadata): string {
+    const token = (metadata.get('authorization')[0]?.toString() ?? '').replace(/^Bearer +/i, '');
+    const node = nodeOf(token, this.#options.gatewayToken, Date.now());
+    if (this.#removed.has(node)) throw wasRemoved(node);
+    return node;
   }
 
   #begin(call: InvokeCall): void {
     let node: string;
     try {
-      const token = (call.metadata.get('authorization')[0]?.toString() ?? '').replace(/^Bearer +/i, '');
-      node = nodeOf(token, this.#options.gatewayToken, Date.now());
-      if (this.#removed.has(node)) throw wasRemoved(node);
+      node = this.#nodeOf(call.metadata);
     } catch (error) {
       call.emit('error', toStatus(error));
       return;

@@ -22,23 +22,3 @@ export class Budget {
     this.#used -= amount;
   }
 }
-
-/** A rate of at most `perSecond` events with bursts of the same size. `now` in ms, monotonic. */
-export class Rate {
-  readonly perSecond: number;
-  #left: number;
-  #at = 0;
-
-  constructor(perSecond: number) {
-    this.perSecond = perSecond;
-    this.#left = perSecond;
-  }
-
-  take(now: number): boolean {
-    this.#left = Math.min(this.perSecond, this.#left + ((now - this.#at) * this.perSecond) / 1000);
-    this.#at = now;
-    if (this.#left < 1) return false;
-    this.#left -= 1;
-    return true;
-  }
-}

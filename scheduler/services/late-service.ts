@@ -13,6 +13,7 @@ import {
   type ServerDuplexStream,
   type ServerUnaryCall,
   type ServerWritableStream,
+  type ServiceDefinition,
   type ServiceError,
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
@@ -38,8 +39,8 @@ interface Loaded {
   readonly handler: Handler;
 }
 
-/** Puts a service on a server; what it does is loaded when it is called. A load that failed is tried again with the next call. */
-export function addLateService(server: Server, service: LateService): void {
+/** Puts a service on a server, and returns its definition; what it does is loaded when it is called. A load that failed is tried again with the next call. */
+export function addLateService(server: Server, service: LateService): ServiceDefinition {
   let loading: Promise<ReadonlyMap<string, Loaded>> | null = null;
   const loaded = new Map<string, Loaded>();
   const load = async (path: string): Promise<Loaded> => {
@@ -62,6 +63,7 @@ export function addLateService(server: Server, service: LateService): void {
     handlers[name] = handlerOf(kind, () => load(path));
   }
   server.addService(definitions, handlers);
+  return definitions;
 }
 
 function definitionOf(path: string, kind: Kind, loaded: () => Loaded | undefined): MethodDefinition<unknown, unknown> {

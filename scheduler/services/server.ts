@@ -2,18 +2,22 @@
  * The gRPC server that the scheduler's services are put on: message limits, keepalive, and the two
  * standard services that need no credentials, health and reflection (docs/architecture.md, Borders).
  */
-import { once } from 'node:events';
-import { createServer } from 'node:net';
-
-import { Server, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
+import { Server, type Metadata, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../proto/batches.ts';
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno, messageOf } from '../../proto/thrown.ts';
+import { Admission, type Caller, type MethodRules } from '../../proto/grpc-admission.ts';
+import { GrpcListener, type ConnectionLimits } from '../../proto/grpc-listener.ts';
 import { Health } from './health.ts';
-import { addLateService } from './late-service.ts';
+import { addLateService, type LateService } from './late-service.ts';
+
+/** Calls that one connection may have open at once. */
+const STREAMS_PER_CONNECTION = 1_024;
 
 export interface GrpcServerOptions {
+  /** Recognises the caller of every method but the open ones; throws a CapstanError. */
+  readonly identify: (metadata: Metadata) => Caller;
+  readonly connections?: ConnectionLimits;
   /** A connection that is silent this long is asked whether it lives, ms. */
   readonly keepaliveMs?: number;
   /** … and is closed when it does not answer for this long, ms. */
@@ -21,8 +25,10 @@ export interface GrpcServerOptions {
 }
 
 export interface GrpcServer {
-  /** Adds a service; before {@link GrpcServer.bind}. */
-  add(definition: ServiceDefinition, handlers: UntypedServiceImplementation): void;
+  /** Adds a service; before {@link GrpcServer.bind}. `rules`: of its methods, by their names in the definition. */
+  add(definition: ServiceDefinition, handlers: UntypedServiceImplementation, rules?: Readonly<Record<string, MethodRules>>): void;
+  /** Open connections, and how many of them showed no credentials. */
+  readonly connections: { readonly all: number; readonly untrusted: number };
   /**
    * Listens on `host:port` (0 for a free port) and serves; answers with the address that clients
    * dial. ADDRESS_IN_USE when another program has the port, CONFIG when the address cannot be used.
@@ -35,72 +41,62 @@ export interface GrpcServer {
 }
 
 /** Makes the server with health and reflection on it. Health says NOT_SERVING until told otherwise. */
-export function makeGrpcServer(options: GrpcServerOptions = {}): GrpcServer {
+export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
+  const listener = new GrpcListener(options.connections);
+  const admission = new Admission({ identify: options.identify, onTrusted: (connection) => listener.trust(connection) });
   const server = new Server({
     ...messageLimits,
+    'grpc.max_concurrent_streams': STREAMS_PER_CONNECTION,
+    interceptors: [admission.interceptor],
     'grpc.keepalive_time_ms': options.keepaliveMs ?? 20_000,
     'grpc.keepalive_timeout_ms': options.keepaliveTimeoutMs ?? 10_000,
   });
+  const addOpen = (service: LateService): void => {
+    const definition = addLateService(server, service);
+    admission.add(definition, Object.fromEntries(Object.keys(definition).map((name) => [name, { open: true }])));
+  };
   for (const version of ['v1', 'v1alpha'])
-    addLateService(server, {
+    addOpen({
       name: `grpc.reflection.${version}.ServerReflection`,
       methods: { ServerReflectionInfo: 'duplex' },
       load: async (taker) => (await import('./reflection.ts')).addReflection(taker),
     });
   const health = new Health();
-  addLateService(server, {
+  addOpen({
     name: 'grpc.health.v1.Health',
     methods: { Check: 'unary', Watch: 'server-stream', List: 'unary' },
     load: (taker) => health.load(taker),
   });
 
   return {
-    add(definition, handlers) {
+    get connections() {
+      return listener.counts;
+    },
+    add(definition, handlers, rules) {
       server.addService(definition, handlers);
+      admission.add(definition, rules);
       // Every method's path is /<service>/<method>.
       const name = Object.values(definition)[0]?.path.split('/')[1];
       if (name === undefined) return;
       health.add(name);
     },
-    bind: (address, credentials) => bind(server, address, credentials),
+    async bind(address, credentials) {
+      const { host, bare, port } = parseAddress(address);
+      return `${host}:${await listener.listen(server, { host: bare, port, field: PORT_SETTING }, credentials)}`;
+    },
     setServing: (serving) => health.setServing(serving),
     async close(graceMs) {
       health.setServing(false);
-      let deadline: NodeJS.Timeout | undefined;
-      await new Promise<void>((resolve) => {
-        // An error here only says that there is nothing (left) to close.
-        server.tryShutdown(() => resolve());
-        deadline = setTimeout(() => server.forceShutdown(), graceMs);
-      });
-      clearTimeout(deadline);
+      await listener.shutDown(server, graceMs);
     },
   };
 }
 
-async function bind(server: Server, address: string, credentials: ServerCredentials): Promise<string> {
+const PORT_SETTING = 'CAPSTAN_GRPC_PORT';
+
+function parseAddress(address: string): { readonly host: string; readonly bare: string; readonly port: number } {
   const [, host, port] = /^(.+):(\d{1,5})$/.exec(address) ?? [];
   if (host === undefined || port === undefined)
     throw new CapstanError('CONFIG', `the address ${address} must be <host>:<port>`, { field: 'address' });
-  // The library passes the system's error on as text only, and prints it: so the address is tried first.
-  if (port !== '0') await tryListening(host.replace(/^\[(.*)\]$/, '$1'), Number(port), address);
-  return new Promise((resolve, reject) => {
-    server.bindAsync(address, credentials, (error, bound) => {
-      if (error === null) resolve(`${host}:${bound}`);
-      else reject(new CapstanError('CONFIG', `cannot listen on ${address}: ${error.message}`, { field: 'address', cause: error }));
-    });
-  });
-}
-
-async function tryListening(host: string, port: number, address: string): Promise<void> {
-  const probe = createServer();
-  try {
-    probe.listen({ host, port });
-    await once(probe, 'listening');
-  } catch (error) {
-    if (isErrno(error, 'EADDRINUSE')) throw new CapstanError('ADDRESS_IN_USE', `another program listens on ${address}`, { cause: error });
-    const detail = messageOf(error);
-    throw new CapstanError('CONFIG', `cannot listen on ${address}: ${detail}`, { field: 'address', cause: error });
-  }
-  probe.close();
-  await once(probe, 'close');
+  return { host, bare: host.replace(/^\[(.*)\]$/, '$1'), port: Number(port) };
 }

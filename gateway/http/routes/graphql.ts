@@ -8,7 +8,7 @@ import { keyText } from '../../auth/authenticate.ts';
 import { parseWhole } from '../../json/body.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
-import { Rate } from '../../limits/budget.ts';
+import { Rate } from '../../../proto/rate.ts';
 import { baseUrl } from '../base-url.ts';
 import { closeAfterTimeout, JSON_TYPE, toCapstanError } from '../problem.ts';
 import { expectBody } from '../request-body.ts';

@@ -25,10 +25,12 @@ import { addLateService } from '../../../scheduler/services/late-service.ts';
 import { makeGrpcServer } from '../../../scheduler/services/server.ts';
 
 const root = join(import.meta.dirname, '../../..');
+/** These tests are about the server: everybody may call. */
+const identify = () => ({ name: 'anyone', calls: Infinity, messageBytes: Infinity });
 const plain = ServerCredentials.createInsecure();
 
 async function serve(t: ExecutionContext) {
-  const server = makeGrpcServer();
+  const server = makeGrpcServer({ identify });
   let release: () => void = () => undefined;
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -169,7 +171,7 @@ test('a port in use is ADDRESS_IN_USE and named; an address that is none is CONF
   t.teardown(() => other.close());
   await once(other, 'listening');
   const { port } = other.address() as { port: number };
-  const server = makeGrpcServer();
+  const server = makeGrpcServer({ identify });
   t.teardown(() => server.close(0));
   const inUse = await t.throwsAsync(server.bind(`127.0.0.1:${port}`, plain), { instanceOf: CapstanError });
   t.is(inUse.code, 'ADDRESS_IN_USE');

@@ -1,0 +1,221 @@
+/**
+ * Decides on a call's metadata whether a gRPC server takes it, before any of its messages is read: who
+ * calls, how many calls that caller has open, and how large a message of it may be. A call that is not
+ * taken ends at once, and what its caller still sends is not kept.
+ *
+ * Methods without credentials (Join, health, reflection) take small messages, from a bounded number of
+ * calls. Failed attempts to join are limited in rate, for each peer and for all.
+ */
+import { constants, type ServerHttp2Stream } from 'node:http2';
+
+import { Metadata, ServerInterceptingCall, status, type ServerInterceptor, type ServiceDefinition } from '@grpc/grpc-js';
+import { LRUCache } from 'lru-cache';
+
+import { CapstanError } from './errors.ts';
+import { toStatus } from './grpc-errors.ts';
+import { Rate } from './rate.ts';
+
+/** The far end of a connection. */
+export interface ConnectionEnd {
+  readonly remoteAddress?: string | undefined;
+  readonly remotePort?: number | undefined;
+}
+
+/** A caller that was recognised by its metadata. */
+export interface Caller {
+  /** Equal for calls that share the limit of open calls. */
+  readonly name: string;
+  /** Calls it may have open at once. */
+  readonly calls: number;
+  /** Largest message of it, bytes, where the method's own limit is not smaller. */
+  readonly messageBytes: number;
+}
+
+export interface MethodRules {
+  /** Largest message, bytes. */
+  readonly messageBytes?: number;
+  /** Calls that one caller may have open at once. */
+  readonly perCaller?: number;
+  /** Needs no credentials in its metadata. */
+  readonly open?: boolean;
+  /** Its message holds the credentials: calls that fail for it are limited in rate. */
+  readonly credentialInMessage?: boolean;
+}
+
+export interface AdmissionOptions {
+  /** Recognises a caller. Throws a CapstanError when it shows nothing valid. */
+  readonly identify: (metadata: Metadata) => Caller;
+  /** A connection made a call with valid credentials. */
+  readonly onTrusted?: (connection: ConnectionEnd) => void;
+  /** Monotonic clock, ms. */
+  readonly now?: () => number;
+}
+
+/** Messages of unary calls, and of streams that carry batches. */
+const UNARY_BYTES = 4 * 1024 * 1024;
+const STREAM_BYTES = 32 * 1024 * 1024;
+/** Messages of methods without credentials. */
+const OPEN_BYTES = 8 * 1024;
+/** Open calls without credentials. */
+const OPEN_CALLS_PER_PEER = 256;
+const OPEN_CALLS = 2_048;
+/** Calls that failed for the credentials in their message, a second and at once. */
+const FAILURES_PER_PEER = { perSecond: 10, burst: 50 };
+const FAILURES = { perSecond: 100, burst: 1_000 };
+/** Peers whose failures are remembered. */
+const PEERS = 10_000;
+
+/** What is needed of the library's call beyond its interface; `test/integration/strangers.test.ts` notices a change. */
+interface InnerCall {
+  readonly stream: ServerHttp2Stream;
+  readonly decoder: { maxReadMessageLength: number };
+  maxReceiveMessageSize: number;
+}
+
+export class Admission {
+  readonly #options: AdmissionOptions;
+  readonly #rules = new Map<string, Required<MethodRules>>();
+  /** Open calls by who shares a limit. */
+  readonly #open = new Map<string, number>();
+  readonly #failuresOf = new LRUCache<string, Rate>({ max: PEERS });
+  readonly #failures = new Rate(FAILURES.perSecond, FAILURES.burst);
+  readonly #now: () => number;
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** The rules of a service's methods, by their names in the definition; the others have those of their kind. */
+  add(definition: ServiceDefinition, rules: Readonly<Record<string, MethodRules>> = {}): void {
+    for (const [name, { path, requestStream }] of Object.entries(definition)) {
+      const { open = false, credentialInMessage = false, perCaller = Infinity, ...rest } = rules[name] ?? {};
+      const { messageBytes = open ? OPEN_BYTES : requestStream ? STREAM_BYTES : UNARY_BYTES } = rest;
+      this.#rules.set(path, { open, credentialInMessage, perCaller, messageBytes });
+    }
+  }
+
+  get interceptor(): ServerInterceptor {
+    return ({ path }, call) => {
+      const connection = call.getConnectionInfo();
+      const peer = peerOf(connection.remoteAddress);
+      const rules = this.#rules.get(path);
+      let held: readonly string[] = [];
+      const release = (): void => {
+        for (const name of held) this.#release(name);
+        held = [];
+      };
+      return new ServerInterceptingCall(call, {
+        start: (next) =>
+          next({
+            onReceiveMetadata: (metadata, pass) => {
+              try {
+                if (rules === undefined) throw new CapstanError('PERMISSION_DENIED', 'this method is not served');
+                const { limits, messageBytes } = rules.open ? this.#admitOpen(path, peer, rules) : this.#admit(path, metadata, rules);
+                held = this.#hold(limits);
+                limitMessages(call, messageBytes);
+                if (!rules.open) this.#options.onTrusted?.(connection);
+              } catch (error) {
+                call.sendStatus({ ...ended, ...toStatus(error) });
+                reset(call);
+                return;
+              }
+              pass(metadata);
+            },
+            onCancel: () => {
+              release();
+              // The library refused the message, and its sender may never end it.
+              if (rules?.open === true) reset(call);
+            },
+          }),
+        sendStatus: (reply, next) => {
+          release();
+          if (rules?.credentialInMessage === true) this.#noteOutcome(reply.code, peer, connection);
+          next(reply);
+        },
+      });
+    };
+  }
+
+  #admit(path: string, metadata: Metadata, rules: Required<MethodRules>): Admitted {
+    const caller = this.#options.identify(metadata);
+    const limits = [{ name: `caller ${caller.name}`, most: caller.calls }];
+    if (rules.perCaller !== Infinity) limits.push({ name: `caller ${caller.name} ${path}`, most: rules.perCaller });
+    return { limits, messageBytes: Math.min(caller.messageBytes, rules.messageBytes) };
+  }
+
+  #admitOpen(path: string, peer: string, { messageBytes, credentialInMessage }: Required<MethodRules>): Admitted {
+    const now = this.#now();
+    const failures = this.#failuresOf.get(peer);
+    if (credentialInMessage && (failures?.has(now) === false || !this.#failures.has(now)))
+      throw new CapstanError('RATE_LIMITED', 'too many calls with wrong credentials', { retryAfterMs: 1_000 });
+    const limits = [
+      { name: `open ${peer} ${path}`, most: OPEN_CALLS_PER_PEER },
+      { name: 'open', most: OPEN_CALLS },
+    ];
+    return { limits, messageBytes };
+  }
+
+  #noteOutcome(code: status, peer: string, connection: ConnectionEnd): void {
+    if (code === status.OK) this.#options.onTrusted?.(connection);
+    if (code !== status.UNAUTHENTICATED && code !== status.INVALID_ARGUMENT) return;
+    const now = this.#now();
+    let failures = this.#failuresOf.get(peer);
+    if (failures === undefined) {
+      failures = new Rate(FAILURES_PER_PEER.perSecond, FAILURES_PER_PEER.burst);
+      this.#failuresOf.set(peer, failures);
+    }
+    failures.take(now);
+    this.#failures.take(now);
+  }
+
+  #hold(limits: Admitted['limits']): string[] {
+    for (const { name, most } of limits) {
+      if ((this.#open.get(name) ?? 0) >= most)
+        throw new CapstanError('RATE_LIMITED', `at most ${most} such calls may be open at once`, { retryAfterMs: 1_000 });
+    }
+    const names = limits.map(({ name }) => name);
+    for (const name of names) this.#open.set(name, (this.#open.get(name) ?? 0) + 1);
+    return names;
+  }
+
+  #release(name: string): void {
+    const left = (this.#open.get(name) ?? 0) - 1;
+    if (left > 0) this.#open.set(name, left);
+    else this.#open.delete(name);
+  }
+}
+
+interface Admitted {
+  readonly limits: readonly { readonly name: string; readonly most: number }[];
+  readonly messageBytes: number;
+}
+
+const ended = { code: status.INTERNAL, details: '', metadata: new Metadata() };
+
+/** The peers that share a limit: an IPv4 address, or the /64 of an IPv6 address. */
+export function peerOf(address: string | undefined): string {
+  if (address === undefined) return 'local';
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined) return mapped;
+  if (!address.includes(':')) return address;
+  const [before = '', after] = (address.split('%')[0] ?? '').split('::');
+  const front = before === '' ? [] : before.split(':');
+  const back = after === undefined || after === '' ? [] : after.split(':');
+  const groups = after === undefined ? front : [...front, ...Array<string>(Math.max(0, 8 - front.length - back.length)).fill('0'), ...back];
+  return `${groups.slice(0, 4).join(':')}::/64`;
+}
+
+/** The library has one limit for all methods; this sets that of one call before anything of it is read. */
+function limitMessages(call: unknown, bytes: number): void {
+  const inner = call as InnerCall;
+  if (typeof inner.decoder?.maxReadMessageLength !== 'number') throw new Error('the gRPC library has no limit of messages for each call');
+  inner.decoder.maxReadMessageLength = Math.min(inner.decoder.maxReadMessageLength, bytes);
+  inner.maxReceiveMessageSize = Math.min(inner.maxReceiveMessageSize, bytes);
+}
+
+/** The status has been sent: the caller need not send the rest of its message. */
+function reset(call: unknown): void {
+  const { stream } = call as InnerCall;
+  if (!stream.closed && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
+}

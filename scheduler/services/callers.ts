@@ -1,0 +1,37 @@
+/** How much of the gRPC server each kind of caller may take: open calls, and the size of their messages. */
+import type { Metadata } from '@grpc/grpc-js';
+
+import type { Caller, MethodRules } from '../../proto/grpc-admission.ts';
+import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import type { Authorizer } from './auth.ts';
+
+const KIB = 1024;
+
+/** Names a caller by its metadata; throws as {@link Authorizer.identify}. */
+export function callerOf(auth: Authorizer, metadata: Metadata): Caller {
+  const principal = auth.identify(metadata);
+  switch (principal.role) {
+    case 'gateway':
+      return { name: 'gateway', calls: Infinity, messageBytes: Infinity };
+    case 'node':
+      return { name: `node ${principal.node}`, calls: 512, messageBytes: Infinity };
+    case 'account': {
+      // Keys that deploy send manifests; the others send ids and filters.
+      const messageBytes = principal.scope === KeyScope.ALL ? Infinity : 64 * KIB;
+      return { name: `account ${principal.account} ${principal.scope}`, calls: 64, messageBytes };
+    }
+  }
+}
+
+/** Nodes keep one session, and a second while the scheduler has not noticed that the first broke. */
+export const nodeServiceRules = {
+  join: { open: true, credentialInMessage: true, messageBytes: 4 * KIB },
+  session: { perCaller: 4 },
+} as const satisfies Record<string, MethodRules>;
+
+/** Frames carry at most 256 KiB. */
+export const blobServiceRules = {
+  put: { messageBytes: 512 * KIB },
+  get: { messageBytes: 4 * KIB },
+  stat: { messageBytes: 4 * KIB },
+} as const satisfies Record<string, MethodRules>;
