@@ -167,7 +167,7 @@ export const gatewayConfig = z.object({
   lookupsPerSecond: setting(
     'CAPSTAN_GATEWAY_LOOKUPS_PER_SECOND',
     integer(1, 100_000, 50),
-    'Unknown keys and endpoints that are looked up at the scheduler, per second.',
+    'Look-ups at the scheduler per second of what the gateway does not know: so many of keys, of worker tokens and of endpoints, a quarter of each for one peer (endpoints: one account). What cannot be looked up is answered 503.',
   ),
 });
 

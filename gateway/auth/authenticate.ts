@@ -11,8 +11,9 @@ import type { Lookup } from '../directory/lookup.ts';
 const MAX_HEADER = 1024;
 /** How keys that the service made, and workers' tokens, begin. */
 const OUR_TOKEN = /^(cap|wkr)_/;
-/** How workers' tokens begin. */
-const WORKER_TOKEN = /^wkr_/;
+const WORKER_PREFIX = 'wkr_';
+/** `wkr_<worker id>_<MAC>`. */
+const WORKER_TOKEN = /^wkr_[a-z0-9]{1,64}_[A-Za-z0-9_-]{43}$/;
 /** A worker's token is asked about again after this time: it ends with its worker, ms. */
 const WORKER_TOKEN_MS = 5_000;
 
@@ -55,14 +56,17 @@ export class Authenticator {
     return hashes;
   }
 
-  /** @throws CapstanError UNAUTHENTICATED, never showing the key; UNAVAILABLE when nobody can tell. */
-  async authenticate(header: string | undefined): Promise<Key> {
+  /**
+   * `peer`: where the request came from; shares a budget of look-ups.
+   * @throws CapstanError UNAUTHENTICATED, never showing the key; UNAVAILABLE when it could not be looked up.
+   */
+  async authenticate(header: string | undefined, peer: string): Promise<Key> {
     const text = keyText(header);
     const hash = createHash('sha256').update(text, 'utf8').digest();
     const name = hash.toString('hex');
-    if (WORKER_TOKEN.test(text)) return this.#worker(header ?? '', text, name);
+    if (text.startsWith(WORKER_PREFIX)) return this.#worker(header ?? '', text, name, peer);
     const known = this.#lookup.knownKey(name);
-    const key = known ?? (await this.#lookup.key(name));
+    const key = known ?? (await this.#lookup.key(name, peer));
     if (key === undefined || key.hash.length !== hash.length || !timingSafeEqual(key.hash, hash)) {
       throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or was revoked');
     }
@@ -72,8 +76,9 @@ export class Authenticator {
     return key;
   }
 
-  async #worker(header: string, text: string, hash: string): Promise<Key> {
-    const key = await this.#lookup.worker(text, hash);
+  async #worker(header: string, text: string, hash: string, peer: string): Promise<Key> {
+    // What has not the form of a token needs no look-up.
+    const key = WORKER_TOKEN.test(text) ? await this.#lookup.worker(text, hash, peer) : undefined;
     if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the token is not that of a worker that is there');
     this.#seen.set(header, key, { ttl: WORKER_TOKEN_MS });
     return key;

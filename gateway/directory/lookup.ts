@@ -1,6 +1,7 @@
 /**
  * Finds keys and endpoints: in the directory, else by asking the scheduler once, so that what was
- * made a moment ago is found. Asking is bounded in rate, and a "no" is remembered for a second.
+ * made a moment ago is found. Asking is bounded in rate, and a "no" is remembered for a second. What
+ * could not be looked up is UNAVAILABLE, never absent.
  */
 import type { Metadata } from '@grpc/grpc-js';
 import { LRUCache } from 'lru-cache';
@@ -9,22 +10,32 @@ import { CapstanError } from '../../proto/errors.ts';
 import type { ControlServiceClient, EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';
-import { Rate } from '../../proto/rate.ts';
 import { keyOf, type Directory, type Key } from './directory.ts';
+import { LookupBudget, type LookupKind } from './lookup-budget.ts';
 import type { DirectoryWatch } from './watch.ts';
 
 const NEGATIVE_MS = 1000;
 const NEGATIVE_ENTRIES = 10_000;
 const TIMEOUT_MS = 2000;
+/** Workers' tokens that are remembered as good before. */
+const GOOD_TOKENS = 10_000;
+
+/** Whose budget a look-up is taken from. `asker`: a peer or an account. */
+interface From {
+  readonly kind: LookupKind;
+  readonly asker: string;
+}
 
 export class Lookup {
   readonly #directory: Directory;
   readonly #watch: DirectoryWatch;
   readonly #client: ControlServiceClient;
   readonly #metadata: Metadata;
-  readonly #rate: Rate;
+  readonly #budget: LookupBudget;
   readonly #now: () => number;
   readonly #absent = new LRUCache<string, true>({ max: NEGATIVE_ENTRIES, ttl: NEGATIVE_MS });
+  /** Hashes of workers' tokens that were good when they were last looked up. */
+  readonly #good = new LRUCache<string, true>({ max: GOOD_TOKENS });
   readonly #asking = new Map<string, Promise<unknown>>();
 
   /** `metadata` must not wait for readiness: a scheduler that is away is answered 503 at once. */
@@ -40,7 +51,7 @@ export class Lookup {
     this.#watch = watch;
     this.#client = client;
     this.#metadata = metadata;
-    this.#rate = new Rate(perSecond);
+    this.#budget = new LookupBudget(perSecond);
     this.#now = now;
   }
 
@@ -55,12 +66,13 @@ export class Lookup {
 
   /**
    * The key with this SHA-256 (hex), or undefined when there is none.
-   * @throws CapstanError UNAVAILABLE when nobody can tell.
+   * `asker`: who shares a budget of look-ups.
+   * @throws CapstanError UNAVAILABLE when it could not be looked up.
    */
-  async key(hash: string): Promise<Key | undefined> {
+  async key(hash: string, asker: string): Promise<Key | undefined> {
     const known = this.#directory.key(hash);
     if (known !== undefined) return known;
-    return this.#ask(`key/${hash}`, async () => {
+    return this.#ask(`key/${hash}`, { kind: 'key', asker }, async () => {
       const removals = this.#directory.removals;
       const entry = await callUnary(
         this.#client.lookupKey.bind(this.#client),
@@ -76,23 +88,29 @@ export class Lookup {
   /**
    * What a worker's token is good for, or undefined when it is none or its worker is gone. `hash` is
    * its SHA-256 (hex).
-   * @throws CapstanError UNAVAILABLE when nobody can tell.
+   * `asker`: who shares a budget of look-ups.
+   * @throws CapstanError UNAVAILABLE when it could not be looked up.
    */
-  async worker(token: string, hash: string): Promise<Key | undefined> {
-    return this.#ask(`worker/${hash}`, async () => {
+  async worker(token: string, hash: string, asker: string): Promise<Key | undefined> {
+    const kind = this.#good.has(hash) ? 'renewal' : 'worker';
+    const key = await this.#ask(`worker/${hash}`, { kind, asker }, async () => {
       const request = { hash: Buffer.alloc(0), workerToken: token };
       return keyOf(await callUnary(this.#client.lookupKey.bind(this.#client), request, this.#metadata, TIMEOUT_MS));
     });
+    if (key === undefined) this.#good.delete(hash);
+    else this.#good.set(hash, true);
+    return key;
   }
 
   /**
    * The endpoint with this id, or undefined when there is none.
-   * @throws CapstanError UNAVAILABLE when nobody can tell.
+   * `asker`: who shares a budget of look-ups.
+   * @throws CapstanError UNAVAILABLE when it could not be looked up.
    */
-  async endpoint(id: string): Promise<EndpointEntry | undefined> {
+  async endpoint(id: string, asker: string): Promise<EndpointEntry | undefined> {
     const known = this.#directory.endpoint(id);
     if (known !== undefined) return known;
-    return this.#ask(`endpoint/${id}`, async () => {
+    return this.#ask(`endpoint/${id}`, { kind: 'endpoint', asker }, async () => {
       const removals = this.#directory.removals;
       const entry = await callUnary(this.#client.lookupEndpoint.bind(this.#client), { endpointId: id }, this.#metadata, TIMEOUT_MS);
       if (removals === this.#directory.removals) this.#directory.addEndpoint(entry);
@@ -100,16 +118,13 @@ export class Lookup {
     });
   }
 
-  async #ask<T>(name: string, question: () => Promise<T>): Promise<T | undefined> {
+  async #ask<T>(name: string, from: From, question: () => Promise<T>): Promise<T | undefined> {
     if (this.#absent.has(name)) return undefined;
     const asked = this.#asking.get(name) as Promise<T | undefined> | undefined;
     if (asked !== undefined) return asked;
     if (!this.#watch.reached) throw unreachable();
-    if (!this.#rate.take(this.#now())) {
-      // The stream would have told us within moments: "no" is right but for what is being made just now.
-      if (this.#watch.current) return undefined;
-      throw unreachable();
-    }
+    if (!this.#budget.take(from.kind, from.asker, this.#now()))
+      throw new CapstanError('UNAVAILABLE', 'too many unknown keys and endpoints are being looked up', { retryAfterMs: 1000 });
     const answer = this.#once(name, question);
     this.#asking.set(name, answer);
     try {

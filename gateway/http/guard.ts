@@ -9,6 +9,7 @@ import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { refusal, type Access } from '../auth/permission.ts';
 import type { Key } from '../directory/directory.ts';
+import { peerOfRequest } from '../lb/forwarded.ts';
 import { isId, printable } from './ids.ts';
 import { sendFailure, sendProblem, tooLarge } from './problem.ts';
 import { bodyLimit, expectBody } from './request-body.ts';
@@ -39,9 +40,9 @@ export function createGuard(services: Services, access: Access, maxBytes: number
   }
 
   async function slowly(request: FastifyRequest): Promise<{ key: Key; endpoint: EndpointEntry | undefined }> {
-    const key = await authenticator.authenticate(request.headers.authorization);
+    const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     const id = endpointId(request);
-    return { key, endpoint: isId(id) ? await lookup.endpoint(id) : undefined };
+    return { key, endpoint: isId(id) ? await lookup.endpoint(id, key.accountId) : undefined };
   }
 
   return (request, reply, done) => {

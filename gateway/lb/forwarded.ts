@@ -5,6 +5,7 @@ import type { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
 
 import { CapstanError } from '../../proto/errors.ts';
+import { peerOf } from '../../proto/grpc-admission.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
 import { HOP_BY_HOP, type HeaderPair } from '../../proto/response-validator.ts';
 
@@ -32,6 +33,22 @@ export class TrustedProxies {
     const found = ipaddr.process(address);
     return this.#ranges.some(([range, bits]) => range.kind() === found.kind() && found.match(range, bits));
   }
+}
+
+/** Who shares a limit with the sender of a request: its address, as far as proxies are trusted to tell it. */
+export function peerOfRequest({ headers, socket }: IncomingMessage, proxies: TrustedProxies): string {
+  let peer = socket.remoteAddress;
+  if (!proxies.trusts(peer)) return peerOf(peer);
+  // Each proxy appended the address that it saw: the last one that is no proxy's is the sender's.
+  for (const address of String(headers['x-forwarded-for'] ?? '')
+    .split(',')
+    .reverse()) {
+    const seen = address.trim();
+    if (!ipaddr.isValid(seen)) break;
+    peer = seen;
+    if (!proxies.trusts(seen)) break;
+  }
+  return peerOf(peer);
 }
 
 export interface Origin {

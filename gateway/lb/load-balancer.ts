@@ -30,7 +30,7 @@ import { documentOf } from './docs/document.ts';
 import { SCRIPT_PATH } from './docs/page.ts';
 import { BodyFeed } from './body-feed.ts';
 import { Exchange, type Front } from './exchange.ts';
-import { addressOf, answerHeaders, callerOf, type TrustedProxies } from './forwarded.ts';
+import { addressOf, answerHeaders, callerOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
@@ -179,7 +179,7 @@ export class LoadBalancer {
       else refused(error);
       return;
     }
-    this.#slowly(endpointId, authorization).then(
+    this.#slowly(endpointId, request).then(
       ({ endpoint, key: found }) => {
         const error = this.#refusal(endpoint, endpointId, found);
         if (error === null && endpoint !== undefined) admitted(endpoint);
@@ -189,15 +189,12 @@ export class LoadBalancer {
     );
   }
 
-  async #slowly(
-    endpointId: string,
-    authorization: string | undefined,
-  ): Promise<{ endpoint: EndpointEntry | undefined; key: Key | undefined }> {
-    const { lookup, authenticator } = this.#deps;
+  async #slowly(endpointId: string, request: IncomingMessage): Promise<{ endpoint: EndpointEntry | undefined; key: Key | undefined }> {
+    const { lookup, authenticator, proxies } = this.#deps;
     const known = lookup.knownEndpoint(endpointId);
     if (known?.isPublic === true) return { endpoint: known, key: undefined };
-    const key = await authenticator.authenticate(authorization);
-    return { endpoint: isId(endpointId) ? await lookup.endpoint(endpointId) : undefined, key };
+    const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request, proxies));
+    return { endpoint: isId(endpointId) ? await lookup.endpoint(endpointId, key.accountId) : undefined, key };
   }
 
   #refusal(endpoint: EndpointEntry | undefined, endpointId: string, key: Key | undefined): CapstanError | null {

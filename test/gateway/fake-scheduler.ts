@@ -88,6 +88,8 @@ export function job(id: string, state: JobState, more: Partial<Job> = {}): Job {
 
 export class FakeScheduler {
   readonly keys = new Map<string, KeyEntry>();
+  /** What each worker's token is good for. */
+  readonly workerTokens = new Map<string, KeyEntry>();
   readonly endpoints = new Map<string, EndpointEntry>();
   readonly blobs = new Map<string, Buffer>();
   readonly jobs = new Map<string, Job>();
@@ -423,7 +425,18 @@ export class FakeScheduler {
       call.on('cancelled', () => this.#watchers.delete(call));
       this.events.emit('watch');
     };
-    service['lookupKey'] = (call: { request: { hash: Buffer } }, callback: (error: unknown, value?: unknown) => void) => {
+    service['lookupKey'] = (
+      call: { request: { hash: Buffer; workerToken: string } },
+      callback: (error: unknown, value?: unknown) => void,
+    ) => {
+      const { workerToken } = call.request;
+      if (workerToken !== '') {
+        this.lookups.push('worker');
+        const worker = this.workerTokens.get(workerToken);
+        if (worker === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such worker')));
+        else callback(null, worker);
+        return;
+      }
       const name = call.request.hash.toString('hex');
       this.lookups.push(`key/${name}`);
       const found = this.keys.get(name);

@@ -9,6 +9,7 @@ import { parseWhole } from '../../json/body.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
 import { Rate } from '../../../proto/rate.ts';
+import { peerOfRequest } from '../../lb/forwarded.ts';
 import { baseUrl } from '../base-url.ts';
 import { closeAfterTimeout, JSON_TYPE, toCapstanError } from '../problem.ts';
 import { expectBody } from '../request-body.ts';
@@ -42,7 +43,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
 
   /** Before the body is read: the key, and how often it asks. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const key = await authenticator.authenticate(request.headers.authorization);
+    const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(request.headers.authorization);
     let rate = rates.get(name);
     if (rate === undefined) {

@@ -13,6 +13,7 @@ import { CapstanError } from '../../../proto/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { callUnary } from '../../jobs/unary.ts';
+import { peerOfRequest } from '../../lb/forwarded.ts';
 import { sendFailure } from '../problem.ts';
 import type { Services } from '../services.ts';
 import { answers } from './describe.ts';
@@ -37,7 +38,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
 
   async function authorize(request: FastifyRequest): Promise<void> {
     if (config.metrics === 'open' || (local && !wasForwarded(request.headers))) return;
-    const key = await authenticator.authenticate(request.headers.authorization);
+    const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     // They name the endpoints of all accounts.
     if (key.accountId !== OPERATORS)
       throw new CapstanError('PERMISSION_DENIED', 'the metrics are for operators: keys of the account default');
