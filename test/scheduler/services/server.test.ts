@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 
 import { fromBinary } from '@bufbuild/protobuf';
@@ -19,6 +19,7 @@ import { loadSync } from '@grpc/proto-loader';
 import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError } from '../../../proto/errors.ts';
+import { peerOf } from '../../../proto/grpc-admission.ts';
 import { BlobServiceClient, BlobServiceService } from '../../../proto/gen/capstan/v1/blobs.ts';
 import { Health } from '../../../scheduler/services/health.ts';
 import { addLateService } from '../../../scheduler/services/late-service.ts';
@@ -209,4 +210,62 @@ test('closing cuts off what does not end in the time given', async (t) => {
   await server.close(1);
   await failed;
   t.pass();
+});
+
+test('a connection without credentials is ended after its time; one with credentials stays', async (t) => {
+  const connections = { untrustedPerPeer: 10, untrusted: 10, all: 10, untrustedMs: 100 };
+  const server = makeGrpcServer({ identify, connections });
+  server.add(BlobServiceService, {
+    stat: (_call: unknown, done: (error: null, reply: object) => void) => done(null, { exists: false, size: 0, received: 0 }),
+  });
+  const address = await server.bind('127.0.0.1:0', plain);
+  t.teardown(() => server.close(0));
+  const blobs = new BlobServiceClient(address, credentials.createInsecure());
+  t.teardown(() => blobs.close());
+  const stat = (): Promise<unknown> =>
+    new Promise((resolve, reject) => blobs.stat({ id: 'x' }, (error, reply) => (error === null ? resolve(reply) : reject(error))));
+  await stat();
+  t.deepEqual(server.connections, { all: 1, untrusted: 0 });
+  const [host = '', port = ''] = address.split(':');
+  const stranger = connect(Number(port), host).resume();
+  await once(stranger, 'close');
+  t.deepEqual(server.connections, { all: 1, untrusted: 0 });
+  await stat();
+});
+
+test('connections beyond all limits are refused, and those with credentials are not', async (t) => {
+  const server = makeGrpcServer({ identify, connections: { untrustedPerPeer: 2, untrusted: 2, all: 3, untrustedMs: 60_000 } });
+  server.add(BlobServiceService, {
+    stat: (_call: unknown, done: (error: null, reply: object) => void) => done(null, { exists: false, size: 0, received: 0 }),
+  });
+  const address = await server.bind('127.0.0.1:0', plain);
+  t.teardown(() => server.close(0));
+  const stat = (): Promise<unknown> => {
+    const blobs = new BlobServiceClient(address, credentials.createInsecure(), { 'grpc.use_local_subchannel_pool': 1 });
+    t.teardown(() => blobs.close());
+    return new Promise((resolve, reject) => blobs.stat({ id: 'x' }, (error, reply) => (error === null ? resolve(reply) : reject(error))));
+  };
+  const [host = '', port = ''] = address.split(':');
+  const strangers = Array.from({ length: 5 }, () => connect(Number(port), host).resume());
+  await Promise.all(strangers.slice(0, 3).map((socket) => once(socket, 'close')));
+  await stat();
+  await stat();
+  await stat();
+  t.deepEqual(server.connections, { all: 3, untrusted: 0 });
+  const late = connect(Number(port), host).resume();
+  await once(late, 'close');
+  t.is(server.connections.all, 3);
+});
+
+test('a peer is an IPv4 address, however it is written, or the /64 of an IPv6 address', (t) => {
+  for (const [address, peer] of [
+    ['192.0.2.1', '192.0.2.1'],
+    ['::ffff:192.0.2.1', '192.0.2.1'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:db8:1:2::6', '2001:db8:1:2::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+  ] as const)
+    t.is(peerOf(address), peer);
 });
