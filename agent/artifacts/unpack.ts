@@ -21,6 +21,12 @@ export interface UnpackLimits {
 
 export const UNPACK_LIMITS: UnpackLimits = { entries: 200_000, bytes: 4_000_000_000 };
 
+/** What the file systems of Linux take: bytes of a name, and of a path below the agent's own folder. */
+const MAX_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 2_048;
+/** Errors of the system whose reason is in the archive: a name that it takes nowhere, a file where a folder must be. */
+const FAULTS_OF_ARCHIVES: ReadonlySet<string> = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'EILSEQ', 'EINVAL']);
+
 export interface Unpacked {
   readonly entries: number;
   readonly bytes: number;
@@ -41,7 +47,7 @@ export async function unpack(source: Readable, folder: string, limits: UnpackLim
   } catch (error) {
     // What the library says about an archive is about the bytes; a broken rule says more.
     check.throwIfBroken();
-    if (isSystemError(error)) throw error;
+    if (isSystemError(error) && !FAULTS_OF_ARCHIVES.has(error.code ?? '')) throw error;
     throw invalid(`the build's archive is damaged: ${messageOf(error)}`);
   }
   check.throwIfBroken();
@@ -89,6 +95,8 @@ class EntryCheck {
     if (this.entries > this.#limits.entries) return `the build has more than ${this.#limits.entries} entries`;
     if (this.bytes > this.#limits.bytes) return `the build unpacks to more than ${this.#limits.bytes} bytes`;
     if (path.startsWith('/') || path.includes('\\') || path.includes('\0')) return `entry ${quote(path)} has no relative path`;
+    const long = tooLong(path) ?? tooLong(entry.linkpath ?? '');
+    if (long !== undefined) return `entry ${quote(path)} ${long}`;
     const name = posix.normalize(path);
     if (isOutside(name)) return `entry ${quote(path)} lies outside of the build`;
     switch (entry.type) {
@@ -137,6 +145,12 @@ async function checkLinks(folder: string, links: readonly string[]): Promise<voi
     }
     if (real !== root && !real.startsWith(root + sep)) throw invalid(`entry ${quote(link)} is a link out of the build`);
   }
+}
+
+function tooLong(path: string): string | undefined {
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) return `has a path above ${MAX_PATH_BYTES} bytes`;
+  if (path.split('/').some((name) => Buffer.byteLength(name) > MAX_NAME_BYTES)) return `has a name above ${MAX_NAME_BYTES} bytes`;
+  return undefined;
 }
 
 function isOutside(path: string): boolean {

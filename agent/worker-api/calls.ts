@@ -95,6 +95,8 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
   // Strangers are turned away before their body is read: it would be held in memory for nothing.
   app.decorateRequest('desk', null);
   app.addHook('onRequest', (request, reply, done) => {
+    // Jobs hold their inputs and storage credentials.
+    reply.header('cache-control', 'no-store');
     if (request.is404) return done();
     const { params, headers } = request as Call;
     const token = (headers.authorization ?? '').replace(/^Bearer /, '');

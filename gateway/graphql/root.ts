@@ -117,11 +117,11 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
     updateEndpoint: async ({ endpoint, settings }: { endpoint: string; settings: Settings }) =>
       shape(await call(control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
     deleteEndpoint: async ({ environment, endpoint, stopJobs }: { environment?: Given<string>; endpoint: string; stopJobs: boolean }) => {
-      const { endpoints } = await call(control.undeploy, { environment: environment ?? '', endpoints: [endpoint], stopJobs });
+      const { endpoints } = await call(control.undeploy, { environment: environment ?? '', endpoints: [endpoint], stopJobs, all: false });
       return endpoints.map(shape)[0];
     },
     deleteEndpoints: async ({ environment, stopJobs }: { environment: string; stopJobs: boolean }) =>
-      (await call(control.undeploy, { environment, endpoints: [], stopJobs })).endpoints.map(shape),
+      (await call(control.undeploy, { environment, endpoints: [], stopJobs, all: true })).endpoints.map(shape),
     rollback: async ({
       environment,
       endpoint,

@@ -19,6 +19,9 @@ export const REFERENCE_SETTINGS = {
   mcp: { disabled: true },
 } as const;
 
+/** Headers that the answer inside does not decide. */
+const OF_THE_CONNECTION: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding', 'date']);
+
 interface Shape {
   readonly type?: string;
   readonly anyOf?: readonly Shape[];
@@ -64,6 +67,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
     method: 'GET',
     url: '/openapi.json',
     schema: { hide: true },
+    config: { cacheable: true },
     async handler(_request, reply) {
       transform ??= (await import('fastify-type-provider-zod')).createJsonSchemaTransform({});
       text ??= JSON.stringify(app.swagger());
@@ -77,9 +81,12 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
       method: 'GET',
       url,
       schema: { hide: true },
+      config: { cacheable: true },
       async handler(request, reply) {
         const { statusCode, headers, rawPayload } = await (await (page ??= makePage())).inject({ method: 'GET', url: request.url });
-        return reply.code(statusCode).headers(headers).send(rawPayload);
+        // What belongs to the connection is this connection's own.
+        const own = Object.entries(headers).filter(([name]) => !OF_THE_CONNECTION.has(name));
+        return reply.code(statusCode).headers(Object.fromEntries(own)).send(rawPayload);
       },
     });
   }

@@ -19,6 +19,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The route reads its body itself. */
     rawBodyOnly?: boolean;
+    /** The answer is the same for everybody; others may hold secrets and are not stored anywhere. */
+    cacheable?: boolean;
   }
 }
 

@@ -84,6 +84,7 @@ export async function createServer(services: Services, certificate: Certificate 
     methods.add(route.url, route.method);
   });
   app.addHook('onRequest', (request, reply, done) => {
+    if (request.routeOptions.config?.cacheable !== true) reply.header('cache-control', 'no-store');
     if (services.closing()) {
       sendProblem(reply, new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }), { connection: 'close' });
     } else if (request.is404) {

@@ -13,6 +13,7 @@ export function errorAnswer(error: CapstanError): { status: number; title: strin
   const body = JSON.stringify({ error: title, detail: error.message });
   const headers: Record<string, string> = {
     'content-type': 'application/json; charset=utf-8',
+    'cache-control': 'no-store',
     'content-length': String(Buffer.byteLength(body)),
   };
   if (status === 401) headers['www-authenticate'] = 'Bearer';

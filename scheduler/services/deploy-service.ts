@@ -99,8 +99,9 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} not found`);
       return updated;
     }),
-    undeploy: call('Undeploy', async ({ environment: given, endpoints: wanted, stopJobs }, metadata) => {
+    undeploy: call('Undeploy', async ({ environment: given, endpoints: wanted, stopJobs, all }, metadata) => {
       const account = auth.account(metadata);
+      checkUndeploy(given, wanted, all);
       const environment = orDefault(given);
       mustBeEnvironment(engine.image, account, environment);
       const found =
@@ -244,4 +245,15 @@ function deploymentInfo({ number, environment, at, cause, endpoints }: Deploymen
     cause: cause === 'DEPLOY' ? DeploymentCause.DEPLOY : DeploymentCause.ROLLBACK,
     endpoints: endpoints.map(({ id, build, input }) => ({ endpointId: id, name: input.name, buildDigest: build })),
   };
+}
+
+/** A request that names nothing deletes nothing. */
+function checkUndeploy(environment: string, endpoints: readonly string[], all: boolean): void {
+  if (all) {
+    if (environment === '')
+      throw new CapstanError('INVALID_ARGUMENT', 'environment: must be named to delete all of its endpoints', { field: 'environment' });
+    if (endpoints.length > 0)
+      throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must be empty where all are deleted', { field: 'endpoints' });
+  } else if (endpoints.length === 0 || endpoints.includes(''))
+    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must name what to delete by id or name', { field: 'endpoints' });
 }

@@ -34,6 +34,19 @@ test('entries outside of the build are refused by name', async (t) => {
   t.regex(await refusal(t, [{ path: 'a\\..\\evil', body: 'x' }]), /has no relative path/);
 });
 
+test('names and paths that no file system takes are the fault of the archive', async (t) => {
+  t.regex(await refusal(t, [{ path: 'n'.repeat(256), body: 'x' }]), /entry "n+…?" has a name above 255 bytes/);
+  t.regex(await refusal(t, [{ path: `a/${'é'.repeat(128)}/b`, body: 'x' }]), /has a name above 255 bytes/);
+  t.regex(await refusal(t, [{ path: 'folder/'.repeat(400), type: 'Directory' }]), /has a path above 2048 bytes/);
+  t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: 'n'.repeat(256) }]), /entry "l" has a name above 255 bytes/);
+  t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: 'n/'.repeat(3_000) }]), /entry "l" has a path above 2048 bytes/);
+  await t.notThrowsAsync(async () => {
+    const folder = await folderOf(t);
+    await mkdir(join(folder, 'build'));
+    await unpack(Readable.from([rawArchive([{ path: 'n'.repeat(255), body: 'x' }])]), join(folder, 'build'), limits);
+  });
+});
+
 test('links out of the build are refused, also by detours', async (t) => {
   t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: '/etc' }]), /entry "l" is a link out of the build/);
   t.regex(await refusal(t, [{ path: 'a/l', type: 'SymbolicLink', linkpath: '../../x' }]), /entry "a\/l" is a link out/);

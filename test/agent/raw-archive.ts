@@ -1,7 +1,7 @@
 /** Archives that no honest tool would write: entries one by one, as given. */
 import { gzipSync } from 'node:zlib';
 
-import { Header } from 'tar';
+import { Header, Pax } from 'tar';
 
 export interface RawEntry {
   readonly path: string;
@@ -18,7 +18,8 @@ export function rawArchive(entries: readonly RawEntry[]): Buffer {
   for (const { path, type = 'File', linkpath, body = '', mode = 0o644, size } of entries) {
     const bytes = Buffer.from(body);
     const header = new Header({ path, type, mode, size: size ?? bytes.length, ...(linkpath === undefined ? {} : { linkpath }) });
-    header.encode();
+    // Names that the old format has no room for.
+    if (header.encode()) parts.push(new Pax({ path, ...(linkpath === undefined ? {} : { linkpath }) }).encode());
     parts.push(header.block ?? Buffer.alloc(512), bytes, Buffer.alloc((512 - (bytes.length % 512)) % 512));
   }
   parts.push(Buffer.alloc(1024));

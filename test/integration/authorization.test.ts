@@ -217,7 +217,7 @@ test('an account finds nothing of another by its ids, and lists none of it', asy
     (done) => client.getEndpoint({ endpointId }, team, done),
     (done) => client.getLogs({ endpointId, workerId: '', limit: 0, afterMs: 0n }, team, done),
     (done) => client.updateEndpoint({ endpointId, patch: undefined }, team, done),
-    (done) => client.undeploy({ environment: 'default', endpoints: [endpointId], stopJobs: false }, team, done),
+    (done) => client.undeploy({ environment: 'default', endpoints: [endpointId], stopJobs: false, all: false }, team, done),
     (done) => client.rollback({ environment: 'default', endpoint: endpointId, build: digest }, team, done),
     (done) => client.deleteEnvironment({ name: 'default', force: true, stopJobs: true }, team, done),
     (done) => client.listBuilds({ environment: '', endpoint: endpointId }, team, done),

@@ -49,7 +49,9 @@ function as(scheduler: TestScheduler, key = scheduler.secret('api-key')) {
     update: async (endpointId: string, patch: Partial<EndpointPatch>) =>
       unary<EndpointInfo>((done) => control.updateEndpoint({ endpointId, patch: EndpointPatch.fromPartial(patch) }, metadata, done)),
     undeploy: async (endpoints: string[], stopJobs = false) =>
-      unary<UndeployResponse>((done) => control.undeploy({ environment: '', endpoints, stopJobs }, metadata, done)),
+      unary<UndeployResponse>((done) => control.undeploy({ environment: '', endpoints, stopJobs, all: false }, metadata, done)),
+    undeployAll: async (environment: string, endpoints: string[] = [], stopJobs = false) =>
+      unary<UndeployResponse>((done) => control.undeploy({ environment, endpoints, stopJobs, all: true }, metadata, done)),
     createEnvironment: async (name: string) => unary((done) => control.createEnvironment({ name }, metadata, done)),
     deleteEnvironment: async (name: string, force = false) =>
       unary<UndeployResponse>((done) => control.deleteEnvironment({ name, force, stopJobs: false }, metadata, done)),
@@ -286,7 +288,12 @@ test('with stopped jobs nothing of an endpoint goes on; a restart in between cha
   const running = scheduler.channel().ask(id, submit('running', { waitMs: 60_000 }));
   const dispatch = await session.take('dispatch');
   session.send({ $case: 'started', value: { jobId: 'running', token: dispatch.token, agoMs: 0 } });
-  await as(scheduler).undeploy([], true);
+  // What names nothing deletes nothing.
+  for (const names of [[], [''], ['echo', '']])
+    await t.throwsAsync(as(scheduler).undeploy(names, true), { code: 'INVALID_ARGUMENT', message: /^endpoints: must name what to delete/ });
+  await t.throwsAsync(as(scheduler).undeployAll(''), { code: 'INVALID_ARGUMENT', message: /^environment: must be named/ });
+  await t.throwsAsync(as(scheduler).undeployAll('default', ['echo']), { code: 'INVALID_ARGUMENT', message: /^endpoints: must be empty/ });
+  await as(scheduler).undeployAll('default', [], true);
   t.is(stateOf(await running), JobState.CANCELLED);
   const stop = await session.take('stop');
   t.deepEqual([stop.jobId, stop.reason], ['running', StopReason.CANCELLED]);

@@ -94,7 +94,6 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   async function stat(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
     const { exists, size, received } = await builds.stat(digest, metadataOf(request));
-    reply.header('cache-control', 'no-store');
     if (!exists) {
       reply.header('upload-offset', String(received));
       throw new CapstanError('NOT_FOUND', `build ${digest} is not in the artifact store`);

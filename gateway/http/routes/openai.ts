@@ -127,7 +127,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
         log.error({ ...idsOf(reply.request), err: thrown }, 'streamed answer failed');
       }
     };
-    reply.header('content-type', 'text/event-stream; charset=utf-8').header('cache-control', 'no-cache').header('x-accel-buffering', 'no');
+    reply.header('content-type', 'text/event-stream; charset=utf-8').header('x-accel-buffering', 'no');
     // The pipe waits for a slow caller, and the generator for the pipe.
     reply.send(Readable.from(texts(), { objectMode: false }));
   }

@@ -725,10 +725,12 @@ export interface EndpointPatch_EnvEntry {
 export interface UndeployRequest {
   /** Empty means `default`. */
   environment: string;
-  /** Ids or names; with none of them, every endpoint of the environment. */
+  /** Ids or names; required unless `all` is set. */
   endpoints: string[];
   /** Running jobs end CANCELLED, too, instead of going on to their end. */
   stopJobs: boolean;
+  /** Every endpoint of the environment, which must be named then; `endpoints` must be empty. */
+  all: boolean;
 }
 
 export interface UndeployResponse {
@@ -8088,7 +8090,7 @@ export const EndpointPatch_EnvEntry: MessageFns<EndpointPatch_EnvEntry> = {
 };
 
 function createBaseUndeployRequest(): UndeployRequest {
-  return { environment: "", endpoints: [], stopJobs: false };
+  return { environment: "", endpoints: [], stopJobs: false, all: false };
 }
 
 export const UndeployRequest: MessageFns<UndeployRequest> = {
@@ -8101,6 +8103,9 @@ export const UndeployRequest: MessageFns<UndeployRequest> = {
     }
     if (message.stopJobs !== false) {
       writer.uint32(24).bool(message.stopJobs);
+    }
+    if (message.all !== false) {
+      writer.uint32(32).bool(message.all);
     }
     return writer;
   },
@@ -8142,6 +8147,14 @@ export const UndeployRequest: MessageFns<UndeployRequest> = {
             message.stopJobs = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.all = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -8165,6 +8178,7 @@ export const UndeployRequest: MessageFns<UndeployRequest> = {
         : isSet(object.stop_jobs)
         ? globalThis.Boolean(object.stop_jobs)
         : false,
+      all: isSet(object.all) ? globalThis.Boolean(object.all) : false,
     };
   },
 
@@ -8179,6 +8193,9 @@ export const UndeployRequest: MessageFns<UndeployRequest> = {
     if (message.stopJobs !== false) {
       obj.stopJobs = message.stopJobs;
     }
+    if (message.all !== false) {
+      obj.all = message.all;
+    }
     return obj;
   },
 
@@ -8190,6 +8207,7 @@ export const UndeployRequest: MessageFns<UndeployRequest> = {
     message.environment = object.environment ?? "";
     message.endpoints = object.endpoints?.map((e) => e) || [];
     message.stopJobs = object.stopJobs ?? false;
+    message.all = object.all ?? false;
     return message;
   },
 };
