@@ -28,6 +28,7 @@ interface Shape {
 }
 
 interface Operation {
+  readonly responses?: Readonly<Record<string, { content?: Record<string, { schema?: { contentMediaType?: string } }> }>>;
   readonly requestBody?: { required?: boolean; readonly content: Readonly<Record<string, { schema: Shape }>> };
 }
 
@@ -59,7 +60,7 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
       if (transform === undefined) throw new Error('the document is asked for before its transform is there');
       return transform(route);
     },
-    transformObject: (document) => ('openapiObject' in document ? withOptionalBodies(document.openapiObject) : document.swaggerObject),
+    transformObject: (document) => ('openapiObject' in document ? corrected(document.openapiObject) : document.swaggerObject),
   });
 
   let text: string | null = null;
@@ -116,10 +117,18 @@ async function makePage(): Promise<FastifyInstance> {
   return page;
 }
 
+/** An answer whose schema names a media type is of that type; the plugin takes all for JSON. */
+function withOwnType(response: { content?: Record<string, { schema?: { contentMediaType?: string } }> }): void {
+  const json = response.content?.['application/json'];
+  const type = json?.schema?.contentMediaType;
+  if (json !== undefined && type !== undefined) response.content = { [type]: json };
+}
+
 /** The plugin calls every body required; where null is among its shapes there need be none. */
-function withOptionalBodies<Document extends { paths?: object }>(document: Document): Document {
+function corrected<Document extends { paths?: object }>(document: Document): Document {
   for (const operations of Object.values(document.paths ?? {}) as Record<string, Operation>[]) {
-    for (const { requestBody } of Object.values(operations)) {
+    for (const { requestBody, responses } of Object.values(operations)) {
+      for (const response of Object.values(responses ?? {})) withOwnType(response);
       const media = requestBody?.content['application/json'];
       const shapes = media?.schema.anyOf?.filter(({ type }) => type !== 'null');
       if (requestBody === undefined || media === undefined || shapes?.length !== 1 || shapes[0] === undefined) continue;

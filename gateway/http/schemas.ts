@@ -87,7 +87,10 @@ export const submissionSchema = z.object(
 );
 
 export const submissionHeaders = z.object({
-  'idempotency-key': z.string().min(1).max(255).optional().meta({
+  'idempotency-key': z.string().optional().meta({
+    minLength: 1,
+    maxLength: 255,
+    pattern: '^[!-~]{1,255}$',
     description: 'Visible ASCII. For 24 hours the same key with the same body gets the first job.',
   }),
 });
@@ -96,7 +99,7 @@ export type Submission = z.output<typeof submissionSchema>;
 
 /** Body of /cancel and /retry on the bare path. */
 export const referenceSchema = z
-  .object({ id: z.string('must be a string').optional().meta({ description: 'Id of the job.' }) }, 'must be a JSON object')
+  .object({ id: z.string('must be a string').optional().meta({ minLength: 1, description: 'Id of the job.' }) }, 'must be a JSON object')
   .nullish();
 
 /** A body that nobody looks at, as some clients send it. */
@@ -117,7 +120,7 @@ function queryNumber(
 
 function waitSchema(byDefault: number, min: number, max: number): z.ZodType<number | undefined, string | undefined> {
   const read = (text: string): number | null =>
-    /^[+-]?\d{1,30}(\.\d{1,30})?$/.test(text) ? Math.min(max, Math.max(min, Math.round(Number(text)))) : null;
+    /^[+-]?\d{1,400}(\.\d{1,400})?(e[+-]?\d{1,3})?$/i.test(text) ? Math.min(max, Math.max(min, Math.round(Number(text)))) : null;
   return queryNumber('must be a number of milliseconds', read, {
     type: 'number',
     description: `Longest wait, ms; ${byDefault} when absent, brought into ${min} to ${max}.`,
@@ -151,10 +154,12 @@ export const streamQuery = z.object({
 export const ID_RULE = 'is required, as a path segment, as ?id= or as {"id":…}';
 /** Where nothing but the query can tell it. */
 export const idQuery = z.object({
-  id: z.string({ error: ({ input }) => (input === undefined ? ID_RULE : 'must be given once') }).meta({ description: 'Id of the job.' }),
+  id: z
+    .string({ error: ({ input }) => (input === undefined ? ID_RULE : 'must be given once') })
+    .meta({ minLength: 1, description: 'Id of the job.' }),
 });
 export const referenceQuery = z.object({
-  id: z.string('must be given once').optional().meta({ description: 'Id of the job, when it is not in the body.' }),
+  id: z.string('must be given once').optional().meta({ minLength: 1, description: 'Id of the job, when it is not in the body.' }),
 });
 
 const statusNames = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
@@ -178,8 +183,11 @@ export const requestsQuery = z.object({
   offset: count(0, 2_147_483_647, 'Jobs to skip; 0 when absent.'),
 });
 
-export const endpointParams = z.object({ endpointId: z.string().meta({ description: 'Id of the endpoint.' }) });
-export const jobParams = endpointParams.extend({ jobId: z.string().meta({ description: 'Id of the job.' }) });
+/** How ids look, for the document: anything else is no id of ours, hence 404. */
+const idShape = { minLength: 1, maxLength: 128, pattern: '^[!-~]{1,128}$' } as const;
+
+export const endpointParams = z.object({ endpointId: z.string().meta({ ...idShape, description: 'Id of the endpoint.' }) });
+export const jobParams = endpointParams.extend({ jobId: z.string().meta({ ...idShape, description: 'Id of the job.' }) });
 
 // ---------------------------------------------------------------- answers (documentation only: answers are written by hand)
 

@@ -137,3 +137,24 @@ test('docs/api.md names every field of a submission and of the status object', a
     t.true(docs.includes(field), `docs/api.md lacks ${field}`);
   }
 });
+
+test('the document is as strict as the server: media types, headers, ids', async (t) => {
+  const { paths } = await document(t);
+  const metrics = paths['/metrics']?.['get']?.responses['200']?.content;
+  t.deepEqual(Object.keys(metrics ?? {}), ['text/plain']);
+  const text = JSON.stringify(paths['/builds/{digest}']?.['patch']);
+  t.regex(text, /"schema":\{"type":"integer","minimum":0\},"in":"header","name":"upload-offset"/);
+  t.regex(text, /"schema":\{"type":"integer","minimum":1\},"in":"header","name":"upload-length"/);
+  const run = JSON.stringify(paths['/v2/{endpointId}/run']?.['post']);
+  t.regex(run, /"pattern":"\^\[!-~\]\{1,255\}\$"[^{}]*\},"in":"header","name":"idempotency-key"/);
+  const status = JSON.stringify(paths['/v2/{endpointId}/status/{jobId}']?.['get']);
+  t.regex(status, /"pattern":"\^\[!-~\]\{1,128\}\$"[^{}]*\},"in":"path","name":"jobId"/);
+});
+
+test('every number that JSON can write is a wait', async (t) => {
+  const { call } = await setup(t);
+  for (const wait of ['1e3', '1E%2B300', '-2.5e-300', '0', `${'9'.repeat(309)}.0`])
+    t.is((await call('POST', `/v2/ep/runsync?wait=${wait}`, { body: '{"input":{}}' })).status, 200, wait);
+  for (const wait of ['', 'soon', '1e', 'NaN', '0x10'])
+    t.is((await call('POST', `/v2/ep/runsync?wait=${wait}`, { body: '{"input":{}}' })).status, 400, wait);
+});

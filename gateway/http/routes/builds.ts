@@ -29,8 +29,8 @@ const put200 = there.extend({ existed: z.literal(true) }).meta({ description: 'I
 const put201 = there.extend({ existed: z.literal(false) }).meta({ description: 'It is new.' });
 /** Headers of a part, for the document: they are read by hand, before the body. */
 const partHeaders = z.object({
-  'upload-length': z.string().meta({ description: 'Size of the whole build, bytes.' }),
-  'upload-offset': z.string().meta({ description: 'Where in it the body begins, bytes.' }),
+  'upload-length': z.string().meta({ type: 'integer', minimum: 1, description: 'Size of the whole build, bytes.' }),
+  'upload-offset': z.string().meta({ type: 'integer', minimum: 0, description: 'Where in it the body begins, bytes.' }),
 });
 const received = there.extend({ received: z.int().meta({ description: 'Bytes that have come.' }), existed: z.boolean().optional() });
 const patch200 = received.meta({ description: 'The part has come; with `existed` the build was there already.' });

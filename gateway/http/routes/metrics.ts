@@ -72,7 +72,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
         'Prometheus text format 0.0.4. Needs a key unless the gateway listens on a loopback address only, with no proxy in front of it (CAPSTAN_METRICS).',
       tags: ['Service'],
       querystring: partQuery,
-      response: answers({ 200: z.string().meta({ description: 'Prometheus text.' }) }, 400, 401, 503),
+      response: answers({ 200: z.string().meta({ description: 'Prometheus text.', contentMediaType: 'text/plain' }) }, 400, 401, 503),
     },
     handler(request, reply) {
       answer(request, reply).catch((thrown: unknown) => {
