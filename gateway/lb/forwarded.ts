@@ -66,22 +66,6 @@ export function originOf({ headers, socket }: IncomingMessage, proxies: TrustedP
   return { scheme: scheme === 'https' ? 'https' : 'http', authority };
 }
 
-/** The address that a request came from: the last one that no trusted proxy has. Of IPv6 the network, which one caller has as a whole. */
-export function addressOf({ headers, socket }: IncomingMessage, proxies: TrustedProxies): string {
-  let address = socket.remoteAddress ?? '';
-  const forwarded = String(headers['x-forwarded-for'] ?? '').split(',');
-  while (proxies.trusts(address)) {
-    const before = forwarded.pop()?.trim() ?? '';
-    if (!ipaddr.isValid(before)) break;
-    address = before;
-  }
-  if (!ipaddr.isValid(address)) return address;
-  const parsed = ipaddr.process(address);
-  if (parsed.kind() === 'ipv4') return parsed.toString();
-  const [network] = ipaddr.parseCIDR(`${parsed.toNormalizedString()}/64`);
-  return ipaddr.IPv6.networkAddressFromCIDR(`${network.toNormalizedString()}/64`).toString();
-}
-
 export interface Caller extends Origin {
   /** The request's headers for the function. */
   readonly headers: Header[];

@@ -30,7 +30,7 @@ import { documentOf } from './docs/document.ts';
 import { SCRIPT_PATH } from './docs/page.ts';
 import { BodyFeed } from './body-feed.ts';
 import { Exchange, type Front } from './exchange.ts';
-import { addressOf, answerHeaders, callerOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
+import { answerHeaders, callerOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
@@ -230,7 +230,7 @@ export class LoadBalancer {
   #reserve(request: IncomingMessage, { accountId, isPublic }: EndpointEntry): Reservation {
     const { memory, config, proxies } = this.#deps;
     const parties: Party[] = partiesOf(accountId, request, config);
-    if (isPublic) parties.push({ id: `address ${addressOf(request, proxies)}`, most: Math.floor(memory.limit / PEER_FRACTION) });
+    if (isPublic) parties.push({ id: `address ${peerOfRequest(request, proxies)}`, most: Math.floor(memory.limit / PEER_FRACTION) });
     return memory.open(...parties);
   }
 
