@@ -2,6 +2,7 @@
  * Workers without a scheduler: the hosts that deployed workers have, fed by whoever starts them. The development
  * server serves by them, so that a function gets and gives there what it will get and give when it is deployed.
  */
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { CapstanError } from '../proto/errors.ts';
@@ -9,7 +10,18 @@ import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
 import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
 import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
-import type { HttpCall, HttpEvents, HttpRequest, LogEntry, RunningWorker, Runtime, TaskResult, WorkerEvents } from './runtimes/runtime.ts';
+import type {
+  HttpCall,
+  HttpEvents,
+  HttpRequest,
+  LogEntry,
+  RunningWorker,
+  Runtime,
+  TaskResult,
+  WorkerEvents,
+  WorkerStart,
+} from './runtimes/runtime.ts';
+import { ownTemporaryFolder, WorkFolders } from './runtimes/work-folders.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { ValidatedResponse } from './runtimes/validated-response.ts';
 
@@ -19,7 +31,7 @@ export interface LocalWorkerSpec {
   /** Of the endpoint: what the functions are told as its id. */
   readonly name: string;
   readonly language: 'python' | 'node';
-  /** Root of the functions' modules; the workers' working folder. */
+  /** Root of the functions' modules; what is in it is found in the workers' working folders. */
   readonly folder: string;
   readonly functions: readonly FunctionSpec[];
   /** Secret values. */
@@ -43,11 +55,21 @@ export interface LocalTask {
 export class LocalWorkers {
   readonly #runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>;
   readonly #onLog: (name: string, entry: LogEntry) => void;
+  readonly #workFolders: WorkFolders;
+  /** Holds them all. */
+  readonly #work: string;
   #next = 1;
   #closed = false;
 
-  private constructor(runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>, onLog: (name: string, entry: LogEntry) => void) {
+  private constructor(
+    runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>,
+    workFolders: WorkFolders,
+    work: string,
+    onLog: (name: string, entry: LogEntry) => void,
+  ) {
     this.#runtimes = runtimes;
+    this.#workFolders = workFolders;
+    this.#work = work;
     this.#onLog = onLog;
   }
 
@@ -67,19 +89,26 @@ export class LocalWorkers {
       node: new ThreadRuntime({ bootstrap, baseEnv, spares: 0, sharesDevices: true }),
       python: new ProcessRuntime({ bootstrap, baseEnv, spares: { node: 0, python: 0 }, python: 'python3', sharesDevices: true }),
     };
-    return new LocalWorkers(runtimes, onLog);
+    // Not in the project, which stays as it is.
+    const work = await ownTemporaryFolder();
+    const workFolders = await WorkFolders.open(join(work, 'work'), { warn: () => undefined });
+    return new LocalWorkers(runtimes, workFolders, work, onLog);
   }
 
   /** Returns at once; `ready` of the worker tells what becomes of it. */
   start(spec: LocalWorkerSpec): LocalWorker {
     const number = this.#next++;
-    return new LocalWorker(this.#runtimes[spec.language], spec, `local-${number}`, (entry) => this.#log(spec.name, entry));
+    const place = { workerId: `local-${number}`, workFolder: this.#workFolders.make() };
+    const onGone = (): void => this.#workFolders.remove(place.workFolder);
+    return new LocalWorker(this.#runtimes[spec.language], spec, place, { log: (entry) => this.#log(spec.name, entry), onGone });
   }
 
   /** Kills what is left, which is told nobody; resolves when no process is there. */
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all([this.#runtimes.node.close(), this.#runtimes.python.close()]);
+    await this.#workFolders.close();
+    await rm(this.#work, { recursive: true, force: true });
   }
 
   #log(name: string, entry: LogEntry): void {
@@ -105,16 +134,28 @@ export class LocalWorker {
   /** Why it takes no calls any more; null while it does. */
   #over: CapstanError | null = null;
 
-  constructor(runtime: Runtime, spec: LocalWorkerSpec, workerId: string, onLog: (entry: LogEntry) => void) {
+  constructor(
+    runtime: Runtime,
+    spec: LocalWorkerSpec,
+    place: Pick<WorkerStart, 'workerId' | 'workFolder'>,
+    { log, onGone }: { readonly log: (entry: LogEntry) => void; readonly onGone: () => void },
+  ) {
     const { name, folder, functions, env, servesHttp, maxConcurrency } = spec;
     this.#slots = maxConcurrency;
     this.#onLog = onLog;
     // A file that fails to load is told to whoever calls it.
     this.#ready.promise.catch(() => undefined);
-    const common = { workerId, endpointId: name, folder, functions, env, servesHttp, maxConcurrency };
+    const common = { ...place, endpointId: name, folder, functions, env, servesHttp, maxConcurrency };
     this.#worker = runtime.start(
       { ...common, deviceUuids: [], memoryBytes: 0, cpuMillis: 0, image: '', command: [] },
-      { ...this.#events(), log: onLog },
+      {
+        ...this.#events(),
+        log,
+        exited: (detail) => {
+          onGone();
+          this.#end(new CapstanError('WORKER_LOST', detail));
+        },
+      },
     );
   }
 
@@ -226,7 +267,7 @@ export class LocalWorker {
       this.#settle(key, task.signal.aborted ? { kind: 'stopped', ms: 0 } : { kind: 'failed', error, ms: 0 });
   }
 
-  #events(): Omit<WorkerEvents, 'log'> {
+  #events(): Omit<WorkerEvents, 'log' | 'exited'> {
     return {
       preparing: () => undefined,
       startFailed: (_reason, detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
@@ -242,7 +283,6 @@ export class LocalWorker {
       ended: (key, result) => this.#settle(key, result),
       reloading: () => this.#settleAll('the functions of the worker were stopped'),
       reachable: () => undefined,
-      exited: (detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
     };
   }
 

@@ -29,6 +29,7 @@ import { ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
+import { WorkFolders } from './runtimes/work-folders.ts';
 import { readIdentity } from './session/identity.ts';
 import { noToken, Session } from './session/session.ts';
 import { WorkerApi } from './worker-api/server.ts';
@@ -90,6 +91,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const logs = new LogStore(join(folder, 'logs'), config.logFileBytes, log);
   const blobs = new BlobTransfer(scheduler, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
+  const workFolders = await WorkFolders.open(join(folder, 'work'), log);
   const incarnation = randomUUID();
 
   const inventory = new InventoryKeeper({
@@ -114,6 +116,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     runtimes: new Map(runtimes.map((runtime) => [runtime.name, runtime])),
     cache,
     blobs,
+    workFolders,
     log,
     publicUrl: config.publicUrl,
     send: (event) => session.send(event),
@@ -172,6 +175,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     engine.abortTransfers();
     await session.close();
     await Promise.all([inventory.close(), cache.close(), ...runtimes.map((runtime) => runtime.close())]);
+    await workFolders.close();
     await workerApi.close();
     blobs.close();
     await logs.close();

@@ -15,6 +15,7 @@ import { syncPath } from '../../proto/sync-path.ts';
 import { messageOf } from '../../proto/thrown.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import { bootId, syncTree } from './durable.ts';
+import { fingerprintOf, verified, type Fingerprint } from './fingerprint.ts';
 import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
 
 const DIGEST = /^[0-9a-f]{64}$/;
@@ -47,10 +48,13 @@ const noteSchema = z.object({
    * the disk, but after a power failure such a build may have holes, and is fetched again.
    */
   unsyncedIn: z.string().nullable(),
+  /** What was unpacked; absent in notes of earlier versions. */
+  fingerprint: z.object({ facts: z.string(), contents: z.string() }).optional(),
 });
 
 interface Build {
   bytes: number;
+  fingerprint: Fingerprint;
   /** Wall clock, ms: survives restarts as the folder's modification time. */
   usedAt: number;
   holders: number;
@@ -85,7 +89,9 @@ export class ArtifactCache {
   /** The folder of a build, fetched if it is not here. Throws INVALID_ARCHIVE, NOT_FOUND, UNAVAILABLE, DATA_DIR. */
   async acquire(digest: string): Promise<HeldBuild> {
     if (!DIGEST.test(digest)) throw new CapstanError('INVALID_ARGUMENT', 'build_digest is not a SHA-256 in hex', { field: 'build_digest' });
-    while (!this.#builds.has(digest)) await this.#fetchOnce(digest);
+    const present = this.#builds.get(digest);
+    if (present !== undefined) await this.#once(digest, () => this.#verify(digest, present));
+    while (!this.#builds.has(digest)) await this.#once(digest, () => this.#fetch(digest));
     const build = this.#builds.get(digest);
     if (build === undefined) throw new CapstanError('INTERNAL', `build ${digest} vanished`);
     build.holders += 1;
@@ -114,12 +120,24 @@ export class ArtifactCache {
     await Promise.allSettled([...this.#fetches.values(), ...this.#syncs]);
   }
 
-  #fetchOnce(digest: string): Promise<void> {
+  /** One look at a build at a time, be it to fetch it or to verify it. */
+  #once(digest: string, look: () => Promise<void>): Promise<void> {
     const running = this.#fetches.get(digest);
     if (running !== undefined) return running;
-    const fetch = this.#fetch(digest).finally(() => this.#fetches.delete(digest));
-    this.#fetches.set(digest, fetch);
-    return fetch;
+    const started = look().finally(() => this.#fetches.delete(digest));
+    this.#fetches.set(digest, started);
+    return started;
+  }
+
+  /** A build that a worker changed is fetched again before another worker gets it. */
+  async #verify(digest: string, build: Build): Promise<void> {
+    const seen = await verified(this.#path(digest), build.fingerprint).catch(() => undefined);
+    if (seen === undefined) {
+      this.#options.log.warn({ digest }, 'a build was changed after it was unpacked: it is fetched again');
+      await this.#fetch(digest);
+      return;
+    }
+    build.fingerprint = seen;
   }
 
   async #fetch(digest: string): Promise<void> {
@@ -129,11 +147,16 @@ export class ArtifactCache {
       const archive = join(unfinished, 'archive');
       await this.#download(digest, archive);
       const { bytes, entries } = await unpack(createReadStream(archive), join(unfinished, 'build'), this.#options.limits ?? UNPACK_LIMITS);
-      await this.#note(digest, { bytes, unsyncedIn: await bootId() });
+      const fingerprint = await fingerprintOf(join(unfinished, 'build'));
+      await this.#note(digest, { bytes, unsyncedIn: await bootId(), fingerprint });
+      const before = this.#builds.get(digest);
+      // One that was changed makes room; its workers find the same files under the same path at once.
+      if (before !== undefined) await rename(this.#path(digest), join(unfinished, 'changed'));
       await rename(join(unfinished, 'build'), this.#path(digest));
-      const build = { bytes, usedAt: Date.now(), holders: 0 };
-      this.#builds.set(digest, build);
-      this.#syncLater(digest, build);
+      const build = { bytes, fingerprint, usedAt: Date.now(), holders: 0 };
+      if (before === undefined) this.#builds.set(digest, build);
+      else before.fingerprint = fingerprint;
+      this.#syncLater(digest, before ?? build);
       this.#options.log.info({ digest, bytes, entries }, 'build unpacked');
     } catch (error) {
       if (error instanceof CapstanError) throw error;
@@ -156,7 +179,8 @@ export class ArtifactCache {
       await syncTree(this.#path(digest), this.#closed.signal);
       await syncPath(this.#options.folder);
       // Not of a build that was evicted and fetched again meanwhile.
-      if (this.#builds.get(digest) === build) await this.#note(digest, { bytes: build.bytes, unsyncedIn: null });
+      if (this.#builds.get(digest) === build)
+        await this.#note(digest, { bytes: build.bytes, unsyncedIn: null, fingerprint: build.fingerprint });
     } catch (error) {
       // Evicted meanwhile, or the agent ends: the note still says what is not certain.
       const reason = messageOf(error);
@@ -218,7 +242,9 @@ export class ArtifactCache {
       return;
     }
     const { mtimeMs } = await stat(this.#path(digest));
-    const build = { bytes: note.bytes, usedAt: mtimeMs, holders: 0 };
+    // Of an earlier version, it is taken as it lies.
+    const fingerprint = note.fingerprint ?? (await fingerprintOf(this.#path(digest)));
+    const build = { bytes: note.bytes, fingerprint, usedAt: mtimeMs, holders: 0 };
     this.#builds.set(digest, build);
     if (note.unsyncedIn !== null) this.#syncLater(digest, build);
   }

@@ -79,9 +79,9 @@ class EntryCheck {
       this.#onBroken();
       return false;
     }
-    // No set-user-id and the like, and always readable by its owner.
+    // No set-user-id and the like, always readable, and written by nobody: workers share it.
     const runnable = ((entry.mode ?? 0) & 0o100) !== 0 || entry.type === 'Directory';
-    entry.mode = runnable ? 0o755 : 0o644;
+    entry.mode = entry.type === 'Directory' ? 0o755 : runnable ? 0o555 : 0o444;
     return true;
   }
 

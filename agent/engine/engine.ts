@@ -3,11 +3,13 @@ import type { Logger } from 'pino';
 
 import { assertNever } from '../../proto/errors.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { messageOf } from '../../proto/thrown.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, ReleaseSpec, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
+import type { WorkFolders } from '../runtimes/work-folders.ts';
 import { serveOn, servingWorkers } from './serving.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
@@ -24,6 +26,7 @@ export interface EngineDeps {
   readonly runtimes: ReadonlyMap<string, Runtime>;
   readonly cache: ArtifactCache;
   readonly blobs: BlobTransfer;
+  readonly workFolders: WorkFolders;
   readonly log: Logger;
   /** Base URL of the HTTP API as workers here reach it; empty: what the scheduler says. */
   readonly publicUrl: string;
@@ -39,6 +42,8 @@ interface Hosted {
   readonly start: number;
   readonly endpointId: string;
   build: HeldBuild | undefined;
+  /** Empty until the host starts. */
+  workFolder: string;
   worker: RunningWorker | undefined;
 }
 
@@ -322,11 +327,18 @@ export class Engine {
       process.nextTick(() => events.exited(`this node has no runtime ${name}`, false));
       return;
     }
+    try {
+      hosted.workFolder = this.#deps.workFolders.make();
+    } catch (error) {
+      process.nextTick(() => events.exited(`the worker's working folder could not be made: ${messageOf(error)}`, false));
+      return;
+    }
     hosted.worker = runtime.start(
       {
         workerId,
         endpointId,
         folder,
+        workFolder: hosted.workFolder,
         functions: release.functions,
         servesHttp: release.kind === EndpointKind.LOAD_BALANCED,
         env: { ...release.env, ...this.#ownEnv(workerId, release) },
@@ -356,7 +368,7 @@ export class Engine {
   #hostedOf(workerId: string, start: number, endpointId: string): Hosted {
     const present = this.#hosted.get(workerId);
     if (present?.start === start) return present;
-    const hosted: Hosted = { start, endpointId, build: undefined, worker: undefined };
+    const hosted: Hosted = { start, endpointId, build: undefined, workFolder: '', worker: undefined };
     this.#letGo(workerId);
     this.#hosted.set(workerId, hosted);
     return hosted;
@@ -367,6 +379,7 @@ export class Engine {
     const hosted = this.#hosted.get(workerId);
     if (hosted === undefined || (only !== undefined && hosted !== only)) return;
     hosted.build?.release();
+    if (hosted.workFolder !== '') this.#deps.workFolders.remove(hosted.workFolder);
     this.#hosted.delete(workerId);
   }
 

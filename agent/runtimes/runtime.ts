@@ -23,8 +23,10 @@ export interface Runtime {
 export interface WorkerStart {
   readonly workerId: string;
   readonly endpointId: string;
-  /** The unpacked build; empty where the release has none. */
+  /** The unpacked build; empty where the release has none. Read-only. */
   readonly folder: string;
+  /** An empty folder of the worker's own, to be its working folder; empty: the build's is. In a container it is made there. */
+  readonly workFolder: string;
   readonly functions: readonly FunctionSpec[];
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;

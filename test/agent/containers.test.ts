@@ -123,7 +123,7 @@ if (noEngine === undefined) {
       files.filter((name) => name !== '__pycache__'),
       ['main.py'],
     );
-    t.is(cwd, '/capstan/build');
+    t.is(cwd, '/tmp/capstan-work');
     t.like(env, { API_TOKEN: 'a-secret-value', HOME: '/tmp', CAPSTAN_WORKER_ID: 'w-2', CUDA_VISIBLE_DEVICES: '' });
     const [found] = JSON.parse(await engine.docker('inspect', id)) as [{ Name: string; HostConfig: Record<string, unknown> }];
     t.like(found.HostConfig, { Memory: limits.memoryBytes, NanoCpus: 500_000_000 });

@@ -144,7 +144,7 @@ test('one that refuses connections gets no request before it has answered GET /p
     log: () => undefined,
     exited: () => undefined,
   });
-  const spec = { workerId: 'w', endpointId: 'e', folder: '', functions: [], env: {}, deviceUuids: [], maxConcurrency: 1 };
+  const spec = { workerId: 'w', endpointId: 'e', folder: '', workFolder: '', functions: [], env: {}, deviceUuids: [], maxConcurrency: 1 };
   worker.launch(
     { ...spec, memoryBytes: 0, cpuMillis: 0, image: '', command: [] },
     {},

@@ -27,7 +27,7 @@ import type { ContainerOrder, ContainerRules } from './create-request.ts';
 import type { EngineFacts } from './engine.ts';
 import { ForeignContainer } from './foreign-container.ts';
 import { ImagePulls } from './image-pull.ts';
-import { BUILD, HOST_NAME } from './layout.ts';
+import { BUILD, HOST_NAME, WORK } from './layout.ts';
 import { removeFolders, removeLeftovers } from './leftovers.ts';
 import { ContainerSpares, type SpareLimits } from './spares.ts';
 import type { ContainerDeps } from './worker-container.ts';
@@ -117,7 +117,7 @@ export class ContainerRuntime implements Runtime {
       if (isPlain) this.#spares.used(shape, spec.folder);
     };
     const host = (isPlain ? this.#takeSpare(spec, shape) : undefined) ?? this.#launch(spec, shape, readAtStart, events);
-    return new HostWorker(host, { spec: { ...spec, folder: BUILD }, fn, env, stopTimes: STOPPED_BY_AGENT }, events, used);
+    return new HostWorker(host, { spec: { ...spec, folder: BUILD, workFolder: WORK }, fn, env, stopTimes: STOPPED_BY_AGENT }, events, used);
   }
 
   async close(): Promise<void> {

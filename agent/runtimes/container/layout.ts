@@ -6,6 +6,8 @@ export const BOOTSTRAP = '/capstan/bootstrap';
 export const NODE = '/capstan/node';
 /** The unpacked build, read-only. */
 export const BUILD = '/capstan/build';
+/** The worker's working folder, which its host makes: /tmp is writable in every container, or the build is the working folder. */
+export const WORK = '/tmp/capstan-work';
 /** Folder of the worker's own socket; nothing else of the node is in it. */
 export const CHANNEL = '/capstan/channel';
 /** The socket's name in that folder. */

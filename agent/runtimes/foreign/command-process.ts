@@ -9,22 +9,20 @@ import { WorkerOutput } from '../worker-output.ts';
 import { limitMemory } from '../memory-limit.ts';
 import { deathOf, endGroup, killGroup } from '../process-group.ts';
 import type { WorkerStart } from '../runtime.ts';
+import { workFolderFor } from '../work-folders.ts';
 import type { Carried, CarrierEvents } from './carrier.ts';
 
 const OUTPUT_GRACE_MS = 1_000;
 
-/** Runs the release's command; its folder is the build, where there is one. */
-export function carryInProcess(
-  { workerId, folder, command, memoryBytes }: WorkerStart,
-  env: Readonly<Record<string, string>>,
-  events: CarrierEvents,
-): Carried {
+/** Runs the release's command in the worker's own working folder, in which the build is, where there is one. */
+export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, string>>, events: CarrierEvents): Carried {
+  const { workerId, command, memoryBytes } = spec;
   const [program, ...args] = command;
   if (program === undefined) return cannotStart(events, 'the release names no command');
   const [shell, line] = leashed(program, args);
   let child: ReturnType<typeof spawn>;
   try {
-    child = spawn(shell, line, { detached: true, env, cwd: folder || '/', stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
+    child = spawn(shell, line, { detached: true, env, cwd: workFolderFor(spec), stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
   } catch (error) {
     return cannotStart(events, messageOf(error));
   }

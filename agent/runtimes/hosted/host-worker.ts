@@ -71,10 +71,10 @@ export class HostWorker implements RunningWorker, HostListener {
     });
     host.listen(this);
     host.limitMemory(spec.memoryBytes);
-    const { folder, endpointId, maxConcurrency } = spec;
+    const { folder, workFolder, endpointId, maxConcurrency } = spec;
     this.#servesHttp = spec.servesHttp === true;
     const httpFunctions = this.#servesHttp ? spec.functions : [];
-    host.send({ t: 'load', env, folder, function: fn, httpFunctions, endpointId, maxConcurrency });
+    host.send({ t: 'load', env, folder, workFolder, function: fn, httpFunctions, endpointId, maxConcurrency });
   }
 
   serve(request: HttpRequest, events: HttpEvents): HttpCall {

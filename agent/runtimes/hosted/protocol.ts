@@ -18,6 +18,8 @@ export const LIFELINE_FD = 5;
 
 export interface LoadOrder {
   readonly folder: string;
+  /** The working folder, which the host fills from `folder`; empty for `folder` itself. */
+  readonly workFolder: string;
   /** The function that runs jobs. */
   readonly function: FunctionSpec;
   /** The functions that answer HTTP requests; empty for a worker of jobs. */

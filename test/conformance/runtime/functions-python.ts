@@ -47,6 +47,10 @@ def endless():
     while True:
         yield i
         i += 1
+def scratch():
+    with open("out.txt", "w") as file: file.write("written")
+    with open("deep/new.txt", "w") as file: file.write("beside")
+    return [open(name).read() for name in ["data.json", "deep/table.txt", "out.txt", "deep/new.txt"]]
 def environment(names): return [os.environ.get(name) for name in names]
 def counter():
     global calls

@@ -1,6 +1,7 @@
 /** The functions that every runtime must run alike, in TypeScript. */
 export const typescriptFunctions = `
 import { execSync, spawn } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 let calls = 0;
@@ -22,6 +23,11 @@ export async function* countLater(to: number) { for (let i = 0; i < to; i += 1) 
 export function* failsMidway() { yield 'first'; throw new Error('midway'); }
 export function* largeChunk(bytes: number) { yield 'x'.repeat(bytes); }
 export function* endless() { for (let i = 0; ; i += 1) yield i; }
+export function scratch() {
+  writeFileSync('out.txt', 'written');
+  writeFileSync('deep/new.txt', 'beside');
+  return ['data.json', 'deep/table.txt', 'out.txt', 'deep/new.txt'].map((name) => readFileSync(name, 'utf8'));
+}
 export function environment(names: string[]) { return names.map((name) => process.env[name] ?? null); }
 export function allEnvironment() { return Object.keys(process.env); }
 export function counter() { calls += 1; return calls; }

@@ -3,6 +3,7 @@
  * {@link runtimeConformance} with its name and a way to make it.
  */
 import { randomUUID } from 'node:crypto';
+import { readdir } from 'node:fs/promises';
 
 import test, { type ExecutionContext } from 'ava';
 
@@ -183,6 +184,7 @@ export function runtimeConformance(
         workerId: 'w',
         endpointId: 'e',
         folder,
+        workFolder: '',
         functions: [{ name: 'count', module: 'main', parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' }],
         env: {},
         deviceUuids: [],
@@ -260,6 +262,16 @@ export function runtimeConformance(
     t.deepEqual((await worker.call('1', { names })).value, ['value', 'worker-1', 'endpoint-1', 'GPU-1,GPU-2', null, null]);
     const plain = await workerOf(t, 'environment');
     t.deepEqual((await plain.call('1', { names: ['CUDA_VISIBLE_DEVICES'] })).value, ['']);
+  });
+
+  says('the working folder is its own: it holds the build under its names, and what is written there stays out of the build', async (t) => {
+    const folder = await folderOf(t, { ...build, 'data.json': '[1,2]', 'deep/table.txt': 'rows' });
+    const before = await readdir(folder, { recursive: true });
+    const worker = await workerOf(t, 'scratch', { folder, workFolder: await folderOf(t) });
+    t.deepEqual((await worker.call('1')).value, ['[1,2]', 'rows', 'written', 'beside']);
+    const after = await readdir(folder, { recursive: true });
+    const ours = (names: readonly string[]): string[] => names.filter((name) => !name.includes('__pycache__')).sort();
+    t.deepEqual(ours(after), ours(before));
   });
 
   hostSays('the module is loaded once for all tasks', async (t) => {

@@ -42,6 +42,7 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
       workerId: 'worker-1',
       endpointId: 'endpoint-1',
       folder,
+      workFolder: '',
       functions: [{ name: fn, module: 'main', parameters: [], callStyle: 'CALL_STYLE_UNSPECIFIED' }],
       env: {},
       deviceUuids: [],

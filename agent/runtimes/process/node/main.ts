@@ -8,6 +8,7 @@ import { Worker } from 'node:worker_threads';
 import { assertNever } from '../../../../proto/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
+import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { HttpFunctions } from '../../thread/host/http/functions.ts';
 import { choiceOf, type Choose } from '../../thread/host/methods.ts';
 import { loadHandler } from '../../thread/host/module.ts';
@@ -50,7 +51,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
       hasOrder();
       // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
       Object.assign(process.env, frame.env);
-      process.chdir(frame.folder);
+      enterWorkFolder(frame.workFolder, frame.folder);
       void load(frame);
       break;
     case 'run':

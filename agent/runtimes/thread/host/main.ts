@@ -14,6 +14,7 @@ import { assertNever } from '../../../../proto/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { afterGrace } from '../../grace.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';
+import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { CHANNEL_FD, type FromHost, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
 import type { ThreadMessage, ThreadOrder } from './handler-thread.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
@@ -50,9 +51,10 @@ function onFrame(frame: ToHost, body: Buffer, text: string): void {
       // Before the thread reads it: the thread shares this environment, native code included.
       // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
       Object.assign(process.env, frame.env);
-      process.chdir(frame.folder);
+      enterWorkFolder(frame.workFolder, frame.folder);
       order = {
         folder: frame.folder,
+        workFolder: frame.workFolder,
         function: frame.function,
         httpFunctions: frame.httpFunctions,
         endpointId: frame.endpointId,

@@ -20,6 +20,7 @@ from .methods import choice_of
 from .output import error_message, error_stack
 from .runners import runner_for
 from .task import Task
+from .work_folder import enter_work_folder
 
 
 class Host:
@@ -42,7 +43,7 @@ class Host:
     def _load(self, order):
         end_lines = capture_output(self._channel, self._interrupts, self._sole_task)
         os.environ.update(order["env"])
-        os.chdir(order["folder"])
+        enter_work_folder(order["workFolder"], order["folder"])
         prepare_path(order["folder"])
         # Before the module is loaded: what it makes for asyncio may bind to the loop that is there.
         loop = asyncio.new_event_loop()

@@ -1,0 +1,93 @@
+/**
+ * Whether an unpacked build is what was unpacked. Workers run as the agent's user, so nothing but a
+ * look at the build tells that one of them changed it. The look is cheap as long as nothing was
+ * touched: names, sizes, modes and times. Where those differ (a link more to a file is enough), the
+ * contents decide. What Python compiles beside its modules is left out: it comes with their use.
+ */
+import { createHash, type Hash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { lstat, readdir, readlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+
+const COMPILED = '__pycache__';
+/** Entries looked at at once. */
+const AT_ONCE = 32;
+
+/** Both of an unpacked build, as hexadecimal digests. */
+export interface Fingerprint {
+  /** Of what the file system says of each entry. */
+  readonly facts: string;
+  /** Of each entry's name, kind, mode and content. */
+  readonly contents: string;
+}
+
+/** Reads the whole build. */
+export async function fingerprintOf(folder: string): Promise<Fingerprint> {
+  // Facts first: a change in between differs from them the next time.
+  const facts = await factsOf(folder);
+  return { facts, contents: await contentsOf(folder) };
+}
+
+/** The build's fingerprint if it is unchanged, with the facts of now; undefined when it is another build. */
+export async function verified(folder: string, known: Fingerprint): Promise<Fingerprint | undefined> {
+  const facts = await factsOf(folder);
+  if (facts === known.facts) return known;
+  const contents = await contentsOf(folder);
+  return contents === known.contents ? { facts, contents } : undefined;
+}
+
+interface Entry {
+  /** Below the build. */
+  readonly path: string;
+  readonly kind: 'folder' | 'file' | 'link' | 'other';
+}
+
+async function factsOf(folder: string): Promise<string> {
+  const hash = createHash('sha256');
+  const entries = await entriesOf(folder);
+  for (let at = 0; at < entries.length; at += AT_ONCE) {
+    const part = entries.slice(at, at + AT_ONCE);
+    const facts = await Promise.all(part.map(({ path }) => lstat(join(folder, path), { bigint: true })));
+    for (const [index, { path, kind }] of part.entries()) {
+      const fact = facts[index];
+      // A folder's own times change with what Python compiles in it; its names are all here.
+      const more = kind === 'folder' || fact === undefined ? [] : [fact.ino, fact.size, fact.mtimeNs, fact.ctimeNs];
+      hash.update(JSON.stringify([path, kind, String(fact?.mode), ...more.map(String)]));
+    }
+  }
+  return hash.digest('hex');
+}
+
+async function contentsOf(folder: string): Promise<string> {
+  const hash = createHash('sha256');
+  for (const { path, kind } of await entriesOf(folder)) {
+    const full = join(folder, path);
+    const { mode, size } = await lstat(full);
+    hash.update(JSON.stringify([path, kind, mode, kind === 'file' ? size : 0, kind === 'link' ? await readlink(full) : '']));
+    if (kind === 'file') await addFile(hash, full);
+  }
+  return hash.digest('hex');
+}
+
+async function addFile(hash: Hash, path: string): Promise<void> {
+  await pipeline(createReadStream(path), async (source) => {
+    for await (const bytes of source) hash.update(bytes as Buffer);
+  });
+}
+
+/** All entries in one order, without what Python compiled. */
+async function entriesOf(folder: string): Promise<Entry[]> {
+  const found: Entry[] = [];
+  const open = [''];
+  for (let below = open.pop(); below !== undefined; below = open.pop()) {
+    for (const entry of await readdir(join(folder, below), { withFileTypes: true })) {
+      if (entry.name === COMPILED) continue;
+      const path = join(below, entry.name);
+      const kind = entry.isDirectory() ? 'folder' : entry.isFile() ? 'file' : entry.isSymbolicLink() ? 'link' : 'other';
+      found.push({ path, kind });
+      if (kind === 'folder') open.push(path);
+    }
+  }
+  return found.sort((a, b) => (a.path < b.path ? -1 : 1));
+}

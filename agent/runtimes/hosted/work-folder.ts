@@ -1,0 +1,54 @@
+/**
+ * The working folder of a worker: a folder of its own, so that what a worker writes under a relative
+ * path reaches no other worker, in which the build's files are found under the names they have in the
+ * build. Folders of the build are folders here and files are symbolic links, so a new file beside
+ * them stays here. capstan_bootstrap/work_folder.py is the same for Python; runs in hosts, too, so it
+ * imports nothing of the agent.
+ */
+import { mkdirSync, readdirSync, symlinkSync, type Dirent } from 'node:fs';
+import { join } from 'node:path';
+
+/** Entries that are made at most, beside those of the build's own root; folders beyond are linked whole. */
+const MAX_ENTRIES = 2_000;
+/** Folders of packages, and those of tools: many files that nobody writes beside. */
+const WHOLE = /^(?:\..*|node_modules|python_packages|__pycache__)$/;
+
+/** Makes the folder unless it is there, and fills it from the build. Throws what the file system says. */
+export function fillWorkFolder(folder: string, build: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  let left = MAX_ENTRIES;
+  const open: (readonly [from: string, to: string, entries: readonly Dirent[]])[] = [[build, folder, entriesOf(build)]];
+  for (let next = open.shift(); next !== undefined; next = open.shift()) {
+    const [from, to, entries] = next;
+    for (const entry of entries) {
+      const [source, target] = [join(from, entry.name), join(to, entry.name)];
+      const inner = entry.isDirectory() && !WHOLE.test(entry.name) ? entriesOf(source) : undefined;
+      if (inner === undefined || inner.length > left) {
+        symlinkSync(source, target);
+        continue;
+      }
+      left -= inner.length;
+      mkdirSync(target, { mode: 0o700 });
+      open.push([source, target, inner]);
+    }
+  }
+}
+
+/** Makes the working folder of this process; without one, or where it cannot be made, the build is it. */
+export function enterWorkFolder(folder: string, build: string): void {
+  if (folder !== '') {
+    try {
+      fillWorkFolder(folder, build);
+      process.chdir(folder);
+      return;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      process.stderr.write(`the worker has no working folder of its own (${reason}): it works in the folder of the build\n`);
+    }
+  }
+  process.chdir(build);
+}
+
+function entriesOf(folder: string): readonly Dirent[] {
+  return readdirSync(folder, { withFileTypes: true });
+}

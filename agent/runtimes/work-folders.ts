@@ -1,0 +1,77 @@
+/**
+ * The working folders of this machine's workers: one for each start of a worker, in one folder, gone
+ * when the worker is. What an earlier agent left there goes when the next one starts.
+ */
+import { mkdtempSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import type { Logger } from 'pino';
+
+import { messageOf } from '../../proto/thrown.ts';
+import { fillWorkFolder } from './hosted/work-folder.ts';
+import { readStat } from './process-stat.ts';
+
+export class WorkFolders {
+  readonly #folder: string;
+  readonly #log: Pick<Logger, 'warn'>;
+  readonly #removals = new Set<Promise<void>>();
+
+  private constructor(folder: string, log: Pick<Logger, 'warn'>) {
+    this.#folder = folder;
+    this.#log = log;
+  }
+
+  /** Empties the folder. No worker of it may run. Rejects when it cannot be made. */
+  static async open(folder: string, log: Pick<Logger, 'warn'>): Promise<WorkFolders> {
+    const folders = new WorkFolders(folder, log);
+    await folders.#remove(folder);
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    return folders;
+  }
+
+  /** The path of a new working folder, which its worker fills. Throws when it cannot be made. */
+  make(): string {
+    return mkdtempSync(join(this.#folder, 'w-'));
+  }
+
+  /** Removes a working folder once its worker is gone. What cannot be removed is logged, and goes with the next start. */
+  remove(folder: string): void {
+    const removal = this.#remove(folder).finally(() => this.#removals.delete(removal));
+    this.#removals.add(removal);
+  }
+
+  /** Resolves when everything that was to go is gone. */
+  async close(): Promise<void> {
+    await Promise.all(this.#removals);
+  }
+
+  async #remove(folder: string): Promise<void> {
+    try {
+      await rm(folder, { recursive: true, force: true });
+    } catch (error) {
+      this.#log.warn({ folder, error: messageOf(error) }, 'a working folder could not be removed');
+    }
+  }
+}
+
+const TEMPORARY = /^capstan-run-(\d+)-/;
+
+/** A temporary folder that is named after this process. Those of processes that are gone are removed, as far as this user may. */
+export async function ownTemporaryFolder(): Promise<string> {
+  const temporary = tmpdir();
+  const dead = (await readdir(temporary)).filter((name) => {
+    const [, pid] = TEMPORARY.exec(name) ?? [];
+    return pid !== undefined && readStat(Number(pid)) === null;
+  });
+  await Promise.all(dead.map((name) => rm(join(temporary, name), { recursive: true, force: true }).catch(() => undefined)));
+  return mkdtemp(join(temporary, `capstan-run-${process.pid}-`));
+}
+
+/** Where a program that is not ours starts: its working folder, with the build in it. Throws what the file system says. */
+export function workFolderFor({ workFolder, folder }: { readonly workFolder: string; readonly folder: string }): string {
+  if (workFolder === '') return folder || '/';
+  if (folder !== '') fillWorkFolder(workFolder, folder);
+  return workFolder;
+}
