@@ -83,7 +83,8 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
 async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, lock: { release(): void }): Promise<AgentHandle> {
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination(2));
   const scheduler = { address: config.scheduler, credentials: clientCredentials(config.scheduler, config) };
-  const left = await killLeftovers(folder);
+  const work = join(folder, 'work');
+  const left = await killLeftovers(folder, work);
   if (left > 0) log.warn({ processes: left }, 'processes that an earlier agent left were killed');
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
   const runtimes = deps.runtimes ?? (await defaultRuntimes(config, folder, workerApi, log));
@@ -91,7 +92,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const logs = new LogStore(join(folder, 'logs'), config.logFileBytes, log);
   const blobs = new BlobTransfer(scheduler, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
-  const workFolders = await WorkFolders.open(join(folder, 'work'), log);
+  const workFolders = await WorkFolders.open(work, log);
   const incarnation = randomUUID();
 
   const inventory = new InventoryKeeper({

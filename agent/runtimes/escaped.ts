@@ -1,10 +1,11 @@
 /**
- * Processes that left their worker's group (setsid, a daemon) and would outlive it. Every process
- * of a worker inherits two variables by which it is found in /proc; one that clears its own
- * environment is not.
+ * Processes that left their worker's group (setsid, a daemon) and would outlive it. They are found in
+ * /proc by what they inherit: the agent's mark with the worker's id or, in a fork of a host that was
+ * started before its worker was known, the host's id; and the working folder, which one that clears
+ * its environment keeps. A process that leaves all of that behind is not found.
  */
 import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, readlink } from 'node:fs/promises';
 
 import { isErrno } from '../../proto/thrown.ts';
 import { readStat } from './process-stat.ts';
@@ -12,6 +13,8 @@ import { readStat } from './process-stat.ts';
 /** Names the agent: its data folder, then its process. */
 export const AGENT_MARK = 'CAPSTAN_AGENT_MARK';
 export const WORKER_MARK = 'CAPSTAN_WORKER_ID';
+/** Names one host process: /proc shows a fork the environment that its host was started with. */
+export const HOST_MARK = 'CAPSTAN_HOST_ID';
 
 /** A process that starts others while it is looked for shows up in the next round. */
 const ROUNDS = 5;
@@ -32,16 +35,31 @@ export function markOf(env: Readonly<Record<string, string>>): Record<string, st
   return mark === undefined ? {} : { [AGENT_MARK]: mark };
 }
 
-/** Kills what carries the marks of an agent and of one of its workers; answers how many processes it killed. */
-export function killEscaped(agentMark: string, workerId: string): Promise<number> {
-  const worker = `${WORKER_MARK}=${workerId}`;
-  return killAll((marks) => marks.agent === agentMark && marks.environment.includes(worker));
+/** What tells that a process is of one worker. */
+export interface WorkerMarks {
+  /** The agent's mark; undefined where processes are not marked. */
+  readonly agent: string | undefined;
+  readonly workerId: string;
+  readonly hostId?: string;
+  /** The worker's working folder; empty where it has none of its own. */
+  readonly workFolder: string;
 }
 
-/** Kills what earlier agents on this folder left; what belongs to one that lives is not touched. */
-export function killLeftovers(folder: string): Promise<number> {
+/** Kills what carries the marks of a worker or works in its folder; answers how many processes it killed. */
+export function killEscaped({ agent, workerId, hostId, workFolder }: WorkerMarks): Promise<number> {
+  const names = [`${WORKER_MARK}=${workerId}`, ...(hostId === undefined ? [] : [`${HOST_MARK}=${hostId}`])];
+  return killAll(
+    (marks) =>
+      (agent !== undefined && marks.agent === agent && names.some((name) => marks.environment.includes(name))) ||
+      (workFolder !== '' && isWithin(marks.folder, workFolder)),
+  );
+}
+
+/** Kills what earlier agents on this folder left, and what works in `workFolders`; what belongs to one that lives is not touched. */
+export function killLeftovers(folder: string, workFolders: string): Promise<number> {
   const prefix = folderMark(folder);
-  return killAll(({ agent }) => {
+  return killAll(({ agent, folder: workFolder }) => {
+    if (isWithin(workFolder, workFolders)) return true;
     if (agent?.startsWith(prefix) !== true) return false;
     const [pid, start] = agent.slice(prefix.length).split(':');
     return readStat(Number(pid))?.start !== start;
@@ -52,8 +70,15 @@ function folderMark(folder: string): string {
   return `${createHash('sha256').update(folder).digest('hex').slice(0, 16)}:`;
 }
 
+/** A folder that was removed while a process works in it is shown as `<path> (deleted)`. */
+function isWithin(folder: string, parent: string): boolean {
+  return folder === parent || folder === `${parent} (deleted)` || folder.startsWith(`${parent}/`);
+}
+
 interface Marks {
   readonly agent: string | undefined;
+  /** Its working folder; empty where that cannot be read. */
+  readonly folder: string;
   readonly environment: readonly string[];
 }
 
@@ -88,7 +113,9 @@ async function marked(isMeant: (marks: Marks) => boolean): Promise<number[]> {
       // Of another user, or gone; one that only waits to be reaped has none.
       const environment = (await readFile(`/proc/${pid}/environ`, 'latin1').catch(() => '')).split('\0');
       const agent = environment.find((entry) => entry.startsWith(`${AGENT_MARK}=`))?.slice(AGENT_MARK.length + 1);
-      if (agent !== undefined && isMeant({ agent, environment })) found.push(Number(pid));
+      // Somebody's shell that looks around in a worker's folder is no process of the worker's.
+      const folder = readStat(Number(pid))?.hasTerminal === false ? await readlink(`/proc/${pid}/cwd`).catch(() => '') : '';
+      if (Number(pid) !== process.pid && isMeant({ agent, environment, folder })) found.push(Number(pid));
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, readNext));

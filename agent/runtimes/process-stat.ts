@@ -6,6 +6,8 @@ export interface ProcessStat {
   readonly state: string;
   /** Of processes, named by its leader. */
   readonly group: number;
+  /** It has a controlling terminal. */
+  readonly hasTerminal: boolean;
   /** Time it has had of processors, ms. */
   readonly processorMs: number;
   /** When it was started, in ticks since the boot: with its number that names it for good. */
@@ -14,7 +16,7 @@ export interface ProcessStat {
 }
 
 /** Fields after the name, counted from 0. */
-const [STATE, GROUP, USER, SYSTEM, START, RESIDENT] = [0, 2, 11, 12, 19, 21] as const;
+const [STATE, GROUP, TERMINAL, USER, SYSTEM, START, RESIDENT] = [0, 2, 4, 11, 12, 19, 21] as const;
 const PAGE_BYTES = 4_096;
 /** Length of a clock tick, ms: 100 a second on every Linux that Node runs on. */
 const TICK_MS = 10;
@@ -37,6 +39,7 @@ export function readStat(pid: number): ProcessStat | null {
     return {
       state: fields[STATE] ?? '',
       group: Number(fields[GROUP]),
+      hasTerminal: fields[TERMINAL] !== '0',
       processorMs: (Number(fields[USER]) + Number(fields[SYSTEM])) * TICK_MS,
       start: fields[START] ?? '',
       residentBytes: Number(fields[RESIDENT]) * PAGE_BYTES,

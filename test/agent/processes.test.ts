@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { isErrno } from '../../proto/thrown.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
 import { until } from '../support/until.ts';
 import { writeFakeSmi } from './fake-nvidia-smi.ts';
@@ -70,6 +71,48 @@ def busy():
     # Never lets another thread of its interpreter run.
     sum(range(10 ** 15))
 `;
+
+/** Children that leave the group: as a fork that shows the environment its host was started with, and without any environment. */
+const ESCAPING = `
+import os, subprocess, time
+def escape(path):
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        for fd in range(3, 64):
+            try: os.close(fd)
+            except OSError: pass
+        while True: time.sleep(1)
+    other = subprocess.Popen(["env", "-i", "/bin/sleep", "300"], start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return [pid, other.pid]
+`;
+
+for (const spareHosts of [0, 1]) {
+  test.serial(
+    `children with a session of their own end with their worker, with an environment or without, ${spareHosts} spare hosts`,
+    async (t) => {
+      const { scheduler } = await startWorker(t, { 'main.py': ESCAPING }, 'escape', { runtime: 'process' }, { spareHosts });
+      scheduler.dispatch({ jobId: 'j1' }, { path: '' });
+      const pids = scheduler.valueOf((await scheduler.ended('j1')).output) as number[];
+      t.teardown(() => {
+        for (const pid of pids) killIfThere(pid);
+      });
+      t.is(pids.length, 2);
+      for (const pid of pids) t.true(await isRunning(pid));
+      scheduler.desire([], []);
+      await scheduler.hear('workers', ({ workers }) => workers.length === 0);
+      for (const pid of pids) t.false(await isRunning(pid));
+    },
+  );
+}
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if (!isErrno(error, 'ESRCH')) throw error;
+  }
+}
 
 const kinds = [
   ['thread', 'thread', { 'main.js': SOURCE }],

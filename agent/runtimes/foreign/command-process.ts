@@ -57,7 +57,7 @@ export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, s
       child.stderr?.destroy();
     }, OUTPUT_GRACE_MS);
     void endGroup(pid)
-      .then(() => (env[AGENT_MARK] === undefined ? 0 : killEscaped(env[AGENT_MARK], workerId)))
+      .then(() => killEscaped({ agent: env[AGENT_MARK], workerId, workFolder: spec.workFolder }))
       .then(() => closed)
       .then(() => {
         clearTimeout(timer);

@@ -1,11 +1,12 @@
 /** One host process as the agent sees it: its channel, its output, its death. Spare until a worker takes it. */
 import { spawn, type ChildProcess } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
 
 import { messageOf } from '../../../proto/thrown.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
-import { AGENT_MARK, killEscaped, WORKER_MARK } from '../escaped.ts';
+import { AGENT_MARK, HOST_MARK, killEscaped, WORKER_MARK } from '../escaped.ts';
 import { limited, notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
 import { limitMemory } from '../memory-limit.ts';
@@ -25,6 +26,7 @@ export class HostProcess implements Host {
   readonly #hearing = new Hearing();
   #killedFor: string | undefined;
   #workerId: string | undefined;
+  #workFolder = '';
   #endMemoryWatch: (() => void) | undefined;
   /** The process has said that it is there. */
   up = false;
@@ -35,9 +37,10 @@ export class HostProcess implements Host {
 
   constructor(program: HostProgram, env: Readonly<Record<string, string>>) {
     const [command, args] = limited(program.command, program.args);
+    const hostId = randomUUID();
     this.#child = spawn(command, args, {
       detached: true,
-      env,
+      env: { ...env, [HOST_MARK]: hostId },
       cwd: '/',
       stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe', ...(program.lifeline ? (['pipe'] as const) : [])],
     });
@@ -71,9 +74,11 @@ export class HostProcess implements Host {
       this.#endMemoryWatch?.();
       lifeline?.destroy();
       const { pid } = this.#child;
-      const mark = env[AGENT_MARK];
       const ended = pid === undefined ? Promise.resolve() : endGroup(pid);
-      const swept = ended.then(() => (mark === undefined || this.#workerId === undefined ? 0 : killEscaped(mark, this.#workerId)));
+      const swept = ended.then(() => {
+        const workerId = this.#workerId;
+        return workerId === undefined ? 0 : killEscaped({ agent: env[AGENT_MARK], workerId, hostId, workFolder: this.#workFolder });
+      });
       const unrun = this.up ? undefined : notRun(program.command, code);
       const detail = unrun === undefined ? deathOf(code, signal) : `the worker's process could not be started: ${unrun}`;
       void Promise.all([channelsClosed, swept]).then(() => this.#onExit(detail, resolve));
@@ -97,7 +102,10 @@ export class HostProcess implements Host {
 
   send(frame: ToHost, body?: Uint8Array): void {
     // From here on what it starts carries this name.
-    if (frame.t === 'load') this.#workerId = frame.env[WORKER_MARK];
+    if (frame.t === 'load') {
+      this.#workerId = frame.env[WORKER_MARK];
+      this.#workFolder = frame.workFolder;
+    }
     this.#channel?.send(frame, body);
   }
 
