@@ -142,7 +142,7 @@ export class LocalWorker {
   ) {
     const { name, folder, functions, env, servesHttp, maxConcurrency } = spec;
     this.#slots = maxConcurrency;
-    this.#onLog = onLog;
+    this.#onLog = log;
     // A file that fails to load is told to whoever calls it.
     this.#ready.promise.catch(() => undefined);
     const common = { ...place, endpointId: name, folder, functions, env, servesHttp, maxConcurrency };

@@ -80,6 +80,13 @@ const table = {
   },
   QUOTA_EXCEEDED: { grpc: 8, http: 409, exit: 73, title: 'Conflict', hint: 'Lower workersMax somewhere, or raise the account quota.' },
   UNAVAILABLE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
+  DISK_FULL: {
+    grpc: 8,
+    http: 503,
+    exit: 69,
+    title: 'Service Unavailable',
+    hint: 'Free some room on the disk of the data folder, or wait until jobs that ended are deleted.',
+  },
   DEADLINE_EXCEEDED: { grpc: 4, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
   WORKER_LOST: {
     grpc: 14,
@@ -105,6 +112,13 @@ const table = {
   CONFIG: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Correct the configuration.' },
   ADDRESS_IN_USE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Stop the other program, or choose another port.' },
   DATA_DIR: { grpc: 9, http: 500, exit: 74, title: 'Internal Server Error', hint: 'Check the data folder and its permissions.' },
+  DATA_LOST: {
+    grpc: 9,
+    http: 500,
+    exit: 74,
+    title: 'Internal Server Error',
+    hint: 'Restore the data folder from a backup (`capstan backup`; docs/operations.md, Backup), or name an empty folder to start anew.',
+  },
   DATA_NEWER: {
     grpc: 9,
     http: 500,

@@ -159,6 +159,11 @@ export const schedulerConfig = z.object({
   s3Region: setting('CAPSTAN_S3_REGION', z.string().min(1).default('us-east-1'), 'Region that requests to the storage are signed for'),
   s3AccessKeyId: setting('CAPSTAN_S3_ACCESS_KEY_ID', z.string().min(1).optional(), 'Id of the key for the storage'),
   s3SecretAccessKey: setting('CAPSTAN_S3_SECRET_ACCESS_KEY', z.string().min(1).optional(), 'Secret of that key. Secret'),
+  minFreePercent: setting(
+    'CAPSTAN_DISK_MIN_FREE_PERCENT',
+    z.coerce.number().min(0).max(90).default(5),
+    "Share of the data folder's disk below which no new jobs, bodies and builds are accepted, percent; 0: none",
+  ),
   payloadCacheMb: setting(
     'CAPSTAN_PAYLOAD_CACHE_MB',
     z.coerce.number().int().min(1).default(64),

@@ -1,8 +1,8 @@
 /** The scheduler as a part: opens its data folder, takes its queue over, and serves gRPC. */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import type { Metadata } from '@grpc/grpc-js';
 import { pino, type Logger } from 'pino';
 
 import pkg from '../package.json' with { type: 'json' };
@@ -19,7 +19,7 @@ import { BodyRemover } from './blobs/body-remover.ts';
 import { FileBlobStore } from './blobs/file-store.ts';
 import { buildId } from './blobs/ids.ts';
 import { S3BlobStore } from './blobs/s3-store.ts';
-import { blobService, type BuildOwners } from './blobs/service.ts';
+import { blobService, type BlobCaller, type BuildOwners } from './blobs/service.ts';
 import { sweepOrphans } from './blobs/sweep.ts';
 import { UnfinishedBuilds } from './blobs/unfinished-builds.ts';
 import { s3Of, type SchedulerConfig } from './config.ts';
@@ -30,6 +30,7 @@ import { defaultSettings, type Settings } from './core/settings.ts';
 import { SystemClock, type Clock } from './engine/clock.ts';
 import type { GpuTable } from '../proto/gpu-table.ts';
 import { Engine, type Ports } from './engine/engine.ts';
+import { diskFull, DiskWatch, spaceOf } from './files/disk-watch.ts';
 import { readGpuTable } from './gpu-table-file.ts';
 import { SchedulerMetrics } from './metrics/metrics.ts';
 import { Cipher } from './secrets/cipher.ts';
@@ -108,7 +109,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     wall: () => clock.now().wall,
     channels: () => channels.size,
     inputCache: () => engine.inputCache,
-    freeBytes: () => freeBytes(folder.path),
+    freeBytes: async () => (await spaceOf(folder.path))?.free ?? null,
   });
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
@@ -167,6 +168,17 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken: folder.secrets.gatewayToken });
   Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics, bodies));
 
+  const disk = await DiskWatch.open({
+    folder: folder.path,
+    minFreePercent: config.minFreePercent,
+    onChange: (isLow) => {
+      const refusal = isLow ? diskFull(config.minFreePercent) : null;
+      engine.refuseJobs(refusal);
+      if (refusal === null) log.info('the disk has room again: new jobs are accepted');
+      else log.error(refusal.message);
+    },
+  });
+
   const listenOn = `${config.host}:${config.port}`;
   const credentials = serverCredentials(listenOn, config);
   const server = makeGrpcServer({ identify: (metadata) => callerOf(auth, metadata) });
@@ -177,7 +189,11 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const owners = buildOwners(engine);
   const authorize = auth.blobs.bind(auth);
   const isLeased = (node: string, body: string): boolean => auth.inputs.has(node, body);
-  const blobAccess = blobService({ store: blobs, unfinished, authorize, owners, isLeased, onFault });
+  const mustFit = (caller: BlobCaller, bytes: number): void => {
+    // Nodes send ends of jobs that were accepted: they are stored as long as the disk has room at all.
+    if (caller.kind !== 'node') disk.mustFit(bytes);
+  };
+  const blobAccess = blobService({ store: blobs, unfinished, authorize, owners, isLeased, mustFit, onFault });
   server.add(BlobServiceService, blobAccess, blobServiceRules);
   let address: string;
   try {
@@ -186,6 +202,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     await masterKeys.settle();
     address = await server.bind(listenOn, credentials);
   } catch (error) {
+    disk.close();
     await sender.callOff();
     await masterKeys.close();
     await engine.close();
@@ -207,6 +224,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     address,
     close: async () => {
       clearInterval(sweep);
+      disk.close();
       sessions.closeAll('the scheduler is stopping');
       control.closeAll('the scheduler is stopping');
       gateways.close('the scheduler is stopping');
@@ -289,14 +307,6 @@ function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
     unsizedMemoryBytes: config.unsizedMemoryMb * mebibyte,
   };
   return { ...defaultSettings, ...times, ...placement, workerQuota, maxAttempts, limits, requestsPerWorker, buildsKept, publicUrl };
-}
-
-/** What root has set aside is not the scheduler's. */
-async function freeBytes(folder: string): Promise<number | null> {
-  return statfs(folder).then(
-    ({ bavail, bsize }) => bavail * bsize,
-    () => null,
-  );
 }
 
 function waitOf({ bodyWaitMs }: SchedulerDeps): { readonly waitMs?: number } {

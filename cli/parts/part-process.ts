@@ -70,8 +70,9 @@ function tell(message: PartMessage): Promise<void> {
   });
 }
 
-/** A port that is taken is the one system error a start meets in practice. */
+/** The system errors that a start meets in practice: a port that is taken, a disk that is full. */
 function nameSystemError(thrown: unknown): unknown {
+  if (isErrno(thrown, 'ENOSPC', 'EDQUOT')) return new CapstanError('DISK_FULL', 'the disk of the data folder is full', { cause: thrown });
   if (!isErrno(thrown, 'EADDRINUSE')) return thrown;
   const code: ErrorCode = 'ADDRESS_IN_USE';
   const port = 'port' in thrown && typeof thrown.port === 'number' ? `port ${thrown.port}` : 'the address';

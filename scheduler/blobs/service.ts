@@ -52,12 +52,14 @@ export interface BlobServiceDeps {
   readonly owners: BuildOwners;
   /** Whether the node holds the lease of a job with this input. */
   readonly isLeased: (node: string, body: string) => boolean;
+  /** @throws CapstanError DISK_FULL when there is no room for so many bytes more of this caller. */
+  readonly mustFit: (caller: BlobCaller, bytes: number) => void;
   /** Told of every failure that is not a refusal: its text must not reach the caller, but a log. */
   readonly onFault: (error: unknown) => void;
 }
 
 /** The handlers, to be added to a server under BlobServiceService. */
-export function blobService({ store, unfinished, authorize, owners, isLeased, onFault }: BlobServiceDeps): BlobServiceServer {
+export function blobService({ store, unfinished, authorize, owners, isLeased, mustFit, onFault }: BlobServiceDeps): BlobServiceServer {
   const statusOf = (error: unknown): Partial<StatusObject> => {
     if (!(error instanceof CapstanError)) onFault(error);
     return toStatus(error);
@@ -78,6 +80,7 @@ export function blobService({ store, unfinished, authorize, owners, isLeased, on
     const frames = framesOf(requests);
     const { value: sent } = first.value.part;
     const header = asHeader(sent);
+    mustFit(caller, header.size - (sent.offset ?? 0));
     if (header.kind === 'build') return putBuild(accountOf(caller), header, sent.offset, frames);
     if (sent.offset !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'offset is for builds', { field: 'offset' });
     if (caller.kind === 'account') throw new CapstanError('PERMISSION_DENIED', 'bodies are put by gateways and nodes');

@@ -1,4 +1,5 @@
 /** What happens to the core: facts from gateways, agents, the store and the clock. */
+import type { CapstanError } from '../../proto/errors.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
@@ -152,6 +153,8 @@ export type CoreEvent =
   /** A gateway's requests to load-balanced endpoints: those that changed. */
   | { readonly event: 'levels'; readonly gateway: number; readonly levels: readonly EndpointLevel[] }
   | { readonly event: 'gateway-closed'; readonly gateway: number }
+  /** The disk of the store is so full that no new jobs are accepted; null: there is room again. */
+  | { readonly event: 'disk'; readonly refusal: CapstanError | null }
   | { readonly event: 'tick' };
 
 /** Who asked for an operation that may be refused. */

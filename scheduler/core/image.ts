@@ -3,6 +3,7 @@
  * workers and control rows. It is rebuilt from the store at take-over and is changed by
  * `step` alone.
  */
+import type { CapstanError } from '../../proto/errors.ts';
 import type { Body, HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
@@ -73,6 +74,8 @@ export interface Image {
    * row that was read may be out of date by then.
    */
   readonly reads: { open: number; readonly ended: Set<number> };
+  /** Why no new jobs are accepted: the disk is almost full. */
+  diskRefusal: CapstanError | null;
   /** A read of due jobs is under way. */
   readingDue: boolean;
   readonly hooks: HookDesk;
@@ -121,6 +124,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     nextDeletion: 0,
     handed: new Map(),
     reads: { open: 0, ended: new Set() },
+    diskRefusal: null,
     readingDue: false,
     hooks: { nextAt: 0, reading: false, backlog: false, open: new Map(), perHost: new Map(), failing: new Set() },
     capacity: 0,

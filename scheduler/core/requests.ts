@@ -52,7 +52,12 @@ function insert(
   event: Extract<CoreEvent, { event: 'submit' }>,
   usage: Usage | null,
 ): void {
-  const { settings } = image;
+  const { settings, diskRefusal } = image;
+  if (diskRefusal !== null) {
+    out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, diskRefusal), usage });
+    dropBody(image, event.input);
+    return;
+  }
   const ttlMs = event.policy.ttlMs ?? settings.ttlMs;
   const job: JobImage = {
     no: image.nextNo++,

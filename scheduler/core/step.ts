@@ -105,6 +105,9 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
       return levelsReported(image, now, event.gateway, event.levels);
     case 'gateway-closed':
       return gatewayClosed(image, event.gateway);
+    case 'disk':
+      image.diskRefusal = event.refusal;
+      return;
     case 'tick':
       return tick(image, out, now);
     default:

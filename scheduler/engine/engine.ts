@@ -2,10 +2,12 @@
  * The shell around the core: feeds it events, commits what it decided, and only then carries out
  * the effects. One batch is being committed while the next gathers, so the commit rate follows
  * the disk and a batch grows with the load. Under a stale term the image is dropped, every stream
- * is ended (callers send again) and the shard is taken over anew; any other failure of the store
- * leaves open what of the last batch is durable, so the process must end and start again.
+ * is ended (callers send again) and the shard is taken over anew, and so after a full disk, which takes
+ * all of the batch back; any other failure of the store leaves open what of the last batch is durable,
+ * so the process must end and start again.
  */
-import { CapstanError, assertNever } from '../../proto/errors.ts';
+import { CapstanError, assertNever, type ErrorCode } from '../../proto/errors.ts';
+import { messageOf } from '../../proto/thrown.ts';
 import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -74,6 +76,8 @@ const shard = 0;
 const payloadInlineLimit = 65_536;
 const takeOverRetryMs = 1_000;
 const maxInFlight = 2;
+/** Why a take-over may fail now and succeed later. */
+const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 /** Operations that are worth a commit beside the one under way. */
 const worthACommit = 12;
 
@@ -93,6 +97,8 @@ export class Engine {
   #timerAt = Number.POSITIVE_INFINITY;
   #retry: NodeJS.Timeout | null = null;
   #closed = false;
+  #diskRefusal: CapstanError | null = null;
+  #lastFailure = '';
   #idle: (() => void)[] = [];
 
   constructor(options: EngineOptions, ports: Ports) {
@@ -108,6 +114,12 @@ export class Engine {
     return this.#image;
   }
 
+  /** @throws CapstanError UNAVAILABLE while the queue is being taken over. */
+  mustBeUp(): void {
+    if (this.#image === null)
+      throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
+  }
+
   get up(): boolean {
     return this.#image !== null;
   }
@@ -121,6 +133,12 @@ export class Engine {
     return { jobs: this.#payloads.size, bytes: this.#payloads.bytes };
   }
 
+  /** Refuses new jobs for this reason, or accepts them again (null). */
+  refuseJobs(refusal: CapstanError | null): void {
+    this.#diskRefusal = refusal;
+    this.handle({ event: 'disk', refusal });
+  }
+
   /** Takes the shard and rebuilds the image from the store. */
   async takeOver(): Promise<void> {
     const { store, owner, settings, clock, random } = this.#options;
@@ -131,6 +149,7 @@ export class Engine {
     this.#gathering = new Decision();
     this.#payloads.clear();
     this.#image = restore(settings, random, stored, clock.now(), this.#gathering);
+    this.#image.diskRefusal = this.#diskRefusal;
     this.#schedule();
     this.#rearm();
   }
@@ -191,7 +210,10 @@ export class Engine {
    */
   #flush(): void {
     const image = this.#image;
-    if (image === null) return;
+    if (image === null) {
+      this.#settle();
+      return;
+    }
     const { writes, effects } = this.#gathering;
     const first = this.#inFlight === 0;
     if (first ? writes.length + effects.length === 0 : writes.length < worthACommit || this.#inFlight >= maxInFlight) {
@@ -222,6 +244,7 @@ export class Engine {
       (error: unknown) => {
         this.#inFlight--;
         if (this.#image === image) this.#fail(error);
+        else this.#settle();
       },
     );
   }
@@ -379,8 +402,10 @@ export class Engine {
   /** Nothing of the last batch is known to be durable: forget the image. */
   #fail(error: unknown): void {
     if (this.#image === null) return;
-    const fatal = !(error instanceof StaleTermError);
-    this.#options.log.error({ err: error }, fatal ? 'the store failed' : 'another scheduler took the queue; taking over again');
+    const isStale = error instanceof StaleTermError;
+    const isFull = error instanceof CapstanError && error.code === 'DISK_FULL';
+    const fatal = !isStale && !isFull;
+    this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
     this.#image = null;
     this.#gathering = new Decision();
     const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: takeOverRetryMs });
@@ -394,10 +419,20 @@ export class Engine {
   #retryTakeOver(): void {
     if (this.#closed) return;
     this.#retry = setTimeout(() => {
-      this.takeOver().catch((error: unknown) => {
-        this.#options.log.error({ err: error }, 'take-over failed; trying again');
-        this.#retryTakeOver();
-      });
+      this.takeOver().then(
+        () => {
+          this.#lastFailure = '';
+          this.#options.log.info({}, 'the queue is taken over again');
+        },
+        (error: unknown) => {
+          // A disk may be full for hours: said once.
+          const failure = messageOf(error);
+          if (failure !== this.#lastFailure) this.#options.log.error({ err: error }, 'take-over failed; trying again');
+          this.#lastFailure = failure;
+          if (error instanceof CapstanError && !mayPass.has(error.code)) this.#options.onFatal(error);
+          else this.#retryTakeOver();
+        },
+      );
     }, takeOverRetryMs);
   }
 }

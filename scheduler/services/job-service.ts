@@ -132,6 +132,8 @@ export class JobChannels {
   #open(call: ChannelCall): void {
     try {
       this.#auth.gateway(call.metadata);
+      // While the queue is being taken over nobody would answer: the gateway tries again.
+      this.#engine.mustBeUp();
     } catch (error) {
       call.emit('error', toStatus(error));
       return;

@@ -300,7 +300,10 @@ export interface Fence {
 }
 
 export interface Store {
-  /** Durable before it resolves; batches take effect in call order. Rejects when nothing of the batch was written. */
+  /**
+   * Durable before it resolves; batches take effect in call order. Rejects when nothing of the batch was
+   * written. After a rejection with DISK_FULL all batches are refused until the shard is acquired again.
+   */
   commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]>;
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
   /** Takes or renews the shard for `forMs`; a new owner gets a higher term. */

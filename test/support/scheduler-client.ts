@@ -153,6 +153,8 @@ export class TestScheduler {
 export class TestChannel {
   readonly #call: ClientDuplexStream<JobRequests, JobReplies>;
   readonly #waiting = new Map<number, (reply: JobReply) => void>();
+  /** Resolves when the scheduler ended it, or it broke. */
+  readonly ended: Promise<void>;
   #next = 1;
 
   constructor(call: ClientDuplexStream<JobRequests, JobReplies>) {
@@ -160,7 +162,10 @@ export class TestChannel {
     call.on('data', ({ replies }: JobReplies) => {
       for (const reply of replies) this.#waiting.get(reply.requestId)?.(reply);
     });
-    call.on('error', () => undefined);
+    this.ended = new Promise((resolve) => {
+      call.on('error', () => resolve());
+      call.on('end', () => resolve());
+    });
   }
 
   /** `resent`: it was sent before, on a channel that broke. */

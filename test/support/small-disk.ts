@@ -18,16 +18,21 @@ export interface SmallDisk {
   fill(leaveBytes?: number): void;
   /** Gives back what `fill` took. */
   free(): void;
+  unmount(): void;
 }
 
-/** Mounts one for a test; it goes with the test, after the teardowns that were registered later. */
-export async function smallDisk(t: ExecutionContext, size: string): Promise<SmallDisk> {
-  const path = await folderOf(t);
+/** Mounts one for a test, on a folder of its own or on this one; it goes with the test, after the teardowns that were registered later. */
+export async function smallDisk(t: ExecutionContext, size: string, folder?: string): Promise<SmallDisk> {
+  const path = folder ?? (await folderOf(t));
   mount(path, size);
-  t.teardown(() => {
+  let isMounted = true;
+  const unmount = (): void => {
+    if (!isMounted) return;
+    isMounted = false;
     // Lazily: a process that is ending may still have a file open.
     execFileSync('umount', ['--lazy', path]);
-  });
+  };
+  t.teardown(unmount);
   const ballast = join(path, 'ballast');
   return {
     path,
@@ -43,6 +48,7 @@ export async function smallDisk(t: ExecutionContext, size: string): Promise<Smal
       }
     },
     free: () => rmSync(ballast),
+    unmount,
   };
 }
 

@@ -228,8 +228,8 @@ export class Stack {
     return files.map((file, i) => `--- ${file}\n${(texts[i] ?? '').slice(-3000)}`).join('\n');
   }
 
-  /** Ends in order if it still runs, kills what is left then, and removes the folder. */
-  async close(): Promise<void> {
+  /** Ends in order if it still runs, kills what is left then, and removes the folder; `beforeRemoval` unmounts what is in it. */
+  async close(beforeRemoval: () => void = () => undefined): Promise<void> {
     const up = this.#up;
     if (up !== null && !hasEnded(up)) {
       const exited = once(up, 'exit');
@@ -240,6 +240,7 @@ export class Stack {
     }
     for (const { pid } of this.processes()) kill(pid);
     await this.gone();
+    beforeRemoval();
     await rm(this.#folder, { recursive: true, force: true });
   }
 

@@ -6,6 +6,7 @@
  *      │                  │
  *      └─ open fails      └─ thread ends, or a batch could not be written ──▶ failed
  *
+ * A batch that found the disk full leaves the store serving: it refuses batches until {@link acquire}.
  * In `failed` and `closed` every call rejects at once; nothing ever waits for a thread that is gone.
  */
 import { MessageChannel, Worker } from 'node:worker_threads';
@@ -194,7 +195,8 @@ export class SqliteClient implements Store {
       return;
     }
     const error = fromFailure(answer.failure, pending.fence);
-    if (pending.writes && error instanceof CapstanError) this.#refusal ??= error;
+    // After a full disk the thread refuses what it must, until the shard is taken anew.
+    if (pending.writes && error instanceof CapstanError && error.code !== 'DISK_FULL') this.#refusal ??= error;
     pending.reject(error);
   }
 

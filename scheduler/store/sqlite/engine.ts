@@ -6,7 +6,7 @@
  */
 import type { Database } from 'better-sqlite3';
 
-import { assertNever } from '../../../proto/errors.ts';
+import { assertNever, CapstanError } from '../../../proto/errors.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
 import { storeFailure } from './failures.ts';
 import { openDatabase } from './open.ts';
@@ -87,7 +87,14 @@ export class SqliteEngine implements StoreEngine {
   }
 
   acquire(shard: number, owner: string, forMs: number): { readonly term: bigint } {
-    return this.#transaction('the shard was not taken', () => ({ term: this.#sql.shards.acquire(shard, owner, this.#now() + forMs) }));
+    try {
+      return this.#transaction('the shard was not taken', () => ({ term: this.#sql.shards.acquire(shard, owner, this.#now() + forMs) }));
+    } catch (error) {
+      // A holder keeps its term in any case, and need not wait for room to read again.
+      const term = error instanceof CapstanError && error.code === 'DISK_FULL' ? this.#sql.shards.heldTerm(shard, owner) : null;
+      if (term === null) throw error;
+      return { term };
+    }
   }
 
   /**
@@ -100,7 +107,9 @@ export class SqliteEngine implements StoreEngine {
       if (state === undefined || state.log - state.checkpointed < this.#checkpointPages) return;
       this.#db.pragma('wal_checkpoint(PASSIVE)');
     } catch (error) {
-      throw storeFailure(this.#file, 'the write-ahead log could not be copied into it', error);
+      const failure = storeFailure(this.#file, 'the write-ahead log could not be copied into it', error);
+      // The log holds everything still, and is copied after a later batch. A batch that does not fit says so itself.
+      if (failure.code !== 'DISK_FULL') throw failure;
     }
   }
 

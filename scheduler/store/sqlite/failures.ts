@@ -13,6 +13,8 @@ export function storeFailure(file: string, what: string, error: unknown): Capsta
   const code = sqliteCode(error);
   const text = messageOf(error);
   if (code === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text}`, { cause: error });
+  if (code.startsWith('SQLITE_FULL'))
+    return new CapstanError('DISK_FULL', `store ${file}: ${what}: the disk is full (${code})`, { cause: error });
   const reason = plainReason(code);
   if (reason === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text} (${code})`, { cause: error });
   return new CapstanError('DATA_DIR', `store ${file}: ${what}: ${reason} (${code})`, { cause: error });
@@ -25,7 +27,6 @@ function plainReason(code: string): string | null {
   if (code.startsWith('SQLITE_CORRUPT')) return 'the file is damaged';
   if (code.startsWith('SQLITE_CANTOPEN')) return 'the file cannot be opened';
   if (code.startsWith('SQLITE_READONLY')) return 'the file or its folder cannot be written';
-  if (code.startsWith('SQLITE_FULL')) return 'the disk is full';
   if (code.startsWith('SQLITE_IOERR')) return 'the disk could not be read or written';
   if (code === 'SQLITE_PERM' || code === 'SQLITE_AUTH') return 'access is denied';
   return null;

@@ -3,7 +3,8 @@
  * main thread. Questions are answered in the order they came in.
  *
  * After a batch that the database could not write, everything after it is refused: later batches
- * were made on the assumption that it had been written.
+ * were made on the assumption that it had been written. Where the disk was full the database has taken
+ * all of the batch back, so whoever takes the shard anew may go on; any other failure lasts.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 
@@ -71,6 +72,10 @@ async function snapshot(running: SqliteEngine, { file, port: asker }: Extract<Qu
   asker.close();
 }
 
+function isAcquire(question: Question): boolean {
+  return !(question instanceof ArrayBuffer) && question.ask === 'acquire';
+}
+
 /** After the answer, so that nobody waits for it; a failure shows with the next question. */
 function tidy(running: SqliteEngine): void {
   try {
@@ -83,6 +88,7 @@ function tidy(running: SqliteEngine): void {
 port.on('message', (question: Question) => {
   if (engine === null) return;
   const closing = !(question instanceof ArrayBuffer) && question.ask === 'close';
+  if (isAcquire(question) && broken?.code === 'DISK_FULL') broken = null;
   if (broken !== null && !closing) {
     answer({ failure: broken });
     return;

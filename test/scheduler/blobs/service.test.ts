@@ -41,6 +41,7 @@ async function serve(t: ExecutionContext) {
         record: (account, digest) => Promise.resolve(void owned.add(`${account} ${digest}`)),
       },
       isLeased: () => false,
+      mustFit: () => undefined,
       onFault: (error) => faults.push(error),
     }),
   );

@@ -8,6 +8,7 @@ INSERT INTO shards (shard, owner, term, until) VALUES (?, ?, 1, ?)
 ON CONFLICT (shard) DO UPDATE SET term = term + (owner <> excluded.owner), owner = excluded.owner, until = excluded.until
 RETURNING term`;
 const term = 'SELECT term FROM shards WHERE shard = ?';
+const held = 'SELECT term FROM shards WHERE shard = ? AND owner = ?';
 
 /**
  * Terms of shards. The file is locked for one process (see `open.ts`), so whoever asks is the
@@ -15,12 +16,18 @@ const term = 'SELECT term FROM shards WHERE shard = ?';
  */
 export function shardStatements(db: Database) {
   const acquireRow = db.prepare<[number, string, number], number>(acquire).pluck();
+  const heldRow = db.prepare<[number, string], number>(held).pluck();
   const termRow = db.prepare<[number], number>(term).pluck();
   return {
     acquire(shard: number, owner: string, until: number): bigint {
       const row = acquireRow.get(shard, owner, ms(until));
       if (row === undefined) throw new Error(`shard ${shard} was not taken`);
       return BigInt(row);
+    },
+    /** The term of a shard that this owner holds, else null. */
+    heldTerm(shard: number, owner: string): bigint | null {
+      const row = heldRow.get(shard, owner);
+      return row === undefined ? null : BigInt(row);
     },
     /** Null for a shard that nobody ever took. */
     term(shard: number): number | null {

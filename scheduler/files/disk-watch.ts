@@ -1,0 +1,92 @@
+/**
+ * Watches how much of the data folder's disk is left. Below the bound the scheduler takes no new jobs,
+ * bodies or builds, so that what it has accepted already can still be carried out, answered and deleted.
+ */
+import { statfs } from 'node:fs/promises';
+
+import { CapstanError } from '../../proto/errors.ts';
+
+const LOOK_MS = 1_000;
+/** Callers are asked to wait this long, ms. */
+const RETRY_AFTER_MS = 10_000;
+
+export interface DiskSpace {
+  /** Bytes that may still be written; what root has set aside is not the scheduler's. */
+  readonly free: number;
+  /** Bytes that are free or used. */
+  readonly total: number;
+}
+
+export interface DiskWatchOptions {
+  readonly folder: string;
+  /** Share of the disk that must be left, percent; 0: no bound. */
+  readonly minFreePercent: number;
+  /** Told when the bound is crossed, in either direction. */
+  readonly onChange: (isLow: boolean) => void;
+}
+
+export class DiskWatch {
+  readonly #options: DiskWatchOptions;
+  #space: DiskSpace | null = null;
+  #isLow = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  private constructor(options: DiskWatchOptions) {
+    this.#options = options;
+  }
+
+  /** Looks once, and then every second until it is closed. */
+  static async open(options: DiskWatchOptions): Promise<DiskWatch> {
+    const watch = new DiskWatch(options);
+    await watch.#look();
+    watch.#lookLater();
+    return watch;
+  }
+
+  /** @throws CapstanError DISK_FULL when less than the bound is left, or would be after `bytes` more. */
+  mustFit(bytes: number): void {
+    if (this.#space === null) return;
+    const { free, total } = this.#space;
+    if (free - bytes < this.#bound(total)) throw diskFull(this.#options.minFreePercent);
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #bound(total: number): number {
+    return (total * this.#options.minFreePercent) / 100;
+  }
+
+  #lookLater(): void {
+    this.#timer = setTimeout(() => {
+      void this.#look().then(() => {
+        if (this.#timer !== undefined) this.#lookLater();
+      });
+    }, LOOK_MS);
+    this.#timer.unref();
+  }
+
+  async #look(): Promise<void> {
+    this.#space = await spaceOf(this.#options.folder);
+    const isLow = this.#space !== null && this.#space.free < this.#bound(this.#space.total);
+    if (isLow === this.#isLow) return;
+    this.#isLow = isLow;
+    this.#options.onChange(isLow);
+  }
+}
+
+/** Room on the disk of a folder; null when the system does not say. */
+export async function spaceOf(folder: string): Promise<DiskSpace | null> {
+  return statfs(folder).then(
+    ({ bavail, bfree, blocks, bsize }) => ({ free: bavail * bsize, total: (blocks - bfree + bavail) * bsize }),
+    () => null,
+  );
+}
+
+/** The refusal of what would take more room. */
+export function diskFull(minFreePercent: number): CapstanError {
+  const message = `less than ${minFreePercent} % of the disk of the scheduler's data folder is left: no new jobs, bodies and builds are accepted until there is room`;
+  return new CapstanError('DISK_FULL', message, { retryAfterMs: RETRY_AFTER_MS });
+}
