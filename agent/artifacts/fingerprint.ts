@@ -5,14 +5,15 @@
  * contents decide. What Python compiles beside its modules is left out: it comes with their use.
  */
 import { createHash, type Hash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { lstat, readdir, readlink } from 'node:fs/promises';
+import { createReadStream, lstatSync, readFileSync, readlinkSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 const COMPILED = '__pycache__';
-/** Entries looked at at once. */
-const AT_ONCE = 32;
+/** Entries looked at, and bytes read, before others get their turn: a promise for each would cost ten times as much as the look. */
+const ENTRIES_A_TURN = 200;
+const BYTES_A_TURN = 4 * 1024 * 1024;
 
 /** Both of an unpacked build, as hexadecimal digests. */
 export interface Fingerprint {
@@ -46,28 +47,37 @@ interface Entry {
 async function factsOf(folder: string): Promise<string> {
   const hash = createHash('sha256');
   const entries = await entriesOf(folder);
-  for (let at = 0; at < entries.length; at += AT_ONCE) {
-    const part = entries.slice(at, at + AT_ONCE);
-    const facts = await Promise.all(part.map(({ path }) => lstat(join(folder, path), { bigint: true })));
-    for (const [index, { path, kind }] of part.entries()) {
-      const fact = facts[index];
-      // A folder's own times change with what Python compiles in it; its names are all here.
-      const more = kind === 'folder' || fact === undefined ? [] : [fact.ino, fact.size, fact.mtimeNs, fact.ctimeNs];
-      hash.update(JSON.stringify([path, kind, String(fact?.mode), ...more.map(String)]));
-    }
+  for (const [index, { path, kind }] of entries.entries()) {
+    if (index % ENTRIES_A_TURN === 0) await nextTurn();
+    const fact = lstatSync(join(folder, path), { bigint: true });
+    // A folder's own times change with what Python compiles in it; its names are all here.
+    const more = kind === 'folder' ? [] : [fact.ino, fact.size, fact.mtimeNs, fact.ctimeNs];
+    hash.update(JSON.stringify([path, kind, String(fact.mode), ...more.map(String)]));
   }
   return hash.digest('hex');
 }
 
 async function contentsOf(folder: string): Promise<string> {
   const hash = createHash('sha256');
-  for (const { path, kind } of await entriesOf(folder)) {
+  let bytes = 0;
+  for (const [index, { path, kind }] of (await entriesOf(folder)).entries()) {
+    if (index % ENTRIES_A_TURN === 0 || bytes > BYTES_A_TURN) {
+      bytes = 0;
+      await nextTurn();
+    }
     const full = join(folder, path);
-    const { mode, size } = await lstat(full);
-    hash.update(JSON.stringify([path, kind, mode, kind === 'file' ? size : 0, kind === 'link' ? await readlink(full) : '']));
-    if (kind === 'file') await addFile(hash, full);
+    const { mode, size } = lstatSync(full);
+    hash.update(JSON.stringify([path, kind, mode, kind === 'file' ? size : 0, kind === 'link' ? readlinkSync(full) : '']));
+    if (kind !== 'file') continue;
+    bytes += size;
+    if (size > BYTES_A_TURN) await addFile(hash, full);
+    else hash.update(readFileSync(full));
   }
   return hash.digest('hex');
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 async function addFile(hash: Hash, path: string): Promise<void> {
