@@ -34,7 +34,7 @@ import { diskFull, DiskWatch, spaceOf } from './files/disk-watch.ts';
 import { readGpuTable } from './gpu-table-file.ts';
 import { SchedulerMetrics } from './metrics/metrics.ts';
 import { Cipher } from './secrets/cipher.ts';
-import { prepareDataFolder, type Secrets } from './secrets/data-folder.ts';
+import { completeDataFolder, prepareDataFolder, type Secrets } from './secrets/data-folder.ts';
 import { hashKey } from './secrets/hash.ts';
 import { MasterKeys } from './secrets/master-keys.ts';
 import { WorkerTokens } from './secrets/worker-tokens.ts';
@@ -77,7 +77,7 @@ const sweepAgeMs = 3_600_000;
 const closeWithinMs = 5_000;
 const mebibyte = 1024 * 1024;
 
-/** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_NEWER, CONFIG or ADDRESS_IN_USE when it cannot. */
+/** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL, CONFIG or ADDRESS_IN_USE when it cannot. */
 export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
   const log =
     deps.log ??
@@ -85,9 +85,10 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const clock = deps.clock ?? new SystemClock();
   const gpus = await readGpuTable(config.gpuTable);
   const guardOf = webhookGuards(config);
-  const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey });
+  const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
   const database = join(folder.path, 'scheduler', 'capstan.db');
-  const store = await openSqliteStore({ file: database });
+  const store = await openSqliteStore({ file: database, mustExist: !folder.created.folder });
+  if (folder.created.folder) await completeDataFolder(folder.path);
   const snapshots = new Snapshots(
     database,
     (file) => store.snapshot(file),

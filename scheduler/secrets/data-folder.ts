@@ -1,7 +1,7 @@
 /**
  * The data folder's frame (docs/architecture.md, Data folder): its layout version and the secrets
- * made at the first start. `version` is written last: a folder without it is one whose first start
- * has not finished, and is finished by the next.
+ * made at the first start. `version` is written last, after the database was made: a folder without it is
+ * one whose first start has not finished, and is finished by the next; one that has it has lost what is missing.
  */
 import { randomBytes } from 'node:crypto';
 import { chmod, readFile, stat } from 'node:fs/promises';
@@ -48,6 +48,8 @@ export interface DataFolder {
 export interface PrepareOptions {
   /** The account's key when this is the first start (SERVICE_API_KEY); one is generated without it, and a later start keeps what is there. */
   readonly apiKey?: string | undefined;
+  /** False: the caller marks a new folder complete by {@link completeDataFolder}, once it has made the database. */
+  readonly marksComplete?: boolean;
 }
 
 /**
@@ -64,6 +66,11 @@ export async function prepareDataFolder(dir: string, options: PrepareOptions = {
   }
 }
 
+/** Marks a folder complete whose first start has made everything; from then on nothing in it is made anew. */
+export async function completeDataFolder(path: string): Promise<void> {
+  await createDurably(join(path, 'version'), `${LAYOUT_VERSION}\n`);
+}
+
 async function prepare(path: string, options: PrepareOptions): Promise<DataFolder> {
   if (options.apiKey !== undefined) checkApiKey(options.apiKey);
   await makeFolder(path, 0o700);
@@ -76,7 +83,7 @@ async function prepare(path: string, options: PrepareOptions): Promise<DataFolde
 
   // A lost master key must not be replaced in silence: what it encrypted could never be read again.
   if (!first && !(await exists(join(secretsPath, 'master-key')))) {
-    throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: secrets/master-key is missing; restore it from a backup`);
+    throw new CapstanError('DATA_LOST', `cannot use the data folder ${path}: secrets/master-key is missing; restore it from a backup`);
   }
   const masterKey = await secret(join(secretsPath, 'master-key'), () => randomBytes(MASTER_KEY_BYTES).toString('hex'));
   if (!/^[0-9a-f]{64}$/.test(masterKey.text))
@@ -84,7 +91,7 @@ async function prepare(path: string, options: PrepareOptions): Promise<DataFolde
   const apiKey = await secret(join(secretsPath, 'api-key'), () => options.apiKey ?? `cap_${token()}`);
   const gatewayToken = await secret(join(secretsPath, 'gateway-token'), token);
   const joinToken = await secret(join(secretsPath, 'join-token'), token);
-  if (first) await createDurably(join(path, 'version'), `${LAYOUT_VERSION}\n`);
+  if (first && options.marksComplete !== false) await completeDataFolder(path);
   else await syncPath(path);
 
   return {

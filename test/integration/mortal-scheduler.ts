@@ -29,7 +29,7 @@ class MortalClock extends SystemClock {
   }
 }
 
-const { secrets } = await prepareDataFolder(dataDir);
+const { secrets } = await prepareDataFolder(dataDir, { marksComplete: false });
 const scheduler = await start(readConfig({ dataDir, port: 0, logLevel: 'silent' }, {}), { clock: new MortalClock() });
 if (secrets.olderMasterKeys.length === 0) {
   const metadata = new Metadata();

@@ -21,6 +21,8 @@ import { fromFailure, isFailure, type Answer, type Question, type SnapshotEnd, t
 export interface SqliteStoreOptions {
   /** Path of the database; made with its folder where missing. */
   readonly file: string;
+  /** The database was made before: one that is missing or empty is refused (DATA_LOST). */
+  readonly mustExist?: boolean;
   /** WAL pages (4 KiB) between checkpoints; the engine's default when left out. */
   readonly checkpointPages?: number;
 }
@@ -41,11 +43,11 @@ const mostBuffer = 1_048_576;
 const compactAt = 1_024;
 
 /**
- * Opens (or makes) the database and its thread. Rejects with `DATA_DIR` or `DATA_NEWER` when the
- * file cannot be used.
+ * Opens (or makes) the database and its thread. Rejects with `DATA_DIR`, `DATA_LOST`, `DATA_NEWER` or
+ * `DISK_FULL` when the file cannot be used.
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteClient> {
-  const data: ThreadData = { file: options.file, checkpointPages: options.checkpointPages ?? null };
+  const data: ThreadData = { file: options.file, checkpointPages: options.checkpointPages ?? null, mustExist: options.mustExist ?? false };
   const worker = new Worker(new URL('thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
   const client = new SqliteClient(options.file, worker);
   try {

@@ -24,6 +24,8 @@ import { transitionStatements } from './sql/transitions.ts';
 export interface SqliteOptions {
   /** Path of the database, made with its folder where missing; `:memory:` for one that ends with the engine. */
   readonly file: string;
+  /** A database that is missing or empty is refused (DATA_LOST) instead of made. */
+  readonly mustExist?: boolean;
   /** Wall clock, ms since 1970, for the expiry of idempotency keys; the machine's when left out. */
   readonly now?: () => number;
   /** WAL pages (4 KiB) after which {@link SqliteEngine.tidy} checkpoints. */
@@ -59,7 +61,7 @@ export class SqliteEngine implements StoreEngine {
     this.#file = options.file;
     this.#now = options.now ?? Date.now;
     this.#checkpointPages = options.checkpointPages ?? defaultCheckpointPages;
-    this.#db = openDatabase(options.file);
+    this.#db = openDatabase(options.file, { mustExist: options.mustExist ?? false });
     this.#sql = prepareAll(this.#db);
     this.#reads = readsOf(this.#sql, this.#now);
   }

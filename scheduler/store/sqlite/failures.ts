@@ -15,16 +15,22 @@ export function storeFailure(file: string, what: string, error: unknown): Capsta
   if (code === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text}`, { cause: error });
   if (code.startsWith('SQLITE_FULL'))
     return new CapstanError('DISK_FULL', `store ${file}: ${what}: the disk is full (${code})`, { cause: error });
+  const damage = damageOf(code);
+  if (damage !== null) return new CapstanError('DATA_LOST', `store ${file}: ${what}: ${damage} (${code})`, { cause: error });
   const reason = plainReason(code);
   if (reason === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text} (${code})`, { cause: error });
   return new CapstanError('DATA_DIR', `store ${file}: ${what}: ${reason} (${code})`, { cause: error });
 }
 
+/** Codes of a file that only a backup can replace; null for all others. */
+function damageOf(code: string): string | null {
+  if (code === 'SQLITE_NOTADB') return 'the file is not a database';
+  return code.startsWith('SQLITE_CORRUPT') ? 'the file is damaged' : null;
+}
+
 /** Codes whose reason lies in the folder or the disk; null for those that are faults of ours. */
 function plainReason(code: string): string | null {
   if (code === 'SQLITE_BUSY' || code.startsWith('SQLITE_BUSY_') || code === 'SQLITE_LOCKED') return 'another process is using it';
-  if (code === 'SQLITE_NOTADB') return 'the file is not a database';
-  if (code.startsWith('SQLITE_CORRUPT')) return 'the file is damaged';
   if (code.startsWith('SQLITE_CANTOPEN')) return 'the file cannot be opened';
   if (code.startsWith('SQLITE_READONLY')) return 'the file or its folder cannot be written';
   if (code.startsWith('SQLITE_IOERR')) return 'the disk could not be read or written';

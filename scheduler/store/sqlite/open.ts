@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 import Database from 'better-sqlite3';
@@ -12,6 +12,13 @@ import type { Migration } from './migrations/migration.ts';
 /** Marks a database file as ours ('CAPS'), so that a wrong path is not filled with our tables. */
 const applicationId = 0x43415053;
 
+export interface OpenOptions {
+  /** In order of their numbers. */
+  readonly migrations?: readonly Migration[];
+  /** The database was made before. */
+  readonly mustExist?: boolean;
+}
+
 /** How long to wait for another process to let go of the file, ms: one that is ending. */
 const busyMs = 2_000;
 
@@ -19,10 +26,13 @@ const busyMs = 2_000;
  * Opens the database, brings its layout up to date and takes it for this process alone.
  * `:memory:` makes an empty one in memory.
  *
- * Throws `DATA_DIR` when the file or its folder cannot be used, `DATA_NEWER` when a newer version
- * wrote it; each with one line that names the file.
+ * Throws `DATA_DIR` when the file or its folder cannot be used, `DATA_LOST` when it is damaged (or missing
+ * or empty, with `mustExist`), `DATA_NEWER` when a newer version wrote it, `DISK_FULL`; each with one line
+ * that names the file.
  */
-export function openDatabase(file: string, migrations: readonly Migration[] = known): Database.Database {
+export function openDatabase(file: string, { migrations = known, mustExist = false }: OpenOptions = {}): Database.Database {
+  // An empty service in the place of the one that was lost would take new jobs beside what a backup holds.
+  if (mustExist && !existsSync(file)) throw lost(file, 'missing');
   if (file !== ':memory:') makeFolder(file);
   let db: Database.Database;
   try {
@@ -35,12 +45,24 @@ export function openDatabase(file: string, migrations: readonly Migration[] = kn
     if (file !== ':memory:') chmodSync(file, 0o600);
     prepareConnection(db);
     refuseForeign(db, file);
+    if (mustExist && isEmpty(db)) throw lost(file, 'empty');
     migrate(db, file, migrations);
     return db;
   } catch (error) {
     db.close();
     throw openFailure(file, error);
   }
+}
+
+function isEmpty(db: Database.Database): boolean {
+  return db.prepare<[], number>('SELECT count(*) FROM sqlite_schema').pluck().get() === 0;
+}
+
+function lost(file: string, how: string): CapstanError {
+  return new CapstanError(
+    'DATA_LOST',
+    `store ${file}: cannot open: the database is ${how}, though its data folder was used before; restore it from a backup`,
+  );
 }
 
 function makeFolder(file: string): void {

@@ -11,6 +11,7 @@ import { StaleTermError, type Fence, type Reads } from '../store.ts';
 export interface ThreadData {
   readonly file: string;
   readonly checkpointPages: number | null;
+  readonly mustExist: boolean;
 }
 
 export type Question =

@@ -27,7 +27,11 @@ function answer(message: Answer): void {
 
 function open(): void {
   try {
-    engine = new SqliteEngine({ file: data.file, ...(data.checkpointPages === null ? {} : { checkpointPages: data.checkpointPages }) });
+    engine = new SqliteEngine({
+      file: data.file,
+      mustExist: data.mustExist,
+      ...(data.checkpointPages === null ? {} : { checkpointPages: data.checkpointPages }),
+    });
     answer(null);
   } catch (error) {
     answer({ failure: toFailure(error) });

@@ -43,7 +43,9 @@ test('a missing folder is made, for its owner alone', async (t) => {
 
 test('a database of a newer version is refused as it is', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
-  openDatabase(file, [...migrations, { number: migrations.length + 1, name: 'future', sql: 'CREATE TABLE future (x)' }]).close();
+  openDatabase(file, {
+    migrations: [...migrations, { number: migrations.length + 1, name: 'future', sql: 'CREATE TABLE future (x)' }],
+  }).close();
   const before = await readFile(file);
 
   const error = await refused(file);
@@ -63,8 +65,8 @@ test('an older database is brought up to date with its data, once', async (t) =>
   engine.close();
 
   const next = { number: migrations.length + 1, name: 'next', sql: 'CREATE TABLE next (x); INSERT INTO next SELECT id FROM jobs;' };
-  openDatabase(file, [...migrations, next]).close();
-  const db = openDatabase(file, [...migrations, next]);
+  openDatabase(file, { migrations: [...migrations, next] }).close();
+  const db = openDatabase(file, { migrations: [...migrations, next] });
   t.teardown(() => db.close());
   t.deepEqual(db.prepare('SELECT x FROM next').pluck().all(), [queued(1).id]);
 });
@@ -73,7 +75,7 @@ test('a migration that fails leaves the database as it was', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
   openDatabase(file).close();
   const broken = { number: migrations.length + 1, name: 'broken', sql: 'CREATE TABLE half (x); CREATE TABLE jobs (x);' };
-  t.throws(() => openDatabase(file, [...migrations, broken]), { message: /cannot open: table jobs already exists/ });
+  t.throws(() => openDatabase(file, { migrations: [...migrations, broken] }), { message: /cannot open: table jobs already exists/ });
   const db = openDatabase(file);
   t.teardown(() => db.close());
   t.is(db.prepare("SELECT count(*) FROM sqlite_schema WHERE name = 'half'").pluck().get(), 0);
@@ -83,7 +85,7 @@ test('a file that is no database is refused', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
   await writeFile(file, 'this is a text and no database at all, and it is long enough to have a header '.repeat(20));
   const error = await refused(file);
-  t.is(error.code, 'DATA_DIR');
+  t.is(error.code, 'DATA_LOST');
   t.is(error.message, `store ${file}: cannot open: the file is not a database (SQLITE_NOTADB)`);
 });
 
@@ -94,7 +96,7 @@ test('a damaged database is refused', async (t) => {
   bytes.fill(0xff, 100, 4_096);
   await writeFile(file, bytes);
   const error = await refused(file);
-  t.is(error.code, 'DATA_DIR');
+  t.is(error.code, 'DATA_LOST');
   t.regex(error.message, /cannot open: the file is damaged \(SQLITE_CORRUPT/);
 });
 

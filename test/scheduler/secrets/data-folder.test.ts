@@ -132,7 +132,7 @@ test('a lost master key is not replaced', async (t) => {
   const dir = await folderOf(t);
   await prepareDataFolder(dir);
   await rm(join(dir, 'secrets/master-key'));
-  await refused(t, prepareDataFolder(dir), 'DATA_DIR', /secrets\/master-key is missing/);
+  await refused(t, prepareDataFolder(dir), 'DATA_LOST', /secrets\/master-key is missing/);
 });
 
 test('a key that no header can carry is refused without repeating it', async (t) => {
