@@ -164,8 +164,11 @@ export type Cause =
   | { readonly cause: 'redeliver'; readonly call: number; readonly id: string }
   | { readonly cause: 'command'; readonly call: number };
 
+/** A read of a job, by its number (`Image.reads`), and what it is wanted for. */
+export type ReadPurpose = { readonly read: number } & ReadAim;
+
 /** What a job read from the store is wanted for. */
-export type ReadPurpose =
+export type ReadAim =
   | { readonly purpose: 'waiter'; readonly ref: Ref }
   | { readonly purpose: 'submit'; readonly event: Extract<CoreEvent, { event: 'submit' }>; readonly usage: Usage | null }
   | { readonly purpose: 'cancel' | 'retry'; readonly call: number; readonly endpoint: string; readonly job: string };

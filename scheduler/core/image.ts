@@ -70,10 +70,11 @@ export interface Image {
   /** Wall time at which the store is next asked for jobs due for deletion. */
   nextDeletion: number;
   /**
-   * Reads of stored jobs under way, and which jobs ended since the oldest of them was asked for: a
-   * row that was read may be out of date by then.
+   * Reads of stored jobs under way by number, oldest first, and the jobs that ended since the oldest of
+   * them was requested: a row that was read may be out of date by then. Of each such job the number of the
+   * first read that was requested after its end; once no earlier read is open, the job is forgotten.
    */
-  readonly reads: { open: number; readonly ended: Set<number> };
+  readonly reads: { next: number; readonly open: Set<number>; readonly ended: Map<number, number>; due: number };
   /** Why no new jobs are accepted: the disk is almost full. */
   diskRefusal: CapstanError | null;
   /** A read of due jobs is under way. */
@@ -123,7 +124,7 @@ export function newImage(settings: Settings, random: RandomState): Image {
     droppedBlobs: [],
     nextDeletion: 0,
     handed: new Map(),
-    reads: { open: 0, ended: new Set() },
+    reads: { next: 1, open: new Set(), ended: new Map(), due: 0 },
     diskRefusal: null,
     readingDue: false,
     hooks: { nextAt: 0, reading: false, backlog: false, open: new Map(), perHost: new Map(), failing: new Set() },
@@ -147,13 +148,26 @@ export function liveEndpoints(image: Image, account: string): EndpointImage[] {
   return [...image.endpoints.values()].filter(({ config }) => config.account === account && config.removing === undefined);
 }
 
-/** A read of stored jobs was asked for. */
-export function readOpened(image: Image): void {
-  image.reads.open++;
+/** A read of stored jobs is requested; returns its number. */
+export function readOpened({ reads }: Image): number {
+  const read = reads.next++;
+  reads.open.add(read);
+  return read;
 }
 
-/** Its answer has been handled. */
-export function readClosed(image: Image): void {
-  image.reads.open--;
-  if (image.reads.open === 0) image.reads.ended.clear();
+/** A job has ended or was deleted: what reads that are under way bring of it may be out of date. */
+export function noteEnded({ reads }: Image, no: number): void {
+  if (reads.open.size === 0) return;
+  reads.ended.delete(no);
+  reads.ended.set(no, reads.next);
+}
+
+/** The answer of a read has been handled. */
+export function readClosed({ reads }: Image, read: number): void {
+  reads.open.delete(read);
+  const [oldest = reads.next] = reads.open;
+  for (const [no, firstAfter] of reads.ended) {
+    if (firstAfter > oldest) return;
+    reads.ended.delete(no);
+  }
 }

@@ -8,7 +8,7 @@ import type { Body, JobRow } from '../store/store.ts';
 
 import type { Decision, Write } from './effects.ts';
 import type { Cause } from './events.ts';
-import type { Image } from './image.ts';
+import { type Image, noteEnded } from './image.ts';
 import type { EndpointImage } from './image/endpoints.ts';
 import type { WorkerImage } from './image/fleet.ts';
 import type { JobImage } from './image/jobs.ts';
@@ -316,7 +316,7 @@ export function noteDeletion(image: Image, at: number): void {
 
 function forget(image: Image, job: JobImage): void {
   dropStream(image, job);
-  if (image.reads.open > 0) image.reads.ended.add(job.no);
+  noteEnded(image, job.no);
   if (image.jobs.get(job.id) === job) image.jobs.delete(job.id);
   if (job.recordStart !== null) image.deadlines.drop(job.recordStart);
   job.recordStart = null;

@@ -7,7 +7,7 @@ import type { JobRow, Outcome, WholeJob } from '../store/store.ts';
 
 import { fill, freeSlot, sendJob } from './dispatch.ts';
 import type { Decision } from './effects.ts';
-import type { Cause, CoreEvent, Counting, ReadPurpose, Ref } from './events.ts';
+import type { Cause, CoreEvent, Counting, ReadAim, ReadPurpose, Ref } from './events.ts';
 import { dropBody, type Image, readClosed, readOpened } from './image.ts';
 import type { EndpointImage } from './image/endpoints.ts';
 import type { JobImage, Waiter } from './image/jobs.ts';
@@ -239,7 +239,7 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
     out.do({ effect: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
     return;
   }
-  readClosed(image);
+  readClosed(image, purpose.read);
   switch (purpose.purpose) {
     case 'waiter': {
       const waiter = findWaiter(image, purpose.ref);
@@ -438,12 +438,11 @@ export function dueRead(image: Image, out: Decision, now: Now, event: Extract<Co
     if (row.state === 'IN_QUEUE') expire(image, out, fromRow(row));
     else out.write({ op: 'delete', no: row.no, dueBy: event.wall });
   }
-  readClosed(image);
+  readClosed(image, image.reads.due);
 }
 
-function readFor(image: Image, out: Decision, purpose: ReadPurpose, endpoint: string, job: string): void {
-  readOpened(image);
-  out.do({ effect: 'read-job', purpose, endpoint, job });
+function readFor(image: Image, out: Decision, aim: ReadAim, endpoint: string, job: string): void {
+  out.do({ effect: 'read-job', purpose: { ...aim, read: readOpened(image) }, endpoint, job });
 }
 
 function answerError(out: Decision, call: number, error: CapstanError): void {

@@ -208,7 +208,7 @@ function tick(image: Image, out: Decision, now: Now): void {
   if (now.wall >= image.nextDeletion && !image.readingDue) {
     image.readingDue = true;
     image.nextDeletion = Number.POSITIVE_INFINITY;
-    readOpened(image);
+    image.reads.due = readOpened(image);
     out.do({ effect: 'read-due', limit: dueBatch });
   }
   lookForHooks(image, out, now);
