@@ -3,7 +3,7 @@
  * file for each, writes the manifest, installs the packages, packs all of it.
  */
 import { createHash } from 'node:crypto';
-import { readFile, readlink } from 'node:fs/promises';
+import { readFile, readlink, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 
 import { discover } from '../discovery/discover.ts';
@@ -18,7 +18,7 @@ import {
   writtenManifest,
   type Application,
 } from '../deploy/application.ts';
-import { packArtifact, removeArtifact, type Artifact, type Layer } from '../deploy/artifact.ts';
+import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } from '../deploy/artifact.ts';
 import { listFiles } from '../deploy/files.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import type { Terminal } from '../terminal/terminal.ts';
@@ -73,7 +73,11 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   const { folder, endpoints } = declared;
   const written = await writtenManifest(folder);
   const [first] = endpoints;
-  if (written !== null)
+  if (written?.path === join(folder, TOOL_FOLDER, MANIFEST_NAME)) {
+    // Left by a build of the time before the endpoints were declared: that folder is the build's own.
+    terminal.warn(`${TOOL_FOLDER}/${MANIFEST_NAME} is replaced: the endpoints are declared in the sources`);
+    await rm(written.path);
+  } else if (written !== null)
     throw new ToolError(
       'INVALID_MANIFEST',
       `endpoints are declared in the sources (${first?.place ?? ''}) and written in ${written.path}`,

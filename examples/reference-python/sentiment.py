@@ -2,10 +2,15 @@
 import os
 import re
 
+from capstan import Endpoint
+
+gpu = Endpoint(name="reference-python-sentiment", gpu="ANY", workers=(0, 1), idle_timeout=60, max_concurrency=4)
+
 POSITIVE = frozenset("amazing awesome best excellent good great happy like love loved nice wonderful".split())
 NEGATIVE = frozenset("awful bad boring broken hate hated horrible poor sad terrible worst wrong".split())
 
 
+@gpu.post("/sentiment")
 def sentiment(text: str) -> dict:
     """
     `score`: the share of the words with a mood that have the label's, four decimals; 0.5 when none

@@ -1,6 +1,10 @@
 """The reference application's routes that need no GPU: GET /health, GET /info, POST /analyze."""
 import re
 
+from capstan import Endpoint
+
+api = Endpoint(name="reference-python", workers=(0, 2), idle_timeout=60, max_concurrency=16, scaler_value=16)
+
 NAME = "text-service"
 VERSION = "1.0.0"
 
@@ -15,14 +19,17 @@ ENDPOINTS = [
 WHITE_SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
 
+@api.get("/health")
 def health() -> dict:
     return {"status": "healthy", "service": NAME, "version": VERSION}
 
 
+@api.get("/info")
 def info() -> dict:
     return {"name": NAME, "version": VERSION, "endpoints": ENDPOINTS}
 
 
+@api.post("/analyze")
 def analyze(text: str) -> dict:
     """Words are what white space separates; sentences are counted by the characters . ! ?"""
     words = [word for word in WHITE_SPACE.split(text) if word]

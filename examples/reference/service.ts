@@ -1,4 +1,8 @@
 /** The reference application's routes that need no GPU: GET /health, GET /info, POST /analyze. */
+import { Endpoint } from '@capstan/sdk';
+
+const api = new Endpoint({ name: 'reference', workers: [0, 2], idleTimeout: 60, maxConcurrency: 16, scalerValue: 16 });
+
 const NAME = 'text-service';
 const VERSION = '1.0.0';
 
@@ -9,16 +13,12 @@ const ENDPOINTS = [
   { method: 'POST', path: '/sentiment', description: 'Judges the mood of a text; served by the GPU endpoint.' },
 ] as const;
 
-export function health(): object {
-  return { status: 'healthy', service: NAME, version: VERSION };
-}
+export const health = api.get('/health', () => ({ status: 'healthy', service: NAME, version: VERSION }));
 
-export function info(): object {
-  return { name: NAME, version: VERSION, endpoints: ENDPOINTS };
-}
+export const info = api.get('/info', () => ({ name: NAME, version: VERSION, endpoints: ENDPOINTS }));
 
 /** Words are what white space separates; characters are code points; sentences are counted by the characters . ! ? */
-export function analyze({ text }: { text: string }): object {
+export const analyze = api.post('/analyze', (text: string) => {
   const words = text.split(/\p{White_Space}+/u).filter((word) => word !== '');
   const inWords = words.reduce((sum, word) => sum + Array.from(word).length, 0);
   return {
@@ -30,7 +30,7 @@ export function analyze({ text }: { text: string }): object {
       sentence_count: text.match(/[.!?]/g)?.length ?? 0,
     },
   };
-}
+});
 
 /** The quotient in hundredths, halves rounded up; in whole numbers, since binary fractions lose halves. */
 function hundredths(dividend: number, divisor: number): number {

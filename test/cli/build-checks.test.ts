@@ -95,9 +95,25 @@ test('a build that fails leaves no artifact of an earlier one', async (t) => {
   t.is((await build(t, folder)).code, 65, 'nothing is declared');
   t.deepEqual(await Promise.all(made.map(isThere)), [false, false]);
 
-  // A manifest that somebody wrote in that place is theirs.
+  // A manifest that somebody wrote in that place is theirs, as long as nothing is declared.
   await mkdir(join(folder, '.tool'), { recursive: true });
   await writeFile(made[1] ?? '', manifest({}));
   t.is((await build(t, folder)).code, 65, 'its module is not there');
   t.is(await readFile(made[1] ?? '', 'utf8'), manifest({}));
+});
+
+test('the manifest that a build left in .tool does not contradict endpoints that are declared since; one of the folder does', async (t) => {
+  const folder = await folderOf(t, { 'one.ts': 'export const one = (value: number) => value;\n', 'tool_manifest.json': manifest({}) });
+  t.is((await build(t, folder)).code, 0);
+  await writeFile(join(folder, 'one.ts'), declaring(''));
+  t.regex(
+    (await build(t, folder)).stderr,
+    /^✗ endpoints are declared in the sources \(one\.ts:3\) and written in \S+\/tool_manifest\.json$/m,
+  );
+  await rm(join(folder, 'tool_manifest.json'));
+  const { code, stderr } = await build(t, folder);
+  t.is(code, 0, stderr);
+  t.regex(stderr, /^! \.tool\/tool_manifest\.json is replaced: the endpoints are declared in the sources$/m);
+  t.true((await readFile(join(folder, '.tool/tool_manifest.json'), 'utf8')).includes('"source_fingerprint"'));
+  t.notRegex((await build(t, folder)).stderr, /is replaced/);
 });

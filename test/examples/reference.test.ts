@@ -1,12 +1,14 @@
 /** The reference application (SPEC.md) in both languages, over HTTP, with its exact shapes and roundings; its GPU is a fake one. */
-import { rm } from 'node:fs/promises';
+import { cp, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
 
+import { run } from '../cli/fakes/run.ts';
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { Stack } from '../support/stack.ts';
 import { analysisOf, cases } from './text-analysis-cases.ts';
+import { folderOf } from '../support/folder.ts';
 import { ownFolder } from '../support/own-folder.ts';
 
 const examples = join(import.meta.dirname, '../../examples');
@@ -69,5 +71,39 @@ for (const [language, main, gpu] of [
     t.deepEqual(await call(gpu, '/sentiment', { text: 'I love it' }), of('I love it', 'POSITIVE', 1));
     t.deepEqual(await call(gpu, '/sentiment', { text: 'Good, great, bad.' }), of('Good, great, bad.', 'POSITIVE', 0.6667));
     t.deepEqual(await call(gpu, '/sentiment', { text: 'A table.' }), of('A table.', 'NEUTRAL', 0.5));
+  });
+}
+
+for (const [language, example, ending] of [
+  ['TypeScript', 'reference', 'ts'],
+  ['Python', 'reference-python', 'py'],
+] as const) {
+  test(`${language}: capstan run serves it as it is declared`, async (t) => {
+    const folder = join(await folderOf(t), example);
+    await cp(join(examples, example), folder, { recursive: true });
+    const running = run([join(import.meta.dirname, '../../cli/main.ts'), 'run', folder, '--port', '0'], { cwd: folder });
+    t.teardown(async () => {
+      running.child.kill('SIGTERM');
+      await running.ended;
+    });
+    const [, base = ''] = await running.hear(/development server: (http:\S+)/);
+    const post = (text: unknown): RequestInit => ({
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ text }),
+    });
+    const json = async (path: string, init: RequestInit = {}): Promise<unknown> => (await fetch(`${base}${path}`, init)).json();
+    t.deepEqual(await json('/service/health'), { status: 'healthy', service: 'text-service', version: '1.0.0' });
+    const [first] = cases;
+    if (first !== undefined) t.deepEqual(await json('/service/analyze', post(first[0])), analysisOf(first));
+    t.like(await json('/sentiment/sentiment', post('I love it')), { sentiment: { label: 'POSITIVE', score: 1 }, device: 'CPU' });
+    t.like(await json('/service/analyze', post(1)), { detail: 'text: must be a string' });
+    // What the tutorial shows of it is what stands there.
+    const tutorial = await readFile(join(examples, '../docs/tutorial.md'), 'utf8');
+    const blocks = [...tutorial.matchAll(/^```(?:ts|python)\n(.*?)^```$/gms)].map(([, block = '']) => block);
+    const shown = blocks.find((block) => block.includes(`"${example}"`) || block.includes(`'${example}'`)) ?? '';
+    const source = await readFile(join(folder, `service.${ending}`), 'utf8');
+    t.true(shown.split('\n').length > 4);
+    for (const line of shown.split('\n')) t.true(source.includes(line), line);
   });
 }
