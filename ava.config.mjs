@@ -15,6 +15,7 @@ const LONG = [
   'fault/kill',
   'agent/foreign-workers',
   'integration/graphql',
+  'bench/benches',
   'clients/runpod-python',
   'agent/processes',
   'lb/faults',

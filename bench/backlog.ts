@@ -2,7 +2,9 @@
  * A queue that nobody works off: what a million waiting jobs cost the scheduler. The real service,
  * jobs over HTTP; prints one JSON document.
  *
- *   node bench/backlog.ts --jobs 1000000 --bytes 1024 --connections 64
+ *   node bench/backlog.ts --jobs 1000000 --bytes 1024 --connections 64 --seconds 5 --settle 15
+ *
+ * `--seconds`: of each load, after which the queue is counted; `--settle`: of rest before memory is read again.
  */
 import { parseArgs } from 'node:util';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -17,6 +19,8 @@ const { values } = parseArgs({
     jobs: { type: 'string', default: '1000000' },
     bytes: { type: 'string', default: '1024' },
     connections: { type: 'string', default: '64' },
+    seconds: { type: 'string', default: '5' },
+    settle: { type: 'string', default: '15' },
     folder: { type: 'string' },
   },
 });
@@ -44,7 +48,7 @@ try {
   let examples: Readonly<Record<string, string>> = {};
   const empty = mib(residentOf(scheduler()).now);
   for (let count = 0; count < wanted;) {
-    const result = await runLoad(request, { connections, durationMs: 5_000, warmupMs: 0 });
+    const result = await runLoad(request, { connections, durationMs: Number(values.seconds) * 1_000, warmupMs: 0 });
     errors += result.errors;
     examples = { ...examples, ...result.examples };
     count = await queued();
@@ -53,7 +57,7 @@ try {
     if (result.answers === 0) break;
   }
   const filled = residentOf(scheduler());
-  await pause(15_000);
+  await pause(Number(values.settle) * 1_000);
   const settled = residentOf(scheduler());
 
   // The supervisor starts it again; it serves once it has its queue.

@@ -1,6 +1,7 @@
 /**
  * From zero to the handler: a job is sent to an endpoint without a worker, through the whole stack,
- * and its handler tells when it was entered: `node bench/cold-start.ts [rounds]`. Between two jobs
+ * and its handler tells when it was entered: `node bench/cold-start.ts
+ * [--rounds 15] [--only thread,node-process,…]`. Between two jobs
  * the worker goes by its idle time-out and the spare that it used is replaced, as in a real pause.
  * Containers run in a Docker daemon of the bench's own, whose image is there already.
  */
@@ -8,6 +9,7 @@ import { once } from 'node:events';
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
 
 import { noEngine, startEngine } from '../test/support/container/private-engine.ts';
 import { startStack, waitForHealth, type Stack } from './stack.ts';
@@ -20,13 +22,16 @@ type Runtime = keyof typeof goals;
 const REFILL_MS = { process: 1_500, container: 6_000 } as const;
 const WARM_UP = 1;
 
-const rounds = Number(process.argv[2] ?? 15);
-const engine = noEngine === undefined ? await startEngine(['capstan/base-node', 'capstan/base-python']) : undefined;
+const { values } = parseArgs({ options: { rounds: { type: 'string', default: '15' }, only: { type: 'string' } } });
+const rounds = Number(values.rounds);
+const chosen = (Object.keys(goals) as Runtime[]).filter((runtime) => values.only?.split(',').includes(runtime) ?? true);
+const needsEngine = chosen.some((runtime) => runtime.endsWith('-container'));
+const engine = needsEngine && noEngine === undefined ? await startEngine(['capstan/base-node', 'capstan/base-python']) : undefined;
 const agent = new Agent({ keepAlive: true });
 let stack: Stack | undefined;
 try {
   stack = await startStack(undefined, join(import.meta.dirname, 'cold-start-app'), { CAPSTAN_CONTAINER_SOCKET: engine?.socket ?? 'none' });
-  for (const runtime of Object.keys(goals) as Runtime[]) {
+  for (const runtime of chosen) {
     if (engine === undefined && runtime.endsWith('-container')) {
       process.stdout.write(`${runtime}: left out, a container engine of its own ${noEngine ?? ''}\n`);
       continue;

@@ -2,7 +2,7 @@
  * A simulated fleet: the real scheduler as a process, agents of 8 GPUs over real gRPC (each with a
  * connection and a session of its own, all in this process).
  *
- *   node bench/fleet.ts --agents 1000 --endpoints 1000 --workers 10 --idle 20 --json
+ *   node bench/fleet.ts --agents 1000 --endpoints 1000 --workers 10 --idle 20 --settle 3 --json
  *
  * Four of five endpoints want GPUs, the others CPUs: 10,000 workers on 8,000 devices.
  */
@@ -24,6 +24,7 @@ const { values } = parseArgs({
     endpoints: { type: 'string', default: '1000' },
     workers: { type: 'string', default: '10' },
     idle: { type: 'string', default: '20' },
+    settle: { type: 'string', default: '3' },
     json: { type: 'boolean', default: false },
   },
 });
@@ -71,7 +72,7 @@ async function measureFleet() {
     await Promise.race([reached, pause(20_000, undefined, { ref: false })]);
     const placedS = (performance.now() - begun) / 1_000;
     const placed = fleet.asked;
-    await pause(3_000);
+    await pause(Number(values.settle) * 1_000);
     progress(`${placed} idle workers for ${idleS} s`);
     const idleCores = await coresOver(scheduler.pid, idleS);
     return { joinS, deployS, placed, placedS, placementsPerSecond: placed / placedS, emptyCores, idleCores };

@@ -6,9 +6,11 @@
  *   --only runParked,runConsumed,runsync,start,store
  *   --depths 1000,1000000               waiting rows of the store's cycles
  *   --folder <folder>                   where the data folder is made (the system's temporary folder)
+ *   --start-jobs 1000                   jobs of each measurement of the start latency
+ *   --results <folder>                  where the document is kept (bench/results)
  *   --json                              the document on stdout, the table on stderr
  *
- * The document also goes to bench/results/<time>.json. Exits with 1 when any answer was an error.
+ * The document also goes to <results>/<time>.json. Exits with 1 when any answer was an error.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, loadavg } from 'node:os';
@@ -31,6 +33,7 @@ const { values } = parseArgs({
     depths: { type: 'string', default: '1000,1000000' },
     'start-jobs': { type: 'string', default: '1000' },
     folder: { type: 'string' },
+    results: { type: 'string', default: join(import.meta.dirname, 'results') },
     json: { type: 'boolean', default: false },
   },
 });
@@ -72,9 +75,8 @@ const store = wanted.has('store') ? await measureStore({ seconds, rounds, depths
 const report = makeReport({ at, machine, options: { connections, seconds, rounds } }, measured, store);
 
 const document = `${JSON.stringify(report, null, 2)}\n`;
-const folder = join(import.meta.dirname, 'results');
-await mkdir(folder, { recursive: true });
-await writeFile(join(folder, `${at.replaceAll(':', '-')}.json`), document);
+await mkdir(values.results, { recursive: true });
+await writeFile(join(values.results, `${at.replaceAll(':', '-')}.json`), document);
 if (values.json) process.stdout.write(document);
 (values.json ? console.error : console.log)(renderReport(report));
 if (report.errors > 0) process.exitCode = 1;

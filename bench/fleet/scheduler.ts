@@ -9,6 +9,7 @@ import { join } from 'node:path';
 
 import { credentials, Metadata } from '@grpc/grpc-js';
 
+import { SUPERVISED } from '../../cli/parts/part-process.ts';
 import { messageLimits } from '../../proto/batches.ts';
 import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient, type EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
@@ -32,7 +33,9 @@ export class SchedulerProcess {
   static async start(settings: Readonly<Record<string, string>>): Promise<SchedulerProcess> {
     const folder = await mkdtemp(join(tmpdir(), 'capstan-fleet-'));
     const log = openSync(join(folder, 'scheduler.log'), 'a');
-    const env = { ...process.env, CAPSTAN_DATA_DIR: folder, CAPSTAN_GRPC_PORT: '0', CAPSTAN_LOG_LEVEL: 'warn', ...settings };
+    // A part speaks over its channel only where its supervisor says that it is one.
+    const supervised = { [SUPERVISED]: '1' };
+    const env = { ...process.env, ...supervised, CAPSTAN_DATA_DIR: folder, CAPSTAN_GRPC_PORT: '0', CAPSTAN_LOG_LEVEL: 'warn', ...settings };
     const child = spawn(process.execPath, [tool, 'scheduler'], { env, stdio: ['ignore', log, log, 'ipc'] });
     const answer = await Promise.race([once(child, 'message'), once(child, 'exit')]);
     const [message] = answer as [{ readonly type?: string; readonly address?: string } | number | null];

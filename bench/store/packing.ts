@@ -2,9 +2,10 @@
  * What a batch costs the main thread on its way to the store thread: cloned objects against a
  * packed buffer. Prints one JSON line per kind of batch; µs of main-thread time per operation.
  *
- * node bench/store/packing.ts
+ * node bench/store/packing.ts [--rounds 400]
  */
 import { once } from 'node:events';
+import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 
 import { packBatch } from '../../scheduler/store/sqlite/packing/batches.ts';
@@ -12,7 +13,8 @@ import type { Op } from '../../scheduler/store/store.ts';
 import { finishOp, leaseOp, median, requeueOp, submitOp } from './load.ts';
 
 const batchSize = 64;
-const rounds = 400;
+const { values } = parseArgs({ options: { rounds: { type: 'string', default: '400' } } });
+const rounds = Number(values.rounds);
 const fence = { shard: 0, term: 1n };
 const now = Date.now();
 

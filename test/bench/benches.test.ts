@@ -1,0 +1,156 @@
+/** Every bench, at a size of seconds: it ends, without an error, and prints its figures. The figures themselves mean nothing at this size. */
+import { globSync, readFileSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { startEcho } from '../../bench/echo/reference.ts';
+import { isErrno } from '../../proto/thrown.ts';
+import { run } from '../cli/fakes/run.ts';
+import { folderOf } from '../support/folder.ts';
+
+const root = join(import.meta.dirname, '../..');
+
+interface Printed {
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs a bench to its end; one that hangs goes with everything it started. */
+async function bench(t: ExecutionContext, path: string, ...args: readonly string[]): Promise<Printed> {
+  const running = run([join(root, path), ...args], { cwd: root, detached: true, env: process.env });
+  t.teardown(() => {
+    try {
+      process.kill(-(running.child.pid ?? 0), 'SIGKILL');
+    } catch (error) {
+      if (!isErrno(error, 'ESRCH')) throw error; // it has ended, as it should
+    }
+  });
+  t.is(await running.ended, 0, running.stderr() + running.stdout());
+  return { stdout: running.stdout(), stderr: running.stderr() };
+}
+
+const json = (text: string): Record<string, unknown> => JSON.parse(text) as Record<string, unknown>;
+
+/** Every one is a number that can be. */
+function figures(t: ExecutionContext, what: string, ...values: unknown[]): void {
+  for (const value of values) t.true(typeof value === 'number' && Number.isFinite(value) && value >= 0, `${what}: ${String(value)}`);
+}
+
+/** By path below the root: its run at a tiny size, and what it must have printed. */
+const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> = {
+  'bench/main.ts': async (t) => {
+    const results = await folderOf(t);
+    const sizes = ['--rounds', '1', '--seconds', '0.3', '--warmup', '0.1', '--connections', '2', '--start-jobs', '5', '--depths', '50,100'];
+    const { stdout, stderr } = await bench(t, 'bench/main.ts', ...sizes, '--results', results, '--json');
+    const report = json(stdout) as { errors: number; figures: Record<string, { value: number }> };
+    t.is(report.errors, 0, stderr);
+    t.deepEqual(Object.keys(report.figures).sort(), ['runConsumed', 'runParked', 'runsync', 'start', 'storeDepth']);
+    figures(t, 'main', ...Object.values(report.figures).map(({ value }) => value));
+    t.regex(stderr, /│ \/run, no consumer/, 'the table');
+    t.is((await readdir(results)).length, 1);
+  },
+  'bench/backlog.ts': async (t) => {
+    const { stdout } = await bench(
+      t,
+      'bench/backlog.ts',
+      '--jobs',
+      '20',
+      '--bytes',
+      '100',
+      '--connections',
+      '2',
+      '--seconds',
+      '0.3',
+      '--settle',
+      '0',
+    );
+    const report = json(stdout) as { jobs: number; errors: number; restartMs: number; residentMiB: Record<string, number> };
+    t.true(report.jobs >= 20);
+    t.is(report.errors, 0);
+    figures(t, 'backlog', report.restartMs, ...Object.values(report.residentMiB));
+  },
+  'bench/fleet.ts': async (t) => {
+    const sizes = ['--agents', '3', '--endpoints', '5', '--workers', '2', '--idle', '0.3', '--settle', '0'];
+    const report = json((await bench(t, 'bench/fleet.ts', ...sizes, '--json')).stdout) as { placed: number; tick: Record<string, number> };
+    t.is(report.placed, 10);
+    figures(t, 'fleet', ...Object.values(report.tick));
+  },
+  'bench/cold-start.ts': async (t) => {
+    const { stdout } = await bench(t, 'bench/cold-start.ts', '--rounds', '1', '--only', 'thread');
+    t.regex(stdout, /^thread: first of all, with the build fetched: [\d.]+ ms$/m);
+    t.regex(stdout, /^thread: p50 [\d.]+ ms \(goal 60 ms\), .*, 1 starts$/m);
+  },
+  'bench/gateway-hotpath.ts': async (t) => {
+    const { stdout } = await bench(t, 'bench/gateway-hotpath.ts', '1');
+    const report = json(stdout) as { ratio: number; gateway: { rate: number; bad: number } };
+    figures(t, 'gateway-hotpath', report.ratio, report.gateway.rate);
+    t.is(report.gateway.bad, 0);
+  },
+  'bench/lb/main.ts': async (t) => {
+    const sizes = ['--rounds', '1', '--seconds', '0.3', '--warmup', '0.1', '--connections', '2', '--rate', '20'];
+    const report = json((await bench(t, 'bench/lb/main.ts', ...sizes)).stdout) as { ratio: number; errors: number };
+    figures(t, 'lb', report.ratio);
+    t.is(report.errors, 0);
+  },
+  'bench/lb/carriage.ts': async (t) => {
+    const { stdout } = await bench(t, 'bench/lb/carriage.ts', '--rounds', '1', '--seconds', '0.3', '--open', '4', '--rate', '20');
+    const report = json(stdout) as Record<string, { perSecond: number; p50Ms: number }>;
+    for (const way of ['multiplexed', 'stream-per-request']) figures(t, way, report[way]?.perSecond, report[way]?.p50Ms);
+  },
+  'bench/store/cycles.ts': async (t) => {
+    const { stdout } = await bench(t, 'bench/store/cycles.ts', '--depths', '50,100', '--rounds', '1', '--seconds', '0.2');
+    const lines = stdout.trim().split('\n').map(json);
+    t.deepEqual(
+      lines.map((line) => line['bench']),
+      ['store-cycles', 'store-cycles', 'store-depth-ratio'],
+    );
+    figures(t, 'cycles', lines[0]?.['cyclesPerSecond'], lines[2]?.['ratio']);
+  },
+  'bench/store/packing.ts': async (t) => {
+    const lines = (await bench(t, 'bench/store/packing.ts', '--rounds', '8')).stdout.trim().split('\n').map(json);
+    t.deepEqual(
+      lines.map((line) => line['kind']),
+      ['submit', 'lease', 'finish', 'requeue'],
+    );
+    for (const line of lines) figures(t, 'packing', line['cloned_us_per_op'], line['packed_us_per_op']);
+  },
+  'bench/driver/main.ts': async (t) => {
+    const echo = await startEcho();
+    t.teardown(() => echo.close());
+    const { stdout } = await bench(
+      t,
+      'bench/driver/main.ts',
+      echo.url,
+      '--body',
+      '{"a":1}',
+      '--connections',
+      '2',
+      '--seconds',
+      '0.3',
+      '--warmup',
+      '0.1',
+    );
+    const report = json(stdout) as { errors: number; perSecond: number };
+    t.is(report.errors, 0);
+    figures(t, 'driver', report.perSecond);
+  },
+};
+
+test('every bench is in the list', (t) => {
+  // Each says in its head how it is run.
+  const runnable = globSync('bench/**/*.ts', { cwd: root }).filter((file) => {
+    const head = /^\/\*\*.*?\*\//s.exec(readFileSync(join(root, file), 'utf8'))?.[0] ?? '';
+    return head.includes(`node ${file}`) || head.includes('`npm run bench`');
+  });
+  t.deepEqual(runnable.sort(), Object.keys(benches).sort());
+});
+
+for (const [path, check] of Object.entries(benches)) {
+  test.serial(`${path} prints its figures`, async (t) => {
+    // The whole service is started for some of them, on a machine that may be busy.
+    t.timeout(300_000);
+    await check(t);
+  });
+}
