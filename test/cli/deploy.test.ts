@@ -90,7 +90,7 @@ test('deploy prints the endpoints by kind and the exact next command; endpoints 
   t.is(deployed.stdout, '');
   const lines = deployed.stderr.split('\n');
   t.is(lines[0], `=> building ${folder}`);
-  t.regex(lines[1] ?? '', /^✓ 2 files, \d+ B, sha256 [0-9a-f]{12}$/);
+  t.regex(lines[1] ?? '', /^✓ 3 files, \d+ B, sha256 [0-9a-f]{12}$/);
   t.is(lines[2], `=> deploying to ${url}`);
   t.is(lines[3], '✓ environment default: 2 created, 0 updated');
 
