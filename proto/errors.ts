@@ -78,7 +78,13 @@ const table = {
     title: 'Too Many Requests',
     hint: 'Retry after the stated time, with exponential backoff.',
   },
-  QUOTA_EXCEEDED: { grpc: 8, http: 409, exit: 73, title: 'Conflict', hint: 'Lower workersMax somewhere, or raise the account quota.' },
+  QUOTA_EXCEEDED: {
+    grpc: 8,
+    http: 409,
+    exit: 73,
+    title: 'Conflict',
+    hint: 'Free what the quota counts, or let an operator raise it: capstan account quota.',
+  },
   UNAVAILABLE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
   DISK_FULL: {
     grpc: 8,

@@ -49,6 +49,16 @@ export const schedulerConfig = z.object({
     z.coerce.number().int().min(0).default(30),
     'Workers an account may have: the sum of workersMax over its endpoints',
   ),
+  buildQuotaBytes: setting(
+    'CAPSTAN_BUILD_QUOTA_BYTES',
+    z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).default(20_000_000_000),
+    'Builds an account may have in the artifact store, unfinished uploads included, bytes',
+  ),
+  bodyQuotaBytes: setting(
+    'CAPSTAN_BODY_QUOTA_BYTES',
+    z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).default(10_000_000_000),
+    'Inputs, outputs and chunks above 64 KiB that an account’s jobs and undelivered webhooks may have, bytes',
+  ),
   maxAttempts: setting(
     'CAPSTAN_MAX_ATTEMPTS',
     z.coerce.number().int().min(1).max(1_000).default(2),

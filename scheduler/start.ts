@@ -2,12 +2,11 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 
-import type { Metadata } from '@grpc/grpc-js';
 import { pino, type Logger } from 'pino';
 
 import pkg from '../package.json' with { type: 'json' };
 import { serverCredentials } from '../proto/grpc-tls.ts';
-import { errorTable } from '../proto/errors.ts';
+import { errorTable, type CapstanError } from '../proto/errors.ts';
 import { BlobServiceService } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceService, KeyScope } from '../proto/gen/capstan/v1/control.ts';
 import { JobServiceService } from '../proto/gen/capstan/v1/jobs.ts';
@@ -21,9 +20,12 @@ import { buildId } from './blobs/ids.ts';
 import { S3BlobStore } from './blobs/s3-store.ts';
 import { blobService, type BlobCaller, type BuildOwners } from './blobs/service.ts';
 import { sweepOrphans } from './blobs/sweep.ts';
+import { UploadRoom } from './blobs/upload-room.ts';
 import { UnfinishedBuilds } from './blobs/unfinished-builds.ts';
 import { s3Of, type SchedulerConfig } from './config.ts';
-import { ownedBuild, runsBuild } from './core/builds.ts';
+import { bodyRefusal } from './core/body-use.ts';
+import { buildUseOf, ownedBuild, runsBuild } from './core/builds.ts';
+import { buildQuotaOf } from './core/keys.ts';
 import { isLastTry } from './core/hooks.ts';
 import type { Image } from './core/image.ts';
 import { defaultSettings, type Settings } from './core/settings.ts';
@@ -151,8 +153,14 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const bodies = new BodyRemover({ store: blobs, named: (ids) => store.read('blobsNamed', ids), onFault, ...waitOf(deps) });
   const channels: JobChannels = new JobChannels({ engine, auth, cipher, clock, log, urls, bodies });
   const sessions = new NodeSessions(engine, auth, cipher, workerTokens, log);
+  const uploads = new UploadRoom({
+    unfinished,
+    built: (account) => buildUseOf(engine.image, account),
+    quota: (account) => buildQuotaOf(engine.image, account),
+  });
   const control = new Control({
     engine,
+    uploads,
     auth,
     cipher,
     sessions,
@@ -194,8 +202,10 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     // Nodes send ends of jobs that were accepted: they are stored as long as the disk has room at all.
     if (caller.kind !== 'node') disk.mustFit(bytes);
   };
-  const blobAccess = blobService({ store: blobs, unfinished, authorize, owners, isLeased, mustFit, onFault });
-  server.add(BlobServiceService, blobAccess, blobServiceRules);
+  const refusalOfBody = (account: string, size: number, underWay: number): CapstanError | null =>
+    bodyRefusal(engine.image, account, { size, adds: underWay, field: 'input' });
+  const access = { authorize, owners, isLeased, mustFit, uploads, bodyRefusal: refusalOfBody };
+  server.add(BlobServiceService, blobService({ store: blobs, unfinished, ...access, onFault }), blobServiceRules);
   let address: string;
   try {
     await engine.takeOver();
@@ -295,7 +305,17 @@ function countDelivery(metrics: SchedulerMetrics, image: Image, id: string, resu
 }
 
 function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
-  const { workerQuota, maxAttempts, nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs } = config;
+  const {
+    workerQuota,
+    buildQuotaBytes,
+    bodyQuotaBytes,
+    maxAttempts,
+    nodeGraceMs,
+    heartbeatMs,
+    silenceMs,
+    runRetentionMs,
+    runsyncRetentionMs,
+  } = config;
   const { rateLimits: limits, requestsPerWorker, buildsKept, publicUrl } = config;
   const times = { nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs };
   const placement = {
@@ -307,7 +327,19 @@ function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
     unsizedCpuMillis: Math.round(config.unsizedCpu * 1_000),
     unsizedMemoryBytes: config.unsizedMemoryMb * mebibyte,
   };
-  return { ...defaultSettings, ...times, ...placement, workerQuota, maxAttempts, limits, requestsPerWorker, buildsKept, publicUrl };
+  return {
+    ...defaultSettings,
+    ...times,
+    ...placement,
+    workerQuota,
+    buildQuotaBytes,
+    bodyQuotaBytes,
+    maxAttempts,
+    limits,
+    requestsPerWorker,
+    buildsKept,
+    publicUrl,
+  };
 }
 
 function waitOf({ bodyWaitMs }: SchedulerDeps): { readonly waitMs?: number } {

@@ -67,10 +67,21 @@ export interface AccountRow {
   readonly createdAt: string | null;
   readonly quota: { readonly workers: number; readonly used: number };
   readonly endpoints: number;
+  /** Bytes. */
+  readonly storage: { readonly [Kind in 'builds' | 'bodies']: { readonly used: number; readonly quota: number } };
+}
+
+/** Quotas to set; null leaves one as it is, or at the service's default. */
+export interface Quotas {
+  readonly workerQuota: number | null;
+  readonly buildQuotaBytes: number | null;
+  readonly bodyQuotaBytes: number | null;
 }
 
 const KEY = 'id name prefix scope endpoints environment createdAt expiresAt lastUsedAt';
-const ACCOUNT = 'id createdAt quota { workers used } endpoints';
+const ACCOUNT = 'id createdAt quota { workers used } endpoints storage { builds { used quota } bodies { used quota } }';
+const QUOTAS = '$id: ID!, $workerQuota: Int, $buildQuotaBytes: Float, $bodyQuotaBytes: Float';
+const GIVEN = 'id: $id, workerQuota: $workerQuota, buildQuotaBytes: $buildQuotaBytes, bodyQuotaBytes: $bodyQuotaBytes';
 const BUILD = 'digest size environment deployedAt endpoints current functions';
 
 function row(data: EndpointData): EndpointRow & { readonly created: boolean } {
@@ -244,15 +255,15 @@ export async function listAccounts(client: GatewayClient): Promise<AccountRow[]>
 export async function createAccount(
   client: GatewayClient,
   id: string,
-  workerQuota: number | null,
+  quotas: Quotas,
 ): Promise<{ readonly account: AccountRow; readonly keyText: string }> {
-  const query = `mutation ($id: ID!, $workerQuota: Int) { createAccount(id: $id, workerQuota: $workerQuota) { account { ${ACCOUNT} } keyText } }`;
-  return (await client.query<{ createAccount: { account: AccountRow; keyText: string } }>(query, { id, workerQuota })).createAccount;
+  const query = `mutation (${QUOTAS}) { createAccount(${GIVEN}) { account { ${ACCOUNT} } keyText } }`;
+  return (await client.query<{ createAccount: { account: AccountRow; keyText: string } }>(query, { id, ...quotas })).createAccount;
 }
 
-export async function setQuota(client: GatewayClient, id: string, workerQuota: number | null): Promise<AccountRow> {
-  const query = `mutation ($id: ID!, $workerQuota: Int) { updateAccount(id: $id, workerQuota: $workerQuota) { ${ACCOUNT} } }`;
-  return (await client.query<{ updateAccount: AccountRow }>(query, { id, workerQuota })).updateAccount;
+export async function setQuota(client: GatewayClient, id: string, quotas: Quotas): Promise<AccountRow> {
+  const query = `mutation (${QUOTAS}) { updateAccount(${GIVEN}) { ${ACCOUNT} } }`;
+  return (await client.query<{ updateAccount: AccountRow }>(query, { id, ...quotas })).updateAccount;
 }
 
 function withoutCreated(data: EndpointData): EndpointRow {

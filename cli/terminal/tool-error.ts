@@ -20,7 +20,8 @@ export interface Explanation {
 /** Where the table's hint speaks to a caller of the API, what helps at a shell. */
 const shellHints: Partial<Record<ErrorCode, string>> = {
   INVALID_ARGUMENT: 'Correct it and run the command again; with --help it says what it takes.',
-  QUOTA_EXCEEDED: 'Lower workersMax somewhere (capstan endpoints set), or raise the quota (capstan account quota <account> --workers <n>).',
+  QUOTA_EXCEEDED:
+    'Free what the quota counts (capstan account shows it), or let an operator raise it (capstan account quota <account> --help).',
   CONFLICT: 'What is there now forbids it; look at that first.',
   ADDRESS_IN_USE:
     'Stop the other program, or choose other ports with --http-port and --grpc-port (--port of capstan run; after npm start they stand behind --).',

@@ -23,9 +23,13 @@ export class Bodies {
     this.#now = now;
   }
 
-  /** Durable when it resolves. A put that broke leaves an orphan, which the store sweeps. */
-  async put(bytes: Buffer): Promise<BlobRef> {
-    return this.#retrying(async () => this.#putOnce(bytes));
+  /**
+   * Durable when it resolves. A put that broke leaves an orphan, which the store sweeps.
+   * `accountId`: whose quota is checked before the bytes are kept; without it, it is checked with the submission.
+   * @throws CapstanError QUOTA_EXCEEDED when the account has no room for it.
+   */
+  async put(bytes: Buffer, accountId: string | undefined): Promise<BlobRef> {
+    return this.#retrying(async () => this.#putOnce(bytes, accountId));
   }
 
   /**
@@ -50,7 +54,7 @@ export class Bodies {
     }
   }
 
-  #putOnce(bytes: Buffer): Promise<BlobRef> {
+  #putOnce(bytes: Buffer, accountId: string | undefined): Promise<BlobRef> {
     return new Promise((resolve, reject) => {
       const call = this.#client.put(this.#metadata, { deadline: Date.now() + this.#patienceMs }, (error, response) => {
         if (error !== null) reject(schedulerRefusal(error));
@@ -69,7 +73,7 @@ export class Bodies {
         call.end();
       };
       call.write({
-        part: { $case: 'header', value: { purpose: BlobPurpose.BODY, size: bytes.length, digest: '' } },
+        part: { $case: 'header', value: { purpose: BlobPurpose.BODY, size: bytes.length, digest: '', accountId } },
       } satisfies PutBlobRequest);
       writeMore();
     });

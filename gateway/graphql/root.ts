@@ -157,15 +157,15 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       const { key: revoked } = await call(control.revokeKey, { id });
       return revoked === undefined ? null : keyShape(revoked);
     },
-    createAccount: async ({ id, workerQuota }: { id: string; workerQuota?: Given<number> }) => {
-      const made = await call(control.createAccount, { id, workerQuota: whole('workerQuota', workerQuota ?? 0) });
+    createAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
+      const quotas = { workerQuota: whole('workerQuota', workerQuota ?? 0), ...storageQuotas(storage) };
+      const made = await call(control.createAccount, { id, ...quotas });
       return { account: made.account === undefined ? null : accountShape(made.account), keyText: made.keyText };
     },
-    updateAccount: async ({ id, workerQuota }: { id: string; workerQuota?: Given<number> }) => {
-      const quota = workerQuota ?? null;
-      return accountShape(
-        await call(control.updateAccount, { id, ...(quota === null ? {} : { workerQuota: whole('workerQuota', quota) }) }),
-      );
+    updateAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
+      const workers = workerQuota ?? null;
+      const quotas = { ...(workers === null ? {} : { workerQuota: whole('workerQuota', workers) }), ...storageQuotas(storage) };
+      return accountShape(await call(control.updateAccount, { id, ...quotas }));
     },
     drainNode: async ({ id }: { id: string }) => changed((await call(control.drainNode, { nodeId: id })).node),
     resumeNode: async ({ id }: { id: string }) => changed((await call(control.resumeNode, { nodeId: id })).node),
@@ -182,6 +182,23 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       return { secret, previousUntil: time(previousUntilMs ?? 0n) };
     },
   };
+}
+
+interface GivenQuotas {
+  readonly workerQuota?: Given<number>;
+  readonly buildQuotaBytes?: Given<number>;
+  readonly bodyQuotaBytes?: Given<number>;
+}
+
+function storageQuotas(given: Omit<GivenQuotas, 'workerQuota'>): { buildQuotaBytes?: bigint; bodyQuotaBytes?: bigint } {
+  const bytes = (name: 'buildQuotaBytes' | 'bodyQuotaBytes'): object => {
+    const value = given[name] ?? null;
+    if (value === null) return {};
+    if (!Number.isSafeInteger(value) || value < 0)
+      throw new CapstanError('INVALID_ARGUMENT', `${name}: must be a whole number of bytes from 0`, { field: name });
+    return { [name]: BigInt(value) };
+  };
+  return { ...bytes('buildQuotaBytes'), ...bytes('bodyQuotaBytes') };
 }
 
 function changed(node: NodeInfo | undefined): object {

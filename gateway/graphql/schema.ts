@@ -55,10 +55,10 @@ type Mutation {
   createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
   "By id, or by name where one key has it. From now on nobody takes it."
   revokeApiKey(id: ID!): ApiKey!
-  "For operators. workerQuota: the service's default when left out."
-  createAccount(id: ID!, workerQuota: Int): CreatedAccount!
-  "For operators. workerQuota: the service's default when left out."
-  updateAccount(id: ID!, workerQuota: Int): Account!
+  "For operators. A quota is the service's default when left out."
+  createAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): CreatedAccount!
+  "For operators. A quota that is left out stays; with all of them left out, all are the service's defaults again. 0: that default."
+  updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): Account!
   "For operators. The node gets no new work; what its workers hold goes on, and they are replaced elsewhere."
   drainNode(id: ID!): Node!
   "For operators. Takes a drained node into use again."
@@ -284,9 +284,19 @@ type Account {
   createdAt: Time
   quota: Quota!
   endpoints: Int!
+  storage: Storage!
 }
 """Workers an account may have: the sum of workersMax over its endpoints."""
 type Quota { workers: Int! used: Int! }
+"""What an account keeps on the scheduler's disk."""
+type Storage {
+  "Builds in the artifact store, unfinished uploads included."
+  builds: StorageUse!
+  "Inputs, outputs and chunks above 64 KiB, while their jobs or webhooks are kept."
+  bodies: StorageUse!
+}
+"""Bytes."""
+type StorageUse { used: Float! quota: Float! }
 type CreatedAccount { account: Account! keyText: String! }
 
 type LogLine { at: Time! worker: ID! job: ID stream: String! text: String! }

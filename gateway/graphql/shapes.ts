@@ -192,8 +192,18 @@ export function keyShape(key: KeyInfo): object {
   };
 }
 
-export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoints }: AccountInfo): object {
-  return { id, createdAt: time(createdAtMs), quota: { workers: workerQuota, used: workersMax }, endpoints };
+export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoints, ...storage }: AccountInfo): object {
+  const use = (used: bigint, quota: bigint): object => ({ used: Number(used), quota: Number(quota) });
+  return {
+    id,
+    createdAt: time(createdAtMs),
+    quota: { workers: workerQuota, used: workersMax },
+    endpoints,
+    storage: {
+      builds: use(storage.buildBytes, storage.buildQuotaBytes),
+      bodies: use(storage.bodyBytes, storage.bodyQuotaBytes),
+    },
+  };
 }
 
 export function logShape({ atMs, workerId, jobId, stream, text }: LogLine): object {

@@ -24,6 +24,7 @@ import { isErrno } from '../../proto/thrown.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
 import { blobNotFound, buildId, checkBlobId } from './ids.ts';
+import { senderOf, type UploadRoom } from './upload-room.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
 
 /** The most bytes a frame may carry. */
@@ -54,16 +55,23 @@ export interface BlobServiceDeps {
   readonly isLeased: (node: string, body: string) => boolean;
   /** @throws CapstanError DISK_FULL when there is no room for so many bytes more of this caller. */
   readonly mustFit: (caller: BlobCaller, bytes: number) => void;
+  readonly uploads: Pick<UploadRoom, 'take'>;
+  /** Why an account may not have a body of this size, nor `underWay` bytes, besides; null when it may. */
+  readonly bodyRefusal: (account: string, size: number, underWay: number) => CapstanError | null;
   /** Told of every failure that is not a refusal: its text must not reach the caller, but a log. */
   readonly onFault: (error: unknown) => void;
 }
 
 /** The handlers, to be added to a server under BlobServiceService. */
-export function blobService({ store, unfinished, authorize, owners, isLeased, mustFit, onFault }: BlobServiceDeps): BlobServiceServer {
+export function blobService(deps: BlobServiceDeps): BlobServiceServer {
+  const { store, unfinished, authorize, owners, isLeased, mustFit, uploads, bodyRefusal, onFault } = deps;
   const statusOf = (error: unknown): Partial<StatusObject> => {
     if (!(error instanceof CapstanError)) onFault(error);
     return toStatus(error);
   };
+
+  /** Bytes by account. */
+  const bodiesUnderWay = new Map<string, number>();
 
   /** The caller went away: nobody is left to be told, but what broke besides must not be lost. */
   const unlessGone = (error: unknown): void => {
@@ -84,8 +92,27 @@ export function blobService({ store, unfinished, authorize, owners, isLeased, mu
     if (header.kind === 'build') return putBuild(accountOf(caller), header, sent.offset, frames);
     if (sent.offset !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'offset is for builds', { field: 'offset' });
     if (caller.kind === 'account') throw new CapstanError('PERMISSION_DENIED', 'bodies are put by gateways and nodes');
-    const stored = await store.put(header, frames);
-    return { ...stored, received: stored.size };
+    return putBody(sent.accountId, header, frames);
+  }
+
+  /** Bodies that are being sent count as if they were there, so that many at once pass no quota. */
+  async function putBody(account: string | undefined, header: BlobHeader, frames: AsyncIterable<Buffer>): Promise<PutBlobResponse> {
+    if (account === undefined) {
+      const stored = await store.put(header, frames);
+      return { ...stored, received: stored.size };
+    }
+    const underWay = (bodiesUnderWay.get(account) ?? 0) + header.size;
+    const refusal = bodyRefusal(account, header.size, underWay);
+    if (refusal !== null) throw refusal;
+    bodiesUnderWay.set(account, underWay);
+    try {
+      const stored = await store.put(header, frames);
+      return { ...stored, received: stored.size };
+    } finally {
+      const left = (bodiesUnderWay.get(account) ?? 0) - header.size;
+      if (left === 0) bodiesUnderWay.delete(account);
+      else bodiesUnderWay.set(account, left);
+    }
   }
 
   /**
@@ -104,16 +131,21 @@ export function blobService({ store, unfinished, authorize, owners, isLeased, mu
       await Promise.all([discard(frames), unfinished.discard(build.owner, digest), owners.record(account, digest, size)]);
       return { id: buildId(digest), size, existed: true, received: size };
     }
-    if (offset === undefined) {
-      const stored = await store.put({ ...header, unproven: true }, frames);
+    const giveBack = uploads.take(account, digest, size);
+    try {
+      if (offset === undefined) {
+        const stored = await store.put({ ...header, unproven: true }, frames);
+        await owners.record(account, digest, size);
+        return { ...stored, existed: false, received: size };
+      }
+      const received = await unfinished.append(build, offset, frames);
+      if (received < size) return { id: buildId(digest), size, existed: false, received };
+      const stored = await unfinished.finish(build, (file) => store.adopt(build, file));
       await owners.record(account, digest, size);
-      return { ...stored, existed: false, received: size };
+      return { ...stored, existed: false, received };
+    } finally {
+      giveBack();
     }
-    const received = await unfinished.append(build, offset, frames);
-    if (received < size) return { id: buildId(digest), size, existed: false, received };
-    const stored = await unfinished.finish(build, (file) => store.adopt(build, file));
-    await owners.record(account, digest, size);
-    return { ...stored, existed: false, received };
   }
 
   async function get(call: ServerWritableStream<GetBlobRequest, GetBlobResponse>): Promise<void> {
@@ -188,11 +220,6 @@ export function blobService({ store, unfinished, authorize, owners, isLeased, mu
 function accountOf(caller: BlobCaller): string {
   if (caller.kind === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not put builds or ask for them');
   return caller.account;
-}
-
-/** The sender of parts, as the names of their files have it. */
-function senderOf(account: string): string {
-  return `account ${account}`;
 }
 
 /** The digest of a build's id; null for a body's. @throws CapstanError INVALID_ARGUMENT for any other text. */

@@ -10,7 +10,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, readdir, stat, unlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { isErrno } from '../../proto/thrown.ts';
@@ -39,6 +39,9 @@ export class UnfinishedBuilds {
   /** The newest writer of each file. */
   readonly #writers = new Map<string, Writer>();
 
+  /** Bytes of each file, by sender and digest. */
+  readonly #held = new Map<string, Map<string, number>>();
+
   readonly #finishing = new Map<string, Promise<StoredBlob>>();
 
   private constructor(root: string) {
@@ -48,7 +51,14 @@ export class UnfinishedBuilds {
   /** Opens the folder, which is made when it is missing. */
   static async open(root: string): Promise<UnfinishedBuilds> {
     await makeFolder(root, 0o700);
-    return new UnfinishedBuilds(root);
+    const builds = new UnfinishedBuilds(root);
+    for (const name of await readdir(root)) builds.#note(name, await sizeOf(join(root, name)));
+    return builds;
+  }
+
+  /** Bytes of the sender's unfinished builds, by digest. */
+  heldBy(owner: string): ReadonlyMap<string, number> {
+    return this.#held.get(senderName(owner)) ?? new Map();
   }
 
   /** Bytes that have come so far. */
@@ -89,6 +99,10 @@ export class UnfinishedBuilds {
     if (underWay !== undefined) return underWay;
     const finishing = this.#check(path, digest)
       .then(() => take(path))
+      .then((stored) => {
+        this.#note(basename(path), null);
+        return stored;
+      })
       .finally(() => this.#finishing.delete(path));
     this.#finishing.set(path, finishing);
     return finishing;
@@ -105,12 +119,12 @@ export class UnfinishedBuilds {
       await file.close();
     }
     if (hash.digest('hex') === digest) return;
-    await unlinkIfThere(path);
+    await this.#remove(path);
     throw new CapstanError('INVALID_ARGUMENT', 'digest is not that of the bytes sent', { field: 'digest' });
   }
 
   async discard(owner: string, digest: string): Promise<void> {
-    await unlinkIfThere(this.#path(owner, digest));
+    await this.#remove(this.#path(owner, digest));
   }
 
   /** Removes what got no byte for `ageMs`; how many. */
@@ -121,7 +135,7 @@ export class UnfinishedBuilds {
       if (this.#writers.has(path)) continue;
       const found = await stat(path).catch(unlessGone);
       if (found === null || Date.now() - found.mtimeMs < ageMs) continue;
-      await unlinkIfThere(path);
+      await this.#remove(path);
       removed += 1;
     }
     return removed;
@@ -144,15 +158,34 @@ export class UnfinishedBuilds {
         received += piece.length;
       }
     } finally {
+      this.#note(basename(path), await file.stat().then(({ size: bytes }) => bytes));
       await file.close();
     }
     return received;
   }
 
-  #path(owner: string, digest: string): string {
-    const sender = createHash('sha256').update(owner).digest('hex').slice(0, 16);
-    return join(this.#root, `${checkDigest(digest)}-${sender}`);
+  async #remove(path: string): Promise<void> {
+    await unlinkIfThere(path);
+    this.#note(basename(path), null);
   }
+
+  /** Counts a file of this name; null when it is not there any more. */
+  #note(name: string, bytes: number | null): void {
+    const [digest = '', sender = ''] = name.split('-');
+    const held = this.#held.get(sender) ?? new Map<string, number>();
+    if (bytes === null) held.delete(digest);
+    else held.set(digest, bytes);
+    if (held.size === 0) this.#held.delete(sender);
+    else this.#held.set(sender, held);
+  }
+
+  #path(owner: string, digest: string): string {
+    return join(this.#root, `${checkDigest(digest)}-${senderName(owner)}`);
+  }
+}
+
+function senderName(owner: string): string {
+  return createHash('sha256').update(owner).digest('hex').slice(0, 16);
 }
 
 function checkSize(size: number): void {

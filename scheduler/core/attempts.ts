@@ -14,6 +14,10 @@ import {
   type AttemptStarted,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 
+import type { CapstanError } from '../../proto/errors.ts';
+import type { Body } from '../store/store.ts';
+
+import { blobBytes, bodyRefusal } from './body-use.ts';
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import { dropBody, type Image } from './image.ts';
@@ -23,7 +27,7 @@ import type { Now } from './now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { reportedBody, reportedError } from './reported.ts';
 import { handOut, stopAttempt } from './requests.ts';
-import { addChunk, ownBody } from './streams.ts';
+import { addChunk, dropStream, ownBody } from './streams.ts';
 import { fromPayload } from './views.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
@@ -70,12 +74,19 @@ export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeIm
   refill(image, out, now, worker);
 }
 
-export function attemptChunk(image: Image, out: Decision, node: NodeImage, event: AttemptChunk): void {
+export function attemptChunk(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptChunk): void {
   const job = leasedBy(image, node, event.jobId, event.token);
   const data = reportedBody(event.data);
   if (data === null || data === 'invalid') return;
   if (job === null) {
     dropBody(image, data);
+    return;
+  }
+  const refusal = refusalOfBody(image, job, data, 'stream');
+  if (refusal !== null) {
+    dropBody(image, data);
+    failOver(image, out, now, job, refusal);
+    stopAttempt(image, out, node.config.id, event.jobId, event.token, StopReason.CANCELLED);
     return;
   }
   if (!addChunk(image, job, event.index, data)) return;
@@ -120,6 +131,11 @@ function conclude(image: Image, out: Decision, now: Now, job: JobImage, event: A
     });
     return;
   }
+  const refusal = refusalOfBody(image, job, output, 'output');
+  if (refusal !== null && event.outcome !== AttemptOutcome.WORKER_LOST) {
+    failOver(image, out, now, job, refusal);
+    return;
+  }
   const ending = { output, executionMs: event.executionMs, agoMs: event.agoMs };
   const error = reportedError(event.error);
   switch (event.outcome) {
@@ -139,6 +155,19 @@ function conclude(image: Image, out: Decision, now: Now, job: JobImage, event: A
       // Stopped although the lease still stands: nobody asked for it any more, so it was not the job's fault.
       requeue(image, out, job, false);
   }
+}
+
+/** Why the account of the job may not keep a body besides; null when it may. */
+function refusalOfBody(image: Image, job: JobImage, body: Body | null, field: string): CapstanError | null {
+  const account = image.endpoints.get(job.endpoint)?.config.account;
+  const size = blobBytes(body);
+  return account === undefined ? null : bodyRefusal(image, account, { size, adds: size, field });
+}
+
+/** Ends a job whose output or stream passes a quota. What it streamed is dropped. */
+function failOver(image: Image, out: Decision, now: Now, job: JobImage, { message }: CapstanError): void {
+  dropStream(image, job);
+  finish(image, out, now, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
 }
 
 function acknowledge(out: Decision, node: NodeImage, jobId: string, token: number): void {

@@ -11,7 +11,7 @@ import { CapstanError } from '../../proto/errors.ts';
 import type { Decision, Write } from './effects.ts';
 import type { Command } from './events.ts';
 import type { Image } from './image.ts';
-import type { BuildRow } from './image/control-rows.ts';
+import type { BuildRow, BuildUse } from './image/control-rows.ts';
 import type { Now } from './now.ts';
 import { putRow } from './rows.ts';
 
@@ -24,6 +24,11 @@ const renewEveryMs = 60_000;
 export function ownedBuild(image: Image, account: string, digest: string): BuildRow | undefined {
   const build = image.builds.get(digest);
   return build?.owners.some((owner) => owner.account === account) === true ? build : undefined;
+}
+
+/** What an account has in the artifact store, unfinished uploads left out. */
+export function buildUseOf(image: Image, account: string): BuildUse {
+  return image.buildUse.get(account) ?? { bytes: 0, builds: 0 };
 }
 
 /** Whether a worker of the build is placed on the node. */
@@ -63,9 +68,11 @@ export function forgetBuilds(image: Image, out: Decision, now: Now): void {
   }
 }
 
-/** Gives builds of rows without owners, which earlier versions wrote, to the accounts that deployed them. */
-export function adoptBuilds(image: Image, out: Decision, unowned: ReadonlySet<string>): void {
-  if (unowned.size === 0) return;
+/** Take-over: counts the builds of accounts, and gives builds of rows without owners, which earlier versions wrote, to the accounts that deployed them. */
+export function adoptBuilds(image: Image, out: Decision): void {
+  for (const build of image.builds.values()) count(image, build, 1);
+  const unowned = [...image.builds.values()].filter(({ owners }) => owners.length === 0).map(({ digest }) => digest);
+  if (unowned.length === 0) return;
   const accounts = accountsByBuild(image);
   for (const digest of unowned) {
     const build = image.builds.get(digest);
@@ -93,11 +100,24 @@ function accountsByBuild(image: Image): Map<string, Set<string>> {
 }
 
 function setBuild(image: Image, out: Decision, build: BuildRow): Write {
+  count(image, image.builds.get(build.digest), -1);
   image.builds.set(build.digest, build);
+  count(image, build, 1);
   return putRow(image, out, 'build', build.digest, build);
 }
 
 function dropBuild(image: Image, out: Decision, digest: string): void {
+  count(image, image.builds.get(digest), -1);
   image.builds.delete(digest);
   putRow(image, out, 'build', digest, null);
+}
+
+/** A build counts whole for each of its owners: what one of them keeps must not depend on the others. */
+function count(image: Image, build: BuildRow | undefined, by: 1 | -1): void {
+  for (const { account } of build?.owners ?? []) {
+    const use = image.buildUse.get(account) ?? { bytes: 0, builds: 0 };
+    const builds = use.builds + by;
+    if (builds === 0) image.buildUse.delete(account);
+    else image.buildUse.set(account, { bytes: use.bytes + by * (build?.size ?? 0), builds });
+  }
 }

@@ -92,12 +92,20 @@ export type Answer =
   | { readonly answer: 'undeployed'; readonly endpoints: readonly string[] }
   | { readonly answer: 'done' };
 
+/** Bytes that an operation adds once it is committed. */
+export interface BodyReservation {
+  readonly account: string;
+  readonly bytes: number;
+}
+
 /** An operation with who asked for it, so that a refusal finds its way back. */
 export interface Write {
   readonly op: Op;
   readonly cause: Cause | null;
   /** The endpoint it is about, where whoever watches the writes wants to know. */
   readonly endpoint: string | null;
+  /** Bytes in the blob store that the operation adds; counted as pending until the store has counted them. */
+  readonly reserved: BodyReservation | null;
 }
 
 /** An effect, and the operation of the same batch without which it must not happen. */
@@ -112,8 +120,8 @@ export class Decision {
   readonly effects: Pending[] = [];
 
   /** Adds an operation. */
-  write(op: Op, cause: Cause | null = null, endpoint: string | null = null): Write {
-    const write = { op, cause, endpoint };
+  write(op: Op, cause: Cause | null = null, endpoint: string | null = null, reserved: BodyReservation | null = null): Write {
+    const write = { op, cause, endpoint, reserved };
     this.writes.push(write);
     return write;
   }

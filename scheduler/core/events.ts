@@ -4,7 +4,7 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { KeyRow, MasterKeyRow, SealedRow } from './image/control-rows.ts';
+import type { AccountRow, KeyRow, MasterKeyRow, SealedRow } from './image/control-rows.ts';
 import type { EndpointInput } from './image/endpoints.ts';
 import type { NodeConfig } from './image/fleet.ts';
 import type { Cursor, JobImage } from './image/jobs.ts';
@@ -29,6 +29,9 @@ export interface PolicyInput {
   readonly ttlMs: number | null;
   readonly lowPriority: boolean;
 }
+
+/** Quotas of an account; null for the service's default. What is absent stays. */
+export type Quotas = Pick<AccountRow, 'workerQuota' | 'buildQuota' | 'bodyQuota'>;
 
 /** A unary call of the control plane; answered by one `answer` effect with the same `call`. */
 export type Command =
@@ -67,7 +70,7 @@ export type Command =
   /** Keys that were used of late. */
   | { readonly command: 'note-keys'; readonly hashes: readonly string[] }
   /** With `create`, refused when the account is there; else when it is not. */
-  | { readonly command: 'put-account'; readonly account: string; readonly workerQuota: number | null; readonly create: boolean }
+  | { readonly command: 'put-account'; readonly account: string; readonly quotas: Partial<Quotas>; readonly create: boolean }
   /** The secret is kept unless the account has one already. */
   | { readonly command: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
   /** The secret takes the present one's place, which goes on signing for a while. */
@@ -155,6 +158,8 @@ export type CoreEvent =
   | { readonly event: 'gateway-closed'; readonly gateway: number }
   /** The disk of the store is so full that no new jobs are accepted; null: there is room again. */
   | { readonly event: 'disk'; readonly refusal: CapstanError | null }
+  /** The store counted the bodies it names, bytes by account; `settled`: reservations whose operations it has seen. */
+  | { readonly event: 'bodies-counted'; readonly stored: ReadonlyMap<string, number>; readonly settled: ReadonlyMap<string, number> }
   | { readonly event: 'tick' };
 
 /** Who asked for an operation that may be refused. */

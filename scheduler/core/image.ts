@@ -7,7 +7,7 @@ import type { CapstanError } from '../../proto/errors.ts';
 import type { Body, HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
-import type { AccountRow, BuildRow, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
+import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
 import type { EndpointImage, Release } from './image/endpoints.ts';
 import { noRefusals, type JoinTokenRow, type NodeImage, type Refusals, type RemovedNode, type WorkerImage } from './image/fleet.ts';
 import type { Due, HandedChunks, JobImage, Waiter } from './image/jobs.ts';
@@ -45,6 +45,10 @@ export interface Image {
   readonly keys: Map<string, KeyRow>;
   readonly accounts: Map<string, AccountRow>;
   readonly builds: Map<string, BuildRow>;
+  /** By account; those without builds are left out. */
+  readonly buildUse: Map<string, BuildUse>;
+  /** Bytes of bodies above the inline size, by account. */
+  readonly bodyUse: Map<string, BodyUse>;
   /** By {@link environmentKey}. */
   readonly environments: Map<string, EnvironmentRow>;
   /** Those kept, oldest first, by {@link environmentKey}. */
@@ -111,6 +115,8 @@ export function newImage(settings: Settings, random: RandomState): Image {
     keys: new Map(),
     accounts: new Map(),
     builds: new Map(),
+    buildUse: new Map(),
+    bodyUse: new Map(),
     environments: new Map(),
     deployments: new Map(),
     removedNodes: new Map(),

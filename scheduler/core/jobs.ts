@@ -6,6 +6,7 @@ import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body, JobRow } from '../store/store.ts';
 
+import { blobBytes, reserve } from './body-use.ts';
 import type { Decision, Write } from './effects.ts';
 import type { Cause } from './events.ts';
 import { type Image, noteEnded } from './image.ts';
@@ -180,6 +181,8 @@ export function finish(
   }
   const hook = hookOf(job, endpoint?.config.account ?? '', now, { status: state, error: ending.error, delayMs, executionMs });
   const stream = takeStream(image, job);
+  const chunks = stream?.chunks ?? [];
+  const bytes = [ending.output, ...chunks].reduce((sum, body) => sum + blobBytes(body), 0);
   const write = out.write(
     {
       op: 'finish',
@@ -194,12 +197,13 @@ export function finish(
       executionMs,
       error: ending.error,
       output: ending.output,
-      chunks: stream?.chunks ?? [],
+      chunks,
       firstChunk: stream?.first ?? 0,
       hook,
     },
     cause,
     job.endpoint,
+    reserve(image, endpoint?.config.account, bytes),
   );
   if (hook !== null) noteHook(image, out, now, hook.dueAt);
   noteDeletion(image, deleteAt);

@@ -15,7 +15,7 @@ const noteUseEveryMs = 3_600_000;
 
 /** What is not in an older row. */
 export const keyDefaults = { environment: '', prefix: '', createdAt: 0, expiresAt: null, usedAt: null } as const;
-const noAccount: AccountRow = { webhookSecretSealed: null, workerQuota: null, createdAt: 0 };
+const noAccount: AccountRow = { webhookSecretSealed: null, workerQuota: null, buildQuota: null, bodyQuota: null, createdAt: 0 };
 
 /** An account's row; the first account has none before something of it is kept. */
 export function accountRow(image: Image, account: string): AccountRow {
@@ -25,6 +25,16 @@ export function accountRow(image: Image, account: string): AccountRow {
 /** The most the workersMax of an account's endpoints may come to. */
 export function quotaOf(image: Image, account: string): number {
   return accountRow(image, account).workerQuota ?? image.settings.workerQuota;
+}
+
+/** The most bytes of the account's builds, unfinished uploads included. */
+export function buildQuotaOf(image: Image, account: string): number {
+  return accountRow(image, account).buildQuota ?? image.settings.buildQuotaBytes;
+}
+
+/** The most bytes of the account's bodies above the inline size. */
+export function bodyQuotaOf(image: Image, account: string): number {
+  return accountRow(image, account).bodyQuota ?? image.settings.bodyQuotaBytes;
 }
 
 export function putKey(image: Image, out: Decision, now: Now, call: number, key: KeyRow): void {
@@ -85,7 +95,7 @@ export function putAccount(
   call: number,
   command: Extract<Command, { command: 'put-account' }>,
 ): void {
-  const { account, workerQuota, create } = command;
+  const { account, quotas, create } = command;
   const known = image.accounts.has(account) || [...image.keys.values()].some((key) => key.account === account);
   if (known === create) {
     const error = create
@@ -94,7 +104,7 @@ export function putAccount(
     out.do({ effect: 'answer', call, result: error });
     return;
   }
-  const row = { ...accountRow(image, account), workerQuota, ...(create ? { createdAt: now.wall } : {}) };
+  const row = { ...accountRow(image, account), ...quotas, ...(create ? { createdAt: now.wall } : {}) };
   image.accounts.set(account, row);
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'account', account, row));
 }

@@ -5,6 +5,7 @@ import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { StopReason } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { JobRow, Outcome, WholeJob } from '../store/store.ts';
 
+import { blobBytes, bodyRefusal, reserve } from './body-use.ts';
 import { fill, freeSlot, sendJob } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { Cause, CoreEvent, Counting, ReadAim, ReadPurpose, Ref } from './events.ts';
@@ -24,7 +25,12 @@ import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, gone, fi
 /** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
 export function submit(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'submit' }>): void {
   const endpoint = image.endpoints.get(event.endpoint);
-  const refusal = endpoint === undefined ? endpointNotFound(event.endpoint) : refusalOf(endpoint);
+  // One that is there already, or may be, brings no new body.
+  const isNew = !event.counting.resent && !image.jobs.has(event.job);
+  const refusal =
+    endpoint === undefined
+      ? endpointNotFound(event.endpoint)
+      : (refusalOf(endpoint) ?? (isNew ? inputRefusal(image, endpoint, event) : null));
   if (endpoint === undefined || refusal !== null) {
     refuse(out, event.ref, refusal as CapstanError);
     dropBody(image, event.input);
@@ -103,10 +109,22 @@ function insert(
       idempotency: event.idempotency === null ? null : { ...event.idempotency, expiresAt: now.wall + 86_400_000 },
     },
     { cause: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
+    null,
+    reserve(image, endpoint.config.account, blobBytes(event.input)),
   );
   if (event.waitMs > 0) addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs, usage);
   else out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfImage(job, '')), usage }, write);
   if (slot !== null) sendJob(out, job, slot, write);
+}
+
+/** Why the account may not have the input of a new job; null when it may. */
+function inputRefusal(
+  image: Image,
+  { config: { account } }: EndpointImage,
+  { input }: Extract<CoreEvent, { event: 'submit' }>,
+): CapstanError | null {
+  const size = blobBytes(input);
+  return bodyRefusal(image, account, { size, adds: size, field: 'input' });
 }
 
 /** Answers with a job's state, waiting for its end up to waitMs. */
@@ -254,7 +272,8 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
       }
       // It may have been deleted while the store was read.
       const endpoint = image.endpoints.get(event.endpoint);
-      const error = endpoint === undefined ? endpointNotFound(event.endpoint) : refusalOf(endpoint);
+      const error =
+        endpoint === undefined ? endpointNotFound(event.endpoint) : (refusalOf(endpoint) ?? inputRefusal(image, endpoint, event));
       if (endpoint !== undefined && error === null) insert(image, out, now, endpoint, event, usage);
       else if (error !== null) {
         out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, error), usage });

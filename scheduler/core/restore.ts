@@ -1,5 +1,5 @@
 /** Take-over: the image as the store tells it, before any event. */
-import type { ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
+import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import { adoptBuilds, buildSweepMs } from './builds.ts';
 import type { Decision } from './effects.ts';
@@ -41,6 +41,7 @@ export interface StoredState {
   readonly control: readonly ControlRow[];
   readonly counts: readonly EndpointCounts[];
   readonly leased: readonly JobRow[];
+  readonly bodies: readonly BodyUsage[];
   readonly highest: { readonly no: number; readonly position: number };
 }
 
@@ -61,7 +62,8 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   for (const { config } of image.endpoints.values()) restoreEnvironment(image, config);
   for (const key of image.keys.values()) awaitExpiry(image, now, key);
   for (const [node, row] of desired) restoreDesired(image, now, node, row);
-  adoptBuilds(image, out, new Set([...image.builds.values()].filter(({ owners }) => owners.length === 0).map(({ digest }) => digest)));
+  adoptBuilds(image, out);
+  for (const { account, bytes } of stored.bodies) image.bodyUse.set(account, { stored: bytes, pending: 0 });
   restoreCounts(image, stored.counts);
   for (const row of stored.leased) restoreLease(image, now, row);
   for (const node of image.nodes.values()) awaitNode(image, now, node);
@@ -120,7 +122,12 @@ function takeRow(image: Image, row: ControlRow): StoredDesired | null {
     case 'desired':
       return JSON.parse(row.value) as StoredDesired;
     case 'account':
-      image.accounts.set(row.key, JSON.parse(row.value) as AccountRow);
+      // Rows of earlier versions know no quotas of storage.
+      image.accounts.set(row.key, {
+        buildQuota: null,
+        bodyQuota: null,
+        ...(JSON.parse(row.value) as Stored<AccountRow, 'buildQuota' | 'bodyQuota'>),
+      });
       return null;
     case 'environment':
       image.environments.set(row.key, JSON.parse(row.value) as EnvironmentRow);

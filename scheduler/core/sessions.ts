@@ -153,7 +153,7 @@ function apply(image: Image, out: Decision, now: Now, node: NodeImage, report: N
     case 'ended':
       return attemptEnded(image, out, now, node, report.value);
     case 'chunk':
-      return attemptChunk(image, out, node, report.value);
+      return attemptChunk(image, out, now, node, report.value);
     case 'progress':
       return attemptProgress(image, node, report.value);
     case 'workers':

@@ -13,6 +13,9 @@ export interface Settings {
   readonly maxAttempts: number;
   /** Sum of workersMax an account may have (SPEC.md, Other limits). */
   readonly workerQuota: number;
+  /** Bytes an account may have in the artifact store, and in bodies of its jobs above the inline size. */
+  readonly buildQuotaBytes: number;
+  readonly bodyQuotaBytes: number;
   /** Agents send something at least this often. */
   readonly heartbeatMs: number;
   /** A session silent for this long is dead. */
@@ -60,6 +63,8 @@ export const defaultSettings: Settings = {
   runsyncRetentionMs: 60_000,
   maxAttempts: 2,
   workerQuota: 30,
+  buildQuotaBytes: 20_000_000_000,
+  bodyQuotaBytes: 10_000_000_000,
   heartbeatMs: 2_000,
   silenceMs: 10_000,
   nodeGraceMs: 15_000,

@@ -6,6 +6,7 @@
 import { assertNever } from '../../proto/errors.ts';
 
 import { release } from './attempts.ts';
+import { bodiesCounted } from './body-use.ts';
 import { buildSweepMs, forgetBuilds, putBuild } from './builds.ts';
 import { putWebhookSecret, rotateWebhookSecret } from './control.ts';
 import { deploy, rollback, updateEndpoint } from './deploy.ts';
@@ -108,6 +109,8 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
     case 'disk':
       image.diskRefusal = event.refusal;
       return;
+    case 'bodies-counted':
+      return bodiesCounted(image, event);
     case 'tick':
       return tick(image, out, now);
     default:

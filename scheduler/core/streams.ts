@@ -10,6 +10,7 @@
  */
 import { KEPT_BUFFER_BYTES, ownBytes } from '../../proto/own-bytes.ts';
 import type { Body } from '../store/store.ts';
+import { addPending, blobBytes } from './body-use.ts';
 import { dropBody, type Image } from './image.ts';
 import type { JobImage, StreamImage, Waiter } from './image/jobs.ts';
 
@@ -35,6 +36,7 @@ export function addChunk(image: Image, job: JobImage, index: number, data: Body)
   const chunk = ownBody(data);
   stream.chunks.push(chunk);
   count(image, stream, sizeOf(chunk));
+  countBlobs(image, job, [chunk], 1);
   const { streamBytes, allStreamsBytes } = image.settings;
   while (stream.chunks.length > 1 && (stream.bytes > streamBytes || image.streamBytes > allStreamsBytes))
     dropBelow(image, job, stream.first + 1);
@@ -76,6 +78,7 @@ export function dropBelow(image: Image, job: JobImage, index: number, received =
     count(image, stream, -sizeOf(chunk));
     if (received) dropBody(image, chunk);
   }
+  countBlobs(image, job, gone, -1);
   stream.first = Math.min(index, stream.next);
   return gone.length > 0;
 }
@@ -88,7 +91,10 @@ export function dropStream(image: Image, job: JobImage): void {
 /** Takes the kept chunks out of the image, for the row of a job that ends. */
 export function takeStream(image: Image, job: JobImage): StreamImage | null {
   const { stream } = job;
-  if (stream !== null) image.streamBytes -= stream.bytes;
+  if (stream !== null) {
+    image.streamBytes -= stream.bytes;
+    countBlobs(image, job, stream.chunks, -1);
+  }
   job.stream = null;
   return stream;
 }
@@ -123,6 +129,13 @@ function count(image: Image, stream: StreamImage, bytes: number): void {
 /** The same body in memory of its own, for one that is kept. */
 export function ownBody(body: Body): Body {
   return 'inline' in body ? { inline: ownBytes(body.inline) } : body;
+}
+
+/** Chunks of running attempts are in no row: they count for the account until they are dropped or the job's end names them. */
+function countBlobs(image: Image, job: JobImage, chunks: readonly Body[], by: 1 | -1): void {
+  const account = image.endpoints.get(job.endpoint)?.config.account;
+  if (account === undefined) return;
+  for (const chunk of chunks) addPending(image, account, by * blobBytes(chunk));
 }
 
 /** What lies in the blob store takes no memory here but its name. */

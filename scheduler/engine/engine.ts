@@ -21,6 +21,7 @@ import { nextDeadline, step } from '../core/step.ts';
 import { restore } from '../core/restore.ts';
 import { StaleTermError, type Body, type Fence, type JobRow, type Outcome, type Store } from '../store/store.ts';
 import type { Clock } from './clock.ts';
+import { BodyCount } from './body-count.ts';
 import { PayloadCache } from './payload-cache.ts';
 import { readState } from './take-over.ts';
 
@@ -85,6 +86,8 @@ export class Engine {
   readonly #options: EngineOptions;
   readonly #ports: Ports;
   readonly #payloads: PayloadCache;
+  /** Of the present image. */
+  #bodies: BodyCount | null = null;
   readonly #calls = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
   #image: Image | null = null;
   #fence: Fence = { shard, term: 0n };
@@ -148,8 +151,10 @@ export class Engine {
     const stored = await readState(store);
     this.#gathering = new Decision();
     this.#payloads.clear();
-    this.#image = restore(settings, random, stored, clock.now(), this.#gathering);
-    this.#image.diskRefusal = this.#diskRefusal;
+    const image = restore(settings, random, stored, clock.now(), this.#gathering);
+    image.diskRefusal = this.#diskRefusal;
+    this.#image = image;
+    this.#bodies = this.#countOf(image);
     this.#schedule();
     this.#rearm();
   }
@@ -236,6 +241,7 @@ export class Engine {
         if (this.#image !== image) return;
         this.#options.watcher?.committed(writes, outcomes, this.#options.clock.now().mono - begun);
         const refused = this.#applyOutcomes(image, writes, outcomes);
+        this.#bodies?.committed(writes, image.bodyUse.size > 0);
         // The next batch goes first: answering then costs the disk no time. Its effects come after it.
         if (this.#gathering.writes.length > 0) this.#flush();
         this.#carryOut(effects, refused);
@@ -247,6 +253,19 @@ export class Engine {
         else this.#settle();
       },
     );
+  }
+
+  #countOf(image: Image): BodyCount {
+    const stands = (): boolean => this.#image === image && !this.#closed;
+    return new BodyCount({
+      read: () => this.#options.store.read('bodyUsage'),
+      counted: (stored, settled) => {
+        if (stands()) this.handle({ event: 'bodies-counted', stored, settled });
+      },
+      onFault: (error) => {
+        if (stands()) this.#fail(error);
+      },
+    });
   }
 
   /** Nothing may be left to do: look at the timer, and at who waits for the end. */

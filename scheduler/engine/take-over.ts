@@ -7,7 +7,13 @@ const pageSize = 500;
 export async function readState(store: Store): Promise<StoredState> {
   const control: ControlRow[] = [];
   for (const kind of controlKinds) control.push(...(await allControl(store, kind)));
-  return { control, counts: await store.read('counts'), leased: await allLeased(store), highest: await store.read('highest') };
+  return {
+    control,
+    counts: await store.read('counts'),
+    leased: await allLeased(store),
+    highest: await store.read('highest'),
+    bodies: await store.read('bodyUsage'),
+  };
 }
 
 async function allControl(store: Store, kind: ControlKind): Promise<ControlRow[]> {

@@ -1,4 +1,5 @@
 /** What the control plane's services work with. */
+import type { UploadRoom } from '../blobs/upload-room.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
@@ -18,6 +19,7 @@ export interface ControlDeps {
   readonly clock: Clock;
   readonly log: EngineLog;
   readonly webhookSecrets: WebhookSecrets;
+  readonly uploads: UploadRoom;
   /** Size of a stored build, or null when it is not there. */
   readonly buildSize: (digest: string) => Promise<number | null>;
   /** Writes a consistent copy of the database. */

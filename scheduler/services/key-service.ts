@@ -14,7 +14,9 @@ import {
 } from '../../proto/gen/capstan/v1/control.ts';
 import { type Image, liveEndpoints } from '../core/image.ts';
 import type { KeyRow } from '../core/image/control-rows.ts';
-import { accountRow, quotaOf } from '../core/keys.ts';
+import { bodyBytesOf } from '../core/body-use.ts';
+import type { Quotas } from '../core/events.ts';
+import { accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { defaultAccount } from './auth.ts';
 import { unary } from './calls.ts';
@@ -49,10 +51,11 @@ export function keyRow(
   };
 }
 
-export function keyHandlers({ engine, auth, log, clock }: ControlDeps): KeyHandlers {
+export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps): KeyHandlers {
   const call = <Request, Reply>(name: string, handler: (request: Request, metadata: Metadata) => Promise<Reply> | Reply) =>
     unary<Request, Reply>(log, name, handler);
   const now = (): number => clock.now().wall;
+  const info = (id: string): AccountInfo => accountInfo(engine.image, id, uploads.use(id).bytes);
 
   async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
     if ([...engine.image.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
@@ -88,25 +91,27 @@ export function keyHandlers({ engine, auth, log, clock }: ControlDeps): KeyHandl
       await engine.command({ command: 'note-keys', hashes: hashes.map((hash) => hash.toString('hex')) });
       return {};
     }),
-    getAccount: call('GetAccount', (_request, metadata) => accountInfo(engine.image, auth.wholeReader(metadata))),
-    createAccount: call('CreateAccount', async ({ id, workerQuota }, metadata) => {
+    getAccount: call('GetAccount', (_request, metadata) => info(auth.wholeReader(metadata))),
+    createAccount: call('CreateAccount', async ({ id, ...quotas }, metadata) => {
       auth.operator(metadata);
       checkName('id', id);
-      await engine.command({ command: 'put-account', account: id, workerQuota: workerQuota === 0 ? null : workerQuota, create: true });
+      await engine.command({ command: 'put-account', account: id, quotas: quotasOf(quotas), create: true });
       const request = { name: 'first key', scope: KeyScope.ALL, endpoints: [], environment: '', expiresInS: 0, account: id };
       const { text } = await create(request, id);
-      return { account: accountInfo(engine.image, id), keyText: text };
+      return { account: info(id), keyText: text };
     }),
     listAccounts: call('ListAccounts', (_request, metadata) => {
       auth.operator(metadata);
       const { image } = engine;
       const ids = new Set([defaultAccount, ...image.accounts.keys(), ...[...image.keys.values()].map(({ account }) => account)]);
-      return { accounts: [...ids].toSorted().map((id) => accountInfo(image, id)) };
+      return { accounts: [...ids].toSorted().map(info) };
     }),
-    updateAccount: call('UpdateAccount', async ({ id, workerQuota }, metadata) => {
+    updateAccount: call('UpdateAccount', async ({ id, ...given }, metadata) => {
       auth.operator(metadata);
-      await engine.command({ command: 'put-account', account: id, workerQuota: workerQuota ?? null, create: false });
-      return accountInfo(engine.image, id);
+      const changed = quotasOf(given);
+      const quotas = Object.keys(changed).length === 0 ? { workerQuota: null, buildQuota: null, bodyQuota: null } : changed;
+      await engine.command({ command: 'put-account', account: id, quotas, create: false });
+      return info(id);
     }),
   };
 }
@@ -174,7 +179,7 @@ function keyInfo(key: KeyRow): KeyInfo {
   };
 }
 
-function accountInfo(image: Image, account: string): AccountInfo {
+function accountInfo(image: Image, account: string, buildBytes: number): AccountInfo {
   const endpoints = liveEndpoints(image, account);
   return {
     id: account,
@@ -182,5 +187,30 @@ function accountInfo(image: Image, account: string): AccountInfo {
     workerQuota: quotaOf(image, account),
     workersMax: endpoints.reduce((sum, { config }) => sum + config.workersMax, 0),
     endpoints: endpoints.length,
+    buildBytes: BigInt(buildBytes),
+    buildQuotaBytes: BigInt(buildQuotaOf(image, account)),
+    bodyBytes: BigInt(bodyBytesOf(image, account)),
+    bodyQuotaBytes: BigInt(bodyQuotaOf(image, account)),
   };
+}
+
+interface GivenQuotas {
+  readonly workerQuota?: number | undefined;
+  readonly buildQuotaBytes?: bigint | undefined;
+  readonly bodyQuotaBytes?: bigint | undefined;
+}
+
+/** The quotas that a request gives; 0 is the service's default. */
+function quotasOf({ workerQuota, buildQuotaBytes, bodyQuotaBytes }: GivenQuotas): Partial<Quotas> {
+  return {
+    ...(workerQuota === undefined ? {} : { workerQuota: workerQuota === 0 ? null : workerQuota }),
+    ...(buildQuotaBytes === undefined ? {} : { buildQuota: quotaBytes('build_quota_bytes', buildQuotaBytes) }),
+    ...(bodyQuotaBytes === undefined ? {} : { bodyQuota: quotaBytes('body_quota_bytes', bodyQuotaBytes) }),
+  };
+}
+
+function quotaBytes(field: string, bytes: bigint): number | null {
+  if (bytes > BigInt(Number.MAX_SAFE_INTEGER))
+    throw new CapstanError('INVALID_ARGUMENT', `${field}: must be at most ${Number.MAX_SAFE_INTEGER} bytes`, { field });
+  return bytes === 0n ? null : Number(bytes);
 }

@@ -246,6 +246,11 @@ export interface EndpointCounts {
 }
 
 /** Every list is bounded by its `limit` argument. Reads see all batches committed before them. */
+export interface BodyUsage {
+  readonly account: string;
+  readonly bytes: number;
+}
+
 export interface Reads {
   /** By id and endpoint, with output and the chunks that are kept. */
   job(endpoint: string, id: string): WholeJob | null;
@@ -263,6 +268,8 @@ export interface Reads {
   blobsOf(no: number): string[];
   /** Which of these blob ids some row still names; for the sweep of orphans. */
   blobsNamed(ids: readonly string[]): string[];
+  /** Bytes of the blobs that rows name, each once, by account; accounts without any are left out. Kept, not counted. */
+  bodyUsage(): BodyUsage[];
   counts(): EndpointCounts[];
   /** Highest `no` and `position` given out, so that the core goes on above them. */
   highest(): { readonly no: number; readonly position: number };

@@ -233,6 +233,7 @@ export class QueueWorld {
       counts: this.#store.read('counts'),
       leased: this.#store.read('leased', 0, 10_000),
       highest: this.#store.read('highest'),
+      bodies: this.#store.read('bodyUsage'),
     };
     const image = restore(this.settings, [1, 2, 3, 4], stored, this.clock(), this.#gathering);
     this.image = image;

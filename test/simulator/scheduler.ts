@@ -100,6 +100,7 @@ export class SimScheduler {
       counts: this.store.read('counts'),
       leased: this.store.read('leased', 0, 10_000),
       highest: this.store.read('highest'),
+      bodies: this.store.read('bodyUsage'),
     };
     this.#gathering = new Decision();
     this.#busy = false;

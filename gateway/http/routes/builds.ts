@@ -158,7 +158,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         tags: ['Control'],
         security: [{ key: [] }],
         params,
-        response: answers({ 200: put200, 201: put201 }, 400, 401, 413, 415, 500, 503),
+        response: answers({ 200: put200, 201: put201 }, 400, 401, 409, 413, 415, 500, 503),
       },
       handler(request, reply) {
         put(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));

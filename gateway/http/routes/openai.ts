@@ -96,7 +96,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     request.rawBody = null;
     const big = input.bytes.length > MAX_INLINE_BYTES;
     const body = big
-      ? ({ $case: 'blob', value: await bodies.put(input.bytes) } as const)
+      ? ({ $case: 'blob', value: await bodies.put(input.bytes, services.lookup.knownEndpoint(endpointId(request))?.accountId) } as const)
       : ({ $case: 'inline', value: input.bytes } as const);
     if (big) releaseBody(request);
     if (request.raw.socket.destroyed) return;

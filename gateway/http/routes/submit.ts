@@ -29,7 +29,9 @@ import { described } from './describe.ts';
 
 /** Inputs up to here travel inside the submission (docs/architecture.md, Bodies). */
 export const MAX_INLINE_BYTES = 64 * 1024;
-const conflicts = { 409: 'The Idempotency-Key was used with another body, or the result of its job has expired: `id` names the job.' };
+const conflicts = {
+  409: 'The Idempotency-Key was used with another body, the result of its job has expired (`id` names the job), or the input would pass the account’s quota of bodies.',
+};
 const EMPTY = Buffer.alloc(0);
 
 export function submitRoutes(app: FastifyInstance, services: Services): void {
@@ -113,7 +115,7 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
     send(services, reply, value, payload, handOverBody(request, copied ? input.length : bodyBytes));
     return;
   }
-  services.bodies.put(input).then(
+  services.bodies.put(input, services.lookup.knownEndpoint(endpointId(request))?.accountId).then(
     (blob) => {
       releaseBody(request);
       if (!request.raw.socket.destroyed) send(services, reply, value, { body: { $case: 'blob', value: blob } }, null);

@@ -15,6 +15,9 @@ export interface AccountRow {
   readonly previousWebhookSecret?: { readonly sealed: string; readonly until: number };
   /** Null: the service's default. */
   readonly workerQuota: number | null;
+  /** Bytes; null: the service's default. */
+  readonly buildQuota: number | null;
+  readonly bodyQuota: number | null;
   /** Wall clock, ms; 0 when it was made before this was kept. */
   readonly createdAt: number;
 }
@@ -90,6 +93,12 @@ export interface DeploymentRow {
   readonly endpoints: readonly DeployedInput[];
 }
 
+/** What an account has in the artifact store. */
+export interface BuildUse {
+  readonly bytes: number;
+  readonly builds: number;
+}
+
 /** An account that sent a build's bytes. */
 export interface BuildOwner {
   readonly account: string;
@@ -109,3 +118,11 @@ export interface BuildRow {
 export type SealedRow =
   | { readonly kind: 'account' | 'release'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
+
+/** Bytes of an account's bodies above the inline size (scheduler/core/body-use.ts). */
+export interface BodyUse {
+  /** As the store counted last. */
+  stored: number;
+  /** Not counted by the store yet. */
+  pending: number;
+}

@@ -249,6 +249,7 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
     due: sql.removal.due,
     blobsOf: sql.bodies.blobsOf,
     blobsNamed: sql.bodies.blobsNamed,
+    bodyUsage: sql.bodies.bodyUsage,
     counts: sql.queue.counts,
     highest: sql.removal.highest,
     page: sql.pages.page,

@@ -9,7 +9,7 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
 import { openDatabase } from '../../../scheduler/store/sqlite/open.ts';
-import { queued, submit } from './jobs.ts';
+import { completed, hookOf, leased, queued, submit } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
 /** Opening is refused by the engine and through the thread with the same one line. */
@@ -69,6 +69,41 @@ test('an older database is brought up to date with its data, once', async (t) =>
   const db = openDatabase(file, { migrations: [...migrations, next] });
   t.teardown(() => db.close());
   t.deepEqual(db.prepare('SELECT x FROM next').pluck().all(), [queued(1).id]);
+});
+
+test('the bodies of a database of before their usage was kept are counted when it is opened', async (t) => {
+  const file = join(await folderOf(t), 'capstan.db');
+  const before = new SqliteEngine({ file });
+  const fence = { shard: 0, term: before.acquire(0, 'owner', 1).term };
+  const blob = (id: string, size: number) => ({ blob: id, size });
+  before.commit(fence, [
+    { op: 'put', kind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
+    submit(leased(1), { input: blob('in', 100_000) }),
+    completed(1, { output: blob('out', 200_000), chunks: [blob('chunk', 3_000)], hook: hookOf(1) }),
+    submit(queued(2, { endpoint: 'deleted' }), { input: blob('other', 50) }),
+  ]);
+  const counted = before.read('bodyUsage');
+  before.close();
+  const older = new Database(file);
+  const triggers = older.prepare<[], string>("SELECT name FROM sqlite_schema WHERE type = 'trigger'").pluck().all();
+  older.exec(`${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage;`);
+  older.exec('DELETE FROM migrations WHERE number >= 5');
+  older.close();
+
+  const engine = new SqliteEngine({ file });
+  t.teardown(() => engine.close());
+  t.deepEqual(engine.read('bodyUsage'), counted);
+  t.deepEqual(counted, [
+    { account: '', bytes: 50 },
+    { account: 'account-a', bytes: 303_000 },
+  ]);
+  const { term } = engine.acquire(0, 'owner', 1);
+  engine.commit({ shard: 0, term }, [
+    { op: 'delete', no: 1, dueBy: null },
+    { op: 'delete', no: 2, dueBy: null },
+    { op: 'hook', id: hookOf(1).id, after: null, to: null },
+  ]);
+  t.deepEqual(engine.read('bodyUsage'), []);
 });
 
 test('a migration that fails leaves the database as it was', async (t) => {

@@ -10,6 +10,7 @@ import { leaseRules } from './rules-leases.ts';
 import { orderRules } from './rules-order.ts';
 import { removalRules } from './rules-removal.ts';
 import { submitRules } from './rules-submit.ts';
+import { usageRules } from './rules-usage.ts';
 import { take } from './take.ts';
 import type { Open, Use } from './use.ts';
 
@@ -26,5 +27,6 @@ export function storeConformance(name: string, open: Open): void {
   removalRules(name, use);
   orderRules(name, use);
   controlRules(name, use);
+  usageRules(name, use);
   fenceRules(name, use);
 }

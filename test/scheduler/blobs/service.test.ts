@@ -15,11 +15,13 @@ import {
 } from '../../../proto/gen/capstan/v1/blobs.ts';
 import { fromServiceError } from '../../../proto/grpc-errors.ts';
 import { blobService, MAX_FRAME_BYTES } from '../../../scheduler/blobs/service.ts';
+import { UploadRoom } from '../../../scheduler/blobs/upload-room.ts';
 import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
 import { filesIn, openStore, pieces, someBytes } from './blobs.ts';
 
 async function serve(t: ExecutionContext) {
   const { store, root } = await openStore(t);
+  const unfinished = await UnfinishedBuilds.open(join(root, 'unfinished'));
   const faults: unknown[] = [];
   const owned = new Set<string>();
   const server = new Server();
@@ -27,7 +29,9 @@ async function serve(t: ExecutionContext) {
     BlobServiceService,
     blobService({
       store,
-      unfinished: await UnfinishedBuilds.open(join(root, 'unfinished')),
+      unfinished,
+      uploads: new UploadRoom({ unfinished, built: () => ({ bytes: 0, builds: 0 }), quota: () => 1_000_000_000 }),
+      bodyRefusal: () => null,
       authorize: (metadata) => {
         const token = metadata.get('authorization')[0]?.toString() ?? '';
         if (token === 'Bearer good') return { kind: 'gateway', account: 'good' };

@@ -105,7 +105,14 @@ export interface PutBlobHeader {
    * Of a build that comes in parts: where in it the bytes of this call begin, which must be as many as have come from
    * this account before (CONFLICT says how many). Absent: the call brings the whole, or nothing stays of it.
    */
-  offset?: number | undefined;
+  offset?:
+    | number
+    | undefined;
+  /**
+   * Of a body that a gateway sends: the account whose job it is for. QUOTA_EXCEEDED before any byte is kept when the
+   * account has no room for it; absent: not checked here.
+   */
+  accountId?: string | undefined;
 }
 
 export interface PutBlobResponse {
@@ -239,7 +246,7 @@ export const PutBlobRequest: MessageFns<PutBlobRequest> = {
 };
 
 function createBasePutBlobHeader(): PutBlobHeader {
-  return { purpose: BlobPurpose.UNSPECIFIED, size: 0, digest: "", offset: undefined };
+  return { purpose: BlobPurpose.UNSPECIFIED, size: 0, digest: "", offset: undefined, accountId: undefined };
 }
 
 export const PutBlobHeader: MessageFns<PutBlobHeader> = {
@@ -255,6 +262,9 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
     }
     if (message.offset !== undefined) {
       writer.uint32(32).uint32(message.offset);
+    }
+    if (message.accountId !== undefined) {
+      writer.uint32(42).string(message.accountId);
     }
     return writer;
   },
@@ -304,6 +314,14 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
             message.offset = reader.uint32();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.accountId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -322,6 +340,11 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
       size: isSet(object.size) ? globalThis.Number(object.size) : 0,
       digest: isSet(object.digest) ? globalThis.String(object.digest) : "",
       offset: isSet(object.offset) ? globalThis.Number(object.offset) : undefined,
+      accountId: isSet(object.accountId)
+        ? globalThis.String(object.accountId)
+        : isSet(object.account_id)
+        ? globalThis.String(object.account_id)
+        : undefined,
     };
   },
 
@@ -339,6 +362,9 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
     if (message.offset !== undefined) {
       obj.offset = Math.round(message.offset);
     }
+    if (message.accountId !== undefined) {
+      obj.accountId = message.accountId;
+    }
     return obj;
   },
 
@@ -351,6 +377,7 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
     message.size = object.size ?? 0;
     message.digest = object.digest ?? "";
     message.offset = object.offset ?? undefined;
+    message.accountId = object.accountId ?? undefined;
     return message;
   },
 };

@@ -892,12 +892,21 @@ export interface AccountInfo {
   /** That sum. */
   workersMax: number;
   endpoints: number;
+  /** Its builds in the artifact store, unfinished uploads included, and the most they may come to. */
+  buildBytes: bigint;
+  buildQuotaBytes: bigint;
+  /** Bodies above 64 KiB of its jobs and their webhooks, and the most they may come to. */
+  bodyBytes: bigint;
+  bodyQuotaBytes: bigint;
 }
 
 export interface CreateAccountRequest {
   id: string;
   /** 0: the service's default. */
   workerQuota: number;
+  /** The same, also when they are absent. */
+  buildQuotaBytes?: bigint | undefined;
+  bodyQuotaBytes?: bigint | undefined;
 }
 
 export interface CreateAccountResponse {
@@ -917,8 +926,13 @@ export interface ListAccountsResponse {
 
 export interface UpdateAccountRequest {
   id: string;
-  /** Absent: the service's default from now on. */
-  workerQuota?: number | undefined;
+  /** Quotas that are absent stay. With none of them given, all are the service's defaults from now on. */
+  workerQuota?:
+    | number
+    | undefined;
+  /** 0: the service's default. */
+  buildQuotaBytes?: bigint | undefined;
+  bodyQuotaBytes?: bigint | undefined;
 }
 
 export interface NoteKeyUseRequest {
@@ -10344,7 +10358,17 @@ export const GetAccountRequest: MessageFns<GetAccountRequest> = {
 };
 
 function createBaseAccountInfo(): AccountInfo {
-  return { id: "", createdAtMs: 0n, workerQuota: 0, workersMax: 0, endpoints: 0 };
+  return {
+    id: "",
+    createdAtMs: 0n,
+    workerQuota: 0,
+    workersMax: 0,
+    endpoints: 0,
+    buildBytes: 0n,
+    buildQuotaBytes: 0n,
+    bodyBytes: 0n,
+    bodyQuotaBytes: 0n,
+  };
 }
 
 export const AccountInfo: MessageFns<AccountInfo> = {
@@ -10366,6 +10390,30 @@ export const AccountInfo: MessageFns<AccountInfo> = {
     }
     if (message.endpoints !== 0) {
       writer.uint32(40).uint32(message.endpoints);
+    }
+    if (message.buildBytes !== 0n) {
+      if (BigInt.asUintN(64, message.buildBytes) !== message.buildBytes) {
+        throw new globalThis.Error("value provided for field message.buildBytes of type uint64 too large");
+      }
+      writer.uint32(48).uint64(message.buildBytes);
+    }
+    if (message.buildQuotaBytes !== 0n) {
+      if (BigInt.asUintN(64, message.buildQuotaBytes) !== message.buildQuotaBytes) {
+        throw new globalThis.Error("value provided for field message.buildQuotaBytes of type uint64 too large");
+      }
+      writer.uint32(56).uint64(message.buildQuotaBytes);
+    }
+    if (message.bodyBytes !== 0n) {
+      if (BigInt.asUintN(64, message.bodyBytes) !== message.bodyBytes) {
+        throw new globalThis.Error("value provided for field message.bodyBytes of type uint64 too large");
+      }
+      writer.uint32(64).uint64(message.bodyBytes);
+    }
+    if (message.bodyQuotaBytes !== 0n) {
+      if (BigInt.asUintN(64, message.bodyQuotaBytes) !== message.bodyQuotaBytes) {
+        throw new globalThis.Error("value provided for field message.bodyQuotaBytes of type uint64 too large");
+      }
+      writer.uint32(72).uint64(message.bodyQuotaBytes);
     }
     return writer;
   },
@@ -10423,6 +10471,38 @@ export const AccountInfo: MessageFns<AccountInfo> = {
             message.endpoints = reader.uint32();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.buildBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.buildQuotaBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.bodyBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.bodyQuotaBytes = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10454,6 +10534,26 @@ export const AccountInfo: MessageFns<AccountInfo> = {
         ? globalThis.Number(object.workers_max)
         : 0,
       endpoints: isSet(object.endpoints) ? globalThis.Number(object.endpoints) : 0,
+      buildBytes: isSet(object.buildBytes)
+        ? BigInt(object.buildBytes)
+        : isSet(object.build_bytes)
+        ? BigInt(object.build_bytes)
+        : 0n,
+      buildQuotaBytes: isSet(object.buildQuotaBytes)
+        ? BigInt(object.buildQuotaBytes)
+        : isSet(object.build_quota_bytes)
+        ? BigInt(object.build_quota_bytes)
+        : 0n,
+      bodyBytes: isSet(object.bodyBytes)
+        ? BigInt(object.bodyBytes)
+        : isSet(object.body_bytes)
+        ? BigInt(object.body_bytes)
+        : 0n,
+      bodyQuotaBytes: isSet(object.bodyQuotaBytes)
+        ? BigInt(object.bodyQuotaBytes)
+        : isSet(object.body_quota_bytes)
+        ? BigInt(object.body_quota_bytes)
+        : 0n,
     };
   },
 
@@ -10474,6 +10574,18 @@ export const AccountInfo: MessageFns<AccountInfo> = {
     if (message.endpoints !== 0) {
       obj.endpoints = Math.round(message.endpoints);
     }
+    if (message.buildBytes !== 0n) {
+      obj.buildBytes = message.buildBytes.toString();
+    }
+    if (message.buildQuotaBytes !== 0n) {
+      obj.buildQuotaBytes = message.buildQuotaBytes.toString();
+    }
+    if (message.bodyBytes !== 0n) {
+      obj.bodyBytes = message.bodyBytes.toString();
+    }
+    if (message.bodyQuotaBytes !== 0n) {
+      obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
+    }
     return obj;
   },
 
@@ -10489,12 +10601,22 @@ export const AccountInfo: MessageFns<AccountInfo> = {
     message.workerQuota = object.workerQuota ?? 0;
     message.workersMax = object.workersMax ?? 0;
     message.endpoints = object.endpoints ?? 0;
+    message.buildBytes = (object.buildBytes !== undefined && object.buildBytes !== null)
+      ? BigInt(object.buildBytes)
+      : 0n;
+    message.buildQuotaBytes = (object.buildQuotaBytes !== undefined && object.buildQuotaBytes !== null)
+      ? BigInt(object.buildQuotaBytes)
+      : 0n;
+    message.bodyBytes = (object.bodyBytes !== undefined && object.bodyBytes !== null) ? BigInt(object.bodyBytes) : 0n;
+    message.bodyQuotaBytes = (object.bodyQuotaBytes !== undefined && object.bodyQuotaBytes !== null)
+      ? BigInt(object.bodyQuotaBytes)
+      : 0n;
     return message;
   },
 };
 
 function createBaseCreateAccountRequest(): CreateAccountRequest {
-  return { id: "", workerQuota: 0 };
+  return { id: "", workerQuota: 0, buildQuotaBytes: undefined, bodyQuotaBytes: undefined };
 }
 
 export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
@@ -10504,6 +10626,18 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
     }
     if (message.workerQuota !== 0) {
       writer.uint32(16).uint32(message.workerQuota);
+    }
+    if (message.buildQuotaBytes !== undefined) {
+      if (BigInt.asUintN(64, message.buildQuotaBytes) !== message.buildQuotaBytes) {
+        throw new globalThis.Error("value provided for field message.buildQuotaBytes of type uint64 too large");
+      }
+      writer.uint32(24).uint64(message.buildQuotaBytes);
+    }
+    if (message.bodyQuotaBytes !== undefined) {
+      if (BigInt.asUintN(64, message.bodyQuotaBytes) !== message.bodyQuotaBytes) {
+        throw new globalThis.Error("value provided for field message.bodyQuotaBytes of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.bodyQuotaBytes);
     }
     return writer;
   },
@@ -10537,6 +10671,22 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
             message.workerQuota = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.buildQuotaBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.bodyQuotaBytes = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10557,6 +10707,16 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
         : isSet(object.worker_quota)
         ? globalThis.Number(object.worker_quota)
         : 0,
+      buildQuotaBytes: isSet(object.buildQuotaBytes)
+        ? BigInt(object.buildQuotaBytes)
+        : isSet(object.build_quota_bytes)
+        ? BigInt(object.build_quota_bytes)
+        : undefined,
+      bodyQuotaBytes: isSet(object.bodyQuotaBytes)
+        ? BigInt(object.bodyQuotaBytes)
+        : isSet(object.body_quota_bytes)
+        ? BigInt(object.body_quota_bytes)
+        : undefined,
     };
   },
 
@@ -10568,6 +10728,12 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
     if (message.workerQuota !== 0) {
       obj.workerQuota = Math.round(message.workerQuota);
     }
+    if (message.buildQuotaBytes !== undefined) {
+      obj.buildQuotaBytes = message.buildQuotaBytes.toString();
+    }
+    if (message.bodyQuotaBytes !== undefined) {
+      obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
+    }
     return obj;
   },
 
@@ -10578,6 +10744,12 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
     const message = createBaseCreateAccountRequest();
     message.id = object.id ?? "";
     message.workerQuota = object.workerQuota ?? 0;
+    message.buildQuotaBytes = (object.buildQuotaBytes !== undefined && object.buildQuotaBytes !== null)
+      ? BigInt(object.buildQuotaBytes)
+      : undefined;
+    message.bodyQuotaBytes = (object.bodyQuotaBytes !== undefined && object.bodyQuotaBytes !== null)
+      ? BigInt(object.bodyQuotaBytes)
+      : undefined;
     return message;
   },
 };
@@ -10797,7 +10969,7 @@ export const ListAccountsResponse: MessageFns<ListAccountsResponse> = {
 };
 
 function createBaseUpdateAccountRequest(): UpdateAccountRequest {
-  return { id: "", workerQuota: undefined };
+  return { id: "", workerQuota: undefined, buildQuotaBytes: undefined, bodyQuotaBytes: undefined };
 }
 
 export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
@@ -10807,6 +10979,18 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
     }
     if (message.workerQuota !== undefined) {
       writer.uint32(16).uint32(message.workerQuota);
+    }
+    if (message.buildQuotaBytes !== undefined) {
+      if (BigInt.asUintN(64, message.buildQuotaBytes) !== message.buildQuotaBytes) {
+        throw new globalThis.Error("value provided for field message.buildQuotaBytes of type uint64 too large");
+      }
+      writer.uint32(24).uint64(message.buildQuotaBytes);
+    }
+    if (message.bodyQuotaBytes !== undefined) {
+      if (BigInt.asUintN(64, message.bodyQuotaBytes) !== message.bodyQuotaBytes) {
+        throw new globalThis.Error("value provided for field message.bodyQuotaBytes of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.bodyQuotaBytes);
     }
     return writer;
   },
@@ -10840,6 +11024,22 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
             message.workerQuota = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.buildQuotaBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.bodyQuotaBytes = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10860,6 +11060,16 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
         : isSet(object.worker_quota)
         ? globalThis.Number(object.worker_quota)
         : undefined,
+      buildQuotaBytes: isSet(object.buildQuotaBytes)
+        ? BigInt(object.buildQuotaBytes)
+        : isSet(object.build_quota_bytes)
+        ? BigInt(object.build_quota_bytes)
+        : undefined,
+      bodyQuotaBytes: isSet(object.bodyQuotaBytes)
+        ? BigInt(object.bodyQuotaBytes)
+        : isSet(object.body_quota_bytes)
+        ? BigInt(object.body_quota_bytes)
+        : undefined,
     };
   },
 
@@ -10871,6 +11081,12 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
     if (message.workerQuota !== undefined) {
       obj.workerQuota = Math.round(message.workerQuota);
     }
+    if (message.buildQuotaBytes !== undefined) {
+      obj.buildQuotaBytes = message.buildQuotaBytes.toString();
+    }
+    if (message.bodyQuotaBytes !== undefined) {
+      obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
+    }
     return obj;
   },
 
@@ -10881,6 +11097,12 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
     const message = createBaseUpdateAccountRequest();
     message.id = object.id ?? "";
     message.workerQuota = object.workerQuota ?? undefined;
+    message.buildQuotaBytes = (object.buildQuotaBytes !== undefined && object.buildQuotaBytes !== null)
+      ? BigInt(object.buildQuotaBytes)
+      : undefined;
+    message.bodyQuotaBytes = (object.bodyQuotaBytes !== undefined && object.bodyQuotaBytes !== null)
+      ? BigInt(object.bodyQuotaBytes)
+      : undefined;
     return message;
   },
 };

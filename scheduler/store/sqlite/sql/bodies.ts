@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import type { Body, SealedInput } from '../../store.ts';
+import type { Body, BodyUsage, SealedInput } from '../../store.ts';
 import { blobOf, bound, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.ts';
 
 const payload = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
@@ -33,6 +33,8 @@ SELECT value FROM json_each(?) WHERE
   OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_input_blob WHERE input_blob = value)
   OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_output_blob WHERE output_blob = value)`;
 
+const bodyUsage = 'SELECT account, bytes FROM body_usage';
+
 /** Inputs, chunks, and which blobs rows name. */
 export function bodyStatements(db: Database) {
   const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(payload).raw();
@@ -48,6 +50,7 @@ export function bodyStatements(db: Database) {
   const drained = db.prepare<[number, number]>(countDrained);
   const ofJob = db.prepare<[{ no: number }], string>(blobsOf).pluck();
   const named = db.prepare<[string], string>(blobsNamed).pluck();
+  const usage = db.prepare<[], BodyUsage>(bodyUsage);
   return {
     payload(no: number): { input: Body; s3: Uint8Array | null } | null {
       const row = payloadRow.get(no);
@@ -86,6 +89,9 @@ export function bodyStatements(db: Database) {
     },
     blobsOf(no: number): string[] {
       return ofJob.all({ no });
+    },
+    bodyUsage(): BodyUsage[] {
+      return usage.all();
     },
     blobsNamed(ids: readonly string[]): string[] {
       return named.all(JSON.stringify(ids));

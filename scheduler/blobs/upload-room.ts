@@ -1,0 +1,96 @@
+/**
+ * The room of accounts in the artifact store: their builds, their unfinished uploads, and what is being sent now. Room is
+ * taken for the whole of a build before its first byte is kept, so that no number of uploads at once passes the quota.
+ */
+import { CapstanError } from '../../proto/errors.ts';
+import type { BuildUse } from '../core/image/control-rows.ts';
+import type { UnfinishedBuilds } from './unfinished-builds.ts';
+
+/** Builds and unfinished uploads of an account, however small. */
+export const MAX_BUILDS = 10_000;
+
+export interface UploadRoomOptions {
+  readonly unfinished: Pick<UnfinishedBuilds, 'heldBy'>;
+  /** The builds that the account owns. */
+  readonly built: (account: string) => BuildUse;
+  /** Bytes. */
+  readonly quota: (account: string) => number;
+  readonly maxBuilds?: number;
+}
+
+export class UploadRoom {
+  readonly #options: UploadRoomOptions;
+  /** Uploads under way: by account and digest the size of the whole, and how many connections send it. */
+  readonly #underWay = new Map<string, Map<string, { size: number; connections: number }>>();
+
+  constructor(options: UploadRoomOptions) {
+    this.#options = options;
+  }
+
+  /** What the account has or is sending. */
+  use(account: string): BuildUse {
+    const { built, unfinished } = this.#options;
+    const underWay = this.#underWay.get(account);
+    let { bytes, builds } = built(account);
+    for (const { size } of underWay?.values() ?? []) bytes += size;
+    builds += underWay?.size ?? 0;
+    for (const [digest, received] of unfinished.heldBy(senderOf(account))) {
+      if (underWay?.has(digest) === true) continue;
+      bytes += received;
+      builds += 1;
+    }
+    return { bytes, builds };
+  }
+
+  /**
+   * Takes room for an upload of a build that the account does not own; the answer gives it back.
+   * @throws CapstanError QUOTA_EXCEEDED.
+   */
+  take(account: string, digest: string, size: number): () => void {
+    const { quota, unfinished, maxBuilds = MAX_BUILDS } = this.#options;
+    const underWay = this.#underWay.get(account) ?? new Map<string, { size: number; connections: number }>();
+    const known = underWay.get(digest);
+    const there = known?.size ?? unfinished.heldBy(senderOf(account)).get(digest);
+    const { bytes, builds } = this.use(account);
+    const used = bytes - (there ?? 0);
+    const limit = quota(account);
+    if (used + size > limit) {
+      const facts = `it has ${used} of ${limit} bytes, unfinished uploads included, and this one has ${size}`;
+      throw refusal(
+        `builds: the account's quota of bytes would be passed: ${facts}`,
+        `capstan account quota ${account} --build-bytes <bytes>`,
+      );
+    }
+    if (there === undefined && builds >= maxBuilds)
+      throw refusal(`builds: the account has ${builds} of ${maxBuilds} builds and unfinished uploads`, null);
+    this.#underWay.set(account, underWay);
+    const upload = { size: Math.max(size, known?.size ?? 0), connections: (known?.connections ?? 0) + 1 };
+    underWay.set(digest, upload);
+    return () => this.#giveBack(account, digest);
+  }
+
+  #giveBack(account: string, digest: string): void {
+    const underWay = this.#underWay.get(account);
+    const upload = underWay?.get(digest);
+    if (underWay === undefined || upload === undefined) return;
+    upload.connections -= 1;
+    if (upload.connections === 0) underWay.delete(digest);
+    if (underWay.size === 0) this.#underWay.delete(account);
+  }
+}
+
+/** The sender of an account's parts, as the names of their files have it. */
+export function senderOf(account: string): string {
+  return `account ${account}`;
+}
+
+function refusal(what: string, command: string | null): CapstanError {
+  const raise = command === null ? '' : `, or let an operator raise the quota: ${command}`;
+  return new CapstanError(
+    'QUOTA_EXCEEDED',
+    `${what}; delete endpoints whose builds are not needed, wait an hour for uploads that nobody deployed${raise}`,
+    {
+      field: 'size',
+    },
+  );
+}

@@ -1,0 +1,52 @@
+/**
+ * When the store's count of bodies is read: after each batch that may have changed it, one read at a time. The store reads
+ * in the order it was asked, so a count holds every batch whose outcome came before; reservations of such
+ * batches are settled with it, and not before.
+ */
+import type { Write } from '../core/effects.ts';
+import type { BodyUsage } from '../store/store.ts';
+
+export interface BodyCountOptions {
+  readonly read: () => Promise<BodyUsage[]>;
+  readonly counted: (stored: ReadonlyMap<string, number>, settled: ReadonlyMap<string, number>) => void;
+  readonly onFault: (error: unknown) => void;
+}
+
+export class BodyCount {
+  readonly #options: BodyCountOptions;
+  /** Bytes by account of the batches that no read was asked after. */
+  #settled = new Map<string, number>();
+  #due = false;
+  #reading = false;
+
+  constructor(options: BodyCountOptions) {
+    this.#options = options;
+  }
+
+  /** A batch was committed. `kept`: the store may name bodies, so that rows that go may free some. */
+  committed(writes: readonly Write[], kept: boolean): void {
+    for (const { reserved } of writes) {
+      if (reserved !== null) this.#settled.set(reserved.account, (this.#settled.get(reserved.account) ?? 0) + reserved.bytes);
+    }
+    this.#due ||= kept || this.#settled.size > 0;
+    if (this.#due && !this.#reading) this.#read();
+  }
+
+  #read(): void {
+    const settled = this.#settled;
+    this.#settled = new Map();
+    this.#due = false;
+    this.#reading = true;
+    this.#options.read().then(
+      (rows) => {
+        this.#reading = false;
+        this.#options.counted(new Map(rows.map(({ account, bytes }) => [account, bytes])), settled);
+        if (this.#due) this.#read();
+      },
+      (error: unknown) => {
+        this.#reading = false;
+        this.#options.onFault(error);
+      },
+    );
+  }
+}
