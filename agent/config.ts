@@ -70,6 +70,11 @@ export const agentConfig = z.object({
     whole(Number.MAX_SAFE_INTEGER).default(10_000_000),
     "Size at which an endpoint's log file is rotated, bytes; two are kept",
   ),
+  logAccountBytes: setting(
+    'CAPSTAN_LOG_ACCOUNT_BYTES',
+    whole(Number.MAX_SAFE_INTEGER).default(2_000_000_000),
+    'Log files of all endpoints of an account on this node, bytes; past it the account’s oldest go',
+  ),
   workerApiHost: setting(
     'CAPSTAN_WORKER_API_HOST',
     z.string().min(1).default('127.0.0.1'),

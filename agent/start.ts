@@ -22,6 +22,7 @@ import { NvidiaProbe } from './inventory/nvidia-probe.ts';
 import type { DeviceProbe } from './inventory/probe.ts';
 import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
 import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
+import { LogFiles } from './logs/log-files.ts';
 import { LogStore } from './logs/log-store.ts';
 import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
@@ -89,7 +90,9 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
   const runtimes = deps.runtimes ?? (await defaultRuntimes(config, folder, workerApi, log));
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
-  const logs = new LogStore(join(folder, 'logs'), config.logFileBytes, log);
+  const accounts = new Map<string, string>();
+  const quota = { accountBytes: config.logAccountBytes, accountOf: (endpoint: string) => accounts.get(endpoint) ?? '' };
+  const logs = new LogStore(new LogFiles(join(folder, 'logs'), config.logFileBytes, quota), log);
   const blobs = new BlobTransfer(scheduler, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
   const workFolders = await WorkFolders.open(work, log);
@@ -143,6 +146,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     log,
     hello: () => ({ protocol: PROTOCOL, incarnation, agentVersion: AGENT_VERSION, ...engine.hello(), inventory: inventory.current }),
     onEvents: (events) => {
+      noteAccounts(accounts, events);
       engine.onScheduler(events);
       answerLogs(events);
       for (const { event } of events) if (event?.$case === 'gateways') gateways.set(event.value);
@@ -276,5 +280,14 @@ function takeFolder(folder: string): { release(): void } {
 async function acknowledged(engine: Engine): Promise<void> {
   for (const end = performance.now() + LAST_ACKS_MS; engine.unacknowledged > 0 && performance.now() < end;) {
     await new Promise((resolve) => setTimeout(resolve, LAST_ACKS_POLL_MS));
+  }
+}
+
+/** Whose the endpoints are that this node runs, for the quota of their logs. The files of others remember their account. */
+function noteAccounts(accounts: Map<string, string>, events: readonly SchedulerEvent[]): void {
+  for (const { event } of events) {
+    if (event?.$case !== 'desired') continue;
+    accounts.clear();
+    for (const { endpointId, accountId } of event.value.releases) if (accountId !== undefined) accounts.set(endpointId, accountId);
   }
 }

@@ -1,17 +1,19 @@
 /** What workers printed: the last lines in memory, per endpoint, and all of it in rotated files. */
-import { mkdir, rename, stat, appendFile } from 'node:fs/promises';
-import { join } from 'node:path';
-
 import type { Logger } from 'pino';
 
 import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../../proto/thrown.ts';
 import { visibleLine } from '../../proto/visible-text.ts';
+import type { LogFiles } from './log-files.ts';
 
 /** Lines kept in memory for an endpoint. */
 export const KEPT_LINES = 2_000;
 /** Characters kept in memory for an endpoint. */
 const KEPT_CHARACTERS = 2_000_000;
+/** Characters kept in memory for all endpoints; past it those that printed longest ago are forgotten. */
+export const KEPT_IN_ALL = 64_000_000;
+/** What a line takes besides its text, in characters. */
+const LINE_CHARACTERS = 100;
 /** Lines of one answer, at most. */
 const MAX_ANSWER = 1_000;
 const DEFAULT_ANSWER = 200;
@@ -28,25 +30,41 @@ interface EndpointLog {
 }
 
 export class LogStore {
-  readonly #folder: string;
-  readonly #fileBytes: number;
+  readonly #files: LogFiles;
   readonly #log: Logger;
   readonly #endpoints = new Map<string, EndpointLog>();
+  /** Of all endpoints. */
+  #characters = 0;
   #failed = false;
 
-  /** Files are `<folder>/<endpoint>.log`, and `.log.1` before it, each up to about `fileBytes`. */
-  constructor(folder: string, fileBytes: number, log: Logger) {
-    this.#folder = folder;
-    this.#fileBytes = fileBytes;
+  constructor(files: LogFiles, log: Logger) {
+    this.#files = files;
     this.#log = log;
   }
 
   add(line: LogLine): void {
     const endpoint = this.#endpointLog(line.endpointId);
     endpoint.lines.push(line);
-    endpoint.characters += line.text.length;
+    this.#characters -= endpoint.characters;
+    endpoint.characters += sizeOf(line);
     if (endpoint.lines.length > KEPT_LINES * 2 || endpoint.characters > KEPT_CHARACTERS) trim(endpoint);
+    this.#characters += endpoint.characters;
     this.#queueForFile(line, endpoint);
+    // The endpoint that printed last is the last one.
+    this.#endpoints.delete(line.endpointId);
+    this.#endpoints.set(line.endpointId, endpoint);
+    while (this.#characters > KEPT_IN_ALL) this.#forgetOldest();
+  }
+
+  #forgetOldest(): void {
+    for (const [id, endpoint] of this.#endpoints) {
+      if (endpoint.characters === 0) continue;
+      this.#characters -= endpoint.characters;
+      endpoint.lines = [];
+      endpoint.characters = 0;
+      if (endpoint.writing === undefined) this.#endpoints.delete(id);
+      return;
+    }
   }
 
   /** The last lines that the request asks for, oldest first. */
@@ -98,7 +116,7 @@ export class LogStore {
       endpoint.waitingCharacters = 0;
       endpoint.missed = 0;
       try {
-        await this.#append(join(this.#folder, `${fileName(endpointId)}.log`), text);
+        await this.#files.append(endpointId, text);
         this.#failed = false;
       } catch (error) {
         // Logs in memory still serve; one line tells of a disk that does not.
@@ -107,30 +125,20 @@ export class LogStore {
       }
     }
   }
-
-  async #append(path: string, text: string): Promise<void> {
-    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-    const size = await stat(path).then(
-      (found) => found.size,
-      () => 0,
-    );
-    if (size > 0 && size + text.length > this.#fileBytes) await rename(path, `${path}.1`);
-    await appendFile(path, text, { mode: 0o600 });
-  }
 }
 
 function trim(endpoint: EndpointLog): void {
   let from = Math.max(0, endpoint.lines.length - KEPT_LINES);
   let characters = 0;
   for (let at = endpoint.lines.length - 1; at >= from; at -= 1) {
-    characters += endpoint.lines[at]?.text.length ?? 0;
+    const line = endpoint.lines[at];
+    characters += line === undefined ? 0 : sizeOf(line);
     if (characters > KEPT_CHARACTERS / 2) from = at + 1;
   }
   endpoint.lines = endpoint.lines.slice(from);
-  endpoint.characters = endpoint.lines.reduce((sum, line) => sum + line.text.length, 0);
+  endpoint.characters = endpoint.lines.reduce((sum, line) => sum + sizeOf(line), 0);
 }
 
-/** Endpoint ids are plain; whatever else arrives must not become a path. */
-function fileName(endpointId: string): string {
-  return endpointId.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 100) || 'none';
+function sizeOf({ text }: LogLine): number {
+  return text.length + LINE_CHARACTERS;
 }

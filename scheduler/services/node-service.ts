@@ -283,6 +283,7 @@ export class NodeSessions {
       command: [...release.command],
       cpuMillis: limits.cpuMillis,
       environment: config?.environment ?? '',
+      accountId: config?.account ?? '',
     };
   }
 }

@@ -1,11 +1,12 @@
 /** What workers print: the last lines on request, all of it in rotated files. */
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
 import { pino } from 'pino';
 
-import { KEPT_LINES, LogStore } from '../../agent/logs/log-store.ts';
+import { LogFiles } from '../../agent/logs/log-files.ts';
+import { KEPT_IN_ALL, KEPT_LINES, LogStore } from '../../agent/logs/log-store.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { startWorker } from './fixtures.ts';
 import { folderOf } from '../support/folder.ts';
@@ -17,7 +18,7 @@ function line(values: Partial<LogLine>): LogLine {
 }
 
 test('lines are found by endpoint, worker and time, the last ones first to stay', async (t) => {
-  const store = new LogStore(await folderOf(t), 1_000_000, silent);
+  const store = new LogStore(new LogFiles(await folderOf(t), 1_000_000), silent);
   store.add(line({ atMs: 1n, text: 'a' }));
   store.add(line({ atMs: 2n, text: 'b', workerId: 'w2' }));
   store.add(line({ atMs: 3n, text: 'c', endpointId: 'ep2' }));
@@ -37,7 +38,7 @@ test('lines are found by endpoint, worker and time, the last ones first to stay'
 });
 
 test('memory keeps a bounded number of lines', async (t) => {
-  const store = new LogStore(await folderOf(t), 100_000_000, silent);
+  const store = new LogStore(new LogFiles(await folderOf(t), 100_000_000), silent);
   for (let index = 0; index < KEPT_LINES * 3; index += 1) store.add(line({ text: String(index) }));
   const found = store.find({ endpointId: 'ep1', workerId: '', limit: 1_000, afterMs: 0n });
   t.is(found.length, 1_000);
@@ -45,9 +46,23 @@ test('memory keeps a bounded number of lines', async (t) => {
   await store.close();
 });
 
+test('memory is bounded over all endpoints: those that printed longest ago are forgotten first', async (t) => {
+  const store = new LogStore(new LogFiles(await folderOf(t), 1_000), silent);
+  const text = 'x'.repeat(900_000);
+  const endpoints = Math.ceil(KEPT_IN_ALL / 900_000) + 5;
+  store.add(line({ endpointId: 'first', text }));
+  for (let index = 0; index < endpoints; index += 1) {
+    store.add(line({ endpointId: `ep${index}`, text }));
+    if (index < endpoints - 3) store.add(line({ endpointId: 'busy' }));
+  }
+  const found = (endpointId: string): number => store.find({ endpointId, workerId: '', limit: 1, afterMs: 0n }).length;
+  t.deepEqual([found('first'), found('ep0'), found('busy'), found(`ep${endpoints - 1}`)], [0, 0, 1, 1]);
+  await store.close();
+});
+
 test('files are rotated and never leave their folder', async (t) => {
   const folder = await folderOf(t);
-  const store = new LogStore(folder, 1_000, silent);
+  const store = new LogStore(new LogFiles(folder, 1_000), silent);
   for (let round = 0; round < 5; round += 1) {
     for (let index = 0; index < 10; index += 1) store.add(line({ text: `round ${round}` }));
     await store.close();
@@ -57,6 +72,45 @@ test('files are rotated and never leave their folder', async (t) => {
   store.add(line({ endpointId: '../../evil' }));
   await store.close();
   t.true((await readdir(folder)).includes('______evil.log'));
+});
+
+test('the files of an account stay within its quota, those of others untouched, also after a new start', async (t) => {
+  const folder = await folderOf(t);
+  const accountOf = (endpoint: string): string => (endpoint.startsWith('theirs') ? 'theirs' : 'mine');
+  const quota = { accountBytes: 5_000, accountOf };
+  const text = (mark: string): string => `${mark.repeat(99)}\n`;
+  const sizes = async (mark: string): Promise<number> => {
+    const names = (await readdir(folder)).filter((name) => name.startsWith(mark));
+    return (await Promise.all(names.map(async (name) => (await stat(join(folder, name))).size))).reduce((sum, size) => sum + size, 0);
+  };
+  let files = new LogFiles(folder, 1_000, quota);
+  await files.append('theirs', text('t').repeat(8));
+  for (let endpoint = 0; endpoint < 10; endpoint += 1) await files.append(`mine-${endpoint}`, text('m').repeat(8));
+  t.is(await sizes('theirs'), 800);
+  t.is(await sizes('mine'), 4_800);
+  t.is(files.bytesOf('mine'), 4_800);
+  t.deepEqual(
+    (await readdir(folder)).toSorted(),
+    ['accounts.json', ...[4, 5, 6, 7, 8, 9].map((n) => `mine-${n}.log`), 'theirs.log'],
+    'the oldest went',
+  );
+
+  files = new LogFiles(folder, 1_000, quota);
+  await files.append('mine-9', text('m').repeat(8));
+  t.is(await sizes('mine'), 4_800);
+  t.is(files.bytesOf('mine'), 4_800);
+  t.is(files.bytesOf('theirs'), 800);
+  t.true((await readdir(folder)).includes('mine-9.log.1'));
+});
+
+test('text longer than a file is cut to what two files hold, by bytes and at lines', async (t) => {
+  const folder = await folderOf(t);
+  const files = new LogFiles(folder, 1_000);
+  await files.append('ep', Array.from({ length: 100 }, (_, i) => `${i} ${'ü'.repeat(45)}\n`).join(''));
+  const [last, before] = await Promise.all(['ep.log', 'ep.log.1'].map((name) => readFile(join(folder, name))));
+  t.true((last?.length ?? 0) <= 1_000 && (before?.length ?? 0) <= 1_000);
+  t.true(last?.toString().endsWith(`99 ${'ü'.repeat(45)}\n`));
+  t.true(before?.toString().endsWith('\n'));
 });
 
 test('what a handler prints is answered with its job, also over the session', async (t) => {

@@ -754,6 +754,8 @@ export interface ReleaseSpec {
   cpuMillis: number;
   /** The endpoint's environment. */
   environment: string;
+  /** The endpoint's account, whose logs on the node have a quota in common. */
+  accountId?: string | undefined;
 }
 
 export interface ReleaseSpec_EnvEntry {
@@ -4981,6 +4983,7 @@ function createBaseReleaseSpec(): ReleaseSpec {
     command: [],
     cpuMillis: 0,
     environment: "",
+    accountId: undefined,
   };
 }
 
@@ -5036,6 +5039,9 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     }
     if (message.environment !== "") {
       writer.uint32(130).string(message.environment);
+    }
+    if (message.accountId !== undefined) {
+      writer.uint32(138).string(message.accountId);
     }
     return writer;
   },
@@ -5184,6 +5190,14 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
             message.environment = reader.string();
             continue;
           }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.accountId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5267,6 +5281,11 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
         ? globalThis.Number(object.cpu_millis)
         : 0,
       environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      accountId: isSet(object.accountId)
+        ? globalThis.String(object.accountId)
+        : isSet(object.account_id)
+        ? globalThis.String(object.account_id)
+        : undefined,
     };
   },
 
@@ -5326,6 +5345,9 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     if (message.environment !== "") {
       obj.environment = message.environment;
     }
+    if (message.accountId !== undefined) {
+      obj.accountId = message.accountId;
+    }
     return obj;
   },
 
@@ -5360,6 +5382,7 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     message.command = object.command?.map((e) => e) || [];
     message.cpuMillis = object.cpuMillis ?? 0;
     message.environment = object.environment ?? "";
+    message.accountId = object.accountId ?? undefined;
     return message;
   },
 };
