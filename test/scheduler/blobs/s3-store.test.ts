@@ -96,6 +96,19 @@ test('a build goes to the storage and comes back; putting it again sends nothing
   t.deepEqual(left.flat(), []);
 });
 
+test('a sender that has yet to show the bytes sends them all, and the storage gets them once', async (t) => {
+  const { store, objects } = await world(t);
+  await store.put(header, source());
+  const first = objects.get(id);
+  const unproven = { ...header, unproven: true } as const;
+  const wrong = async function* (): AsyncGenerator<Buffer> {
+    yield Buffer.alloc(bytes.length);
+  };
+  await t.throwsAsync(store.put(unproven, wrong()), { code: 'INVALID_ARGUMENT', message: /digest/ });
+  t.deepEqual(await store.put(unproven, source()), { id, size: bytes.length, existed: false });
+  t.is(objects.get(id), first);
+});
+
 test('bytes that are not those of the digest are refused; a storage that fails is UNAVAILABLE, and nothing stays', async (t) => {
   const made = await world(t);
   const { store, objects } = made;
