@@ -184,6 +184,7 @@ api.post('/echo', async (request: Request) => new Response(request.body, {
   status: 201,
   headers: { 'content-type': 'text/csv', 'x-path': new URL(request.url).pathname, 'x-sent': request.headers.get('content-type') ?? '' },
 }));
+api.get('/invalid', () => new Response('x', { headers: { 'transfer-encoding': 'gzip' } }));
 `;
 
 test('routes get and give what deployed ones do, in a project of two languages', async (t) => {
@@ -210,6 +211,13 @@ test('routes get and give what deployed ones do, in a project of two languages',
   const refused = await fetch(`${base}/api/items/3`, { method: 'PUT' });
   t.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET']);
   t.is((await fetch(`${base}/api/items/three`)).status, 422);
+
+  // A response that no caller would get when it is deployed is none here either.
+  const invalid = await fetch(`${base}/web/invalid`);
+  t.is(invalid.status, 500);
+  const detail = 'the header transfer-encoding must be absent or chunked';
+  t.deepEqual(await invalid.json(), { error: 'Internal Server Error', detail });
+  await server.hear(/the response to GET \/invalid is invalid/);
 
   // Chunks come when they are there.
   const events = await fetch(`${base}/api/events?until=${first}`, { headers: { accept: 'text/event-stream' } });
