@@ -41,12 +41,10 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
     dropBody(image, event.input);
     return;
   }
-  if (image.jobs.has(event.job)) {
-    look(image, out, now, questionOf(event, usage));
-    return;
-  }
-  // One that was sent before may be stored, run and ended already: nothing may be assumed of it.
-  if (event.counting.resent) readFor(image, out, { purpose: 'submit', event, usage }, event.endpoint, event.job);
+  // One that was sent before may be stored, run and ended already, and one that the image holds may be refused by the store yet, because its key
+  // belongs to another job: the store tells, which is read after it has answered what was written before.
+  if (event.counting.resent || image.jobs.has(event.job))
+    readFor(image, out, { purpose: 'submit', event, usage }, event.endpoint, event.job);
   else insert(image, out, now, endpoint, event, usage);
 }
 
@@ -266,7 +264,13 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
     }
     case 'submit': {
       const { event, usage } = purpose;
-      if (found !== null || image.jobs.has(event.job)) {
+      const held = image.jobs.get(event.job);
+      if (found === null && held?.endpoint === event.endpoint) {
+        // Written since the read, by another copy of the submission: not answered before the store has taken or refused it.
+        readFor(image, out, purpose, event.endpoint, event.job);
+        return;
+      }
+      if (found !== null || held !== undefined) {
         look(image, out, now, questionOf(event, usage));
         return;
       }

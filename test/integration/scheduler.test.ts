@@ -122,6 +122,27 @@ test('an idempotency key answers with the first job and refuses another body', a
   t.is(refused.result?.$case === 'failure' ? refused.result.value.code : '', 'IDEMPOTENCY_MISMATCH');
 });
 
+test('a submission that comes twice under the key of another job is answered with that job both times', async (t) => {
+  const scheduler = await open(t);
+  const { endpoints } = await scheduler.deploy([{ workersMax: 0 }]);
+  const endpoint = endpoints[0]?.id ?? '';
+  const channel = scheduler.channel();
+  const key = { idempotencyKey: 'k', bodyHash: Buffer.alloc(32, 1) };
+  await channel.ask(endpoint, submit('first', key));
+  // As a gateway sends it again after a break: the store has not yet refused the one before.
+  const twice = await Promise.all([1, 2, 3].map(() => channel.ask(endpoint, submit('second', key))));
+  t.deepEqual(
+    twice.map((reply) => jobOf(t, reply).id),
+    ['first', 'first', 'first'],
+  );
+  const other = { ...key, bodyHash: Buffer.alloc(32, 2) };
+  const refused = await Promise.all([1, 2, 3].map(() => channel.ask(endpoint, submit('third', other))));
+  t.deepEqual(
+    refused.map(({ result }) => (result?.$case === 'failure' ? result.value.code : result?.$case)),
+    ['IDEMPOTENCY_MISMATCH', 'IDEMPOTENCY_MISMATCH', 'IDEMPOTENCY_MISMATCH'],
+  );
+});
+
 test('jobs start in the order they came in, normal ones before lowPriority ones', async (t) => {
   const { scheduler, endpoint, session } = await ready(t);
   const channel = scheduler.channel();
