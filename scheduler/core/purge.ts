@@ -3,7 +3,7 @@
  * beyond the head window comes in by the ordinary refills, so a purge of a million jobs is many
  * small steps; jobs submitted meanwhile are left alone.
  */
-import type { Decision, Write } from './effects.ts';
+import type { Decision } from './effects.ts';
 import type { Image } from './image.ts';
 import type { EndpointImage } from './image/endpoints.ts';
 import type { Now } from './now.ts';
@@ -25,7 +25,6 @@ export function startPurge(image: Image, endpoint: EndpointImage, call: number |
 export function purgeStep(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
   const purge = endpoint.purge;
   if (purge === null) return;
-  let last: Write | null = null;
   let left = false;
   for (const lane of endpoint.lanes) {
     for (let job = first(lane); job !== null && job.position <= purge.upTo; job = first(lane)) {
@@ -35,12 +34,12 @@ export function purgeStep(image: Image, out: Decision, now: Now, endpoint: Endpo
       }
       const ended = finish(image, out, now, job, { event: 'cancel', output: null, error: purge.error, executionMs: null, agoMs: 0 });
       if (ended === null) break;
-      last = ended.write;
       purge.removed++;
     }
     if (lane.covered < purge.upTo || lane.refill !== null) left = true;
   }
   if (left) return;
   endpoint.purge = null;
-  for (const call of purge.calls) out.do({ effect: 'answer', call, result: { answer: 'purged', removed: purge.removed } }, last);
+  // After the commit, whatever the store says to each end: a job whose submission it refused cannot be ended, and has no say in the answer.
+  for (const call of purge.calls) out.do({ effect: 'answer', call, result: { answer: 'purged', removed: purge.removed } });
 }

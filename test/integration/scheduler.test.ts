@@ -143,6 +143,23 @@ test('a submission that comes twice under the key of another job is answered wit
   );
 });
 
+test('a purge is answered also when it meets a submission that the store refuses', async (t) => {
+  t.timeout(60_000);
+  const scheduler = await open(t, { rateLimits: 'purge-queue=0/0' });
+  const { endpoints } = await scheduler.deploy([{ workersMax: 0 }]);
+  const endpoint = endpoints[0]?.id ?? '';
+  const channel = scheduler.channel();
+  const client = scheduler.jobs;
+  const gateway = scheduler.bearer(scheduler.secret('gateway-token'));
+  const purge = (): Promise<unknown> => unary((done) => client.purgeQueue({ endpointId: endpoint }, gateway, done));
+  await channel.ask(endpoint, submit('first', { idempotencyKey: 'k', bodyHash: Buffer.alloc(32, 1) }));
+  await purge();
+  const other = { idempotencyKey: 'k', bodyHash: Buffer.alloc(32, 2) };
+  // The refused job is in the queue for as long as its commit takes: some of these purges find it there.
+  for (let i = 0; i < 20; i += 1) await Promise.all([channel.ask(endpoint, submit(`refused-${i}`, other)), purge()]);
+  t.pass();
+});
+
 test('jobs start in the order they came in, normal ones before lowPriority ones', async (t) => {
   const { scheduler, endpoint, session } = await ready(t);
   const channel = scheduler.channel();
