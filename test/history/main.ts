@@ -29,6 +29,7 @@ import { HistoryStack } from './stack/stack.ts';
 const DRAIN_MS = 90_000;
 /** Two more tries of a webhook, 10 s apart, and what a restart adds, ms. */
 const WEBHOOKS_MS = 35_000;
+const LOOK_AGAIN_MS = 20_000;
 const SETTLE_MS = 20_000;
 /** So short that memory and disk reach their level within minutes. */
 const SOAK_RETENTION = { runRetentionMs: 60_000, runsyncRetentionMs: 60_000 };
@@ -80,7 +81,10 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     const deliveries = await Deliveries.open(recorder, secret, options.seed);
     const calls = new Calls(stack, recorder);
     const { gateways, endpoints } = stack;
-    const load = new Load({ calls, gateways, endpoints, handlersFile: recorder.handlersFile, webhook: deliveries.url }, options);
+    const load = new Load(
+      { calls, gateways, endpoints, handlersFile: recorder.handlersFile, webhook: deliveries.url, longestPauseMs: LOOK_AGAIN_MS },
+      options,
+    );
     faults = new FaultDriver(stack, recorder, prepared.sources, options);
     const promises = { endpoints: stack.promises(), ...surroundings.retention };
     recorder.record({ kind: 'settings', ...promises, settleMs: SETTLE_MS, clockStepMs: prepared.clockStepMs });

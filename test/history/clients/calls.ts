@@ -6,7 +6,6 @@ import { errors, Pool, type Dispatcher } from 'undici';
 import { messageOf } from '../../../proto/thrown.ts';
 import type { CallRecord, JobView, Made } from '../core/record.ts';
 import type { Recorder } from '../recorder.ts';
-import type { HistoryStack } from '../stack/stack.ts';
 import { jobView, madeView } from './views.ts';
 
 const CONNECTIONS = 64;
@@ -31,8 +30,16 @@ export type CallPlan = Omit<CallRecord, 'kind' | 'at' | 'call' | 'via'> & {
   readonly body?: object;
 };
 
+/** What the clients call. */
+export interface Service {
+  readonly apiKey: string;
+  readonly gateways: readonly string[];
+  /** Base URL of a gateway. */
+  url(gateway: string): string;
+}
+
 export class Calls {
-  readonly #stack: HistoryStack;
+  readonly #service: Service;
   readonly #recorder: Recorder;
   readonly #pools = new Map<string, Pool>();
   /** Requests so far. */
@@ -41,13 +48,13 @@ export class Calls {
   failed = 0;
   #closed = false;
 
-  constructor(stack: HistoryStack, recorder: Recorder) {
-    this.#stack = stack;
+  constructor(service: Service, recorder: Recorder) {
+    this.#service = service;
     this.#recorder = recorder;
-    for (const gateway of stack.gateways)
+    for (const gateway of service.gateways)
       this.#pools.set(
         gateway,
-        new Pool(stack.url(gateway), { connections: CONNECTIONS, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS }),
+        new Pool(service.url(gateway), { connections: CONNECTIONS, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS }),
       );
   }
 
@@ -94,7 +101,7 @@ export class Calls {
   #send(plan: CallPlan, via: string): Promise<Dispatcher.ResponseData> {
     const pool = this.#pools.get(via);
     if (pool === undefined) throw new Error(`no gateway ${via}`);
-    const headers: Record<string, string> = { authorization: `Bearer ${this.#stack.apiKey}`, 'content-type': 'application/json' };
+    const headers: Record<string, string> = { authorization: `Bearer ${this.#service.apiKey}`, 'content-type': 'application/json' };
     if (plan.key !== undefined) headers['idempotency-key'] = plan.key;
     const isRead = plan.operation === 'status' || plan.operation === 'stream';
     return pool.request({

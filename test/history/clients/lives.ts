@@ -28,6 +28,8 @@ export interface LifeWorld {
   /** Of the receiver; undefined where no webhooks are requested. */
   readonly webhook: string | undefined;
   readonly acknowledged: (job: Acknowledged) => void;
+  /** Before an end is looked at again, ms. */
+  readonly longestPauseMs: number;
 }
 
 export function chooseKind(random: Random): LifeKind {
@@ -211,7 +213,8 @@ export class Life {
   /** An end that has been seen stays. */
   async #lookAgain(job: { endpoint: string; job: string }): Promise<void> {
     if (!this.#random.chance(0.4)) return;
-    await pause(this.#random.int(0, this.#random.chance(0.2) ? 20_000 : 1_000));
+    const longest = this.#world.longestPauseMs;
+    await pause(this.#random.int(0, this.#random.chance(0.2) ? longest : Math.min(longest, 1_000)));
     await this.#insist({ operation: 'status', ...job });
   }
 
