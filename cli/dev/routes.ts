@@ -32,7 +32,7 @@ export interface RouteMatch {
 
 /**
  * The route of a request, as a deployed endpoint would choose it: fixed segments win over parameters, a slash at the
- * end makes no difference, HEAD is GET without its body. Else the methods that the path takes; none when it is no path.
+ * end counts, HEAD is GET without its body. Else the methods that the path takes; none when it is no path.
  */
 export function matchRoute(routes: readonly DevRoute[], method: string, path: string): RouteMatch | readonly string[] {
   const found = routes.flatMap((route) => {
@@ -48,8 +48,8 @@ export function matchRoute(routes: readonly DevRoute[], method: string, path: st
 }
 
 function parametersOf(template: string, path: string): Record<string, string> | null {
-  const wanted = segmentsOf(template);
-  const given = segmentsOf(path);
+  const wanted = template.split('/');
+  const given = path.split('/');
   if (wanted.length !== given.length) return null;
   const parameters: Record<string, string> = {};
   for (const [index, segment] of wanted.entries()) {
@@ -59,10 +59,6 @@ function parametersOf(template: string, path: string): Record<string, string> | 
     else if (segment !== value) return null;
   }
   return parameters;
-}
-
-function segmentsOf(path: string): string[] {
-  return (path.length > 1 ? path.replace(/\/$/, '') : path).split('/');
 }
 
 /** A segment that is no proper encoding is text as it stands. */

@@ -85,6 +85,10 @@ export class Authenticator {
   }
 }
 
+export function isWorkerToken(text: string): boolean {
+  return WORKER_TOKEN.test(text);
+}
+
 /** The key inside `Bearer KEY`, or the raw key (WIRE.md section 1: worker code sends it so). */
 export function keyText(header: string | undefined): string {
   if (header === undefined || header.trim() === '') {

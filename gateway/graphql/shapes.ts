@@ -42,10 +42,19 @@ export interface Addresses {
   readonly base: string;
   /** Below it each load-balanced endpoint has a host of its own; lower case, without a port. */
   readonly lbDomain: string;
+  /** A worker asks, for a call of its own: by path it reaches the gateway that it knows, whatever its DNS and network let through. */
+  readonly forWorker: boolean;
 }
 
-function endpointUrl({ base }: Addresses, { id, spec }: EndpointInfo): string {
-  return spec?.kind === EndpointKind.LOAD_BALANCED ? `${base}/lb/${id}` : `${base}/v2/${id}`;
+/** A domain of this host alone: its names are not resolved everywhere, not even on this host. */
+const LOCAL_DOMAIN = /(^|\.)localhost$/;
+
+/** A load-balanced endpoint's own host where there is a domain for it; else its path on the gateway. */
+function endpointUrl(addresses: Addresses, info: EndpointInfo): string {
+  const { base, lbDomain, forWorker } = addresses;
+  if (info.spec?.kind !== EndpointKind.LOAD_BALANCED) return `${base}/v2/${info.id}`;
+  const own = LOCAL_DOMAIN.test(lbDomain) || forWorker ? null : hostUrl(addresses, info);
+  return own ?? `${base}/lb/${info.id}`;
 }
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
@@ -54,7 +63,7 @@ const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 function hostUrl({ base, lbDomain }: Addresses, { id, spec }: EndpointInfo): string | null {
   if (spec?.kind !== EndpointKind.LOAD_BALANCED) return null;
   const { protocol, hostname, port } = new URL(base);
-  if (/(^|\.)localhost$/.test(lbDomain) && !LOOPBACK.test(hostname)) return null;
+  if (LOCAL_DOMAIN.test(lbDomain) && !LOOPBACK.test(hostname)) return null;
   return `${protocol}//${id}.${lbDomain}${port === '' ? '' : `:${port}`}`;
 }
 

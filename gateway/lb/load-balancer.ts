@@ -151,11 +151,13 @@ export class LoadBalancer {
   /** Which part of its documentation an endpoint is asked for, unless it has a route there itself. */
   #docsAsked({ method }: IncomingMessage, { endpointId, target }: LbAddress): string | null {
     if (!MAYBE_DOCS.test(target) || (method !== 'GET' && method !== 'HEAD')) return null;
-    const [path = ''] = target.split('?');
+    const [given = ''] = target.split('?');
+    const path = given === `${DOCS_PATH}/` ? DOCS_PATH : given;
     if (path !== DOCS_PATH && path !== DOCUMENT_PATH && path !== SCRIPT_PATH) return null;
     const endpoint = this.#deps.lookup.knownEndpoint(endpointId);
     // One that listens itself knows its own paths.
-    if (endpoint === undefined || endpoint.routes.length === 0 || this.#routes.has(endpoint, path)) return null;
+    if (endpoint === undefined || endpoint.routes.length === 0) return null;
+    if (this.#routes.has(endpoint, path) || this.#routes.has(endpoint, given)) return null;
     return path;
   }
 

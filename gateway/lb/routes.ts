@@ -39,7 +39,7 @@ export class RouteTables {
   #tableOf(endpoint: EndpointEntry): Router {
     const known = this.#tables.get(endpoint);
     if (known !== undefined) return known;
-    const table = router({ maxParamLength: MAX_VALUE_LENGTH, ignoreTrailingSlash: true });
+    const table = router({ maxParamLength: MAX_VALUE_LENGTH });
     for (const { method, path, function: fn } of endpoint.routes) {
       if (fn === undefined) continue;
       table.on(method as router.HTTPMethod, routerPath(path), () => undefined, fn.name);
@@ -55,7 +55,9 @@ function pathOf(target: string): string {
 }
 
 function find(table: Router, method: string, path: string): router.FindResult<router.HTTPVersion.V1> | null {
-  return table.find(method as router.HTTPMethod, path);
+  const found = table.find(method as router.HTTPMethod, path);
+  // The router takes an empty segment for the value of a parameter.
+  return found !== null && Object.entries(found.params).some(([name, value]) => name !== '*' && value === '') ? null : found;
 }
 
 /** `{name}` is how OpenAPI and Python write what the router calls `:name`. */

@@ -206,7 +206,8 @@ test('routes get and give what deployed ones do, in a project of two languages',
     ['text/csv', '/echo', 'text/plain'],
   );
   t.is(await echoed.text(), 'a,b');
-  t.deepEqual(await (await fetch(`${base}/api/items/3/?full=true&stray=1`)).json(), { id: 3, full: true });
+  t.deepEqual(await (await fetch(`${base}/api/items/3?full=true&stray=1`)).json(), { id: 3, full: true });
+  t.is((await fetch(`${base}/api/items/3/`)).status, 404);
   t.is((await fetch(`${base}/api/items/3`, { method: 'HEAD' })).status, 200);
   const refused = await fetch(`${base}/api/items/3`, { method: 'PUT' });
   t.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET']);

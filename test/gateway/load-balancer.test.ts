@@ -303,12 +303,26 @@ test('an endpoint’s routes have a page, which holds nothing, and a document, w
   const byPath = await fetch(`${gateway.url}/lb/web/openapi.json?x=1`, { headers: { authorization: `Bearer ${KEY}` } });
   t.like(await byPath.json(), { servers: [{ url: '/lb/web' }] });
   t.is((await call('POST', '/docs')).status, 404);
+  const slash = await call('GET', '/docs/', { key: null });
+  t.deepEqual([slash.status, slash.text], [200, page.text]);
+  t.is((await call('GET', '/openapi.json/')).status, 404);
 
   // Routes of its own come first, also where they take another method.
   addWeb(scheduler, { method: 'POST', path: '/docs', name: 'fn' }, { method: 'GET', path: '/openapi.json', name: 'fn' });
   while ((await call('GET', '/docs')).status === 200);
   t.is((await call('GET', '/docs')).status, 405);
+  t.is((await call('GET', '/docs/')).status, 404);
   t.is((await call('GET', '/openapi.json', { key: null })).status, 401);
+});
+
+test('a route matches its path exactly: a slash at the end is another path', async (t) => {
+  const { call, scheduler, invokeAddress } = await setupLb(t);
+  addWeb(scheduler, { method: 'GET', path: '/ends/', name: 'other' }, { method: 'GET', path: '/items/{id}', name: 'other' });
+  while ((await call('DELETE', '/ends/')).status === 404);
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 8 });
+  agent.onRequest = ({ answer, begin }) => answer(200, begin.target);
+  for (const path of ['/fn', '/ends/', '/items/1', '/fn?a=/']) t.like(await call('GET', path), { status: 200, text: path });
+  for (const path of ['/fn/', '/ends', '/items/1/', '/items/', '/items', '//fn']) t.is((await call('GET', path)).status, 404, path);
 });
 
 test('an agent needs a token of its node that has not ended, and a node that was not removed', async (t) => {

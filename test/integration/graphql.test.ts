@@ -151,6 +151,24 @@ test('the state manager’s query finds an endpoint by name, for a worker’s en
   t.is(code(await ask('mutation { deleteEndpoint(endpoint: "echo") { id } }', {}, token)), 'PERMISSION_DENIED');
 });
 
+test('a load-balanced endpoint has its own host as its address where there is a domain; workers reach it by path', async (t) => {
+  const { scheduler, ask } = await setup(t, {}, { lbDomain: 'apps.example.com', publicUrl: 'https://api.example.com' });
+  const { endpoints } = await scheduler.deploy([
+    { name: 'web', kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /': 'web' }, workersMin: 1 },
+    { name: 'echo' },
+  ]);
+  const [web = '', echo = ''] = endpoints.map(({ id }) => id);
+  const query = 'query ($id: ID!) { endpoint(id: $id) { url hostUrl } }';
+  t.deepEqual((await ask(query, { id: echo })).data, { endpoint: { url: `https://api.example.com/v2/${echo}`, hostUrl: null } });
+  const host = `https://${web}.apps.example.com`;
+  t.deepEqual((await ask(query, { id: web })).data, { endpoint: { url: host, hostUrl: host } });
+  const session = (await scheduler.join('host')).session();
+  let token = '';
+  while (token === '') token = (await session.take('desired')).workers[0]?.token ?? '';
+  const own = await ask('query ($id: ID!) { endpoint(id: $id) { url } }', { id: web }, token);
+  t.deepEqual(own.data, { endpoint: { url: `https://api.example.com/lb/${web}` } });
+});
+
 test('what an operator sees and does: nodes, why workers are as they are, webhooks', async (t) => {
   const { scheduler, ask, url } = await setup(t);
   const { endpoints } = await scheduler.deploy([

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 
 import { CapstanError, errorTable, retryAfterS } from '../../../proto/errors.ts';
-import { keyText } from '../../auth/authenticate.ts';
+import { isWorkerToken, keyText } from '../../auth/authenticate.ts';
 import { parseWhole } from '../../json/body.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
@@ -59,6 +59,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const key = keyText(request.headers.authorization);
     // The library is a tenth of the gateway's start: it comes with the first query.
     runner ??= import('../../graphql/run.ts').then(({ GraphqlRunner: Runner }) => new Runner(log));
     const { status, body } = await (
@@ -66,8 +67,8 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
     ).run(request.body as z.output<typeof requestBody>, {
       control,
       timeoutMs: config.readTimeoutMs,
-      addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain },
-      key: keyText(request.headers.authorization),
+      addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(key) },
+      key,
     });
     reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));
   }
