@@ -4,7 +4,6 @@ import { z } from 'zod';
 import { RawJson } from '../json/body.ts';
 
 const MAX_URL = 2048;
-const MAX_CREDENTIAL = 4096;
 
 function milliseconds(min: number, max: number): z.ZodType<number> {
   const rule = `must be an integer between ${min} and ${max} milliseconds`;
@@ -26,14 +25,6 @@ const httpUrl = z
   .max(MAX_URL, `must be at most ${MAX_URL} characters long`)
   .refine(isHttpUrl, 'must be an http or https URL');
 
-function credential(description: string): z.ZodType<string> {
-  return z
-    .string({ error: (issue) => (issue.input === undefined ? 'is required and must be a string' : 'must be a string') })
-    .max(MAX_CREDENTIAL, `must be at most ${MAX_CREDENTIAL} characters long`)
-    .refine((text) => text.isWellFormed(), 'must be well-formed text')
-    .meta({ description });
-}
-
 /** SPEC.md, policy object. */
 const policySchema = z
   .object(
@@ -50,24 +41,18 @@ const policySchema = z
   )
   .meta({ description: 'Execution policy of this job.' });
 
-/** SPEC.md, s3Config object. */
-const s3ConfigSchema = z
-  .looseObject(
-    {
-      accessId: credential('Bucket access key id.'),
-      accessSecret: credential('Bucket secret.'),
-      bucketName: credential('Bucket name.'),
-      endpointUrl: z
-        .string({ error: (issue) => (issue.input === undefined ? 'is required and must be a string' : 'must be a string') })
-        .max(MAX_URL, `must be at most ${MAX_URL} characters long`)
-        .refine(isHttpUrl, 'must be an http or https URL')
-        .meta({ ...urlShape, description: 'Address of the S3-compatible storage.' }),
-    },
-    'must be an object',
-  )
-  .meta({
-    description: 'Storage credentials, passed to the worker as they are, with what else stands here. Encrypted at rest, never shown.',
-  });
+/** Passed on to the function, which alone knows what it needs of it. */
+const s3Member = (description: string): z.ZodType => z.unknown().optional().meta({ description });
+const s3Members = {
+  accessId: s3Member('Bucket access key id.'),
+  accessSecret: s3Member('Bucket secret.'),
+  bucketName: s3Member('Bucket name.'),
+  endpointUrl: s3Member('Address of the S3-compatible storage.'),
+};
+const s3ConfigSchema = z.looseObject(s3Members, 'must be an object').meta({
+  description:
+    'Storage credentials, passed to the function as they are: any object, usually with these members. Encrypted at rest, never shown.',
+});
 
 const inputSchema = z
   .custom<RawJson>((value) => value instanceof RawJson && value.isObject, {

@@ -276,7 +276,7 @@ function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
 /** Reads back the credentials of a job. */
 export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Config {
   // Jobs that were sealed before there were other members have none.
-  return { more: '', ...(JSON.parse(cipher.decrypt(sealed, places.s3(job))) as Omit<S3Config, 'more'>) };
+  return { more: '', json: '', ...(JSON.parse(cipher.decrypt(sealed, places.s3(job))) as Omit<S3Config, 'more' | 'json'>) };
 }
 
 /** Counts of an endpoint (WIRE.md section 1, /health). */

@@ -51,7 +51,7 @@ test.serial('a job is fetched, entered, and its result comes back byte for byte'
 test.serial('a job holds its id and input, and s3Config where the caller gave one', async (t) => {
   const scheduler = await foreign(t);
   const s3Config = { accessId: 'id', accessSecret: 'secret', bucketName: 'bucket', endpointUrl: 'https://storage.test' };
-  scheduler.dispatch({ jobId: 'j1', s3Config: { ...s3Config, more: '{"region":"eu"}' } }, { do: 'job' });
+  scheduler.dispatch({ jobId: 'j1', s3Config: { ...s3Config, more: '{"region":"eu"}', json: '' } }, { do: 'job' });
   t.deepEqual(scheduler.valueOf((await scheduler.ended('j1')).output), {
     id: 'j1',
     input: { do: 'job' },

@@ -26,7 +26,7 @@ import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const mortal = join(import.meta.dirname, 'mortal-scheduler.ts');
-const s3Config = { accessId: 'id', accessSecret: 'very secret', bucketName: 'b', endpointUrl: 'https://s3.example', more: '' };
+const s3Config = { accessId: 'id', accessSecret: 'very secret', bucketName: 'b', endpointUrl: 'https://s3.example', more: '', json: '' };
 const keyFiles = (dataDir: string): Promise<string[]> =>
   readdir(join(dataDir, 'secrets')).then((names) => names.filter((name) => name.startsWith('master-key')));
 const presentKey = (dataDir: string): string => readFileSync(join(dataDir, 'secrets', 'master-key'), 'utf8').trim();

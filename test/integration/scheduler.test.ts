@@ -249,7 +249,7 @@ test('what was acknowledged is there after a restart, and results kept by the ag
   await scheduler.channel().ask(
     endpoint,
     submit('waiting', {
-      s3Config: { accessId: 'id', accessSecret: 'very-secret', bucketName: 'b', endpointUrl: 'https://s3', more: '' },
+      s3Config: { accessId: 'id', accessSecret: 'very-secret', bucketName: 'b', endpointUrl: 'https://s3', more: '', json: '' },
     }),
   );
   const { jobId, token } = await session.take('dispatch');
@@ -275,7 +275,7 @@ test('credentials are not in the database as they came', async (t) => {
   await scheduler.channel().ask(
     endpoint,
     submit('secret', {
-      s3Config: { accessId: 'id', accessSecret: 'needle-in-the-file', bucketName: 'b', endpointUrl: 'https://s3', more: '' },
+      s3Config: { accessId: 'id', accessSecret: 'needle-in-the-file', bucketName: 'b', endpointUrl: 'https://s3', more: '', json: '' },
     }),
   );
   const { readFile, readdir } = await import('node:fs/promises');

@@ -163,7 +163,14 @@ function policyOf(policy: Submission['policy']): Policy | undefined {
 
 function s3ConfigOf(config: Submission['s3Config']): S3Config | undefined {
   if (config === undefined || config === null) return undefined;
-  const { accessId, accessSecret, bucketName, endpointUrl, ...others } = config;
-  const more = Object.keys(others).length === 0 ? '' : JSON.stringify(others);
-  return { accessId, accessSecret, bucketName, endpointUrl, more };
+  // The named fields are for agents that do not know the whole object.
+  const text = (name: string): string => (typeof config[name] === 'string' ? config[name] : '');
+  return {
+    accessId: text('accessId'),
+    accessSecret: text('accessSecret'),
+    bucketName: text('bucketName'),
+    endpointUrl: text('endpointUrl'),
+    more: '',
+    json: JSON.stringify(config),
+  };
 }

@@ -228,7 +228,7 @@ export function runtimeConformance(
   hostSays('the context: job, endpoint, attempt, s3Config, signal', async (t) => {
     const worker = await workerOf(t, 'context');
     const s3Config = { accessId: 'id', accessSecret: 'secret', bucketName: 'bucket', endpointUrl: 'https://storage.test' };
-    worker.run('1', {}, { attempt: 2, s3Config: { ...s3Config, more: '{"region":"eu"}' } });
+    worker.run('1', {}, { attempt: 2, s3Config: { ...s3Config, more: '{"region":"eu"}', json: '' } });
     const s3 = { ...s3Config, region: 'eu' };
     t.deepEqual((await worker.ended('1')).value, { jobId: 'job-1', endpointId: 'endpoint-1', attempt: 2, s3, aborted: false });
     t.is(((await worker.call('2')).value as { s3: unknown }).s3, null);

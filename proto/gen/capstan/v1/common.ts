@@ -372,6 +372,8 @@ export interface S3Config {
   endpointUrl: string;
   /** Members beyond these, which are passed on, too: a JSON object as text; empty when there are none. */
   more: string;
+  /** The whole object as JSON text, which the worker gets as it is; empty from gateways that did not send it, then the fields above hold it. */
+  json: string;
 }
 
 /**
@@ -578,7 +580,7 @@ export const BlobRef: MessageFns<BlobRef> = {
 };
 
 function createBaseS3Config(): S3Config {
-  return { accessId: "", accessSecret: "", bucketName: "", endpointUrl: "", more: "" };
+  return { accessId: "", accessSecret: "", bucketName: "", endpointUrl: "", more: "", json: "" };
 }
 
 export const S3Config: MessageFns<S3Config> = {
@@ -597,6 +599,9 @@ export const S3Config: MessageFns<S3Config> = {
     }
     if (message.more !== "") {
       writer.uint32(42).string(message.more);
+    }
+    if (message.json !== "") {
+      writer.uint32(50).string(message.json);
     }
     return writer;
   },
@@ -654,6 +659,14 @@ export const S3Config: MessageFns<S3Config> = {
             message.more = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.json = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -689,6 +702,7 @@ export const S3Config: MessageFns<S3Config> = {
         ? globalThis.String(object.endpoint_url)
         : "",
       more: isSet(object.more) ? globalThis.String(object.more) : "",
+      json: isSet(object.json) ? globalThis.String(object.json) : "",
     };
   },
 
@@ -709,6 +723,9 @@ export const S3Config: MessageFns<S3Config> = {
     if (message.more !== "") {
       obj.more = message.more;
     }
+    if (message.json !== "") {
+      obj.json = message.json;
+    }
     return obj;
   },
 
@@ -722,6 +739,7 @@ export const S3Config: MessageFns<S3Config> = {
     message.bucketName = object.bucketName ?? "";
     message.endpointUrl = object.endpointUrl ?? "";
     message.more = object.more ?? "";
+    message.json = object.json ?? "";
     return message;
   },
 };
