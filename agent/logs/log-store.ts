@@ -12,6 +12,8 @@ export const KEPT_LINES = 2_000;
 const KEPT_CHARACTERS = 2_000_000;
 /** Characters kept in memory for all endpoints; past it those that printed longest ago are forgotten. */
 export const KEPT_IN_ALL = 64_000_000;
+/** Endpoints whose lines are kept in memory. */
+const MOST_ENDPOINTS = 1_000;
 /** What a line takes besides its text, in characters. */
 const LINE_CHARACTERS = 100;
 /** Lines of one answer, at most. */
@@ -53,18 +55,21 @@ export class LogStore {
     // The endpoint that printed last is the last one.
     this.#endpoints.delete(line.endpointId);
     this.#endpoints.set(line.endpointId, endpoint);
-    while (this.#characters > KEPT_IN_ALL) this.#forgetOldest();
+    while (this.#characters > KEPT_IN_ALL || this.#endpoints.size > MOST_ENDPOINTS) if (!this.#forgetOldest()) return;
   }
 
-  #forgetOldest(): void {
+  /** Drops the lines of the endpoint that printed longest ago. False when there is none to drop. */
+  #forgetOldest(): boolean {
     for (const [id, endpoint] of this.#endpoints) {
-      if (endpoint.characters === 0) continue;
+      const isWriting = endpoint.writing !== undefined;
+      if (isWriting && endpoint.characters === 0) continue;
       this.#characters -= endpoint.characters;
       endpoint.lines = [];
       endpoint.characters = 0;
-      if (endpoint.writing === undefined) this.#endpoints.delete(id);
-      return;
+      if (!isWriting) this.#endpoints.delete(id);
+      return true;
     }
+    return false;
   }
 
   /** The last lines that the request asks for, oldest first. */

@@ -47,6 +47,7 @@ const EXECUTION_BUCKETS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 const COMMIT_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
 /** From a spare host that loads a small module to an image that is pulled, s. */
 const START_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600, 900];
+const FINISHED: readonly Finish['state'][] = ['COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'];
 const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000];
 
 const tallyMetrics: Readonly<Record<keyof Tallies, readonly [name: string, help: string]>> = {
@@ -60,6 +61,7 @@ const tallyMetrics: Readonly<Record<keyof Tallies, readonly [name: string, help:
 export class SchedulerMetrics implements CommitWatcher {
   readonly #registry = new Registry();
   readonly #series = new Map<string, EndpointSeries>();
+  readonly #source: MetricsSource;
   readonly #delay: Histogram;
   readonly #execution: Histogram;
   readonly #finished: Counter;
@@ -69,6 +71,7 @@ export class SchedulerMetrics implements CommitWatcher {
   readonly #starts: Histogram;
 
   constructor(source: MetricsSource) {
+    this.#source = source;
     const registers = [this.#registry];
     const labelNames = ['endpoint'];
     this.#delay = new Histogram({
@@ -153,6 +156,7 @@ export class SchedulerMetrics implements CommitWatcher {
   #seriesOf(endpoint: string): EndpointSeries {
     const known = this.#series.get(endpoint);
     if (known !== undefined) return known;
+    this.#forgetRemoved();
     const finished = (state: Finish['state']): Counter.Internal => this.#finished.labels({ endpoint, state });
     const series: EndpointSeries = {
       delay: this.#delay.labels({ endpoint }),
@@ -166,6 +170,19 @@ export class SchedulerMetrics implements CommitWatcher {
     };
     this.#series.set(endpoint, series);
     return series;
+  }
+
+  /** Endpoints come and go without end: the series of one that was removed go with the next new one. */
+  #forgetRemoved(): void {
+    const endpoints = this.#source.image()?.endpoints;
+    if (endpoints === undefined) return;
+    for (const endpoint of this.#series.keys()) {
+      if (endpoints.has(endpoint)) continue;
+      this.#series.delete(endpoint);
+      this.#delay.remove({ endpoint });
+      this.#execution.remove({ endpoint });
+      for (const state of FINISHED) this.#finished.remove({ endpoint, state });
+    }
   }
 }
 

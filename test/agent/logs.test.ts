@@ -130,3 +130,21 @@ test('what a handler prints is answered with its job, also over the session', as
     ],
   );
 });
+
+test('memory keeps a bounded number of endpoints, those that printed last', async (t) => {
+  const store = new LogStore(new LogFiles(await folderOf(t), 100_000), silent);
+  const has = (endpointId: string): boolean => store.find({ endpointId, workerId: '', limit: 1, afterMs: 0n }).length === 1;
+  store.add(line({ endpointId: 'busy' }));
+  for (let index = 0; index < 1_100; index += 1) {
+    store.add(line({ endpointId: `ep${index}` }));
+    store.add(line({ endpointId: 'busy' }));
+    if (index % 50 === 0) await store.close();
+  }
+  await store.close();
+  for (let index = 0; index < 200; index += 1) store.add(line({ endpointId: 'busy' }));
+  t.true(has('busy'));
+  t.true(has('ep1099'));
+  t.false(has('ep0'));
+  t.false(has('ep99'));
+  await store.close();
+});

@@ -1,0 +1,50 @@
+import test from 'ava';
+
+import type { Write } from '../../../scheduler/core/effects.ts';
+import { newImage } from '../../../scheduler/core/image.ts';
+import type { EndpointImage } from '../../../scheduler/core/image/endpoints.ts';
+import { defaultSettings } from '../../../scheduler/core/settings.ts';
+import { SchedulerMetrics } from '../../../scheduler/metrics/metrics.ts';
+
+/** The end of a job. */
+const finish = (endpoint: string): Write => ({
+  op: {
+    op: 'finish',
+    no: 1,
+    from: 'LEASED',
+    token: 1,
+    state: 'COMPLETED',
+    endedAt: 1,
+    deleteAt: 1,
+    attempts: 1,
+    delayMs: 1,
+    executionMs: 1,
+    error: null,
+    output: null,
+    chunks: [],
+    firstChunk: 0,
+    hook: null,
+  },
+  cause: null,
+  endpoint,
+});
+
+test('the series of an endpoint that was removed go with the next new one', async (t) => {
+  const image = newImage(defaultSettings, [1, 2, 3, 4]);
+  const present = new Set<string>();
+  // Only the ids of the endpoints matter to the series of what ended.
+  const endpoints = { has: (id: string) => present.has(id), [Symbol.iterator]: () => [][Symbol.iterator](), values: () => [] };
+  const metrics = new SchedulerMetrics({
+    image: () => ({ ...image, endpoints: endpoints as unknown as Map<string, EndpointImage> }),
+    wall: () => 0,
+    channels: () => 0,
+    inputCache: () => ({ jobs: 0, bytes: 0 }),
+    freeBytes: () => Promise.resolve(null),
+  });
+  for (let n = 0; n < 50; n++) {
+    present.add(`endpoint-${n}`).delete(`endpoint-${n - 1}`);
+    metrics.committed([finish(`endpoint-${n}`)], [{ outcome: 'ok' }], 1);
+  }
+  const named = new Set([...(await metrics.text()).matchAll(/endpoint="(endpoint-\d+)"/g)].map(([, id]) => id));
+  t.deepEqual([...named], ['endpoint-49']);
+});
