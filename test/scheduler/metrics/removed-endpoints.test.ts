@@ -26,6 +26,7 @@ const finish = (endpoint: string): Write => ({
     hook: null,
   },
   cause: null,
+  reserved: null,
   endpoint,
 });
 
