@@ -1,6 +1,9 @@
 /** All commands. A start loads the one it runs: the modules of the others would take half as long again. */
 import type { Command } from './command.ts';
 
+/** Made once: it is given the list that it is part of. */
+let completionCommand: Command | undefined;
+
 /** Name → command, in the order of the help. */
 const commands: Readonly<Record<string, () => Promise<Command>>> = {
   up: async () => (await import('./commands/up.ts')).up,
@@ -26,7 +29,7 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   backup: async () => (await import('./commands/backup.ts')).backup,
   'master-key': async () => (await import('./commands/master-key.ts')).masterKey,
   doctor: async () => (await import('./commands/doctor.ts')).doctor,
-  completion: async () => (await import('./commands/completion.ts')).completion(allCommands),
+  completion: async () => (completionCommand ??= (await import('./commands/completion.ts')).completion(allCommands)),
   scheduler: async () => (await import('./commands/scheduler.ts')).scheduler,
   gateway: async () => (await import('./commands/gateway.ts')).gateway,
   agent: async () => (await import('./commands/agent.ts')).agent,

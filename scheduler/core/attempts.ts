@@ -21,7 +21,7 @@ import { blobBytes, bodyRefusal } from './body-use.ts';
 import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import { dropBody, type Image } from './image.ts';
-import type { NodeImage, WorkerImage } from './image/fleet.ts';
+import { attemptKey, type NodeImage, type WorkerImage } from './image/fleet.ts';
 import type { JobImage } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
@@ -104,8 +104,7 @@ export function attemptProgress(image: Image, node: NodeImage, event: AttemptPro
 export function release(image: Image, now: Now, node: NodeImage, job: string, token: number): WorkerImage | null {
   for (const id of node.workers) {
     const worker = image.workers.get(id);
-    if (worker?.attempts.get(job) !== token) continue;
-    worker.attempts.delete(job);
+    if (worker === undefined || !worker.attempts.delete(attemptKey(job, token))) continue;
     if (worker.attempts.size === 0) worker.idleSince = now.mono;
     return worker;
   }

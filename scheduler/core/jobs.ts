@@ -11,7 +11,7 @@ import type { Decision, Write } from './effects.ts';
 import type { Cause } from './events.ts';
 import { type Image, noteEnded } from './image.ts';
 import type { EndpointImage } from './image/endpoints.ts';
-import type { WorkerImage } from './image/fleet.ts';
+import { attemptKey, type WorkerImage } from './image/fleet.ts';
 import type { JobImage } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { hookOf, noteHook } from './hooks.ts';
@@ -106,7 +106,7 @@ export function takeLease(image: Image, job: JobImage, worker: WorkerImage, inca
   job.startRecorded = false;
   job.progress = null;
   dropStream(image, job);
-  worker.attempts.set(job.id, job.token);
+  worker.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
   worker.lastUsed = image.nextUse++;
   image.jobs.set(job.id, job);
   const endpoint = endpointOf(image, job);
@@ -305,7 +305,7 @@ export function undo(image: Image, job: JobImage): void {
     else if (job.lease !== null) {
       countLeased(endpoint, job, -1);
       const worker = image.workers.get(job.lease.worker);
-      if (worker?.attempts.get(job.id) === job.token) worker.attempts.delete(job.id);
+      worker?.attempts.delete(attemptKey(job.id, job.token));
     }
   }
   job.phase = 'DELETED';

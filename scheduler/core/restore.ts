@@ -15,7 +15,7 @@ import {
   rowKey,
 } from './image/control-rows.ts';
 import { type EndpointConfig, endpointNameKey, newEndpoint, type Release } from './image/endpoints.ts';
-import { type JoinTokenRow, newNode, type NodeConfig } from './image/fleet.ts';
+import { attemptKey, type JoinTokenRow, newNode, type NodeConfig } from './image/fleet.ts';
 import { emptyLane } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import type { Settings } from './settings.ts';
@@ -214,7 +214,7 @@ function restoreLease(image: Image, now: Now, row: JobRow): void {
   const job = fromRow(row);
   image.jobs.set(job.id, job);
   if (row.lease === null) return;
-  image.workers.get(row.lease.worker)?.attempts.set(job.id, job.token);
+  image.workers.get(row.lease.worker)?.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
   const node = image.nodes.get(row.lease.node);
   if (node !== undefined) awaitNode(image, now, node);
 }

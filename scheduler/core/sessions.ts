@@ -14,7 +14,7 @@ import { fill } from './dispatch.ts';
 import type { Decision } from './effects.ts';
 import type { CoreEvent } from './events.ts';
 import type { Image } from './image.ts';
-import type { NodeImage, WorkerImage } from './image/fleet.ts';
+import { attemptKey, type NodeImage, type WorkerImage } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { lose, requeue, start } from './jobs.ts';
 import { reportedInventory, reportedStatus } from './reported.ts';
@@ -206,11 +206,11 @@ function heard(image: Image, now: Now, node: NodeImage): void {
 /** Compares the leases of the image with the attempts the agent holds. */
 function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello: Hello): void {
   loseLeases(image, out, now, node, (incarnation) => incarnation !== hello.incarnation, `node ${node.config.name} restarted`);
-  const held = new Map(hello.attempts.map((attempt) => [attempt.jobId, attempt]));
+  const held = new Set(hello.attempts.map(({ jobId, token }) => attemptKey(jobId, token)));
   for (const id of node.workers) {
     const worker = image.workers.get(id);
-    for (const [job, token] of [...(worker?.attempts ?? [])]) {
-      if (held.get(job)?.token === token) continue;
+    for (const [key, { job, token }] of [...(worker?.attempts ?? [])]) {
+      if (held.has(key)) continue;
       const lost = leasedBy(image, node, job, token);
       release(image, now, node, job, token);
       if (lost !== null) requeue(image, out, lost, false);
@@ -220,7 +220,8 @@ function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello
     const job = leasedBy(image, node, attempt.jobId, attempt.token);
     const worker = image.workers.get(attempt.workerId);
     // A slot of another node's worker is not this agent's to fill.
-    if (worker?.node === node.config.id) worker.attempts.set(attempt.jobId, attempt.token);
+    if (worker?.node === node.config.id)
+      worker.attempts.set(attemptKey(attempt.jobId, attempt.token), { job: attempt.jobId, token: attempt.token });
     if (job === null) stopAttempt(image, out, node.config.id, attempt.jobId, attempt.token, StopReason.STALE);
     else if (attempt.started) start(image, now, job, attempt.startedAgoMs);
   }
@@ -230,11 +231,11 @@ function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello
 function loseLeases(image: Image, out: Decision, now: Now, node: NodeImage, which: (incarnation: string) => boolean, how: string): void {
   for (const id of node.workers) {
     const worker = image.workers.get(id);
-    for (const [jobId, token] of [...(worker?.attempts ?? [])]) {
+    for (const [key, { job: jobId, token }] of [...(worker?.attempts ?? [])]) {
       const job = image.jobs.get(jobId);
       const lease = job?.token === token ? job.lease : null;
       if (lease !== null && !which(lease.incarnation)) continue;
-      worker?.attempts.delete(jobId);
+      worker?.attempts.delete(key);
       if (job !== undefined && lease !== null) lose(image, out, now, job, how);
     }
   }
@@ -268,9 +269,9 @@ function workersReported(image: Image, out: Decision, now: Now, node: NodeImage,
       worker.status = status;
       noteStart(image, out, now, worker, status);
     } else if (worker.drain && (actual?.epoch ?? 0) >= node.epoch) {
-      for (const [job, token] of [...worker.attempts]) {
+      for (const [key, { job, token }] of [...worker.attempts]) {
         const leased = leasedBy(image, node, job, token);
-        worker.attempts.delete(job);
+        worker.attempts.delete(key);
         if (leased !== null) requeue(image, out, leased, false);
       }
       forgetWorker(image, id);

@@ -345,6 +345,31 @@ test('retry puts a failed job back with the same id and forgets its result', asy
   t.is(conflict.code, 'CONFLICT');
 });
 
+test('a job that is retried while its last attempt still holds a slot takes a second one', async (t) => {
+  const { scheduler, endpoint, session } = await ready(t, {}, { maxConcurrency: 2, workersMax: 1 });
+  const channel = scheduler.channel();
+  await channel.ask(endpoint, submit('slow'));
+  const first = await session.take('dispatch');
+  complete(session, first, { outcome: AttemptOutcome.TIMED_OUT, error: 'executionTimeout exceeded', slotHeld: true });
+  await session.take('ack');
+  const token = scheduler.bearer(scheduler.secret('gateway-token'));
+  await unary<Job>((done) => scheduler.jobs.retry({ endpointId: endpoint, jobId: 'slow' }, token, done));
+  const second = await session.take('dispatch');
+  t.is(second.jobId, 'slow');
+  await channel.ask(endpoint, submit('next'));
+  await channel.ask(endpoint, submit('last'));
+  session.send({ $case: 'heartbeat', value: {} });
+  await session.take('heartbeat');
+  t.false(
+    session.received.some(({ event }) => event?.$case === 'dispatch'),
+    'both slots are held',
+  );
+  complete(session, second);
+  t.is((await session.take('dispatch')).jobId, 'next');
+  complete(session, first, { outcome: AttemptOutcome.TIMED_OUT, error: 'executionTimeout exceeded' });
+  t.is((await session.take('dispatch')).jobId, 'last');
+});
+
 test('two live agents with one identity: the second is refused', async (t) => {
   const { node, session } = await ready(t);
   const second = node.session({ incarnation: 'another' });

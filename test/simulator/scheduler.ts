@@ -320,7 +320,7 @@ export class SimScheduler {
 
 function freeOnPaper(image: Image): void {
   for (const worker of image.workers.values()) {
-    for (const id of worker.attempts.keys()) if (!image.jobs.has(id)) worker.attempts.delete(id);
+    for (const [key, { job }] of worker.attempts) if (!image.jobs.has(job)) worker.attempts.delete(key);
   }
 }
 

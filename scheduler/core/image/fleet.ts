@@ -6,6 +6,17 @@ import type { RejectionGroup } from '../placement/rejections.ts';
 import type { WorkerRuntime } from '../placement/runtime-choice.ts';
 import type { Due } from './jobs.ts';
 
+/** An attempt that holds a slot of a worker. */
+export interface HeldAttempt {
+  readonly job: string;
+  readonly token: number;
+}
+
+/** Names one attempt: a job's id and the token of its lease. */
+export function attemptKey(job: string, token: number): string {
+  return `${job}#${token}`;
+}
+
 /** A worker that is desired, or that a node still reports. */
 export interface WorkerImage {
   readonly id: string;
@@ -33,8 +44,8 @@ export interface WorkerImage {
   readonly askedAt: number;
   /** How long it was wanted before a place was found, ms; null once it was told, or when it is not known. */
   placedMs: number | null;
-  /** Attempts the agent holds or was sent: `<job id>` → token. A slot is free when the agent says so. */
-  readonly attempts: Map<string, number>;
+  /** Attempts that the agent holds or was sent, by {@link attemptKey}: a retried job may hold a second slot while its last attempt still ends. */
+  readonly attempts: Map<string, HeldAttempt>;
   /** Grows with each use, for most-recently-used. */
   lastUsed: number;
   /** Monotonic time since it has had nothing to do. */
