@@ -208,7 +208,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     }, IDLE_CHECK_MS);
     const hurry = setTimeout(() => {
       pools.close(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
-      channel.hurry();
+      channel.expireWaits();
     }, config.closeGraceMs);
     const force = setTimeout(() => {
       if (!finished) log.warn({ pending: channel.pending }, 'requests still under way are ended');

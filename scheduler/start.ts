@@ -27,7 +27,7 @@ import { bodyRefusal } from './core/body-use.ts';
 import { buildUseOf, ownedBuild, runsBuild } from './core/builds.ts';
 import { buildQuotaOf } from './core/keys.ts';
 import { isLastTry } from './core/hooks.ts';
-import type { Image } from './core/image.ts';
+import type { State } from './core/image.ts';
 import { defaultSettings, type Settings } from './core/settings.ts';
 import { SystemClock, type Clock } from './engine/clock.ts';
 import type { GpuTable } from '../proto/gpu-table.ts';
@@ -299,7 +299,7 @@ function webhookGuards({ webhookAllow, webhookAllowOperator }: SchedulerConfig):
   return (account) => (account === defaultAccount ? operator : all);
 }
 
-function countDelivery(metrics: SchedulerMetrics, image: Image, id: string, result: TryResult): void {
+function countDelivery(metrics: SchedulerMetrics, image: State, id: string, result: TryResult): void {
   if (result.result === 'delivered') metrics.delivery('delivered');
   else if (result.result === 'failed') metrics.delivery(isLastTry(image, id) ? 'exhausted' : result.refused ? 'refused' : 'failed');
 }

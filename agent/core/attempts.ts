@@ -1,10 +1,10 @@
 /** The agent as arbiter of its slots: what it takes, refuses, stops and reports (DESIGN.md invariants 2, 6 and 8). */
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
-import { append, isStoring, newChunkLog, rewind, settle, takeUnsent, type ChunkLog } from './chunks.ts';
+import { append, isStoring, newChunkLog, rewind, grantCredits, takeUnsent, type ChunkLog } from './chunks.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect, HandlerResult } from './events.ts';
-import { attemptKey, type Attempt, type AttemptKey, type Image, type StopCause, type Worker } from './image.ts';
+import { attemptKey, type Attempt, type AttemptKey, type State, type StopCause, type Worker } from './image.ts';
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { endIfFree, forgiveFailures } from './workers.ts';
 
@@ -16,7 +16,7 @@ const TIMED_OUT_ERROR = 'executionTimeout exceeded';
 export const TIMED_OUT_GRACE_MS = 500;
 
 /** Takes the job, or says why not. The same lease twice is one attempt. */
-export function acceptDispatch(image: Image, dispatch: Dispatch, out: Effect[]): void {
+export function acceptDispatch(image: State, dispatch: Dispatch, out: Effect[]): void {
   const key = attemptKey(dispatch.jobId, dispatch.token);
   if (image.attempts.has(key)) return;
   const older = image.attempts.get(image.newest.get(dispatch.jobId) ?? '');
@@ -56,7 +56,7 @@ export function acceptDispatch(image: Image, dispatch: Dispatch, out: Effect[]):
 }
 
 /** The input is complete: the worker gets the job, if it is still able to take it. */
-export function handToWorker(image: Image, attempt: Attempt, input: Buffer, out: Effect[]): void {
+export function handToWorker(image: State, attempt: Attempt, input: Buffer, out: Effect[]): void {
   const { dispatch } = attempt;
   if (attempt.phase !== 'fetching' || dispatch === undefined) return;
   if (image.workers.get(attempt.workerId)?.phase !== 'ready') {
@@ -68,7 +68,7 @@ export function handToWorker(image: Image, attempt: Attempt, input: Buffer, out:
   out.push({ do: 'run', key: attempt.key, dispatch, input });
 }
 
-export function handlerEntered(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+export function handlerEntered(image: State, attempt: Attempt, now: number, out: Effect[]): void {
   if (attempt.phase !== 'handed') return;
   attempt.phase = 'running';
   attempt.startedAt = now;
@@ -76,7 +76,7 @@ export function handlerEntered(image: Image, attempt: Attempt, now: number, out:
   if (image.online) out.push(reportStarted(attempt, now));
 }
 
-export function handlerEnded(image: Image, attempt: Attempt, result: HandlerResult, now: number, out: Effect[]): void {
+export function handlerEnded(image: State, attempt: Attempt, result: HandlerResult, now: number, out: Effect[]): void {
   if (attempt.lingers) freeLingering(image, attempt, now, out);
   if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
   if (attempt.stop !== undefined || result.kind === 'stopped') {
@@ -99,7 +99,7 @@ export function handlerEnded(image: Image, attempt: Attempt, result: HandlerResu
  * end one of them. A stopped attempt has its own end; the neighbours of a hard stop are given
  * back uncharged (NEIGHBOUR_STOPPED, also after STARTED); everything else is WORKER_LOST.
  */
-export function loseAttempts(image: Image, worker: Worker, hardStop: boolean, detail: string, now: number, out: Effect[]): void {
+export function loseAttempts(image: State, worker: Worker, hardStop: boolean, detail: string, now: number, out: Effect[]): void {
   for (const key of worker.attempts) {
     const attempt = image.attempts.get(key);
     if (attempt === undefined || attempt.phase === 'fetching') continue;
@@ -111,13 +111,13 @@ export function loseAttempts(image: Image, worker: Worker, hardStop: boolean, de
 }
 
 /** StopAttempt of the scheduler. What is not here was never started as far as anyone can tell. */
-export function handleStop(image: Image, stop: StopAttempt, out: Effect[]): void {
+export function handleStop(image: State, stop: StopAttempt, out: Effect[]): void {
   const attempt = image.attempts.get(attemptKey(stop.jobId, stop.token));
   if (attempt === undefined) out.push(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not here'));
   else stopAttempt(image, attempt, 'stopped', out);
 }
 
-export function stopAttempt(image: Image, attempt: Attempt, cause: StopCause, out: Effect[]): void {
+export function stopAttempt(image: State, attempt: Attempt, cause: StopCause, out: Effect[]): void {
   if (attempt.phase === 'fetching') {
     refuse(image, attempt, RefusalReason.STOPPED, 'stopped before its start', out);
     return;
@@ -132,7 +132,7 @@ export function stopAttempt(image: Image, attempt: Attempt, cause: StopCause, ou
  * The attempt has run for its executionTimeout: its handler is told to stop, and TIMED_OUT is final a moment later at
  * the latest. A handler that has not stopped by then goes on holding its slot.
  */
-export function timeOut(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+export function timeOut(image: State, attempt: Attempt, now: number, out: Effect[]): void {
   if (attempt.stop === undefined) {
     stopAttempt(image, attempt, 'timed-out', out);
     attempt.deadline = now + TIMED_OUT_GRACE_MS;
@@ -143,14 +143,14 @@ export function timeOut(image: Image, attempt: Attempt, now: number, out: Effect
 }
 
 /** The handler of an attempt that timed out before is gone: its slot is free. */
-function freeLingering(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+function freeLingering(image: State, attempt: Attempt, now: number, out: Effect[]): void {
   attempt.lingers = false;
   freeSlot(image, attempt, out);
   reportEndWhenComplete(image, attempt, now, out);
 }
 
 /** Returns the attempts of a worker that have not entered their handler. */
-export function returnUnstarted(image: Image, worker: Worker, out: Effect[]): void {
+export function returnUnstarted(image: State, worker: Worker, out: Effect[]): void {
   for (const key of [...worker.attempts]) {
     const attempt = image.attempts.get(key);
     if (attempt?.phase === 'fetching' || attempt?.phase === 'handed') stopAttempt(image, attempt, 'stopped', out);
@@ -158,13 +158,13 @@ export function returnUnstarted(image: Image, worker: Worker, out: Effect[]): vo
 }
 
 /** Gives the lease back. Nothing is kept: a session that misses the refusal misses the attempt in the next Hello, too. */
-export function refuse(image: Image, attempt: Attempt, reason: RefusalReason, detail: string, out: Effect[]): void {
+export function refuse(image: State, attempt: Attempt, reason: RefusalReason, detail: string, out: Effect[]): void {
   out.push(reportRefused(attempt.jobId, attempt.token, reason, detail));
   freeSlot(image, attempt, out);
   forget(image, attempt.key, out);
 }
 
-export function forget(image: Image, key: AttemptKey, out: Effect[]): void {
+export function forget(image: State, key: AttemptKey, out: Effect[]): void {
   const attempt = image.attempts.get(key);
   if (attempt === undefined) return;
   freeSlot(image, attempt, out);
@@ -175,7 +175,7 @@ export function forget(image: Image, key: AttemptKey, out: Effect[]): void {
 
 /** The large output lies in the blob store, or never will. */
 export function outputStored(
-  image: Image,
+  image: State,
   attempt: Attempt,
   stored: { output: Payload } | { refused: string },
   now: number,
@@ -193,7 +193,7 @@ export function outputStored(
   reportEndWhenComplete(image, attempt, now, out);
 }
 
-export function addChunk(image: Image, attempt: Attempt, data: Buffer, now: number, out: Effect[]): void {
+export function addChunk(image: State, attempt: Attempt, data: Buffer, now: number, out: Effect[]): void {
   if (attempt.phase !== 'running') return;
   const log = (attempt.chunks ??= newChunkLog());
   const large = data.length > INLINE_BYTES;
@@ -203,24 +203,24 @@ export function addChunk(image: Image, attempt: Attempt, data: Buffer, now: numb
 }
 
 /** Sends what may go out and gives the generator what credits it may have. */
-export function sendChunks(image: Image, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
+export function sendChunks(image: State, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
   if (image.online) {
     for (const { index, data } of takeUnsent(log)) {
       out.push(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data } }));
     }
   }
-  const count = settle(log, image.online, now);
+  const count = grantCredits(log, image.online, now);
   if (count > 0 && attempt.phase === 'running') out.push({ do: 'credit', key: attempt.key, workerId: attempt.workerId, count });
 }
 
 /** A large chunk arrived in the blob store: it, and what waited behind it, may go out. */
-export function chunkStored(image: Image, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
+export function chunkStored(image: State, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
   sendChunks(image, attempt, log, now, out);
   reportEndWhenComplete(image, attempt, now, out);
 }
 
 /** After Welcome: everything the scheduler may lack about an attempt, in the order it happened. */
-export function resend(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+export function resend(image: State, attempt: Attempt, now: number, out: Effect[]): void {
   if (attempt.startedAt !== undefined) out.push(reportStarted(attempt, now));
   if (attempt.chunks !== undefined) {
     rewind(attempt.chunks);
@@ -230,7 +230,7 @@ export function resend(image: Image, attempt: Attempt, now: number, out: Effect[
   reportEndWhenComplete(image, attempt, now, out);
 }
 
-export function setProgress(image: Image, attempt: Attempt, data: Buffer, out: Effect[]): void {
+export function setProgress(image: State, attempt: Attempt, data: Buffer, out: Effect[]): void {
   if (attempt.phase !== 'running') return;
   attempt.progress = inline(data);
   if (image.online) out.push(progressOf(attempt, attempt.progress));
@@ -240,7 +240,7 @@ function progressOf(attempt: Attempt, data: Payload): Effect {
   return report({ $case: 'progress', value: { jobId: attempt.jobId, token: attempt.token, data } });
 }
 
-function refusalOf(image: Image, dispatch: Dispatch): { reason: RefusalReason; detail: string } | undefined {
+function refusalOf(image: State, dispatch: Dispatch): { reason: RefusalReason; detail: string } | undefined {
   const worker = image.workers.get(dispatch.workerId);
   if (worker === undefined) return { reason: RefusalReason.UNKNOWN_WORKER, detail: 'no such worker on this node' };
   if (worker.draining || image.closing) return { reason: RefusalReason.DRAINING, detail: 'the worker is on its way out' };
@@ -252,7 +252,7 @@ function refusalOf(image: Image, dispatch: Dispatch): { reason: RefusalReason; d
   return undefined;
 }
 
-function endStopped(image: Image, attempt: Attempt, ms: number | undefined, now: number, out: Effect[]): void {
+function endStopped(image: State, attempt: Attempt, ms: number | undefined, now: number, out: Effect[]): void {
   if (attempt.startedAt === undefined) {
     refuse(image, attempt, RefusalReason.STOPPED, 'stopped before its start', out);
     return;
@@ -263,7 +263,7 @@ function endStopped(image: Image, attempt: Attempt, ms: number | undefined, now:
 }
 
 function endAttempt(
-  image: Image,
+  image: State,
   attempt: Attempt,
   outcome: AttemptOutcome,
   error: string,
@@ -288,7 +288,7 @@ function endAttempt(
 }
 
 /** The end follows the last chunk, and both follow their large bodies. */
-function reportEndWhenComplete(image: Image, attempt: Attempt, now: number, out: Effect[]): void {
+function reportEndWhenComplete(image: State, attempt: Attempt, now: number, out: Effect[]): void {
   const { end } = attempt;
   if (end === undefined || end.storing) return;
   if (attempt.chunks !== undefined && isStoring(attempt.chunks)) {
@@ -299,7 +299,7 @@ function reportEndWhenComplete(image: Image, attempt: Attempt, now: number, out:
   if (image.online) out.push(reportEnded(attempt, end, now));
 }
 
-function freeSlot(image: Image, attempt: Attempt, out: Effect[]): void {
+function freeSlot(image: State, attempt: Attempt, out: Effect[]): void {
   const worker = image.workers.get(attempt.workerId);
   if (worker === undefined || !worker.attempts.delete(attempt.key)) return;
   endIfFree(image, worker, out);

@@ -91,7 +91,7 @@ export function drain(log: ChunkLog, nextIndex: number, now: number): void {
  * Credits to give to the generator now: all that are owed, unless the log is full and has a
  * reason to wait. Drops what nobody reads.
  */
-export function settle(log: ChunkLog, online: boolean, now: number): number {
+export function grantCredits(log: ChunkLog, online: boolean, now: number): number {
   if (log.drainedAt !== undefined && now >= log.drainedAt + READER_LAPSE_MS) log.drainedAt = undefined;
   if (isFull(log)) {
     const hasReader = log.drainedAt !== undefined;
@@ -105,7 +105,7 @@ export function settle(log: ChunkLog, online: boolean, now: number): number {
 }
 
 /** When withheld credits are to be looked at again, monotonic ms. */
-export function settleAt(log: ChunkLog): number | undefined {
+export function nextGrantAt(log: ChunkLog): number | undefined {
   return log.owed > 0 && log.drainedAt !== undefined ? log.drainedAt + READER_LAPSE_MS : undefined;
 }
 

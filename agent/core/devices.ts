@@ -4,10 +4,10 @@
  * run go on. The scheduler drains the worker and replaces it; where the device is usable again
  * before that, the worker goes on.
  */
-import type { Image, Worker } from './image.ts';
+import type { State, Worker } from './image.ts';
 
 /** Why the worker cannot use its devices; undefined when it can. */
-export function deviceProblemOf(image: Image, worker: Worker): string | undefined {
+export function deviceProblemOf(image: State, worker: Worker): string | undefined {
   for (const uuid of worker.deviceUuids) {
     const problem = image.deviceProblems.get(uuid);
     if (problem !== undefined) return `${uuid}: ${problem}`;
@@ -16,7 +16,7 @@ export function deviceProblemOf(image: Image, worker: Worker): string | undefine
 }
 
 /** Takes the devices that cannot be used now. Returns the workers that lost one of theirs. */
-export function setDeviceProblems(image: Image, problems: ReadonlyMap<string, string>): Worker[] {
+export function setDeviceProblems(image: State, problems: ReadonlyMap<string, string>): Worker[] {
   const lost: Worker[] = [];
   const before = new Map([...image.workers.values()].map((worker) => [worker, deviceProblemOf(image, worker)]));
   image.deviceProblems = problems;

@@ -108,7 +108,7 @@ export interface AttemptEnd {
   storing: boolean;
 }
 
-export interface Image {
+export interface State {
   /** Epoch of the desired set last applied. */
   epoch: number;
   desired: readonly WorkerSpec[];
@@ -127,7 +127,7 @@ export interface Image {
   workersChanged: boolean;
 }
 
-export function emptyImage(): Image {
+export function newState(): State {
   return {
     epoch: 0,
     desired: [],

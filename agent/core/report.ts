@@ -3,18 +3,18 @@ import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, AttemptEnded, RefusalReason, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect } from './events.ts';
-import type { Attempt, AttemptEnd, Image, Worker } from './image.ts';
+import type { Attempt, AttemptEnd, State, Worker } from './image.ts';
 
 /** A worker that failed this often in a row is said to be in a crash loop. */
 export const CRASH_LOOP_FAILURES = 3;
 
 /** The whole actual set (WorkerStatus of nodes.proto). */
-export function actualWorkers(image: Image): ActualWorkers {
+export function actualWorkers(image: State): ActualWorkers {
   return { epoch: image.epoch, workers: [...image.workers.values()].map((worker) => workerStatus(image, worker)) };
 }
 
 /** Every attempt held, for Hello. */
-export function attemptRefs(image: Image, now: number): AttemptRef[] {
+export function attemptRefs(image: State, now: number): AttemptRef[] {
   return [...image.attempts.values()].map((attempt) => ({
     jobId: attempt.jobId,
     token: attempt.token,
@@ -55,7 +55,7 @@ export function report(event: NonNullable<AgentEvent['event']>): Effect {
   return { do: 'report', event: { event } };
 }
 
-function workerStatus(image: Image, worker: Worker): WorkerStatus {
+function workerStatus(image: State, worker: Worker): WorkerStatus {
   const problem = worker.draining ? undefined : deviceProblemOf(image, worker);
   return {
     workerId: worker.id,

@@ -24,10 +24,10 @@ import {
   stopAttempt,
   timeOut,
 } from './attempts.ts';
-import { drain, setStored, settleAt } from './chunks.ts';
+import { drain, setStored, nextGrantAt } from './chunks.ts';
 import { setDeviceProblems } from './devices.ts';
 import type { CoreEvent, Effect } from './events.ts';
-import { attemptKey, type Image, type Worker } from './image.ts';
+import { attemptKey, type State, type Worker } from './image.ts';
 import {
   awaitLoad,
   beginStart,
@@ -46,7 +46,7 @@ import {
 } from './workers.ts';
 
 /** One event, at a monotonic time in ms. Effects are to be carried out in order. */
-export function step(image: Image, event: CoreEvent, now: number): Effect[] {
+export function step(image: State, event: CoreEvent, now: number): Effect[] {
   const out: Effect[] = [];
   const workersBefore = image.workers.size;
   switch (event.on) {
@@ -211,7 +211,7 @@ export function step(image: Image, event: CoreEvent, now: number): Effect[] {
 }
 
 /** When the next `tick` is due, monotonic ms. */
-export function nextDeadline(image: Image): number | undefined {
+export function nextDeadline(image: State): number | undefined {
   let first: number | undefined;
   const consider = (at: number | undefined): void => {
     if (at !== undefined && (first === undefined || at < first)) first = at;
@@ -222,17 +222,17 @@ export function nextDeadline(image: Image): number | undefined {
   }
   for (const attempt of image.attempts.values()) {
     consider(attempt.deadline);
-    if (attempt.chunks !== undefined) consider(settleAt(attempt.chunks));
+    if (attempt.chunks !== undefined) consider(nextGrantAt(attempt.chunks));
   }
   return first;
 }
 
 /** True when no worker and no attempt that could still run is left: a closing agent may go. */
-export function isIdle(image: Image): boolean {
+export function isIdle(image: State): boolean {
   return image.workers.size === 0;
 }
 
-function applyDesired(image: Image, desired: DesiredWorkers, now: number, out: Effect[]): void {
+function applyDesired(image: State, desired: DesiredWorkers, now: number, out: Effect[]): void {
   if (desired.epoch < image.epoch) return;
   image.epoch = desired.epoch;
   image.desired = desired.workers;
@@ -241,7 +241,7 @@ function applyDesired(image: Image, desired: DesiredWorkers, now: number, out: E
   converge(image, now, out);
 }
 
-function hostExited(image: Image, event: Extract<CoreEvent, { on: 'exited' }>, now: number, out: Effect[]): void {
+function hostExited(image: State, event: Extract<CoreEvent, { on: 'exited' }>, now: number, out: Effect[]): void {
   const worker = workerOf(image, event);
   if (worker === undefined || !worker.hostAlive) return;
   worker.hostAlive = false;
@@ -258,7 +258,7 @@ function hostExited(image: Image, event: Extract<CoreEvent, { on: 'exited' }>, n
   }
 }
 
-function tick(image: Image, now: number, out: Effect[]): void {
+function tick(image: State, now: number, out: Effect[]): void {
   for (const attempt of image.attempts.values()) {
     if (attempt.deadline !== undefined && now >= attempt.deadline) timeOut(image, attempt, now, out);
     if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(image, attempt, attempt.chunks, now, out);
@@ -277,7 +277,7 @@ function tick(image: Image, now: number, out: Effect[]): void {
 }
 
 /** The worker an event speaks of, unless the event is about an earlier start of it. */
-function workerOf(image: Image, event: { readonly workerId: string; readonly start: number }): Worker | undefined {
+function workerOf(image: State, event: { readonly workerId: string; readonly start: number }): Worker | undefined {
   const worker = image.workers.get(event.workerId);
   return worker?.start === event.start ? worker : undefined;
 }

@@ -2,7 +2,7 @@
 import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect } from './events.ts';
-import type { Image, Worker } from './image.ts';
+import type { State, Worker } from './image.ts';
 import { CRASH_LOOP_FAILURES } from './report.ts';
 
 /** First wait before a failed worker is started again, ms; doubles with each failure in a row. */
@@ -17,7 +17,7 @@ const BUSY_AFTER_MS = 1_000;
 const DEFAULT_START_TIMEOUT_MS = 60_000;
 
 /** Moves the actual set towards the desired one as far as it can go now. */
-export function converge(image: Image, now: number, out: Effect[]): void {
+export function converge(image: State, now: number, out: Effect[]): void {
   const desired = new Map(image.desired.map((spec) => [spec.workerId, spec]));
   for (const worker of image.workers.values()) {
     const spec = desired.get(worker.id);
@@ -40,7 +40,7 @@ export function converge(image: Image, now: number, out: Effect[]): void {
 }
 
 /** Ends a draining worker that holds nothing; the runtime's `exited` removes it. */
-export function endIfFree(image: Image, worker: Worker, out: Effect[]): void {
+export function endIfFree(image: State, worker: Worker, out: Effect[]): void {
   if (!worker.draining || worker.attempts.size > 0 || worker.requests > 0) return;
   if (!worker.hostAlive) {
     image.workers.delete(worker.id);
@@ -53,7 +53,7 @@ export function endIfFree(image: Image, worker: Worker, out: Effect[]): void {
 }
 
 /** The first step of a start: the build, where the release has one. */
-export function beginStart(image: Image, worker: Worker, now: number, out: Effect[]): void {
+export function beginStart(image: State, worker: Worker, now: number, out: Effect[]): void {
   if (deviceProblemOf(image, worker) !== undefined) {
     worker.phase = 'waiting';
     worker.deadline = undefined;
@@ -74,7 +74,7 @@ export function beginStart(image: Image, worker: Worker, now: number, out: Effec
 }
 
 /** The build is here: on to the host process. */
-export function startHost(image: Image, worker: Worker, folder: string, now: number, out: Effect[]): void {
+export function startHost(image: State, worker: Worker, folder: string, now: number, out: Effect[]): void {
   worker.artifactMs = Math.round(now - worker.askedAt);
   worker.hostAlive = true;
   awaitLoad(image, worker, now);
@@ -90,7 +90,7 @@ export function startHost(image: Image, worker: Worker, folder: string, now: num
 }
 
 /** The module is being loaded, in a new host or again in the present one. */
-export function awaitLoad(image: Image, worker: Worker, now: number): void {
+export function awaitLoad(image: State, worker: Worker, now: number): void {
   worker.phase = 'starting';
   worker.deadline = now + startTimeoutOf(worker.release);
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'STARTING';
@@ -98,7 +98,7 @@ export function awaitLoad(image: Image, worker: Worker, now: number): void {
 }
 
 /** The start is busy with something that shows how far it is, and has its whole time anew. */
-export function setPreparing(image: Image, worker: Worker, reason: string, detail: string, now: number): void {
+export function setPreparing(image: State, worker: Worker, reason: string, detail: string, now: number): void {
   worker.deadline = now + startTimeoutOf(worker.release);
   if (worker.failures >= CRASH_LOOP_FAILURES) return;
   worker.reason = reason;
@@ -110,7 +110,7 @@ export function startTimeoutOf(release: ReleaseSpec): number {
   return release.startTimeoutMs || DEFAULT_START_TIMEOUT_MS;
 }
 
-export function setReady(image: Image, worker: Worker, now: number): void {
+export function setReady(image: State, worker: Worker, now: number): void {
   worker.phase = 'ready';
   worker.reachable = true;
   worker.deadline = undefined;
@@ -122,21 +122,21 @@ export function setReady(image: Image, worker: Worker, now: number): void {
 }
 
 /** Gateways are told with the set of workers. */
-export function setReachable(image: Image, worker: Worker, is: boolean): void {
+export function setReachable(image: State, worker: Worker, is: boolean): void {
   if (worker.reachable === is) return;
   worker.reachable = is;
   image.workersChanged = true;
 }
 
 /** The worker served well: earlier failures count no more. */
-export function forgiveFailures(image: Image, worker: Worker): void {
+export function forgiveFailures(image: State, worker: Worker): void {
   if (worker.failures === 0) return;
   worker.failures = 0;
   image.workersChanged = true;
 }
 
 /** A start, or a life, failed: wait, longer each time, then start again. */
-export function failWorker(image: Image, worker: Worker, reason: string, detail: string, now: number, out: Effect[]): void {
+export function failWorker(image: State, worker: Worker, reason: string, detail: string, now: number, out: Effect[]): void {
   if (worker.phase === 'ready' && now - worker.readyAt >= STEADY_MS) worker.failures = 0;
   worker.failures += 1;
   worker.phase = 'backoff';
@@ -160,7 +160,7 @@ export function endHost(worker: Worker, force: boolean, out: Effect[]): void {
 }
 
 /** The worker has this many HTTP requests now. It is reported busy at the first one, and idle a moment after the last. */
-export function setRequests(image: Image, worker: Worker, count: number, now: number, out: Effect[]): void {
+export function setRequests(image: State, worker: Worker, count: number, now: number, out: Effect[]): void {
   worker.requests = count;
   worker.busyUntil = count > 0 ? undefined : now + BUSY_AFTER_MS;
   if (count > 0 && !worker.busy) {
@@ -171,7 +171,7 @@ export function setRequests(image: Image, worker: Worker, count: number, now: nu
 }
 
 /** No request came for a while after the last one. */
-export function endBusy(image: Image, worker: Worker): void {
+export function endBusy(image: State, worker: Worker): void {
   worker.busy = false;
   worker.busyUntil = undefined;
   image.workersChanged = true;
@@ -212,7 +212,7 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
 }
 
 /** Devices are exclusive: a worker waits until they can be used and every other worker that has them is gone. */
-function devicesUsable(image: Image, worker: Worker): boolean {
+function devicesUsable(image: State, worker: Worker): boolean {
   if (worker.deviceUuids.length === 0) return true;
   if (deviceProblemOf(image, worker) !== undefined) return false;
   for (const other of image.workers.values()) {

@@ -13,7 +13,7 @@ import type { WorkFolders } from '../runtimes/work-folders.ts';
 import { serveOn, servingWorkers } from './serving.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
-import { emptyImage, type AttemptKey } from '../core/image.ts';
+import { newState, type AttemptKey } from '../core/image.ts';
 import { actualWorkers, attemptRefs } from '../core/report.ts';
 import { isIdle, nextDeadline, step } from '../core/step.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
@@ -49,7 +49,7 @@ interface Hosted {
 
 export class Engine {
   readonly #deps: EngineDeps;
-  readonly #image = emptyImage();
+  readonly #image = newState();
   readonly #hosted = new Map<string, Hosted>();
   readonly #attemptWorkers = new Map<AttemptKey, RunningWorker>();
   readonly #transfers = new Map<AttemptKey, AbortController>();

@@ -2,11 +2,11 @@
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import { deviceProblemOf } from '../core/devices.ts';
-import type { Image, Worker } from '../core/image.ts';
+import type { State, Worker } from '../core/image.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtimes/runtime.ts';
 
 /** Every worker that takes requests now. */
-export function servingWorkers(image: Image): ServingWorker[] {
+export function servingWorkers(image: State): ServingWorker[] {
   const serving: ServingWorker[] = [];
   for (const worker of image.workers.values()) {
     if (!takesRequests(worker) || deviceProblemOf(image, worker) !== undefined) continue;

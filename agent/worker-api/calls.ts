@@ -6,13 +6,13 @@ import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
 import type { Reservation, SharedBudget } from '../../proto/shared-budget.ts';
 import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
-import type { Desk } from './desk.ts';
+import type { JobMailbox } from './desk.ts';
 import { readChunk, readJobPost, tooLarge } from './job-post.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
     /** The worker that calls; set before anything else happens. */
-    desk: Desk | null;
+    desk: JobMailbox | null;
     /** Memory of the body. */
     reservation: Reservation | null;
   }
@@ -44,7 +44,7 @@ const RETRY_S = '1';
 
 export interface CallsOptions {
   /** Undefined for a stranger, or one that speaks for another. */
-  readonly deskOf: (caller: Caller) => Desk | undefined;
+  readonly deskOf: (caller: Caller) => JobMailbox | undefined;
   /** Memory for the bodies of all workers. */
   readonly memory: SharedBudget;
   readonly uploads: UploadMonitor;
@@ -174,7 +174,7 @@ const refusals: Readonly<Record<BodyFault, { readonly status: number; readonly m
 };
 
 /** Of a call that was let in. */
-function deskOf({ desk }: Call): Desk {
+function deskOf({ desk }: Call): JobMailbox {
   if (desk === null) throw new Error('a call without a desk was let in');
   return desk;
 }

@@ -1,7 +1,7 @@
 /** What the worker API needs of the worker behind it: one desk a worker, told by whatever runs it. */
 
 /** What one call of a worker for work asks (WIRE.md section 2, Take). */
-export interface Ask {
+export interface TakeRequest {
   /** Jobs it has room for. */
   readonly count: number;
   /** Whether it says that it holds jobs; absent when it does not say. */
@@ -29,9 +29,9 @@ export interface Ping {
   readonly unhealthy: string | undefined;
 }
 
-export interface Desk {
+export interface JobMailbox {
   /** Resolves when there is work, or when the time for this call is over; then without jobs. */
-  take(ask: Ask, gone: AbortSignal): Promise<Handout>;
+  take(ask: TakeRequest, gone: AbortSignal): Promise<Handout>;
   /** Resolves with the ids of jobs to be stopped, none when the time for this call is over. */
   stops(gone: AbortSignal): Promise<readonly string[]>;
   post(jobId: string, post: JobPost): void;

@@ -13,7 +13,7 @@ import type { Logger } from 'pino';
 import { SharedBudget } from '../../proto/shared-budget.ts';
 import { UploadMonitor, type UploadRule } from '../../proto/upload-monitor.ts';
 import type { Caller } from './calls.ts';
-import type { Desk } from './desk.ts';
+import type { JobMailbox } from './desk.ts';
 
 const TOKEN_BYTES = 32;
 /** Clients keep connections for their next call: the server is not to close one that is just used again, ms. */
@@ -48,7 +48,7 @@ export interface Admission {
 interface Admitted {
   readonly endpointId: string;
   readonly tokenHash: Buffer;
-  readonly desk: Desk;
+  readonly desk: JobMailbox;
 }
 
 export class WorkerApi {
@@ -98,7 +98,7 @@ export class WorkerApi {
   }
 
   /** Lets a worker in. One id is one worker: a new admission takes the place of an earlier one. */
-  admit(workerId: string, endpointId: string, desk: Desk): Admission {
+  admit(workerId: string, endpointId: string, desk: JobMailbox): Admission {
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
     const admitted: Admitted = { endpointId, desk, tokenHash: hash(token) };
     this.#workers.set(workerId, admitted);
@@ -153,7 +153,7 @@ export class WorkerApi {
     return this.#calls;
   }
 
-  #deskOf({ endpointId, workerId, token }: Caller): Desk | undefined {
+  #deskOf({ endpointId, workerId, token }: Caller): JobMailbox | undefined {
     const admitted = this.#workers.get(workerId);
     if (admitted === undefined || admitted.endpointId !== endpointId) return undefined;
     return timingSafeEqual(hash(token), admitted.tokenHash) ? admitted.desk : undefined;

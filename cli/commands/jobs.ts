@@ -36,14 +36,14 @@ export const jobs: Command = {
     const { url, key } = gatewayOf(settings, env);
     const endpoint = findEndpoint(await listEndpoints(await connect(settings, env), null), args[1] ?? '');
     const api = new QueueApi(`${url}/v2/${endpoint.id}`, key);
-    const answer = await ask(api, action, invocation);
+    const answer = await requestAction(api, action, invocation);
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(answer, null, 2));
     else if (action === 'list') print(invocation, answer as JobPage);
     else explain(invocation, action, answer as JobStatus & { readonly removed?: number }, endpoint);
   },
 };
 
-function ask(api: QueueApi, action: Action, { args, options }: Invocation): Promise<unknown> {
+function requestAction(api: QueueApi, action: Action, { args, options }: Invocation): Promise<unknown> {
   if (action === 'list') {
     const query = new URLSearchParams();
     const status = textOption(options, 'status');

@@ -172,32 +172,32 @@ interface Breach {
 export function readManifest(source: string, file: string): Manifest {
   const raw = parseJson(source, file);
   const outer = manifestSchema.safeParse(raw);
-  if (!outer.success) throw invalid(file, breachesOf(outer.error, raw, ''));
+  if (!outer.success) throw invalid(file, violationsOf(outer.error, raw, ''));
   const { resources, routes } = outer.data;
   const names = Object.keys(resources);
   if (names.length === 0) throw invalid(file, [{ path: 'resources', rule: 'must hold at least one endpoint' }]);
 
-  const breaches: Breach[] = [];
+  const violations: Breach[] = [];
   const endpoints: ManifestEndpoint[] = [];
   for (const name of names) {
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name)) {
       const rule = 'an endpoint’s name must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit';
-      breaches.push({ path: at('resources', name), rule });
+      violations.push({ path: at('resources', name), rule });
     }
     const resource = resourceSchema.safeParse(resources[name]);
     const routed = routesSchema.nullish().safeParse(routes?.[name]);
-    if (!resource.success) breaches.push(...breachesOf(resource.error, resources[name], at('resources', name)));
-    if (!routed.success) breaches.push(...breachesOf(routed.error, routes?.[name], at('routes', name)));
+    if (!resource.success) violations.push(...violationsOf(resource.error, resources[name], at('resources', name)));
+    if (!routed.success) violations.push(...violationsOf(routed.error, routes?.[name], at('routes', name)));
     if (!resource.success || !routed.success) continue;
     const endpoint = withDefaults(name, resource.data, routed.data ?? {});
-    breaches.push(...checkEndpoint(endpoint, resource.data));
+    violations.push(...checkEndpoint(endpoint, resource.data));
     endpoints.push(endpoint);
   }
   for (const name of Object.keys(routes ?? {})) {
-    if (!names.includes(name)) breaches.push({ path: at('routes', name), rule: 'there is no endpoint of this name in resources' });
+    if (!names.includes(name)) violations.push({ path: at('routes', name), rule: 'there is no endpoint of this name in resources' });
   }
-  breaches.push(...checkFunctionNames(endpoints));
-  if (breaches.length > 0) throw invalid(file, breaches);
+  violations.push(...checkFunctionNames(endpoints));
+  if (violations.length > 0) throw invalid(file, violations);
   const warnings = slips(raw, '', knownKeys.manifest);
   for (const [name, resource] of Object.entries(resources)) {
     const path = at('resources', name);
@@ -258,57 +258,57 @@ function withDefaults(name: string, resource: Resource, routes: Readonly<Record<
 
 /** The rules over several keys of one endpoint. */
 function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[] {
-  const breaches: Breach[] = [];
-  const breach = (key: string, rule: string): void => void breaches.push({ path: `${at('resources', endpoint.name)}.${key}`, rule });
+  const violations: Breach[] = [];
+  const violation = (key: string, rule: string): void => void violations.push({ path: `${at('resources', endpoint.name)}.${key}`, rule });
   if (endpoint.workersMin > endpoint.workersMax) {
     const byDefault = typeof resource.workersMax === 'number' ? '' : ', the default';
-    breach('workersMin', `must be at most workersMax (${endpoint.workersMax}${byDefault})`);
+    violation('workersMin', `must be at most workersMax (${endpoint.workersMax}${byDefault})`);
   }
   const fault = environmentFault(endpoint.env);
-  if (fault !== null) breach(`env${fault.path}`, fault.rule);
-  if (endpoint.gpuIds !== '' && endpoint.cpu !== '') breach('cpu', 'gpuIds and cpu are alternatives: give one of them');
-  if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) breach('gpuCount', 'needs gpuIds');
+  if (fault !== null) violation(`env${fault.path}`, fault.rule);
+  if (endpoint.gpuIds !== '' && endpoint.cpu !== '') violation('cpu', 'gpuIds and cpu are alternatives: give one of them');
+  if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) violation('gpuCount', 'needs gpuIds');
   const ownImage = endpoint.imageName !== '' && baseImageOf(endpoint.imageName) === null;
   if (endpoint.functions.length === 0 && endpoint.command.length === 0 && !ownImage)
-    breach('functions', 'is required and must be an array of {"name", "module"}, unless there is a command or an image of your own');
+    violation('functions', 'is required and must be an array of {"name", "module"}, unless there is a command or an image of your own');
   if (endpoint.functions.length > 0 && endpoint.command.length > 0)
-    breach('command', 'is for workers of your own: it goes without functions');
+    violation('command', 'is for workers of your own: it goes without functions');
   const routes = Object.entries(endpoint.routes);
   const routesPath = at('routes', endpoint.name);
   if (endpoint.kind === 'queue') {
     if (endpoint.functions.length > 1)
-      breach('functions', `a queue endpoint serves exactly one function, not ${endpoint.functions.length}`);
-    if (endpoint.isPublic) breach('public', 'only an endpoint with is_load_balanced: true may be open to callers without a key');
-    if (routes.length > 0) breaches.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true has routes' });
-    return breaches;
+      violation('functions', `a queue endpoint serves exactly one function, not ${endpoint.functions.length}`);
+    if (endpoint.isPublic) violation('public', 'only an endpoint with is_load_balanced: true may be open to callers without a key');
+    if (routes.length > 0) violations.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true has routes' });
+    return violations;
   }
   if (endpoint.functions.length === 0) {
-    if (routes.length > 0) breaches.push({ path: routesPath, rule: 'need functions; a worker of your own answers every path itself' });
-    return breaches;
+    if (routes.length > 0) violations.push({ path: routesPath, rule: 'need functions; a worker of your own answers every path itself' });
+    return violations;
   }
   // A worker of one's own listens itself, and knows its routes.
   if (routes.length === 0 && endpoint.functions.length > 0)
-    breaches.push({ path: routesPath, rule: 'a load-balanced endpoint needs at least one route' });
+    violations.push({ path: routesPath, rule: 'a load-balanced endpoint needs at least one route' });
   for (const [route, name] of routes) {
     if (endpoint.functions.some((each) => each.name === name)) continue;
-    breaches.push({ path: at(routesPath, route), rule: `the endpoint has no function ${name}` });
+    violations.push({ path: at(routesPath, route), rule: `the endpoint has no function ${name}` });
   }
-  return breaches;
+  return violations;
 }
 
 /** SPEC.md: two functions with the same name must not be defined in one application. */
 function checkFunctionNames(endpoints: readonly ManifestEndpoint[]): Breach[] {
   const seen = new Map<string, string>();
-  const breaches: Breach[] = [];
+  const violations: Breach[] = [];
   for (const endpoint of endpoints) {
     for (const [index, { name }] of endpoint.functions.entries()) {
       const path = `${at('resources', endpoint.name)}.functions[${index}].name`;
       const other = seen.get(name);
       if (other === undefined) seen.set(name, path);
-      else breaches.push({ path, rule: `the function ${name} is also defined at ${other}; a name may be used once in an application` });
+      else violations.push({ path, rule: `the function ${name} is also defined at ${other}; a name may be used once in an application` });
     }
   }
-  return breaches;
+  return violations;
 }
 
 function parseJson(source: string, file: string): unknown {
@@ -328,21 +328,21 @@ function lineAndColumn(source: string, position: number): string {
   return `line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}`;
 }
 
-function invalid(file: string, breaches: readonly Breach[]): CapstanError {
-  const [first] = breaches;
-  const lines = breaches.map(({ path, rule }) => (path === '' ? rule : `${path}: ${rule}`));
+function invalid(file: string, violations: readonly Breach[]): CapstanError {
+  const [first] = violations;
+  const lines = violations.map(({ path, rule }) => (path === '' ? rule : `${path}: ${rule}`));
   const message =
     lines.length === 1
       ? `${file}: ${lines[0] ?? ''}`
       : [`${file} breaks ${lines.length} rules:`, ...lines.map((line) => `  ${line}`)].join('\n');
   const details = { field: first?.path ?? '' };
-  const lacksAll = breaches.length === 1 && (first?.path === '' || first?.path === 'resources');
+  const lacksAll = violations.length === 1 && (first?.path === '' || first?.path === 'resources');
   if (lacksAll) return new ToolError('INVALID_MANIFEST', message, `The smallest manifest: ${EXAMPLE}`, details);
   return new CapstanError('INVALID_MANIFEST', message, details);
 }
 
 /** `value` is what was checked, `prefix` its place in the manifest. */
-function breachesOf(error: z.ZodError, value: unknown, prefix: string): Breach[] {
+function violationsOf(error: z.ZodError, value: unknown, prefix: string): Breach[] {
   return error.issues.map((issue) => {
     const path = issue.path.reduce<string>(
       (parent, key) => (typeof key === 'number' ? `${parent}[${key}]` : at(parent, String(key))),

@@ -38,7 +38,7 @@ export type FoundInPython = Exclude<Found, { kind: 'function' }> | { readonly ki
  * @throws CapstanError INVALID_MANIFEST with file and line for a syntax error.
  */
 export async function findInPython(folder: string, module: Module, name: string): Promise<FoundInPython> {
-  const answer = await ask(join(folder, module.path), name);
+  const answer = await runReader(join(folder, module.path), name);
   switch (answer?.kind) {
     case undefined:
       return { kind: 'read', reading: UNREAD };
@@ -73,7 +73,7 @@ function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>)
  * Undefined when there is no Python that can answer.
  * @throws CapstanError UNAVAILABLE when it does not end: to go on without would deploy another reading on each try.
  */
-async function ask(path: string, name: string): Promise<Answer | undefined> {
+async function runReader(path: string, name: string): Promise<Answer | undefined> {
   try {
     const { stdout } = await promisify(execFile)('python3', ['-I', READER, path, name], { timeout: TIMEOUT_MS });
     return answerSchema.safeParse(JSON.parse(stdout)).data;

@@ -18,13 +18,13 @@ export function isReadable({ reading }: DeclaredFunction): boolean {
 }
 
 /** The rule that a job's input breaks, or null: keys too few or too many, values of another type. */
-export function inputBreach(fn: DeclaredFunction, input: Readonly<Record<string, unknown>>): string | null {
+export function inputViolation(fn: DeclaredFunction, input: Readonly<Record<string, unknown>>): string | null {
   if (!isReadable(fn)) return null;
   return strayKey(fn, input) ?? firstBreach(fn, (parameter) => jsonBreach(parameter, input[parameter.name]));
 }
 
 /** The same of a request, whose path comes before its body, and its query last. Other keys of a query are nobody's concern. */
-export function routeBreach(fn: DeclaredFunction, { path, query, body }: RouteValues): string | null {
+export function routeViolation(fn: DeclaredFunction, { path, query, body }: RouteValues): string | null {
   if (!isReadable(fn)) return null;
   if (body !== undefined && !isObject(body)) return 'the body must be a JSON object whose keys are the parameters';
   return (
@@ -51,10 +51,10 @@ function strayKey({ reading }: DeclaredFunction, given: Readonly<Record<string, 
     : `unknown argument: ${stray} (the function takes ${names.length === 0 ? 'no arguments' : names.join(', ')})`;
 }
 
-function firstBreach({ reading }: DeclaredFunction, breachOf: (parameter: Parameter) => string | null): string | null {
+function firstBreach({ reading }: DeclaredFunction, violationOf: (parameter: Parameter) => string | null): string | null {
   for (const parameter of reading.parameters) {
-    const breach = breachOf(parameter);
-    if (breach !== null) return breach;
+    const violation = violationOf(parameter);
+    if (violation !== null) return violation;
   }
   return null;
 }

@@ -8,7 +8,7 @@ import { messageOf } from '../../proto/thrown.ts';
 import type { HttpRequest, LocalWorker, TaskResult } from '../../agent/local-workers.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { documentOf } from './document.ts';
-import { inputBreach, isObject, isReadable, routeBreach } from './fit.ts';
+import { inputViolation, isObject, isReadable, routeViolation } from './fit.ts';
 import { answerByWorker } from './http-answer.ts';
 import type { Project } from './project.ts';
 import { pageOf, refuse, wantsPage, type Refusal } from './refusal.ts';
@@ -110,8 +110,8 @@ async function runJob(
   const body = parsed(await textOf(request));
   const input = isObject(body) ? body['input'] : undefined;
   if (!isObject(input)) throw unfit('the body must hold the key input with an object');
-  const breach = inputBreach(fn, input);
-  if (breach !== null) throw unfit(breach);
+  const violation = inputViolation(fn, input);
+  if (violation !== null) throw unfit(violation);
   const id = `dev-${randomUUID()}`;
   const stop = new AbortController();
   const { executionTimeoutMs } = endpoint.settings;
@@ -158,8 +158,12 @@ async function callRoute(
   let body: AsyncIterable<Uint8Array> | Iterable<Uint8Array> = request.body === undefined ? [] : (request.body as Readable);
   if (isReadable(fn)) {
     const text = await textOf(request);
-    const breach = routeBreach(fn, { path: parameters, query: url.searchParams, body: text.trim() === '' ? undefined : parsed(text) });
-    if (breach !== null) throw unfit(breach);
+    const violation = routeViolation(fn, {
+      path: parameters,
+      query: url.searchParams,
+      body: text.trim() === '' ? undefined : parsed(text),
+    });
+    if (violation !== null) throw unfit(violation);
     body = text === '' ? [] : [Buffer.from(text)];
   }
   const answering = {

@@ -4,7 +4,7 @@ import type { Class, Expression, NewExpression, CallExpression, Statement } from
 import { parseModule, topLevel, type Callable, type ParsedModule } from '../deploy/exports.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readParameters, UNREAD, type Reading } from '../deploy/parameters.ts';
-import { pathBreach } from '../../sdk/typescript/routes.ts';
+import { pathViolation } from '../../sdk/typescript/routes.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
 import { constantsOf, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
 import { broken, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
@@ -134,8 +134,8 @@ class FileReader {
     if (first === undefined || first.type === 'SpreadElement') throw broken(place, `endpoint ${endpoint.name}: a route needs a path`);
     const path = this.#argument(first);
     if (path.problem !== undefined) throw notLiteral('the path of a route', path.problem, place);
-    const breach = pathBreach(path.value);
-    if (breach !== null) throw broken(place, `endpoint ${endpoint.name}: the path ${JSON.stringify(path.value)} ${breach}`);
+    const violation = pathViolation(path.value);
+    if (violation !== null) throw broken(place, `endpoint ${endpoint.name}: the path ${JSON.stringify(path.value)} ${violation}`);
     const fn = third ?? second;
     if (fn === undefined || fn.type === 'SpreadElement')
       throw broken(place, `endpoint ${endpoint.name}: ${method} ${String(path.value)} needs a function`);

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
-import { pathBreach } from '../../sdk/typescript/routes.ts';
+import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { UNREAD, type Reading } from '../deploy/parameters.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
@@ -102,11 +102,11 @@ function functionOf(row: Row, endpoint: string, file: string): DeclaredFunction 
 function routeOf({ method, path, name, parameters = [], style }: Row, endpoint: string, place: Place): DeclaredFunction['route'] {
   if (method === undefined || path === undefined) return null;
   if (path.problem !== undefined) throw notLiteral('the path of a route', path.problem, { ...place, line: path.line });
-  const breach = pathBreach(path.value ?? undefined);
-  if (breach !== null)
+  const violation = pathViolation(path.value ?? undefined);
+  if (violation !== null)
     throw broken(
       { ...place, line: path.line },
-      `endpoint ${endpoint}: the path of ${name} ${breach}, as in @api.${method.toLowerCase()}("/health")`,
+      `endpoint ${endpoint}: the path of ${name} ${violation}, as in @api.${method.toLowerCase()}("/health")`,
     );
   const template = String(path.value);
   for (const [, parameter = ''] of template.matchAll(/\{(\w+)\}/g)) {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import { assertNever } from '../../proto/errors.ts';
 import { startChild, type Child, type ChildCommand } from './child.ts';
-import { newImage, nextDeadline, step, type Effect, type Event, type PartRule, type Refusal } from './core/restart.ts';
+import { newState, nextDeadline, step, type Effect, type Event, type PartRule, type Refusal } from './core/restart.ts';
 import { openLogFile, type LogFile } from './log-file.ts';
 import { readNotice, splitLines, type Notice } from './log-line.ts';
 
@@ -37,7 +37,7 @@ export interface Supervisor {
 
 export function supervise(options: SupervisorOptions): Supervisor {
   const plans = new Map(options.parts.map((plan) => [plan.name, plan]));
-  const image = newImage(options.parts, options.stopOrder);
+  const image = newState(options.parts, options.stopOrder);
   const children = new Map<string, Child>();
   const addresses = new Map<string, string>();
   mkdirSync(options.logs, { recursive: true, mode: 0o700 });

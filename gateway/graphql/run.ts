@@ -82,8 +82,8 @@ export class GraphqlRunner {
     checkText(query);
     const document = parse(query);
     checkLimits(document);
-    const breaches = validate(schema, document);
-    if (breaches.length > 0) throw new Breaches(breaches);
+    const violations = validate(schema, document);
+    if (violations.length > 0) throw new Breaches(violations);
     if (query.length <= REMEMBERED_LENGTH) this.#documents.set(query, document);
     return document;
   }

@@ -8,15 +8,15 @@ export function schedulerRefusal(thrown: unknown): CapstanError {
   if (isNamed(thrown)) return error;
   switch (error.code) {
     case 'UNAVAILABLE':
-      return away('the scheduler cannot be reached', thrown);
+      return unavailable('the scheduler cannot be reached', thrown);
     case 'DEADLINE_EXCEEDED':
-      return away('the scheduler did not answer in time', thrown);
+      return unavailable('the scheduler did not answer in time', thrown);
     default:
       return error;
   }
 }
 
 /** The scheduler, for now. */
-export function away(message: string, cause?: unknown): CapstanError {
+export function unavailable(message: string, cause?: unknown): CapstanError {
   return new CapstanError('UNAVAILABLE', message, { retryAfterMs: 1000, cause });
 }

@@ -22,13 +22,13 @@ const MAX_CHECK_MS = 5_000;
 type Listener = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** The server: load-balanced requests are taken out before the framework's `handler` sees them. `certificate`: null for plain HTTP. */
-export function openFrontDoor(
+export function openListener(
   { config, log, loadBalancer }: Pick<Services, 'config' | 'log' | 'loadBalancer'>,
   certificate: Certificate | null,
   handler: Listener,
 ): Server {
   const listener: Listener = (request, response) => {
-    const wrong = breach(request) ?? rewriteAbsoluteTarget(request);
+    const wrong = violation(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) {
       // What follows on this connection cannot be told from this request's body.
       const body = bodyOf(400, 'Bad Request', wrong);
@@ -58,7 +58,7 @@ export function openFrontDoor(
     refuse(socket, 405, 'Method Not Allowed', 'CONNECT is not allowed here');
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    const wrong = breach(request) ?? rewriteAbsoluteTarget(request);
+    const wrong = violation(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) refuse(socket, 400, 'Bad Request', wrong);
     else if (!loadBalancer.takeUpgrade(request, socket, head))
       refuse(socket, 404, 'Not Found', 'only load-balanced endpoints take WebSockets; see /docs');
@@ -67,7 +67,7 @@ export function openFrontDoor(
 }
 
 /** What this server and a proxy before it could read differently (RFC 9112 sections 3.2 and 6.1); null when there is nothing. */
-function breach({ rawHeaders, headers, httpVersionMinor }: IncomingMessage): string | null {
+function violation({ rawHeaders, headers, httpVersionMinor }: IncomingMessage): string | null {
   let hosts = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at];

@@ -7,7 +7,7 @@ import type { Certificate } from './tls.ts';
 import { parseBody } from '../json/body.ts';
 import { cors } from './cors.ts';
 import { docsRoutes } from './docs.ts';
-import { openFrontDoor, refuseSocket } from './front-door.ts';
+import { openListener, refuseSocket } from './front-door.ts';
 import { measure } from './measure.ts';
 import { AllowedMethods } from './methods.ts';
 import { sendProblem, toCapstanError } from './problem.ts';
@@ -36,7 +36,7 @@ const MAX_PARAM_LENGTH = 512;
 export async function createServer(services: Services, certificate: Certificate | null): Promise<FastifyInstance> {
   const { config, log } = services;
   const app = fastify({
-    serverFactory: (handler) => openFrontDoor(services, certificate, handler),
+    serverFactory: (handler) => openListener(services, certificate, handler),
     // A logger of the framework's would cost a child per request; errors are logged below.
     logger: false,
     forceCloseConnections: 'idle',

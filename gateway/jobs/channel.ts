@@ -28,7 +28,7 @@ import type {
   StreamPart,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { backoffMs } from '../grpc/connection.ts';
-import { away } from '../grpc/refusals.ts';
+import { unavailable } from '../grpc/refusals.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Reservation } from '../../proto/shared-budget.ts';
 import type { Log } from '../log.ts';
@@ -156,7 +156,7 @@ export class JobChannel {
   }
 
   /** Lets every wait end at once: each pending request is asked again without waiting. */
-  hurry(): void {
+  expireWaits(): void {
     for (const [requestId, entry] of this.#pending) {
       if (entry.waitMs === 0) continue;
       const { operation, held } = entry;
@@ -178,13 +178,13 @@ export class JobChannel {
     this.#call = null;
     call?.end();
     call?.cancel();
-    for (const requestId of this.#pending.keys()) this.#fail(requestId, away('the gateway is closing'));
+    for (const requestId of this.#pending.keys()) this.#fail(requestId, unavailable('the gateway is closing'));
   }
 
   #admit(): CapstanError | null {
-    if (this.#closed) return away('the gateway is closing');
+    if (this.#closed) return unavailable('the gateway is closing');
     const { inFlight } = this.#options;
-    return inFlight.take(1) ? null : away(`the gateway holds ${inFlight.limit} requests already`);
+    return inFlight.take(1) ? null : unavailable(`the gateway holds ${inFlight.limit} requests already`);
   }
 
   #freeId(): number {
@@ -356,7 +356,7 @@ export class JobChannel {
       const patience = entry.operation.$case === 'submit' ? this.#options.submitTimeoutMs : this.#options.readTimeoutMs;
       const since = this.#brokenAt === null ? entry.since + entry.waitMs : Math.max(entry.since, this.#brokenAt);
       if (now - since > patience) {
-        this.#fail(requestId, away(connected ? 'the scheduler does not answer' : 'the scheduler cannot be reached'));
+        this.#fail(requestId, unavailable(connected ? 'the scheduler does not answer' : 'the scheduler cannot be reached'));
       }
     }
   }

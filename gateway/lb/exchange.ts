@@ -16,7 +16,7 @@ import type { AgentLink, LinkedRequest } from '../invoke/agent-link.ts';
 import type { Pools, PoolWorker, Seeker } from './pools.ts';
 
 /** The caller's side: an HTTP answer, or a connection that was handed over. */
-export interface Front {
+export interface Responder {
   head(status: number, headers: string[]): void;
   /** False when the caller does not keep up; `drained` of the exchange is called later. */
   write(bytes: Buffer): boolean;
@@ -32,7 +32,7 @@ export interface ExchangeOptions {
   readonly pools: Pools<AgentLink>;
   /** Time a worker has for the answer, ms. */
   readonly timeoutMs: number;
-  readonly front: Front;
+  readonly front: Responder;
   readonly headersOf: (headers: readonly HeaderPair[]) => string[];
   /** The agent sent a response that no caller may get; agents validate, too. */
   readonly onInvalid: (node: string, reason: string) => void;

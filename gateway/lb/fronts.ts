@@ -6,7 +6,7 @@ import type { CapstanError } from '../../proto/errors.ts';
 import { hasBody } from '../../proto/response-validator.ts';
 import { drain } from '../http/drain.ts';
 import { DRAIN, sendError } from './answer.ts';
-import type { Front } from './exchange.ts';
+import type { Responder } from './exchange.ts';
 
 /** As nginx has it: the caller went away before there was an answer. */
 const CALLER_GONE = 499;
@@ -23,7 +23,7 @@ export function isAnswering(socket: Duplex): boolean {
 }
 
 /** An HTTP answer. */
-export class HttpFront implements Front {
+export class HttpResponder implements Responder {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   #ended = false;
@@ -90,7 +90,7 @@ export class HttpFront implements Front {
 }
 
 /** A connection that goes over to the worker once that answers 101. */
-export class SocketFront implements Front {
+export class SocketResponder implements Responder {
   readonly #socket: Duplex;
   readonly #refuse: (error: CapstanError) => void;
   #begun = false;

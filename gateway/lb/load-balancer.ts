@@ -29,12 +29,12 @@ import { DOCS_PATH, DOCUMENT_PATH, sendDocument, sendPage, serverOf } from './do
 import { documentOf } from './docs/document.ts';
 import { SCRIPT_PATH } from './docs/page.ts';
 import { BodyFeed } from './body-feed.ts';
-import { Exchange, type Front } from './exchange.ts';
+import { Exchange, type Responder } from './exchange.ts';
 import { answerHeaders, callerOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
-import { HttpFront, SocketFront } from './fronts.ts';
+import { HttpResponder, SocketResponder } from './fronts.ts';
 
 export interface LoadBalancerDeps {
   readonly config: GatewayConfig;
@@ -90,7 +90,7 @@ export class LoadBalancer {
           sendDocument(response, documentOf(endpoint, serverOf(request.url ?? '', address)), request.method === 'HEAD');
           return;
         }
-        const front = new HttpFront(request, response);
+        const front = new HttpResponder(request, response);
         front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun);
         front.onBroken = (error) => this.#brokeOff(endpoint.id, error);
         try {
@@ -207,7 +207,7 @@ export class LoadBalancer {
     return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} has a queue: call /v2/${endpointId}/run`);
   }
 
-  #serve(request: IncomingMessage, endpoint: EndpointEntry, address: LbAddress, front: HttpFront): void {
+  #serve(request: IncomingMessage, endpoint: EndpointEntry, address: LbAddress, front: HttpResponder): void {
     const { config, uploads } = this.#deps;
     const route = this.#routeOf(endpoint, request, address);
     if (Number(request.headers['content-length'] ?? 0) > config.lbMaxBodyBytes) throw tooLarge(config.lbMaxBodyBytes);
@@ -244,7 +244,7 @@ export class LoadBalancer {
     head: Buffer,
     refuse: (error: CapstanError) => void,
   ): void {
-    const front = new SocketFront(socket, refuse);
+    const front = new SocketResponder(socket, refuse);
     const exchange = this.#exchange(request, endpoint, address, { function: '', values: {} }, front, true, () => {
       reservation.resize(exchange.heldBytes);
       socket.resume();
@@ -271,7 +271,7 @@ export class LoadBalancer {
     endpoint: EndpointEntry,
     { target, pathForm }: LbAddress,
     route: RouteMatch,
-    front: Front,
+    front: Responder,
     upgrade: boolean,
     onReady: () => void,
   ): Exchange {

@@ -19,14 +19,14 @@ import type { Body } from '../store/store.ts';
 
 import { blobBytes, bodyRefusal } from './body-use.ts';
 import { fill } from './dispatch.ts';
-import type { Decision } from './effects.ts';
-import { dropBody, type Image } from './image.ts';
-import { attemptKey, type NodeImage, type WorkerImage } from './image/fleet.ts';
-import type { JobImage } from './image/jobs.ts';
+import type { StepResult } from './effects.ts';
+import { dropBody, type State } from './image.ts';
+import { attemptKey, type NodeRecord, type WorkerRecord } from './image/fleet.ts';
+import type { JobRecord } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { reportedBody, reportedError } from './reported.ts';
-import { handOut, stopAttempt } from './requests.ts';
+import { deliverChunks, stopAttempt } from './requests.ts';
 import { addChunk, dropStream, ownBody } from './streams.ts';
 import { fromPayload } from './views.ts';
 
@@ -34,20 +34,20 @@ import { fromPayload } from './views.ts';
 const refusalPauseMs = 200;
 
 /** The leased job an attempt speaks for, or null when its lease is another's by now. */
-export function leasedBy(image: Image, node: NodeImage, id: string, token: number): JobImage | null {
+export function leasedBy(image: State, node: NodeRecord, id: string, token: number): JobRecord | null {
   const job = image.jobs.get(id);
   if (job === undefined || job.token !== token || job.lease === null) return null;
   return job.lease.node === node.config.id && job.lease.incarnation === node.incarnation ? job : null;
 }
 
-export function attemptStarted(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptStarted): void {
+export function attemptStarted(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptStarted): void {
   const job = leasedBy(image, node, event.jobId, event.token);
   if (job === null) stopAttempt(image, out, node.config.id, event.jobId, event.token, StopReason.STALE);
   else start(image, now, job, event.agoMs);
 }
 
-export function attemptRefused(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptRefused): void {
-  const worker = release(image, now, node, event.jobId, event.token);
+export function attemptRefused(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptRefused): void {
+  const worker = freeSlot(image, now, node, event.jobId, event.token);
   const job = leasedBy(image, node, event.jobId, event.token);
   const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
   if (worker !== null && faulty) {
@@ -62,9 +62,9 @@ export function attemptRefused(image: Image, out: Decision, now: Now, node: Node
   refill(image, out, now, worker);
 }
 
-export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptEnded): void {
+export function attemptEnded(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptEnded): void {
   // A handler that is out of time may go on: its slot is free when the agent says so again.
-  const worker = event.slotHeld ? null : release(image, now, node, event.jobId, event.token);
+  const worker = event.slotHeld ? null : freeSlot(image, now, node, event.jobId, event.token);
   const job = leasedBy(image, node, event.jobId, event.token);
   if (job !== null) conclude(image, out, now, job, event);
   // What the end of this attempt named counts only where it is in the job's row now.
@@ -74,7 +74,7 @@ export function attemptEnded(image: Image, out: Decision, now: Now, node: NodeIm
   refill(image, out, now, worker);
 }
 
-export function attemptChunk(image: Image, out: Decision, now: Now, node: NodeImage, event: AttemptChunk): void {
+export function attemptChunk(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptChunk): void {
   const job = leasedBy(image, node, event.jobId, event.token);
   const data = reportedBody(event.data);
   if (data === null || data === 'invalid') return;
@@ -91,17 +91,17 @@ export function attemptChunk(image: Image, out: Decision, now: Now, node: NodeIm
   }
   if (!addChunk(image, job, event.index, data)) return;
   const readers = image.waiters.get(job.id)?.filter((waiter) => waiter.mode === 'stream') ?? [];
-  for (const reader of readers) handOut(image, out, job, reader);
+  for (const reader of readers) deliverChunks(image, out, job, reader);
 }
 
-export function attemptProgress(image: Image, node: NodeImage, event: AttemptProgress): void {
+export function attemptProgress(image: State, node: NodeRecord, event: AttemptProgress): void {
   const job = leasedBy(image, node, event.jobId, event.token);
   const data = reportedBody(event.data);
   if (job !== null && data !== 'invalid') job.progress = data === null ? null : ownBody(data);
 }
 
 /** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */
-export function release(image: Image, now: Now, node: NodeImage, job: string, token: number): WorkerImage | null {
+export function freeSlot(image: State, now: Now, node: NodeRecord, job: string, token: number): WorkerRecord | null {
   for (const id of node.workers) {
     const worker = image.workers.get(id);
     if (worker === undefined || !worker.attempts.delete(attemptKey(job, token))) continue;
@@ -111,7 +111,7 @@ export function release(image: Image, now: Now, node: NodeImage, job: string, to
   return null;
 }
 
-function conclude(image: Image, out: Decision, now: Now, job: JobImage, event: AttemptEnded): void {
+function conclude(image: State, out: StepResult, now: Now, job: JobRecord, event: AttemptEnded): void {
   // Its ttl is over and callers were told so, though the row is not deleted yet.
   if (job.deleteAt <= now.wall) {
     expire(image, out, job);
@@ -157,24 +157,24 @@ function conclude(image: Image, out: Decision, now: Now, job: JobImage, event: A
 }
 
 /** Why the account of the job may not keep a body besides; null when it may. */
-function refusalOfBody(image: Image, job: JobImage, body: Body | null, field: string): CapstanError | null {
+function refusalOfBody(image: State, job: JobRecord, body: Body | null, field: string): CapstanError | null {
   const account = image.endpoints.get(job.endpoint)?.config.account;
   const size = blobBytes(body);
   return account === undefined ? null : bodyRefusal(image, account, { size, adds: size, field });
 }
 
 /** Ends a job whose output or stream passes a quota. What it streamed is dropped. */
-function failOver(image: Image, out: Decision, now: Now, job: JobImage, { message }: CapstanError): void {
+function failOver(image: State, out: StepResult, now: Now, job: JobRecord, { message }: CapstanError): void {
   dropStream(image, job);
   finish(image, out, now, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
 }
 
-function acknowledge(out: Decision, node: NodeImage, jobId: string, token: number): void {
+function acknowledge(out: StepResult, node: NodeRecord, jobId: string, token: number): void {
   if (node.session === null) return;
   out.do({ effect: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
 }
 
-function refill(image: Image, out: Decision, now: Now, worker: WorkerImage | null): void {
+function refill(image: State, out: StepResult, now: Now, worker: WorkerRecord | null): void {
   const endpoint = worker === null ? undefined : image.endpoints.get(worker.endpoint);
   if (endpoint !== undefined) fill(image, out, now, endpoint);
 }

@@ -8,7 +8,7 @@ import type { Body } from '../store/store.ts';
 
 import type { BodyReservation } from './effects.ts';
 import type { CoreEvent } from './events.ts';
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import { bodyQuotaOf } from './keys.ts';
 
 /** Bytes in the blob store. */
@@ -17,7 +17,7 @@ export function blobBytes(body: Body | null): number {
 }
 
 /** Bytes of the account's bodies. */
-export function bodyBytesOf(image: Image, account: string): number {
+export function bodyBytesOf(image: State, account: string): number {
   const use = image.bodyUse.get(account);
   return use === undefined ? 0 : use.stored + use.pending;
 }
@@ -32,7 +32,7 @@ export interface WantedBody {
 }
 
 /** Why the account may not have a body besides; null when it may. */
-export function bodyRefusal(image: Image, account: string, { size, adds, field }: WantedBody): CapstanError | null {
+export function bodyRefusal(image: State, account: string, { size, adds, field }: WantedBody): CapstanError | null {
   if (adds <= 0) return null;
   const used = bodyBytesOf(image, account) + adds - size;
   const quota = bodyQuotaOf(image, account);
@@ -44,7 +44,7 @@ export function bodyRefusal(image: Image, account: string, { size, adds, field }
 }
 
 /** Counts bytes that are not in the store's count yet, or not any more. */
-export function addPending(image: Image, account: string, bytes: number): void {
+export function addPending(image: State, account: string, bytes: number): void {
   if (bytes === 0) return;
   const use = image.bodyUse.get(account) ?? { stored: 0, pending: 0 };
   use.pending += bytes;
@@ -53,14 +53,14 @@ export function addPending(image: Image, account: string, bytes: number): void {
 }
 
 /** The reservation of an operation that is written now; null when it brings no blobs. */
-export function reserve(image: Image, account: string | undefined, bytes: number): BodyReservation | null {
+export function reserve(image: State, account: string | undefined, bytes: number): BodyReservation | null {
   if (account === undefined || bytes === 0) return null;
   addPending(image, account, bytes);
   return { account, bytes };
 }
 
 /** The store counted after the operations of these reservations were committed or refused. */
-export function bodiesCounted(image: Image, { stored, settled }: Extract<CoreEvent, { event: 'bodies-counted' }>): void {
+export function bodiesCounted(image: State, { stored, settled }: Extract<CoreEvent, { event: 'bodies-counted' }>): void {
   for (const [account, use] of image.bodyUse) {
     use.stored = 0;
     if (!stored.has(account) && use.pending === 0) image.bodyUse.delete(account);

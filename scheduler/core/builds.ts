@@ -8,9 +8,9 @@
  */
 import { CapstanError } from '../../proto/errors.ts';
 
-import type { Decision, Write } from './effects.ts';
+import type { StepResult, Write } from './effects.ts';
 import type { Command } from './events.ts';
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import type { BuildRow, BuildUse } from './image/control-rows.ts';
 import type { Now } from './now.ts';
 import { putRow } from './rows.ts';
@@ -21,18 +21,18 @@ export const buildSweepMs = 600_000;
 const renewEveryMs = 60_000;
 
 /** The row of a build, where the account owns it. */
-export function ownedBuild(image: Image, account: string, digest: string): BuildRow | undefined {
+export function ownedBuild(image: State, account: string, digest: string): BuildRow | undefined {
   const build = image.builds.get(digest);
   return build?.owners.some((owner) => owner.account === account) === true ? build : undefined;
 }
 
 /** What an account has in the artifact store, unfinished uploads left out. */
-export function buildUseOf(image: Image, account: string): BuildUse {
+export function buildUseOf(image: State, account: string): BuildUse {
   return image.buildUse.get(account) ?? { bytes: 0, builds: 0 };
 }
 
 /** Whether a worker of the build is placed on the node. */
-export function runsBuild(image: Image, node: string, digest: string): boolean {
+export function runsBuild(image: State, node: string, digest: string): boolean {
   for (const id of image.nodes.get(node)?.workers ?? []) {
     if (image.releases.get(image.workers.get(id)?.release ?? '')?.buildDigest === digest) return true;
   }
@@ -45,7 +45,7 @@ export function buildNotFound(digest: string): CapstanError {
 }
 
 /** Records that an account sent a build, or asked for one that it owns. */
-export function putBuild(image: Image, out: Decision, now: Now, call: number, command: Extract<Command, { command: 'put-build' }>): void {
+export function putBuild(image: State, out: StepResult, now: Now, call: number, command: Extract<Command, { command: 'put-build' }>): void {
   const { account, digest, size } = command;
   const known = image.builds.get(digest) ?? { digest, size, createdAt: now.wall, owners: [] };
   const owner = known.owners.find((each) => each.account === account);
@@ -55,7 +55,7 @@ export function putBuild(image: Image, out: Decision, now: Now, call: number, co
 }
 
 /** Ends the ownership of builds that an account neither deploys nor sent lately, and forgets builds that nothing needs. */
-export function forgetBuilds(image: Image, out: Decision, now: Now): void {
+export function forgetBuilds(image: State, out: StepResult, now: Now): void {
   const { uploadKeepMs } = image.settings;
   const accounts = accountsByBuild(image);
   const running = new Set([...image.releases.values()].map(({ buildDigest }) => buildDigest));
@@ -69,7 +69,7 @@ export function forgetBuilds(image: Image, out: Decision, now: Now): void {
 }
 
 /** Take-over: counts the builds of accounts, and gives builds of rows without owners, which earlier versions wrote, to the accounts that deployed them. */
-export function adoptBuilds(image: Image, out: Decision): void {
+export function adoptBuilds(image: State, out: StepResult): void {
   for (const build of image.builds.values()) count(image, build, 1);
   const unowned = [...image.builds.values()].filter(({ owners }) => owners.length === 0).map(({ digest }) => digest);
   if (unowned.length === 0) return;
@@ -83,7 +83,7 @@ export function adoptBuilds(image: Image, out: Decision): void {
 }
 
 /** The accounts with a kept deployment or a release of each build. */
-function accountsByBuild(image: Image): Map<string, Set<string>> {
+function accountsByBuild(image: State): Map<string, Set<string>> {
   const accounts = new Map<string, Set<string>>();
   const add = (digest: string, account: string): void => {
     const users = accounts.get(digest) ?? new Set();
@@ -99,21 +99,21 @@ function accountsByBuild(image: Image): Map<string, Set<string>> {
   return accounts;
 }
 
-function setBuild(image: Image, out: Decision, build: BuildRow): Write {
+function setBuild(image: State, out: StepResult, build: BuildRow): Write {
   count(image, image.builds.get(build.digest), -1);
   image.builds.set(build.digest, build);
   count(image, build, 1);
   return putRow(image, out, 'build', build.digest, build);
 }
 
-function dropBuild(image: Image, out: Decision, digest: string): void {
+function dropBuild(image: State, out: StepResult, digest: string): void {
   count(image, image.builds.get(digest), -1);
   image.builds.delete(digest);
   putRow(image, out, 'build', digest, null);
 }
 
 /** A build counts whole for each of its owners: what one of them keeps must not depend on the others. */
-function count(image: Image, build: BuildRow | undefined, by: 1 | -1): void {
+function count(image: State, build: BuildRow | undefined, by: 1 | -1): void {
   for (const { account } of build?.owners ?? []) {
     const use = image.buildUse.get(account) ?? { bytes: 0, builds: 0 };
     const builds = use.builds + by;

@@ -1,16 +1,16 @@
 /** The control plane's changes that concern the whole service: webhook secrets. */
 
-import type { Decision } from './effects.ts';
+import type { StepResult } from './effects.ts';
 import type { Command } from './events.ts';
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import type { Now } from './now.ts';
 import { accountRow } from './keys.ts';
 import { putRow } from './rows.ts';
 
 /** Keeps the signing secret of an account that has none. */
 export function putWebhookSecret(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   call: number,
   command: Extract<Command, { command: 'put-webhook-secret' }>,
 ): void {
@@ -29,8 +29,8 @@ export const secretOverlapMs = 86_400_000;
 
 /** Replaces the signing secret of an account. Only the last one before it goes on signing. */
 export function rotateWebhookSecret(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   now: Now,
   call: number,
   { account, sealed }: Extract<Command, { command: 'rotate-webhook-secret' }>,

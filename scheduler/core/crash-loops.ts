@@ -13,10 +13,10 @@ import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 
 import { noteDecision } from './decisions.ts';
-import type { Decision } from './effects.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import type { WorkerImage } from './image/fleet.ts';
+import type { StepResult } from './effects.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import type { WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 
 /** Failed starts in a row that make a crash loop. */
@@ -31,19 +31,19 @@ const avoidFirstMs = 30_000;
 const avoidLastMs = 600_000;
 
 /** True while starts of the endpoint's release fail again and again. */
-export function inCrashLoop(endpoint: EndpointImage): boolean {
+export function inCrashLoop(endpoint: EndpointRecord): boolean {
   return endpoint.starts.failures >= crashLoopFailures;
 }
 
 /** Nodes that are not to be tried now. */
-export function avoidedNodes(endpoint: EndpointImage, now: Now): ReadonlySet<string> {
+export function avoidedNodes(endpoint: EndpointRecord, now: Now): ReadonlySet<string> {
   const avoided = new Set<string>();
   for (const [node, { avoidUntil }] of endpoint.starts.nodes) if (avoidUntil > now.mono) avoided.add(node);
   return avoided;
 }
 
 /** Takes what an agent says of a worker's starts; `before` is what it had said before. */
-export function noteStart(image: Image, out: Decision, now: Now, worker: WorkerImage, status: WorkerStatus): void {
+export function noteStart(image: State, out: StepResult, now: Now, worker: WorkerRecord, status: WorkerStatus): void {
   const failed = Math.max(0, status.failures - worker.failuresSeen);
   const ready = status.state === WorkerState.IDLE || status.state === WorkerState.RUNNING;
   worker.failuresSeen = status.failures;
@@ -64,11 +64,11 @@ export function noteStart(image: Image, out: Decision, now: Now, worker: WorkerI
 }
 
 function noteFailures(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   now: Now,
-  endpoint: EndpointImage,
-  worker: WorkerImage,
+  endpoint: EndpointRecord,
+  worker: WorkerRecord,
   failed: number,
   status: WorkerStatus,
 ): void {
@@ -83,7 +83,7 @@ function noteFailures(
   if (here.failures >= nodeFailures)
     here.avoidUntil = now.mono + Math.min(avoidLastMs, avoidFirstMs * 2 ** Math.min(here.failures - nodeFailures, 16));
   starts.nodes.set(worker.node, here);
-  image.unsettled.add(endpoint.config.id);
+  image.dirtyEndpoints.add(endpoint.config.id);
   if (looped || !inCrashLoop(endpoint)) return;
   const reason = `${starts.failures} starts failed in a row; the last: ${starts.lastError}`;
   noteDecision(endpoint, now, { kind: 'CRASH_LOOP', worker: worker.id, node: worker.node, reason });
@@ -91,7 +91,7 @@ function noteFailures(
   out.do({ effect: 'log', level: 'warn', message: 'workers of an endpoint fail to start', facts });
 }
 
-function noteGoodStart(out: Decision, now: Now, endpoint: EndpointImage, worker: WorkerImage): void {
+function noteGoodStart(out: StepResult, now: Now, endpoint: EndpointRecord, worker: WorkerRecord): void {
   const { starts } = endpoint;
   starts.nodes.delete(worker.node);
   if (starts.failures === 0) return;

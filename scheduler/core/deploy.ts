@@ -4,11 +4,11 @@ import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 
 import { buildNotFound, ownedBuild } from './builds.ts';
 import { ensureEnvironment, latestOf, previousOf, record, sweepBuilds, withBuild } from './deployments.ts';
-import { type EndpointConfig, type EndpointInput, endpointNameKey, newEndpoint, newStarts, type Release } from './image/endpoints.ts';
+import { type EndpointConfig, type EndpointInput, endpointNameKey, newEndpointRecord, newStarts, type Release } from './image/endpoints.ts';
 import { emptyUpdate, endpointEntry } from './directory.ts';
-import type { Decision, Write } from './effects.ts';
+import type { StepResult, Write } from './effects.ts';
 import type { Command } from './events.ts';
-import { type Image, liveEndpoints } from './image.ts';
+import { type State, liveEndpoints } from './image.ts';
 import { type BuildRow, type DeployedInput, environmentKey } from './image/control-rows.ts';
 import type { Now } from './now.ts';
 import { quotaOf } from './keys.ts';
@@ -29,7 +29,7 @@ interface Change {
 const noBuild: BuildRow = { digest: '', size: 0, createdAt: 0, owners: [] };
 
 /** Creates or updates one endpoint per resource. Refuses the whole when the quota would be passed. */
-export function deploy(image: Image, out: Decision, now: Now, call: number, command: Deploy): void {
+export function deploy(image: State, out: StepResult, now: Now, call: number, command: Deploy): void {
   const { account, environment } = command;
   const build = command.build === '' ? noBuild : ownedBuild(image, account, command.build);
   if (build === undefined) {
@@ -46,7 +46,7 @@ export function deploy(image: Image, out: Decision, now: Now, call: number, comm
 }
 
 /** Deploys what an earlier deployment gave the endpoints once more. Those deleted since stay deleted. */
-export function rollback(image: Image, out: Decision, now: Now, call: number, command: Rollback): void {
+export function rollback(image: State, out: StepResult, now: Now, call: number, command: Rollback): void {
   const { account, environment, endpoint: only, build } = command;
   const found = targets(image, command);
   const live = found.filter(({ id }) => image.endpoints.get(id)?.config.removing === undefined && image.endpoints.has(id));
@@ -69,7 +69,7 @@ export function rollback(image: Image, out: Decision, now: Now, call: number, co
 }
 
 /** Changes settings of one endpoint; it keeps its build. */
-export function updateEndpoint(image: Image, out: Decision, now: Now, call: number, id: string, input: EndpointInput): void {
+export function updateEndpoint(image: State, out: StepResult, now: Now, call: number, id: string, input: EndpointInput): void {
   const endpoint = image.endpoints.get(id);
   const release = endpoint === undefined ? undefined : image.releases.get(endpoint.config.release);
   if (endpoint === undefined || release === undefined || endpoint.config.removing !== undefined) {
@@ -89,8 +89,8 @@ export function updateEndpoint(image: Image, out: Decision, now: Now, call: numb
 }
 
 function apply(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   now: Now,
   call: number,
   what: { account: string; environment: string; cause: 'DEPLOY' | 'ROLLBACK'; changes: readonly Change[] },
@@ -113,8 +113,8 @@ function apply(
 }
 
 function putEndpoint(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   now: Now,
   account: string,
   environment: string,
@@ -128,7 +128,7 @@ function putEndpoint(
   const release = releaseFor(image, out, id, known?.config ?? null, change);
   const config: EndpointConfig = { ...settings, id, account, environment, release, ...boundary(image, known?.config ?? null, release) };
   if (known === undefined) {
-    image.endpoints.set(id, newEndpoint(config));
+    image.endpoints.set(id, newEndpointRecord(config));
     image.endpointsByName.set(nameKey, id);
   } else {
     const replaced = release !== known.config.release;
@@ -138,12 +138,12 @@ function putEndpoint(
       keepCapacity(image, now, known, `release ${release} is deployed`);
     }
   }
-  image.unsettled.add(id);
+  image.dirtyEndpoints.add(id);
   return { config, created: known === undefined, write: putRow(image, out, 'endpoint', id, config) };
 }
 
 /** Which endpoints go back to what. */
-function targets(image: Image, { account, environment, endpoint, build }: Rollback): DeployedInput[] {
+function targets(image: State, { account, environment, endpoint, build }: Rollback): DeployedInput[] {
   const history = image.deployments.get(environmentKey(account, environment)) ?? [];
   const currentBuild = (id: string): string => image.releases.get(image.endpoints.get(id)?.config.release ?? '')?.buildDigest ?? '';
   if (build !== null) {
@@ -159,7 +159,7 @@ function targets(image: Image, { account, environment, endpoint, build }: Rollba
  * that was lowered it may keep its maxima, so that a setting can be mended or a build taken back.
  */
 function overQuota(
-  image: Image,
+  image: State,
   account: string,
   environment: string,
   changes: readonly Change[],
@@ -186,7 +186,7 @@ function overQuota(
 }
 
 /** The present release when nothing a worker depends on changed, else a new one. */
-function releaseFor(image: Image, out: Decision, endpoint: string, present: EndpointConfig | null, { input, build }: Change): string {
+function releaseFor(image: State, out: StepResult, endpoint: string, present: EndpointConfig | null, { input, build }: Change): string {
   const wanted = {
     endpoint,
     buildDigest: build.digest,
@@ -233,13 +233,13 @@ function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
 }
 
 /** From which job on the present release counts, and which one counted before. */
-function boundary(image: Image, present: EndpointConfig | null, release: string): Pick<EndpointConfig, 'previousRelease' | 'releaseFrom'> {
+function boundary(image: State, present: EndpointConfig | null, release: string): Pick<EndpointConfig, 'previousRelease' | 'releaseFrom'> {
   if (present === null) return { previousRelease: null, releaseFrom: 0 };
   if (present.release === release) return { previousRelease: present.previousRelease, releaseFrom: present.releaseFrom };
-  return { previousRelease: present.release, releaseFrom: image.nextPosition };
+  return { previousRelease: present.release, releaseFrom: image.nextQueuePosition };
 }
 
-function freshEndpointId(image: Image): string {
+function freshEndpointId(image: State): string {
   for (;;) {
     const id = randomName(image.random, 14);
     if (!image.endpoints.has(id)) return id;

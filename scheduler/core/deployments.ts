@@ -6,13 +6,13 @@
 import { CapstanError } from '../../proto/errors.ts';
 
 import { forgetBuilds } from './builds.ts';
-import type { Decision, Write } from './effects.ts';
-import type { Image } from './image.ts';
+import type { StepResult, Write } from './effects.ts';
+import type { State } from './image.ts';
 import { type DeployedInput, type DeploymentRow, environmentKey } from './image/control-rows.ts';
 import type { Now } from './now.ts';
 import { putRow } from './rows.ts';
 
-export function createEnvironment(image: Image, out: Decision, now: Now, call: number, account: string, name: string): void {
+export function createEnvironment(image: State, out: StepResult, now: Now, call: number, account: string, name: string): void {
   const write = ensureEnvironment(image, out, account, name, now.wall);
   const result =
     write === null
@@ -22,7 +22,7 @@ export function createEnvironment(image: Image, out: Decision, now: Now, call: n
 }
 
 /** Makes the environment when it is not there; null when it is. */
-export function ensureEnvironment(image: Image, out: Decision, account: string, name: string, at: number): Write | null {
+export function ensureEnvironment(image: State, out: StepResult, account: string, name: string, at: number): Write | null {
   const key = environmentKey(account, name);
   if (image.environments.has(key)) return null;
   const row = { account, name, createdAt: at, deployments: 0 };
@@ -31,7 +31,7 @@ export function ensureEnvironment(image: Image, out: Decision, account: string, 
 }
 
 /** Adds a deployment to the history of its environment. */
-export function record(image: Image, out: Decision, deployed: Omit<DeploymentRow, 'number'>): Write {
+export function record(image: State, out: StepResult, deployed: Omit<DeploymentRow, 'number'>): Write {
   const { account, environment, at } = deployed;
   const key = environmentKey(account, environment);
   const known = image.environments.get(key) ?? { account, name: environment, createdAt: at, deployments: 0 };
@@ -72,7 +72,7 @@ export function withBuild(history: readonly DeploymentRow[], id: string, build: 
 }
 
 /** Forgets the deployments, releases and builds that nothing needs any more. */
-export function sweepBuilds(image: Image, out: Decision, now: Now): void {
+export function sweepBuilds(image: State, out: StepResult, now: Now): void {
   for (const [key, history] of image.deployments) {
     const kept = keptOf(image, history);
     for (const deployment of history) {
@@ -96,7 +96,7 @@ export function sweepBuilds(image: Image, out: Decision, now: Now): void {
   forgetBuilds(image, out, now);
 }
 
-function keptOf(image: Image, history: readonly DeploymentRow[]): Set<DeploymentRow> {
+function keptOf(image: State, history: readonly DeploymentRow[]): Set<DeploymentRow> {
   const kept = new Set<DeploymentRow>();
   const seen = new Map<string, Set<string>>();
   for (const deployment of history.toReversed()) {

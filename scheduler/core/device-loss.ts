@@ -4,19 +4,19 @@
  * workers, so that placement starts another one on devices that are healthy. The decision is made
  * with every inventory; a device that is healthy again is a free device like any other.
  */
-import type { Decision } from './effects.ts';
-import type { Image } from './image.ts';
-import type { NodeImage, WorkerImage } from './image/fleet.ts';
+import type { StepResult } from './effects.ts';
+import type { State } from './image.ts';
+import type { NodeRecord, WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import type { NodeFacts } from './placement/node-facts.ts';
 import { keepCapacity } from './rollout.ts';
 import { drainWorker } from './workers.ts';
 
 /** Drains the workers of a node that hold a device which the node's latest inventory cannot vouch for. */
-export function retireFromLostDevices(image: Image, out: Decision, now: Now, node: NodeImage): void {
+export function retireFromLostDevices(image: State, out: StepResult, now: Now, node: NodeRecord): void {
   const { facts } = node;
   if (facts === null || facts.devicesUnread) return;
-  const retired: { readonly worker: WorkerImage; readonly reason: string }[] = [];
+  const retired: { readonly worker: WorkerRecord; readonly reason: string }[] = [];
   for (const id of node.workers) {
     const worker = image.workers.get(id);
     if (worker === undefined || worker.drain) continue;
@@ -36,7 +36,7 @@ export function retireFromLostDevices(image: Image, out: Decision, now: Now, nod
 }
 
 /** Why a worker cannot go on with the devices it was given; null when it can. */
-function deviceProblemOf(facts: NodeFacts, worker: WorkerImage): string | null {
+function deviceProblemOf(facts: NodeFacts, worker: WorkerRecord): string | null {
   for (const uuid of worker.devices) {
     const device = facts.devices.find((known) => known.uuid === uuid);
     if (device === undefined) return `${uuid} is missing`;

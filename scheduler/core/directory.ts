@@ -2,13 +2,13 @@
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { DirectoryUpdate, EndpointEntry, KeyEntry } from '../../proto/gen/capstan/v1/control.ts';
 
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import type { KeyRow } from './image/control-rows.ts';
 import type { EndpointConfig } from './image/endpoints.ts';
 import { placementsOf } from './placed-workers.ts';
 
 /** A gateway's view of an endpoint. */
-export function endpointEntry(image: Image, config: EndpointConfig): EndpointEntry {
+export function endpointEntry(image: State, config: EndpointConfig): EndpointEntry {
   const functions = new Map((image.releases.get(config.release)?.functions ?? []).map((each) => [each.name, each]));
   return {
     id: config.id,
@@ -38,7 +38,7 @@ export function keyEntry(key: KeyRow): KeyEntry {
 }
 
 /** The whole directory, for a gateway that begins to watch. */
-export function wholeDirectory(image: Image): DirectoryUpdate {
+export function wholeDirectory(image: State): DirectoryUpdate {
   const live = [...image.endpoints.values()].filter(({ config }) => config.removing === undefined);
   return {
     ...emptyUpdate(),

@@ -1,11 +1,11 @@
 /** Jobs to slots: the least loaded ready worker, ties to the most recently used, normal jobs first. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
-import type { Decision, Write } from './effects.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import type { NodeImage, WorkerImage } from './image/fleet.ts';
-import type { JobImage } from './image/jobs.ts';
+import type { StepResult, Write } from './effects.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import type { NodeRecord, WorkerRecord } from './image/fleet.ts';
+import type { JobRecord } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { expire, leaseQueued } from './jobs.ts';
 import { first, startRefill, wantsRefill } from './lanes.ts';
@@ -15,8 +15,8 @@ import { shownWebhook } from './webhook-url.ts';
 
 /** A worker with a free slot, and its node's open session. */
 export interface Slot {
-  readonly worker: WorkerImage;
-  readonly node: NodeImage;
+  readonly worker: WorkerRecord;
+  readonly node: NodeRecord;
   readonly session: number;
 }
 
@@ -24,9 +24,9 @@ export interface Slot {
  * The slot for the job at a position of an endpoint's queue, or null when there is none: workers of
  * the present release first; those of the one before only as long as the rollout allows it.
  */
-export function freeSlot(image: Image, endpoint: EndpointImage, now: Now, position: number): Slot | null {
-  let best: WorkerImage | null = null;
-  let bestOld: WorkerImage | null = null;
+export function findFreeSlot(image: State, endpoint: EndpointRecord, now: Now, position: number): Slot | null {
+  let best: WorkerRecord | null = null;
+  let bestOld: WorkerRecord | null = null;
   let freshReady = false;
   for (const id of endpoint.workers) {
     const worker = image.workers.get(id);
@@ -47,20 +47,20 @@ export function freeSlot(image: Image, endpoint: EndpointImage, now: Now, positi
 }
 
 /** The less loaded one; of equals the one used last, so that the others become idle. */
-function goesBefore(worker: WorkerImage, other: WorkerImage | null): boolean {
+function goesBefore(worker: WorkerRecord, other: WorkerRecord | null): boolean {
   if (other === null) return true;
   const less = other.attempts.size - worker.attempts.size;
   return less > 0 || (less === 0 && worker.lastUsed > other.lastUsed);
 }
 
 /** True when the agent says the worker takes jobs and nobody asked it to go. */
-export function isReady(worker: WorkerImage): boolean {
+export function isReady(worker: WorkerRecord): boolean {
   if (worker.drain || worker.status === null) return false;
   return worker.status.state === WorkerState.IDLE || worker.status.state === WorkerState.RUNNING;
 }
 
 /** Hands out queued jobs while there are free slots, and fills the window up from the store. */
-export function fill(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
+export function fill(image: State, out: StepResult, now: Now, endpoint: EndpointRecord): void {
   if (endpoint.purge !== null) purgeStep(image, out, now, endpoint);
   for (const lane of endpoint.lanes) {
     for (let job = first(lane); job !== null; job = first(lane)) {
@@ -68,7 +68,7 @@ export function fill(image: Image, out: Decision, now: Now, endpoint: EndpointIm
         expire(image, out, job);
         continue;
       }
-      const slot = freeSlot(image, endpoint, now, job.position);
+      const slot = findFreeSlot(image, endpoint, now, job.position);
       if (slot === null) break;
       const write = leaseQueued(image, out, endpoint, job, slot.worker, slot.node.incarnation);
       sendJob(out, job, slot, write);
@@ -81,7 +81,7 @@ export function fill(image: Image, out: Decision, now: Now, endpoint: EndpointIm
 }
 
 /** The effect that carries a leased job to its agent, once its lease is durable. */
-export function sendJob(out: Decision, job: JobImage, slot: Slot, write: Write): void {
+export function sendJob(out: StepResult, job: JobRecord, slot: Slot, write: Write): void {
   out.do(
     {
       effect: 'dispatch',

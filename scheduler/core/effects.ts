@@ -5,7 +5,7 @@ import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import type { Op } from '../store/store.ts';
 import type { Cause, ReadPurpose } from './events.ts';
-import type { WorkerImage } from './image/fleet.ts';
+import type { WorkerRecord } from './image/fleet.ts';
 import type { Usage } from './rate-limits.ts';
 
 export type Effect =
@@ -21,7 +21,7 @@ export type Effect =
       readonly node: string;
       readonly session: number;
       readonly epoch: number;
-      readonly workers: readonly WorkerImage[];
+      readonly workers: readonly WorkerRecord[];
     }
   /** Send a leased job with its input. */
   | {
@@ -115,7 +115,7 @@ export interface Pending {
 }
 
 /** Everything one step decided. */
-export class Decision {
+export class StepResult {
   readonly writes: Write[] = [];
   readonly effects: Pending[] = [];
 

@@ -4,10 +4,10 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { AccountRow, KeyRow, MasterKeyRow, SealedRow } from './image/control-rows.ts';
+import type { AccountRow, KeyRow, MasterKeyRow, EncryptedRow } from './image/control-rows.ts';
 import type { EndpointInput } from './image/endpoints.ts';
 import type { NodeConfig } from './image/fleet.ts';
-import type { Cursor, JobImage } from './image/jobs.ts';
+import type { Cursor, JobRecord } from './image/jobs.ts';
 
 /** A gateway's request: which channel, which request on it. */
 export interface Ref {
@@ -77,9 +77,9 @@ export type Command =
   | { readonly command: 'rotate-webhook-secret'; readonly account: string; readonly sealed: string }
   | { readonly command: 'put-master-key'; readonly row: MasterKeyRow }
   /** Sealed values, in base64, and what takes their places in these rows. */
-  | { readonly command: 'reseal'; readonly rows: readonly SealedRow[]; readonly values: ReadonlyMap<string, string> }
+  | { readonly command: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }
   | {
-      readonly command: 'reseal-inputs';
+      readonly command: 'reencrypt-inputs';
       readonly inputs: readonly { readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }[];
     }
   | { readonly command: 'redeliver'; readonly webhook: string }
@@ -164,8 +164,8 @@ export type CoreEvent =
 
 /** Who asked for an operation that may be refused. */
 export type Cause =
-  | { readonly cause: 'submit'; readonly ref: Ref; readonly usage: Usage | null; readonly job: JobImage; readonly waitMs: number }
-  | { readonly cause: 'retry'; readonly call: number; readonly job: JobImage }
+  | { readonly cause: 'submit'; readonly ref: Ref; readonly usage: Usage | null; readonly job: JobRecord; readonly waitMs: number }
+  | { readonly cause: 'retry'; readonly call: number; readonly job: JobRecord }
   | { readonly cause: 'redeliver'; readonly call: number; readonly id: string }
   | { readonly cause: 'command'; readonly call: number };
 

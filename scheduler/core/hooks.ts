@@ -17,10 +17,10 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { HookHead, NewHook } from '../store/store.ts';
 
-import type { Decision } from './effects.ts';
+import type { StepResult } from './effects.ts';
 import type { CoreEvent } from './events.ts';
-import type { HookDesk, Image } from './image.ts';
-import type { JobImage } from './image/jobs.ts';
+import type { WebhookDispatcherState, State } from './image.ts';
+import type { JobRecord } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { shownUrl } from './webhook-url.ts';
 
@@ -45,7 +45,7 @@ export interface EndFacts {
 }
 
 /** The delivery of a job that ends now; null when nobody asked for one. */
-export function hookOf(job: JobImage, account: string, now: Now, { status, error, delayMs, executionMs }: EndFacts): NewHook | null {
+export function hookOf(job: JobRecord, account: string, now: Now, { status, error, delayMs, executionMs }: EndFacts): NewHook | null {
   if (job.webhook === null) return null;
   const envelope = JSON.stringify({
     id: job.id,
@@ -60,13 +60,13 @@ export function hookOf(job: JobImage, account: string, now: Now, { status, error
 }
 
 /** Something is due at `at`, wall clock: looks for it now, or when its time comes. */
-export function noteHook(image: Image, out: Decision, now: Now, at: number): void {
+export function noteHook(image: State, out: StepResult, now: Now, at: number): void {
   image.hooks.nextAt = Math.min(image.hooks.nextAt, at);
   lookForHooks(image, out, now);
 }
 
 /** Asks the store for due deliveries when there is room to send any. */
-export function lookForHooks(image: Image, out: Decision, now: Now): void {
+export function lookForHooks(image: State, out: StepResult, now: Now): void {
   const desk = image.hooks;
   const room = image.settings.hooksOpen - desk.open.size;
   if (desk.reading || room <= 0 || desk.nextAt > now.wall) return;
@@ -85,13 +85,13 @@ export function lookForHooks(image: Image, out: Decision, now: Now): void {
 }
 
 /** Wall time of the next look; infinity when one is under way or nothing could be sent anyway. */
-export function nextHookLook(image: Image): number {
+export function nextHookLook(image: State): number {
   const { reading, open, nextAt } = image.hooks;
   return reading || open.size >= image.settings.hooksOpen ? Number.POSITIVE_INFINITY : nextAt;
 }
 
 /** Due deliveries were read: those that there is room for are sent. */
-export function hooksRead(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'hooks-read' }>): void {
+export function hooksRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'hooks-read' }>): void {
   const desk = image.hooks;
   desk.reading = false;
   let left = false;
@@ -113,7 +113,7 @@ export function hooksRead(image: Image, out: Decision, now: Now, event: Extract<
 }
 
 /** A try is over. */
-export function hookTried(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'hook-tried' }>): void {
+export function hookTried(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'hook-tried' }>): void {
   const desk = image.hooks;
   const hook = desk.open.get(event.id);
   if (hook === undefined) return;
@@ -143,12 +143,12 @@ export function hookTried(image: Image, out: Decision, now: Now, event: Extract<
 }
 
 /** True when a delivery that is being sent is given up if it fails. */
-export function isLastTry(image: Image, id: string): boolean {
+export function isLastTry(image: State, id: string): boolean {
   return (image.hooks.open.get(id)?.tries ?? 0) + 1 >= hookTries;
 }
 
 /** Sends a pending or failed delivery anew, with all its tries. */
-export function redeliver(image: Image, out: Decision, now: Now, call: number, id: string): void {
+export function redeliver(image: State, out: StepResult, now: Now, call: number, id: string): void {
   if (image.hooks.open.has(id)) {
     out.do({ effect: 'answer', call, result: new CapstanError('CONFLICT', `webhook ${id} is being sent right now`) });
     return;
@@ -163,7 +163,7 @@ function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : url;
 }
 
-function hasRoom(image: Image, host: string): boolean {
+function hasRoom(image: State, host: string): boolean {
   const { open, perHost, failing } = image.hooks;
   const { hooksOpen, hooksPerHost } = image.settings;
   if (open.size >= hooksOpen || (perHost.get(host) ?? 0) >= hooksPerHost) return false;
@@ -171,7 +171,7 @@ function hasRoom(image: Image, host: string): boolean {
 }
 
 /** Hosts to which nothing more may be sent for now. */
-function fullHosts(image: Image): string[] {
+function fullHosts(image: State): string[] {
   const { perHost, failing } = image.hooks;
   const { hooksOpen, hooksPerHost } = image.settings;
   const full = new Set(openOfFailing(image.hooks) >= hooksOpen / 2 ? failing : []);
@@ -179,13 +179,13 @@ function fullHosts(image: Image): string[] {
   return [...full];
 }
 
-function openOfFailing({ perHost, failing }: HookDesk): number {
+function openOfFailing({ perHost, failing }: WebhookDispatcherState): number {
   let count = 0;
   for (const [host, open] of perHost) if (failing.has(host)) count += open;
   return count;
 }
 
-function noteFailing({ failing }: HookDesk, host: string): void {
+function noteFailing({ failing }: WebhookDispatcherState, host: string): void {
   failing.delete(host);
   failing.add(host);
   if (failing.size <= failingHosts) return;
@@ -195,7 +195,7 @@ function noteFailing({ failing }: HookDesk, host: string): void {
   }
 }
 
-function close(desk: HookDesk, hook: HookHead): void {
+function close(desk: WebhookDispatcherState, hook: HookHead): void {
   desk.open.delete(hook.id);
   const left = (desk.perHost.get(hook.host) ?? 1) - 1;
   if (left === 0) desk.perHost.delete(hook.host);

@@ -8,14 +8,14 @@ import type { Body, HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
 import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './image/control-rows.ts';
-import type { EndpointImage, Release } from './image/endpoints.ts';
-import { noRefusals, type JoinTokenRow, type NodeImage, type Refusals, type RemovedNode, type WorkerImage } from './image/fleet.ts';
-import type { Due, HandedChunks, JobImage, Waiter } from './image/jobs.ts';
+import type { EndpointRecord, Release } from './image/endpoints.ts';
+import { noRefusals, type JoinTokenRow, type NodeRecord, type Refusals, type RemovedNode, type WorkerRecord } from './image/fleet.ts';
+import type { Due, HandedChunks, JobRecord, Waiter } from './image/jobs.ts';
 import type { RandomState } from './random.ts';
 import type { Settings } from './settings.ts';
 
 /** Webhooks that are being sent. */
-export interface HookDesk {
+export interface WebhookDispatcherState {
   /** Wall time of the next look at due deliveries. */
   nextAt: number;
   /** A look is under way. */
@@ -29,19 +29,19 @@ export interface HookDesk {
   readonly failing: Set<string>;
 }
 
-export interface Image {
+export interface State {
   readonly settings: Settings;
   readonly random: RandomState;
-  nextNo: number;
-  nextPosition: number;
+  nextSeq: number;
+  nextQueuePosition: number;
   nextUse: number;
   /** Leased and windowed jobs by id. */
-  readonly jobs: Map<string, JobImage>;
-  readonly endpoints: Map<string, EndpointImage>;
+  readonly jobs: Map<string, JobRecord>;
+  readonly endpoints: Map<string, EndpointRecord>;
   readonly endpointsByName: Map<string, string>;
   readonly releases: Map<string, Release>;
-  readonly nodes: Map<string, NodeImage>;
-  readonly workers: Map<string, WorkerImage>;
+  readonly nodes: Map<string, NodeRecord>;
+  readonly workers: Map<string, WorkerRecord>;
   readonly keys: Map<string, KeyRow>;
   readonly accounts: Map<string, AccountRow>;
   readonly builds: Map<string, BuildRow>;
@@ -83,28 +83,28 @@ export interface Image {
   diskRefusal: CapstanError | null;
   /** A read of due jobs is under way. */
   readingDue: boolean;
-  readonly hooks: HookDesk;
+  readonly hooks: WebhookDispatcherState;
   /** Grows whenever a worker may find a place that it did not find before. */
   capacity: number;
   /** A look at the endpoints without a place is due, since there may be room. */
   roomDue: boolean;
   readonly refusals: Refusals;
   /** Until nodes have reported after a start, nothing is redispatched or scaled. */
-  settling: boolean;
+  recovering: boolean;
   /** Endpoints whose scaling inputs changed in this step. */
-  readonly unsettled: Set<string>;
+  readonly dirtyEndpoints: Set<string>;
   /** Nodes whose desired set changed in this step. */
   readonly dirtyNodes: Set<string>;
   /** Node → ids of its placed workers as gateways were told last; no entry for a node without any. */
   readonly toldPlacements: Map<string, string>;
 }
 
-export function newImage(settings: Settings, random: RandomState): Image {
+export function newState(settings: Settings, random: RandomState): State {
   return {
     settings,
     random,
-    nextNo: 1,
-    nextPosition: 1,
+    nextSeq: 1,
+    nextQueuePosition: 1,
     nextUse: 1,
     jobs: new Map(),
     endpoints: new Map(),
@@ -137,39 +137,39 @@ export function newImage(settings: Settings, random: RandomState): Image {
     capacity: 0,
     roomDue: false,
     refusals: noRefusals(),
-    settling: true,
-    unsettled: new Set(),
+    recovering: true,
+    dirtyEndpoints: new Set(),
     dirtyNodes: new Set(),
     toldPlacements: new Map(),
   };
 }
 
 /** A body that is in no row is not needed any more. */
-export function dropBody(image: Image, body: Body | null): void {
+export function dropBody(image: State, body: Body | null): void {
   if (body !== null && 'blob' in body) image.droppedBlobs.push(body.blob);
 }
 
 /** The endpoints of an account that are not being deleted. */
-export function liveEndpoints(image: Image, account: string): EndpointImage[] {
+export function liveEndpoints(image: State, account: string): EndpointRecord[] {
   return [...image.endpoints.values()].filter(({ config }) => config.account === account && config.removing === undefined);
 }
 
 /** A read of stored jobs is requested; returns its number. */
-export function readOpened({ reads }: Image): number {
+export function readOpened({ reads }: State): number {
   const read = reads.next++;
   reads.open.add(read);
   return read;
 }
 
 /** A job has ended or was deleted: what reads that are under way bring of it may be out of date. */
-export function noteEnded({ reads }: Image, no: number): void {
+export function noteEnded({ reads }: State, no: number): void {
   if (reads.open.size === 0) return;
   reads.ended.delete(no);
   reads.ended.set(no, reads.next);
 }
 
 /** The answer of a read has been handled. */
-export function readClosed({ reads }: Image, read: number): void {
+export function readClosed({ reads }: State, read: number): void {
   reads.open.delete(read);
   const [oldest = reads.next] = reads.open;
   for (const [no, firstAfter] of reads.ended) {

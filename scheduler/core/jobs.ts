@@ -7,12 +7,12 @@ import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body, JobRow } from '../store/store.ts';
 
 import { blobBytes, reserve } from './body-use.ts';
-import type { Decision, Write } from './effects.ts';
+import type { StepResult, Write } from './effects.ts';
 import type { Cause } from './events.ts';
-import { type Image, noteEnded } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import { attemptKey, type WorkerImage } from './image/fleet.ts';
-import type { JobImage } from './image/jobs.ts';
+import { type State, noteEnded } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import { attemptKey, type WorkerRecord } from './image/fleet.ts';
+import type { JobRecord } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { hookOf, noteHook } from './hooks.ts';
 import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
@@ -34,12 +34,12 @@ export interface Ending {
   readonly agoMs: number;
 }
 
-function endpointOf(image: Image, job: JobImage): EndpointImage | undefined {
+function endpointOf(image: State, job: JobRecord): EndpointRecord | undefined {
   return image.endpoints.get(job.endpoint);
 }
 
 /** The stored row of a job in the image. */
-export function toRow(job: JobImage): JobRow {
+export function toRow(job: JobRecord): JobRow {
   return {
     no: job.no,
     id: job.id,
@@ -68,7 +68,7 @@ export function toRow(job: JobImage): JobRow {
 }
 
 /** The image of a stored row that is queued or leased. */
-export function fromRow(row: JobRow): JobImage {
+export function fromRow(row: JobRow): JobRecord {
   return {
     no: row.no,
     id: row.id,
@@ -97,7 +97,7 @@ export function fromRow(row: JobRow): JobImage {
 }
 
 /** Takes a lease for a job in the image; the caller writes it, alone or with the submission. */
-export function takeLease(image: Image, job: JobImage, worker: WorkerImage, incarnation: string): void {
+export function takeLease(image: State, job: JobRecord, worker: WorkerRecord, incarnation: string): void {
   job.token++;
   job.phase = 'LEASED';
   job.lease = { node: worker.node, incarnation, worker: worker.id };
@@ -115,20 +115,20 @@ export function takeLease(image: Image, job: JobImage, worker: WorkerImage, inca
 
 /** Leases the first job of a lane. */
 export function leaseQueued(
-  image: Image,
-  out: Decision,
-  endpoint: EndpointImage,
-  job: JobImage,
-  worker: WorkerImage,
+  image: State,
+  out: StepResult,
+  endpoint: EndpointRecord,
+  job: JobRecord,
+  worker: WorkerRecord,
   incarnation: string,
 ): Write {
   takeFirst(endpoint.lanes[job.priority]);
   takeLease(image, job, worker, incarnation);
-  return out.write({ op: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobImage['lease']> });
+  return out.write({ op: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
 }
 
 /** The handler was entered `agoMs` ago: from here on the attempt counts. */
-export function start(image: Image, now: Now, job: JobImage, agoMs: number): void {
+export function start(image: State, now: Now, job: JobRecord, agoMs: number): void {
   if (transition(job.phase, 'start') === null) return;
   job.phase = 'STARTED';
   job.attempts++;
@@ -142,7 +142,7 @@ export function start(image: Image, now: Now, job: JobImage, agoMs: number): voi
 }
 
 /** The attempt has run for a while: make its start durable, so that it counts even if both sides die. */
-export function recordStart(out: Decision, job: JobImage, token: number): void {
+export function recordStart(out: StepResult, job: JobRecord, token: number): void {
   if (job.phase !== 'STARTED' || job.token !== token || job.startRecorded || job.startedAt === null) return;
   job.startRecorded = true;
   out.write({
@@ -157,10 +157,10 @@ export function recordStart(out: Decision, job: JobImage, token: number): void {
 
 /** Ends a job; answers its waiters. Null when its phase forbids it. */
 export function finish(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   now: Now,
-  job: JobImage,
+  job: JobRecord,
   ending: Ending,
   cause: Cause | null = null,
 ): { readonly write: Write; readonly view: Job } | null {
@@ -238,7 +238,7 @@ export function finish(
 }
 
 /** Gives a lease up and puts the job back at its place. `charged` false takes a reported start back. */
-export function requeue(image: Image, out: Decision, job: JobImage, charged: boolean): void {
+export function requeue(image: State, out: StepResult, job: JobRecord, charged: boolean): void {
   if (transition(job.phase, 'requeue') === null) return;
   if (!charged && job.phase === 'STARTED') job.attempts--;
   const endpoint = endpointOf(image, job);
@@ -252,11 +252,11 @@ export function requeue(image: Image, out: Decision, job: JobImage, charged: boo
   job.recordStart = null;
   out.write({ op: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
   if (endpoint === undefined || !putBack(endpoint.lanes[job.priority], job)) image.jobs.delete(job.id);
-  image.unsettled.add(job.endpoint);
+  image.dirtyEndpoints.add(job.endpoint);
 }
 
 /** The worker under a leased job is gone: again while attempts are left, else FAILED with that reason. */
-export function lose(image: Image, out: Decision, now: Now, job: JobImage, how: string): void {
+export function lose(image: State, out: StepResult, now: Now, job: JobRecord, how: string): void {
   if (job.deleteAt <= now.wall) {
     expire(image, out, job);
     return;
@@ -276,7 +276,7 @@ export function lose(image: Image, out: Decision, now: Now, job: JobImage, how: 
 }
 
 /** Removes a job whose ttl ran out, in any phase the image knows. */
-export function expire(image: Image, out: Decision, job: JobImage): Write | null {
+export function expire(image: State, out: StepResult, job: JobRecord): Write | null {
   if (transition(job.phase, 'expire') === null) return null;
   const endpoint = endpointOf(image, job);
   if (endpoint !== undefined) {
@@ -293,12 +293,12 @@ export function expire(image: Image, out: Decision, job: JobImage): Write | null
 }
 
 /** A submitted job goes into its lane; it is known to the image only inside the window. */
-export function queue(image: Image, endpoint: EndpointImage, job: JobImage): void {
+export function queue(image: State, endpoint: EndpointRecord, job: JobRecord): void {
   if (enqueue(endpoint.lanes[job.priority], job, image.settings.windowSize)) image.jobs.set(job.id, job);
 }
 
 /** Undoes what the image assumed of a submission or retry that the store refused. */
-export function undo(image: Image, job: JobImage): void {
+export function undo(image: State, job: JobRecord): void {
   const endpoint = endpointOf(image, job);
   if (endpoint !== undefined) {
     if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
@@ -314,11 +314,11 @@ export function undo(image: Image, job: JobImage): void {
 }
 
 /** Lowers the time of the next look at due jobs. */
-export function noteDeletion(image: Image, at: number): void {
+export function noteDeletion(image: State, at: number): void {
   if (at + deletionGatherMs < image.nextDeletion) image.nextDeletion = at + deletionGatherMs;
 }
 
-function forget(image: Image, job: JobImage): void {
+function forget(image: State, job: JobRecord): void {
   dropStream(image, job);
   noteEnded(image, job.no);
   if (image.jobs.get(job.id) === job) image.jobs.delete(job.id);
@@ -326,7 +326,7 @@ function forget(image: Image, job: JobImage): void {
   job.recordStart = null;
 }
 
-function countLeased(endpoint: EndpointImage, job: JobImage, by: 1 | -1): void {
+function countLeased(endpoint: EndpointRecord, job: JobRecord, by: 1 | -1): void {
   endpoint.counts.inProgress += by;
   if (job.priority === 1) endpoint.counts.inProgressLow += by;
 }

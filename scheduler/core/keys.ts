@@ -3,9 +3,9 @@ import { CapstanError } from '../../proto/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 
 import { emptyUpdate, keyEntry } from './directory.ts';
-import type { Decision, Write } from './effects.ts';
+import type { StepResult, Write } from './effects.ts';
 import type { Command } from './events.ts';
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import type { AccountRow, KeyRow } from './image/control-rows.ts';
 import type { Now } from './now.ts';
 import { putRow } from './rows.ts';
@@ -18,26 +18,26 @@ export const keyDefaults = { environment: '', prefix: '', createdAt: 0, expiresA
 const noAccount: AccountRow = { webhookSecretSealed: null, workerQuota: null, buildQuota: null, bodyQuota: null, createdAt: 0 };
 
 /** An account's row; the first account has none before something of it is kept. */
-export function accountRow(image: Image, account: string): AccountRow {
+export function accountRow(image: State, account: string): AccountRow {
   return { ...noAccount, ...image.accounts.get(account) };
 }
 
 /** The most the workersMax of an account's endpoints may come to. */
-export function quotaOf(image: Image, account: string): number {
+export function quotaOf(image: State, account: string): number {
   return accountRow(image, account).workerQuota ?? image.settings.workerQuota;
 }
 
 /** The most bytes of the account's builds, unfinished uploads included. */
-export function buildQuotaOf(image: Image, account: string): number {
+export function buildQuotaOf(image: State, account: string): number {
   return accountRow(image, account).buildQuota ?? image.settings.buildQuotaBytes;
 }
 
 /** The most bytes of the account's bodies above the inline size. */
-export function bodyQuotaOf(image: Image, account: string): number {
+export function bodyQuotaOf(image: State, account: string): number {
   return accountRow(image, account).bodyQuota ?? image.settings.bodyQuotaBytes;
 }
 
-export function putKey(image: Image, out: Decision, now: Now, call: number, key: KeyRow): void {
+export function putKey(image: State, out: StepResult, now: Now, call: number, key: KeyRow): void {
   image.keys.set(key.hash, key);
   awaitExpiry(image, now, key);
   const write = putRow(image, out, 'key', key.hash, key);
@@ -46,7 +46,7 @@ export function putKey(image: Image, out: Decision, now: Now, call: number, key:
 }
 
 /** From the commit on the key is unknown; gateways are told at once. */
-export function revokeKey(image: Image, out: Decision, call: number, hash: string): void {
+export function revokeKey(image: State, out: StepResult, call: number, hash: string): void {
   const key = image.keys.get(hash);
   if (key === undefined) {
     out.do({ effect: 'answer', call, result: new CapstanError('NOT_FOUND', 'key: is not there any more', { field: 'id' }) });
@@ -62,7 +62,7 @@ export function revokeKey(image: Image, out: Decision, call: number, hash: strin
 }
 
 /** A key's time may be over. */
-export function keyExpiry(image: Image, out: Decision, now: Now, hash: string): void {
+export function keyExpiry(image: State, out: StepResult, now: Now, hash: string): void {
   const key = image.keys.get(hash);
   if (key?.expiresAt == null) return;
   if (key.expiresAt <= now.wall) removeKey(image, out, key);
@@ -70,14 +70,14 @@ export function keyExpiry(image: Image, out: Decision, now: Now, hash: string): 
 }
 
 /** Sets the deadline of a key that expires. Far ones are looked at again on the way: the clocks may drift apart. */
-export function awaitExpiry(image: Image, now: Now, key: KeyRow): void {
+export function awaitExpiry(image: State, now: Now, key: KeyRow): void {
   if (key.expiresAt === null) return;
   const left = Math.min(Math.max(0, key.expiresAt - now.wall), noteUseEveryMs);
   image.deadlines.add(now.mono + left, { due: 'key-expiry', hash: key.hash });
 }
 
 /** Keeps when keys were last used, to within an hour. */
-export function noteKeys(image: Image, out: Decision, now: Now, call: number, hashes: readonly string[]): void {
+export function noteKeys(image: State, out: StepResult, now: Now, call: number, hashes: readonly string[]): void {
   for (const hash of hashes) {
     const key = image.keys.get(hash);
     if (key === undefined || (key.usedAt !== null && now.wall - key.usedAt < noteUseEveryMs)) continue;
@@ -89,8 +89,8 @@ export function noteKeys(image: Image, out: Decision, now: Now, call: number, ha
 }
 
 export function putAccount(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   now: Now,
   call: number,
   command: Extract<Command, { command: 'put-account' }>,
@@ -109,7 +109,7 @@ export function putAccount(
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'account', account, row));
 }
 
-function removeKey(image: Image, out: Decision, key: KeyRow): Write {
+function removeKey(image: State, out: StepResult, key: KeyRow): Write {
   image.keys.delete(key.hash);
   const write = putRow(image, out, 'key', key.hash, null);
   out.do({ effect: 'directory', update: { ...emptyUpdate(), removedKeys: [Buffer.from(key.hash, 'hex')] } }, write);

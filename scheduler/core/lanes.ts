@@ -6,24 +6,24 @@
  * While a refill is being read, jobs that come back (requeue) enter the window at once, and what
  * was added or removed meanwhile is noted, because the rows being read may miss or still show it.
  */
-import type { JobImage, Lane } from './image/jobs.ts';
+import type { JobRecord, Lane } from './image/jobs.ts';
 
 /** Adds a job at the tail. False when it is beyond the window: then only the store holds it. */
-export function enqueue(lane: Lane, job: JobImage, windowSize: number): boolean {
+export function enqueue(lane: Lane, job: JobRecord, windowSize: number): boolean {
   lane.count++;
   if (lane.covered === Number.POSITIVE_INFINITY) {
     if (lane.window.length - lane.head < windowSize) {
       lane.window.push(job);
       return true;
     }
-    lane.covered = (lane.window.at(-1) as JobImage).position;
+    lane.covered = (lane.window.at(-1) as JobRecord).position;
   }
   if (lane.refill !== null) lane.refill.added = true;
   return false;
 }
 
 /** Puts a job back at its own position. False when that is beyond the window. */
-export function putBack(lane: Lane, job: JobImage): boolean {
+export function putBack(lane: Lane, job: JobRecord): boolean {
   lane.count++;
   if (job.position > lane.covered && lane.refill === null) return false;
   insert(lane, job);
@@ -31,9 +31,9 @@ export function putBack(lane: Lane, job: JobImage): boolean {
 }
 
 /** The first queued job, or null when the window shows none. */
-export function first(lane: Lane): JobImage | null {
+export function first(lane: Lane): JobRecord | null {
   while (lane.head < lane.window.length) {
-    const job = lane.window[lane.head] as JobImage;
+    const job = lane.window[lane.head] as JobRecord;
     if (job.phase === 'QUEUED') return job;
     lane.head++;
   }
@@ -77,10 +77,10 @@ export function startRefill(lane: Lane, windowSize: number): { readonly after: n
  */
 export function finishRefill(
   lane: Lane,
-  rows: readonly JobImage[],
+  rows: readonly JobRecord[],
   limit: number,
   known: (id: string) => boolean,
-): { readonly added: JobImage[]; readonly dropped: JobImage[] } {
+): { readonly added: JobRecord[]; readonly dropped: JobRecord[] } {
   const refill = lane.refill;
   lane.refill = null;
   if (refill === null) return { added: [], dropped: [] };
@@ -89,21 +89,21 @@ export function finishRefill(
   else if (last !== undefined) lane.covered = last.position;
   const added = rows.filter((job) => !refill.removed.has(job.no) && !known(job.id));
   for (const job of added) insert(lane, job);
-  const dropped: JobImage[] = [];
+  const dropped: JobRecord[] = [];
   while ((lane.window.at(-1)?.position ?? 0) > lane.covered && lane.window.length > lane.head) {
-    const job = lane.window.pop() as JobImage;
+    const job = lane.window.pop() as JobRecord;
     if (job.phase === 'QUEUED') dropped.push(job);
   }
   return { added, dropped };
 }
 
-function insert(lane: Lane, job: JobImage): void {
+function insert(lane: Lane, job: JobRecord): void {
   const window = lane.window;
   let low = lane.head;
   let high = window.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((window[middle] as JobImage).position < job.position) low = middle + 1;
+    if ((window[middle] as JobRecord).position < job.position) low = middle + 1;
     else high = middle;
   }
   if (low === window.length) window.push(job);

@@ -1,10 +1,10 @@
 /** The rate limits of an endpoint as they stand: its own over the account's, grown by its running workers. */
 import { isReady } from './dispatch.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
 import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';
 
-export function usageOf(endpoint: EndpointImage, operation: LimitedOperation): Usage {
+export function usageOf(endpoint: EndpointRecord, operation: LimitedOperation): Usage {
   let usage = endpoint.usage.get(operation);
   if (usage === undefined) {
     usage = new Usage();
@@ -13,7 +13,7 @@ export function usageOf(endpoint: EndpointImage, operation: LimitedOperation): U
   return usage;
 }
 
-export function limitOf(image: Image, endpoint: EndpointImage, operation: LimitedOperation): Limit {
+export function limitOf(image: State, endpoint: EndpointRecord, operation: LimitedOperation): Limit {
   const { limits, requestsPerWorker } = endpoint.config;
   const base = limits[operation] ?? image.settings.limits[operation];
   const perWorker = requestsPerWorker ?? image.settings.requestsPerWorker;

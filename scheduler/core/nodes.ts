@@ -10,11 +10,11 @@
  */
 import { CapstanError } from '../../proto/errors.ts';
 
-import type { Decision } from './effects.ts';
+import type { StepResult } from './effects.ts';
 import type { Command } from './events.ts';
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import { rowKey } from './image/control-rows.ts';
-import { type JoinTokenRow, newNode, type NodeConfig, type NodeImage } from './image/fleet.ts';
+import { type JoinTokenRow, newNodeRecord, type NodeConfig, type NodeRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { keepCapacity } from './rollout.ts';
 import { putRow } from './rows.ts';
@@ -32,7 +32,7 @@ export function tokenId(hash: string): string {
 }
 
 /** Adds a join token; one that is known stays as it is, revoked ones too. */
-export function putJoinToken(image: Image, out: Decision, now: Now, call: number, command: Of<'put-join-token'>): void {
+export function putJoinToken(image: State, out: StepResult, now: Now, call: number, command: Of<'put-join-token'>): void {
   if (image.joinTokens.has(command.hash)) {
     out.do({ effect: 'answer', call, result: { answer: 'done' } });
     return;
@@ -45,7 +45,7 @@ export function putJoinToken(image: Image, out: Decision, now: Now, call: number
 }
 
 /** Revoked tokens are kept: the one in the data folder would come back with the next start. */
-export function revokeJoinToken(image: Image, out: Decision, call: number, command: Of<'revoke-join-token'>): void {
+export function revokeJoinToken(image: State, out: StepResult, call: number, command: Of<'revoke-join-token'>): void {
   const found = [...image.joinTokens].find(([hash, { revoked }]) => !revoked && tokenId(hash) === command.id);
   if (found === undefined) {
     out.do({ effect: 'answer', call, result: new CapstanError('NOT_FOUND', `there is no join token ${command.id}`, { field: 'id' }) });
@@ -57,7 +57,7 @@ export function revokeJoinToken(image: Image, out: Decision, call: number, comma
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'join-token', hash, row));
 }
 
-export function join(image: Image, out: Decision, now: Now, call: number, command: Of<'join'>): void {
+export function join(image: State, out: StepResult, now: Now, call: number, command: Of<'join'>): void {
   const token = image.joinTokens.get(command.tokenHash);
   const refusal = token === undefined || token.revoked ? 'is not valid' : spent(token, now);
   if (token === undefined || refusal !== null) {
@@ -68,12 +68,12 @@ export function join(image: Image, out: Decision, now: Now, call: number, comman
   image.joinTokens.set(command.tokenHash, used);
   putRow(image, out, 'join-token', command.tokenHash, used);
   const config: NodeConfig = { ...command.node, draining: false };
-  image.nodes.set(config.id, newNode(config));
+  image.nodes.set(config.id, newNodeRecord(config));
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'node', config.id, config));
 }
 
 /** Takes a node out of use, or back into it. */
-export function drainNode(image: Image, out: Decision, now: Now, call: number, command: Of<'drain-node' | 'resume-node'>): void {
+export function drainNode(image: State, out: StepResult, now: Now, call: number, command: Of<'drain-node' | 'resume-node'>): void {
   const node = image.nodes.get(command.node);
   if (node === undefined) {
     out.do({ effect: 'answer', call, result: noNode(command.node) });
@@ -89,14 +89,14 @@ export function drainNode(image: Image, out: Decision, now: Now, call: number, c
   const write = putRow(image, out, 'node', node.config.id, node.config);
   if (draining) emptyNode(image, now, node);
   // A node that is back may be what some endpoint waits for.
-  else for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.unsettled.add(endpoint.config.id);
+  else for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.dirtyEndpoints.add(endpoint.config.id);
   const message = draining ? 'node drained' : 'node resumed';
   out.do({ effect: 'log', level: 'info', message, facts: { node: node.config.id, nodeName: node.config.name } }, write);
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
 }
 
 /** Forgets a node and revokes its identity. */
-export function removeNode(image: Image, out: Decision, now: Now, call: number, command: Of<'remove-node'>): void {
+export function removeNode(image: State, out: StepResult, now: Now, call: number, command: Of<'remove-node'>): void {
   const node = image.nodes.get(command.node);
   if (node === undefined) {
     out.do({ effect: 'answer', call, result: noNode(command.node) });
@@ -120,7 +120,7 @@ export function removeNode(image: Image, out: Decision, now: Now, call: number, 
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
 }
 
-function emptyNode(image: Image, now: Now, node: NodeImage): void {
+function emptyNode(image: State, now: Now, node: NodeRecord): void {
   const workers = [...node.workers].flatMap((id) => image.workers.get(id) ?? []);
   const reason = `node ${node.config.name} is drained`;
   for (const id of new Set(workers.map((worker) => worker.endpoint))) {
@@ -137,7 +137,7 @@ function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | n
 }
 
 /** Tokens that nobody can use are of no use to anyone. */
-function forgetSpent(image: Image, out: Decision, now: Now): void {
+function forgetSpent(image: State, out: StepResult, now: Now): void {
   for (const [hash, token] of image.joinTokens) {
     if (token.revoked || spent(token, now) === null) continue;
     image.joinTokens.delete(hash);

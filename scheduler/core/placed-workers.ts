@@ -4,11 +4,11 @@
  */
 import type { NodePlacements } from '../../proto/gen/capstan/v1/control.ts';
 
-import type { Image } from './image.ts';
-import type { NodeImage } from './image/fleet.ts';
+import type { State } from './image.ts';
+import type { NodeRecord } from './image/fleet.ts';
 
 /** The placed workers of a node. */
-export function placementsOf(image: Image, node: NodeImage): NodePlacements {
+export function placementsOf(image: State, node: NodeRecord): NodePlacements {
   const placements: NodePlacements = { nodeId: node.config.id, workers: [] };
   for (const id of node.workers) {
     const worker = image.workers.get(id);
@@ -21,7 +21,7 @@ export function placementsOf(image: Image, node: NodeImage): NodePlacements {
 }
 
 /** The placements of a node when they differ from those that gateways were told last, else null. */
-export function changedPlacements(image: Image, id: string): NodePlacements | null {
+export function changedPlacements(image: State, id: string): NodePlacements | null {
   const node = image.nodes.get(id);
   const placements = node === undefined ? { nodeId: id, workers: [] } : placementsOf(image, node);
   // A worker never moves, and its endpoint and release never change.

@@ -2,12 +2,12 @@
  * Where a new worker goes: feasible → rank → plan, over the image as it stands. Every node that
  * cannot take it says why; the reasons are kept for people.
  */
-import type { Image } from './image.ts';
-import type { EndpointImage, Release } from './image/endpoints.ts';
-import type { NodeImage } from './image/fleet.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord, Release } from './image/endpoints.ts';
+import type { NodeRecord } from './image/fleet.ts';
 import { fitOn, wanted, type Fit, type Wanted } from './placement/feasible.ts';
 import type { WorkerRuntime } from './placement/runtime-choice.ts';
-import { RejectionDesk, type Rejected, type RejectionGroup } from './placement/rejections.ts';
+import { RejectionCollector, type Rejected, type RejectionGroup } from './placement/rejections.ts';
 import { rankOf, ranksBefore, type Rank } from './placement/rank.ts';
 
 /** A place for a worker: what it would get. */
@@ -29,7 +29,7 @@ const none: ReadonlySet<string> = new Set();
 const startsFail: Rejected = { reason: 'STARTS_FAIL', detail: '' };
 
 interface Candidate {
-  readonly node: NodeImage;
+  readonly node: NodeRecord;
   readonly fit: Fit;
   readonly rank: Rank;
 }
@@ -41,11 +41,11 @@ interface Candidate {
 export class Placer {
   readonly #want: Wanted;
   readonly #candidates: Candidate[] = [];
-  readonly #desk = new RejectionDesk();
-  #last: NodeImage | null = null;
+  readonly #desk = new RejectionCollector();
+  #last: NodeRecord | null = null;
 
   /** `avoid` names nodes that are not to be tried. */
-  constructor(image: Image, endpoint: EndpointImage, release: Release, avoid: ReadonlySet<string> = none) {
+  constructor(image: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
     this.#want = wanted(endpoint.config.id, release, image.settings);
     for (const node of image.nodes.values()) {
       if (avoid.has(node.config.id)) this.#desk.add(node.config, startsFail);
@@ -79,7 +79,7 @@ export class Placer {
     return { plan };
   }
 
-  #consider(node: NodeImage): void {
+  #consider(node: NodeRecord): void {
     const fit = fitOn(this.#want, node, node.usage);
     if ('reason' in fit) this.#desk.add(node.config, fit);
     else this.#candidates.push({ node, fit, rank: rankOf(this.#want, node, node.usage, fit) });
@@ -87,12 +87,12 @@ export class Placer {
 }
 
 /** Plans one more worker of an endpoint. */
-export function place(image: Image, endpoint: EndpointImage, release: Release, avoid: ReadonlySet<string> = none): Placement {
+export function place(image: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none): Placement {
   return new Placer(image, endpoint, release, avoid).next();
 }
 
 /** Why a plan cannot be carried out as the image stands now; null when it can. */
-export function staleness(image: Image, plan: Plan): Rejected | null {
+export function staleness(image: State, plan: Plan): Rejected | null {
   const node = image.nodes.get(plan.node);
   const release = image.releases.get(plan.release);
   const endpoint = image.endpoints.get(plan.endpoint);
@@ -106,7 +106,7 @@ export function staleness(image: Image, plan: Plan): Rejected | null {
     const device = facts.get(uuid);
     if (device === undefined) return { reason: 'GPU_MISSING', detail: `${uuid} is gone` };
     if (!device.healthy) return { reason: 'DEVICE_PROBLEM', detail: `${uuid}: ${device.problem}` };
-    if (node.usage.devices.has(uuid) || node.usage.strays.has(uuid)) return { reason: 'GPU_BUSY', detail: `${uuid} is taken` };
+    if (node.usage.devices.has(uuid) || node.usage.orphans.has(uuid)) return { reason: 'GPU_BUSY', detail: `${uuid} is taken` };
   }
   return null;
 }

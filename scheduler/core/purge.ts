@@ -3,9 +3,9 @@
  * beyond the head window comes in by the ordinary refills, so a purge of a million jobs is many
  * small steps; jobs submitted meanwhile are left alone.
  */
-import type { Decision } from './effects.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
+import type { StepResult } from './effects.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
 import type { Now } from './now.ts';
 import { expire, finish } from './jobs.ts';
 import { first } from './lanes.ts';
@@ -14,15 +14,15 @@ import { first } from './lanes.ts';
 const purgedError = 'purged from the queue';
 
 /** Begins a purge, or joins the one under way. `error` becomes that of its jobs; nobody is answered without a `call`. */
-export function startPurge(image: Image, endpoint: EndpointImage, call: number | null, error: string = purgedError): void {
+export function startPurge(image: State, endpoint: EndpointRecord, call: number | null, error: string = purgedError): void {
   endpoint.purge ??= { upTo: 0, removed: 0, error, calls: [] };
-  endpoint.purge.upTo = image.nextPosition - 1;
+  endpoint.purge.upTo = image.nextQueuePosition - 1;
   endpoint.purge.error = error;
   if (call !== null) endpoint.purge.calls.push(call);
 }
 
 /** Ends what the window shows; answers the callers when nothing at or below the mark is left. */
-export function purgeStep(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
+export function purgeStep(image: State, out: StepResult, now: Now, endpoint: EndpointRecord): void {
   const purge = endpoint.purge;
   if (purge === null) return;
   let left = false;

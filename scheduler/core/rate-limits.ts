@@ -84,7 +84,7 @@ export function effectiveLimit(base: Limit, runningWorkers: number, requestsPerW
  * Accepts a request, or says why not. An accepted one counts as open until its `open` is lowered.
  * One that was sent again after a broken stream was accepted before and is not counted anew.
  */
-export function admit(usage: Usage, limit: Limit, now: number, operation: LimitedOperation, resent: boolean): CapstanError | null {
+export function tryAcquire(usage: Usage, limit: Limit, now: number, operation: LimitedOperation, resent: boolean): CapstanError | null {
   if (!resent) {
     if (limit.requests > 0 && usage.inWindow(now) >= limit.requests) {
       const retryAfterMs = Math.max(1, Math.ceil(usage.oldest() + windowMs - now));

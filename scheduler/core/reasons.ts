@@ -3,8 +3,8 @@ import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from './crash-loops.ts';
 import { isReady } from './dispatch.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
 import type { Now } from './now.ts';
 import { explainRejections } from './placement/rejections.ts';
 
@@ -30,7 +30,7 @@ export interface Explanation {
 }
 
 /** The reason for the head of an endpoint's queue. */
-export function queueReason(image: Image, endpoint: EndpointImage, now: Now): Explanation {
+export function queueReason(image: State, endpoint: EndpointRecord, now: Now): Explanation {
   if (endpoint.config.workersMax === 0) return { reason: 'PAUSED', detail: 'workersMax is 0' };
   const workers = [...endpoint.workers].flatMap((id) => image.workers.get(id) ?? []);
   const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);

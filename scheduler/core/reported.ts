@@ -6,7 +6,7 @@ import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { Inventory, LogLine, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body } from '../store/store.ts';
 
-import type { WorkerImage } from './image/fleet.ts';
+import type { WorkerRecord } from './image/fleet.ts';
 import { fromPayload } from './views.ts';
 
 /** A larger body is put into the blob store and named, bytes. */
@@ -33,7 +33,7 @@ export function reportedError(error: string): string {
 }
 
 /** The status of a worker: its endpoint, release and devices are those that it was placed with. */
-export function reportedStatus(worker: WorkerImage, status: WorkerStatus): WorkerStatus {
+export function reportedStatus(worker: WorkerRecord, status: WorkerStatus): WorkerStatus {
   return {
     ...status,
     workerId: worker.id,

@@ -6,24 +6,24 @@ import { StopReason } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { JobRow, Outcome, WholeJob } from '../store/store.ts';
 
 import { blobBytes, bodyRefusal, reserve } from './body-use.ts';
-import { fill, freeSlot, sendJob } from './dispatch.ts';
-import type { Decision } from './effects.ts';
+import { fill, findFreeSlot, sendJob } from './dispatch.ts';
+import type { StepResult } from './effects.ts';
 import type { Cause, CoreEvent, Counting, ReadAim, ReadPurpose, Ref } from './events.ts';
-import { dropBody, type Image, readClosed, readOpened } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import type { JobImage, Waiter } from './image/jobs.ts';
+import { dropBody, type State, readClosed, readOpened } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import type { JobRecord, Waiter } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { deletionGatherMs, expire, finish, fromRow, noteDeletion, queue, takeLease, toRow, undo } from './jobs.ts';
 import { startPurge } from './purge.ts';
-import { admit, type Usage } from './rate-limits.ts';
+import { tryAcquire, type Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
 import { acknowledgedBy, chunksFor, dropBelow } from './streams.ts';
 import { limitOf, usageOf } from './limits.ts';
-import { failureReply, jobReply, publicState, span, viewOfImage, viewOfRow } from './views.ts';
+import { failureReply, jobReply, publicState, span, viewOfRecord, viewOfRow } from './views.ts';
 import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, gone, findWaiter, notFound } from './waiters.ts';
 
 /** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
-export function submit(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'submit' }>): void {
+export function submit(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'submit' }>): void {
   const endpoint = image.endpoints.get(event.endpoint);
   // One that is there already, or may be, brings no new body.
   const isNew = !event.counting.resent && !image.jobs.has(event.job);
@@ -36,7 +36,7 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
     dropBody(image, event.input);
     return;
   }
-  const usage = letIn(image, out, now, endpoint, event);
+  const usage = admit(image, out, now, endpoint, event);
   if (usage === undefined) {
     dropBody(image, event.input);
     return;
@@ -49,10 +49,10 @@ export function submit(image: Image, out: Decision, now: Now, event: Extract<Cor
 }
 
 function insert(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   now: Now,
-  endpoint: EndpointImage,
+  endpoint: EndpointRecord,
   event: Extract<CoreEvent, { event: 'submit' }>,
   usage: Usage | null,
 ): void {
@@ -63,8 +63,8 @@ function insert(
     return;
   }
   const ttlMs = event.policy.ttlMs ?? settings.ttlMs;
-  const job: JobImage = {
-    no: image.nextNo++,
+  const job: JobRecord = {
+    no: image.nextSeq++,
     id: event.job,
     endpoint: event.endpoint,
     kind: event.kind,
@@ -75,7 +75,7 @@ function insert(
     webhook: event.webhook,
     hasS3: event.s3 !== null,
     phase: 'QUEUED',
-    position: image.nextPosition++,
+    position: image.nextQueuePosition++,
     token: 0,
     attempts: 0,
     submittedAt: now.wall,
@@ -92,11 +92,11 @@ function insert(
   endpoint.tallies.submitted++;
   const [normal, low] = endpoint.lanes;
   const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
-  const slot = nothingBefore ? freeSlot(image, endpoint, now, job.position) : null;
+  const slot = nothingBefore ? findFreeSlot(image, endpoint, now, job.position) : null;
   if (slot !== null) takeLease(image, job, slot.worker, slot.node.incarnation);
   else {
     queue(image, endpoint, job);
-    if (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT') image.unsettled.add(event.endpoint);
+    if (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT') image.dirtyEndpoints.add(event.endpoint);
   }
   const write = out.write(
     {
@@ -111,14 +111,14 @@ function insert(
     reserve(image, endpoint.config.account, blobBytes(event.input)),
   );
   if (event.waitMs > 0) addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs, usage);
-  else out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfImage(job, '')), usage }, write);
+  else out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfRecord(job, '')), usage }, write);
   if (slot !== null) sendJob(out, job, slot, write);
 }
 
 /** Why the account may not have the input of a new job; null when it may. */
 function inputRefusal(
-  image: Image,
-  { config: { account } }: EndpointImage,
+  image: State,
+  { config: { account } }: EndpointRecord,
   { input }: Extract<CoreEvent, { event: 'submit' }>,
 ): CapstanError | null {
   const size = blobBytes(input);
@@ -126,9 +126,9 @@ function inputRefusal(
 }
 
 /** Answers with a job's state, waiting for its end up to waitMs. */
-export function get(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'get' }>): void {
-  const usage = letIn(image, out, now, image.endpoints.get(event.endpoint), event);
-  if (usage !== undefined) look(image, out, now, questionOf(event, usage));
+export function get(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'get' }>): void {
+  const usage = admit(image, out, now, image.endpoints.get(event.endpoint), event);
+  if (usage !== undefined) replyOrWait(image, out, now, questionOf(event, usage));
 }
 
 /** Which job is asked for, and by whom. */
@@ -150,7 +150,7 @@ function questionOf(
   return { ref, endpoint, id: job, waitMs, usage, byKey: false };
 }
 
-function look(image: Image, out: Decision, now: Now, { ref, endpoint, id, waitMs, usage, byKey }: Question): void {
+function replyOrWait(image: State, out: StepResult, now: Now, { ref, endpoint, id, waitMs, usage, byKey }: Question): void {
   const job = liveJob(image, now, endpoint, id);
   if (job !== null && waitMs <= 0) {
     out.do({ effect: 'reply', channel: ref.channel, reply: jobReply(ref.request, view(image, now, job)), usage });
@@ -161,29 +161,29 @@ function look(image: Image, out: Decision, now: Now, { ref, endpoint, id, waitMs
 }
 
 /** Counts a request; undefined when it was over the limit and has been refused. */
-function letIn(
-  image: Image,
-  out: Decision,
+function admit(
+  image: State,
+  out: StepResult,
   now: Now,
-  endpoint: EndpointImage | undefined,
+  endpoint: EndpointRecord | undefined,
   event: { readonly ref: Ref; readonly counting: Counting },
 ): Usage | null | undefined {
   const { limitedAs, resent } = event.counting;
   if (limitedAs === null || endpoint === undefined) return null;
   const usage = usageOf(endpoint, limitedAs);
-  const error = admit(usage, limitOf(image, endpoint, limitedAs), now.mono, limitedAs, resent);
+  const error = tryAcquire(usage, limitOf(image, endpoint, limitedAs), now.mono, limitedAs, resent);
   if (error === null) return usage;
   refuse(out, event.ref, error);
   return undefined;
 }
 
-function refuse(out: Decision, ref: Ref, error: CapstanError): void {
+function refuse(out: StepResult, ref: Ref, error: CapstanError): void {
   out.do({ effect: 'reply', channel: ref.channel, reply: failureReply(ref.request, error), usage: null });
 }
 
 /** Takes the unread chunks of a job, waiting for the first up to waitMs. */
-export function readStream(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'read-stream' }>): void {
-  const usage = letIn(image, out, now, image.endpoints.get(event.endpoint), event);
+export function readStream(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'read-stream' }>): void {
+  const usage = admit(image, out, now, image.endpoints.get(event.endpoint), event);
   if (usage === undefined) return;
   const job = liveJob(image, now, event.endpoint, event.job);
   const reader = { after: event.after, resent: event.counting.resent, byKey: false };
@@ -193,11 +193,11 @@ export function readStream(image: Image, out: Decision, now: Now, event: Extract
     return;
   }
   received(image, out, job, waiter);
-  if (!handOut(image, out, job, waiter) && event.waitMs <= 0) answerStream(image, out, waiter, view(image, now, job).state, [], null);
+  if (!deliverChunks(image, out, job, waiter) && event.waitMs <= 0) answerStream(image, out, waiter, view(image, now, job).state, [], null);
 }
 
 /** Gives a waiter the chunks it has not got; false when there are none. */
-export function handOut(image: Image, out: Decision, job: JobImage, waiter: Waiter): boolean {
+export function deliverChunks(image: State, out: StepResult, job: JobRecord, waiter: Waiter): boolean {
   const { chunks, firstIndex } = chunksFor(image, job, job.stream, waiter);
   if (chunks.length === 0) return false;
   answerStream(image, out, waiter, JobState.IN_PROGRESS, chunks, null, null, { token: job.token, firstIndex });
@@ -205,7 +205,7 @@ export function handOut(image: Image, out: Decision, job: JobImage, waiter: Wait
 }
 
 /** Drops what a reader says to have, here and at the agent. */
-function received(image: Image, out: Decision, job: JobImage, waiter: Waiter): void {
+function received(image: State, out: StepResult, job: JobRecord, waiter: Waiter): void {
   const nextIndex = acknowledgedBy(image, job, waiter);
   if (!dropBelow(image, job, nextIndex, true) || job.lease === null) return;
   const session = image.nodes.get(job.lease.node)?.session ?? null;
@@ -215,7 +215,7 @@ function received(image: Image, out: Decision, job: JobImage, waiter: Waiter): v
 }
 
 /** A wait is over: answer with what is known now. */
-export function waitOver(image: Image, out: Decision, now: Now, waiter: Waiter): void {
+export function waitOver(image: State, out: StepResult, now: Now, waiter: Waiter): void {
   if (waiter.done) return;
   const job = liveJob(image, now, waiter.endpoint, waiter.job);
   if (job === null) {
@@ -226,19 +226,19 @@ export function waitOver(image: Image, out: Decision, now: Now, waiter: Waiter):
 }
 
 /** Ends a queued or running job as CANCELLED and stops its handler. */
-export function cancel(image: Image, out: Decision, now: Now, call: number, endpoint: string, id: string): void {
+export function cancel(image: State, out: StepResult, now: Now, call: number, endpoint: string, id: string): void {
   const job = liveJob(image, now, endpoint, id);
   if (job === null) readFor(image, out, { purpose: 'cancel', call, endpoint, job: id }, endpoint, id);
   else cancelJob(image, out, now, call, job);
 }
 
 /** Puts a failed or timed-out job back at the tail. */
-export function retry(image: Image, out: Decision, now: Now, call: number, endpoint: string, id: string): void {
+export function retry(image: State, out: StepResult, now: Now, call: number, endpoint: string, id: string): void {
   if (liveJob(image, now, endpoint, id) === null) readFor(image, out, { purpose: 'retry', call, endpoint, job: id }, endpoint, id);
   else answerError(out, call, notRetryable(id, 'has not ended'));
 }
 
-export function purge(image: Image, out: Decision, now: Now, call: number, endpointId: string): void {
+export function purge(image: State, out: StepResult, now: Now, call: number, endpointId: string): void {
   const endpoint = image.endpoints.get(endpointId);
   if (endpoint === undefined) {
     answerError(out, call, endpointNotFound(endpointId));
@@ -249,7 +249,7 @@ export function purge(image: Image, out: Decision, now: Now, call: number, endpo
 }
 
 /** A job that was not in the image has been read from the store. */
-export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurpose, found: WholeJob | null): void {
+export function jobRead(image: State, out: StepResult, now: Now, purpose: ReadPurpose, found: WholeJob | null): void {
   // A job that ended since its row was read must not be acted upon: read it again, after the commit.
   if (found?.job.state === 'IN_QUEUE' && image.reads.ended.has(found.job.no)) {
     out.do({ effect: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
@@ -271,7 +271,7 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
         return;
       }
       if (found !== null || held !== undefined) {
-        look(image, out, now, questionOf(event, usage));
+        replyOrWait(image, out, now, questionOf(event, usage));
         return;
       }
       // It may have been deleted while the store was read.
@@ -296,7 +296,7 @@ export function jobRead(image: Image, out: Decision, now: Now, purpose: ReadPurp
 }
 
 /** The store refused an operation that a caller asked for: undo what the image assumed, and answer. */
-export function refused(image: Image, out: Decision, now: Now, outcome: Outcome, cause: Cause): void {
+export function refused(image: State, out: StepResult, now: Now, outcome: Outcome, cause: Cause): void {
   switch (cause.cause) {
     case 'submit': {
       undo(image, cause.job);
@@ -316,7 +316,7 @@ export function refused(image: Image, out: Decision, now: Now, outcome: Outcome,
       const id = outcome.outcome === 'idempotent-same' ? outcome.jobId : cause.job.id;
       if (waiter !== null) dropWaiter(image, waiter);
       const { job, waitMs, ref, usage } = cause;
-      look(image, out, now, { ref, endpoint: job.endpoint, id, waitMs, usage, byKey: id !== job.id });
+      replyOrWait(image, out, now, { ref, endpoint: job.endpoint, id, waitMs, usage, byKey: id !== job.id });
       return;
     }
     case 'retry':
@@ -332,12 +332,12 @@ export function refused(image: Image, out: Decision, now: Now, outcome: Outcome,
 }
 
 /** The job as it stands, for callers. */
-export function view(image: Image, now: Now, job: JobImage): Job {
+export function view(image: State, now: Now, job: JobRecord): Job {
   const endpoint = image.endpoints.get(job.endpoint);
-  return viewOfImage(job, endpoint === undefined ? '' : queueReason(image, endpoint, now).reason);
+  return viewOfRecord(job, endpoint === undefined ? '' : queueReason(image, endpoint, now).reason);
 }
 
-function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, found: WholeJob | null): void {
+function resolveWaiter(image: State, out: StepResult, now: Now, waiter: Waiter, found: WholeJob | null): void {
   const live = liveJob(image, now, waiter.endpoint, waiter.job);
   if (live !== null) {
     if (waiter.immediate) waitOver(image, out, now, waiter);
@@ -367,13 +367,13 @@ function resolveWaiter(image: Image, out: Decision, now: Now, waiter: Waiter, fo
   answerJob(image, out, waiter, viewOfRow(found, endpoint === undefined ? '' : queueReason(image, endpoint, now).reason));
 }
 
-function cancelStored(image: Image, out: Decision, now: Now, call: number, live: JobImage | null, found: WholeJob | null): void {
+function cancelStored(image: State, out: StepResult, now: Now, call: number, live: JobRecord | null, found: WholeJob | null): void {
   if (live !== null) cancelJob(image, out, now, call, live);
   else if (found?.job.state === 'IN_QUEUE') cancelJob(image, out, now, call, fromRow(found.job));
   else answerError(out, call, notCancellable(found?.job.id ?? '', found?.job.state ?? 'gone'));
 }
 
-function cancelJob(image: Image, out: Decision, now: Now, call: number, job: JobImage): void {
+function cancelJob(image: State, out: StepResult, now: Now, call: number, job: JobRecord): void {
   const { lease, token, startedAt, submittedAt } = job;
   const ended = finish(
     image,
@@ -393,7 +393,7 @@ function cancelJob(image: Image, out: Decision, now: Now, call: number, job: Job
   out.do({ effect: 'answer', call, result: { answer: 'job', id: job.id, state: 'CANCELLED', delayMs, executionMs } }, ended.write);
 }
 
-function retryStored(image: Image, out: Decision, now: Now, call: number, live: JobImage | null, found: WholeJob | null): void {
+function retryStored(image: State, out: StepResult, now: Now, call: number, live: JobRecord | null, found: WholeJob | null): void {
   const row = found?.job;
   const endpoint = row === undefined ? undefined : image.endpoints.get(row.endpoint);
   if (
@@ -409,7 +409,7 @@ function retryStored(image: Image, out: Decision, now: Now, call: number, live: 
   const queued: JobRow = {
     ...row,
     state: 'IN_QUEUE',
-    position: image.nextPosition++,
+    position: image.nextQueuePosition++,
     token: row.token + 1,
     attempts: 0,
     submittedAt: now.wall,
@@ -424,27 +424,27 @@ function retryStored(image: Image, out: Decision, now: Now, call: number, live: 
     { cause: 'retry', call, job },
   );
   queue(image, endpoint, job);
-  image.unsettled.add(job.endpoint);
+  image.dirtyEndpoints.add(job.endpoint);
   out.do({ effect: 'answer', call, result: { answer: 'job', id: job.id, state: 'IN_QUEUE', delayMs: null, executionMs: null } }, write);
   fill(image, out, now, endpoint);
 }
 
 /** Tells the node that runs an attempt to stop it. */
-export function stopAttempt(image: Image, out: Decision, node: string, job: string, token: number, reason: StopReason): void {
+export function stopAttempt(image: State, out: StepResult, node: string, job: string, token: number, reason: StopReason): void {
   const session = image.nodes.get(node)?.session ?? null;
   if (session !== null)
     out.do({ effect: 'send', node, session, event: { event: { $case: 'stop', value: { jobId: job, token, reason } } } });
 }
 
 /** The job of this endpoint if the image holds it and its ttl is not over. */
-function liveJob(image: Image, now: Now, endpoint: string, id: string): JobImage | null {
+function liveJob(image: State, now: Now, endpoint: string, id: string): JobRecord | null {
   const job = image.jobs.get(id);
   if (job === undefined || job.endpoint !== endpoint) return null;
   return job.deleteAt > now.wall ? job : null;
 }
 
 /** Removes what the store reported as due (ttl or retention over). */
-export function dueRead(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'due-read' }>): void {
+export function dueRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'due-read' }>): void {
   image.readingDue = false;
   // Whatever was submitted or ended during the read has lowered nextDeletion itself.
   if (event.nextAt !== null) noteDeletion(image, event.nextAt <= event.wall ? now.wall - deletionGatherMs : event.nextAt);
@@ -464,11 +464,11 @@ export function dueRead(image: Image, out: Decision, now: Now, event: Extract<Co
   readClosed(image, image.reads.due);
 }
 
-function readFor(image: Image, out: Decision, aim: ReadAim, endpoint: string, job: string): void {
+function readFor(image: State, out: StepResult, aim: ReadAim, endpoint: string, job: string): void {
   out.do({ effect: 'read-job', purpose: { ...aim, read: readOpened(image) }, endpoint, job });
 }
 
-function answerError(out: Decision, call: number, error: CapstanError): void {
+function answerError(out: StepResult, call: number, error: CapstanError): void {
   out.do({ effect: 'answer', call, result: error });
 }
 
@@ -488,7 +488,7 @@ export function webhookNotFound(id: string): CapstanError {
   return new CapstanError('NOT_FOUND', `webhook ${id} not found: it was delivered, or given up more than a day ago`);
 }
 
-function refusalOf(endpoint: EndpointImage): CapstanError | null {
+function refusalOf(endpoint: EndpointRecord): CapstanError | null {
   if (endpoint.config.removing !== undefined) return endpointNotFound(endpoint.config.id);
   return endpoint.config.kind === 'QUEUE'
     ? null

@@ -2,8 +2,8 @@
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import { adoptBuilds, buildSweepMs } from './builds.ts';
-import type { Decision } from './effects.ts';
-import { type Image, newImage } from './image.ts';
+import type { StepResult } from './effects.ts';
+import { type State, newState } from './image.ts';
 import {
   type AccountRow,
   type BuildRow,
@@ -14,8 +14,8 @@ import {
   type MasterKeyRow,
   rowKey,
 } from './image/control-rows.ts';
-import { type EndpointConfig, endpointNameKey, newEndpoint, type Release } from './image/endpoints.ts';
-import { attemptKey, type JoinTokenRow, newNode, type NodeConfig } from './image/fleet.ts';
+import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from './image/endpoints.ts';
+import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from './image/fleet.ts';
 import { emptyLane } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import type { Settings } from './settings.ts';
@@ -24,11 +24,11 @@ import { awaitExpiry, keyDefaults } from './keys.ts';
 import { fill } from './dispatch.ts';
 import { masterKeySetting } from './sealed.ts';
 import type { RandomState } from './random.ts';
-import { awaitNode, settleIfReported } from './sessions.ts';
+import { awaitNode, finishRecoveryIfReported } from './sessions.ts';
 import { scaleIntervalMs } from './scaling.ts';
 import { changedPlacements } from './placed-workers.ts';
 import { workerReserve } from './placement/cpu-size.ts';
-import { addWorker, newborn, notePast, type DesiredRow, type DesiredWorker } from './workers.ts';
+import { addWorker, initialWorkerState, notePast, type DesiredRow, type DesiredWorker } from './workers.ts';
 
 /** A row that an earlier version may have written without some fields. */
 type Stored<Row, Newer extends keyof Row> = Omit<Row, Newer> & Partial<Pick<Row, Newer>>;
@@ -46,10 +46,10 @@ export interface StoredState {
 }
 
 /** Builds the image and decides the first reads. */
-export function restore(settings: Settings, random: RandomState, stored: StoredState, now: Now, out: Decision): Image {
-  const image = newImage(settings, random);
-  image.nextNo = stored.highest.no + 1;
-  image.nextPosition = stored.highest.position + 1;
+export function restore(settings: Settings, random: RandomState, stored: StoredState, now: Now, out: StepResult): State {
+  const image = newState(settings, random);
+  image.nextSeq = stored.highest.no + 1;
+  image.nextQueuePosition = stored.highest.position + 1;
   image.nextDeletion = now.wall;
   image.hooks.nextAt = now.wall;
   const desired: [string, StoredDesired][] = [];
@@ -67,7 +67,7 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   restoreCounts(image, stored.counts);
   for (const row of stored.leased) restoreLease(image, now, row);
   for (const node of image.nodes.values()) awaitNode(image, now, node);
-  settleIfReported(image);
+  finishRecoveryIfReported(image);
   image.deadlines.add(now.mono + scaleIntervalMs, { due: 'scale' });
   image.deadlines.add(now.mono + buildSweepMs, { due: 'build-sweep' });
   for (const endpoint of image.endpoints.values()) fill(image, out, now, endpoint);
@@ -83,7 +83,7 @@ function withTypes(release: Release): Release {
   return { ...release, functions };
 }
 
-function takeRow(image: Image, row: ControlRow): StoredDesired | null {
+function takeRow(image: State, row: ControlRow): StoredDesired | null {
   switch (row.kind) {
     case 'key': {
       image.keys.set(row.key, { ...keyDefaults, ...(JSON.parse(row.value) as KeyRow) });
@@ -94,8 +94,8 @@ function takeRow(image: Image, row: ControlRow): StoredDesired | null {
       const stored = JSON.parse(row.value) as Stored<EndpointConfig, 'previousRelease' | 'releaseFrom'>;
       const config: EndpointConfig = { previousRelease: null, releaseFrom: 0, ...stored };
       // Positions are never given out twice, or a job would be taken for one from before a deployment.
-      image.nextPosition = Math.max(image.nextPosition, config.releaseFrom);
-      image.endpoints.set(config.id, newEndpoint(config));
+      image.nextQueuePosition = Math.max(image.nextQueuePosition, config.releaseFrom);
+      image.endpoints.set(config.id, newEndpointRecord(config));
       if (config.removing === undefined)
         image.endpointsByName.set(endpointNameKey(config.account, config.environment, config.name), config.id);
       return null;
@@ -109,7 +109,7 @@ function takeRow(image: Image, row: ControlRow): StoredDesired | null {
       return null;
     case 'node': {
       const node = { draining: false, ...(JSON.parse(row.value) as Stored<NodeConfig, 'draining'> & { readonly removedAt?: number }) };
-      if (node.removedAt === undefined) image.nodes.set(row.key, newNode(node));
+      if (node.removedAt === undefined) image.nodes.set(row.key, newNodeRecord(node));
       else image.removedNodes.set(row.key, { ...node, removedAt: node.removedAt });
       return null;
     }
@@ -145,14 +145,14 @@ function takeRow(image: Image, row: ControlRow): StoredDesired | null {
 }
 
 /** Endpoints may be older than the rows of environments. */
-function restoreEnvironment(image: Image, { account, environment, removing }: EndpointConfig): void {
+function restoreEnvironment(image: State, { account, environment, removing }: EndpointConfig): void {
   const key = environmentKey(account, environment);
   if (removing !== undefined || image.environments.has(key)) return;
   image.environments.set(key, { account, name: environment, createdAt: 0, deployments: 0 });
 }
 
 /** Rows of before releases had a place of their own for what a worker is placed by. */
-function completeReleases(image: Image): void {
+function completeReleases(image: State): void {
   for (const [id, row] of image.releases) {
     const config = image.endpoints.get(row.endpoint)?.config;
     const { imageName = '', gpuIds = '', gpuCount = 0, cpu = '' } = config ?? {};
@@ -161,7 +161,7 @@ function completeReleases(image: Image): void {
   }
 }
 
-function restoreDesired(image: Image, now: Now, nodeId: string, row: StoredDesired): void {
+function restoreDesired(image: State, now: Now, nodeId: string, row: StoredDesired): void {
   const node = image.nodes.get(nodeId);
   if (node === undefined) return;
   node.epoch = row.epoch;
@@ -177,14 +177,14 @@ function restoreDesired(image: Image, now: Now, nodeId: string, row: StoredDesir
       ...{ runtime: release?.runtime === 'process' ? ('process' as const) : ('thread' as const), tokenKey: '', ...reserve },
       ...kept,
       node: nodeId,
-      ...newborn(image, now),
+      ...initialWorkerState(image, now),
     });
   }
   // Gateways read the restored placements with the whole directory.
   changedPlacements(image, nodeId);
 }
 
-function restoreCounts(image: Image, counts: readonly EndpointCounts[]): void {
+function restoreCounts(image: State, counts: readonly EndpointCounts[]): void {
   for (const { endpoint: id, state, priority, count, retried } of counts) {
     const endpoint = image.endpoints.get(id);
     if (endpoint === undefined) continue;
@@ -210,7 +210,7 @@ function restoreCounts(image: Image, counts: readonly EndpointCounts[]): void {
   }
 }
 
-function restoreLease(image: Image, now: Now, row: JobRow): void {
+function restoreLease(image: State, now: Now, row: JobRow): void {
   const job = fromRow(row);
   image.jobs.set(job.id, job);
   if (row.lease === null) return;

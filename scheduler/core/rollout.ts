@@ -14,19 +14,19 @@
  * scheduler changes nothing about it.
  */
 import { first } from './lanes.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import type { WorkerImage } from './image/fleet.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import type { WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { drainWorker } from './workers.ts';
 
 /** True when a worker that is not of the present release may still take the job at this position. */
-export function mayTakeOld(endpoint: EndpointImage, worker: WorkerImage, position: number): boolean {
+export function mayTakeOld(endpoint: EndpointRecord, worker: WorkerRecord, position: number): boolean {
   return worker.release === endpoint.config.previousRelease && position < endpoint.config.releaseFrom;
 }
 
 /** Old workers that go, because nothing may go to them any more. */
-export function retireOld(image: Image, now: Now, endpoint: EndpointImage, old: readonly WorkerImage[], freshReady: boolean): void {
+export function retireOld(image: State, now: Now, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
   const { previousRelease, releaseFrom, release } = endpoint.config;
   const owed =
     endpoint.config.kind === 'LOAD_BALANCED' ||
@@ -41,8 +41,8 @@ export function retireOld(image: Image, now: Now, endpoint: EndpointImage, old: 
 }
 
 /** Asks an old worker to make room for a new one; one at a time. */
-export function makeRoom(image: Image, now: Now, endpoint: EndpointImage): void {
-  let leaving: WorkerImage | null = null;
+export function makeRoom(image: State, now: Now, endpoint: EndpointRecord): void {
+  let leaving: WorkerRecord | null = null;
   for (const id of endpoint.workers) {
     const worker = image.workers.get(id);
     if (worker === undefined || worker.release === endpoint.config.release) continue;
@@ -56,11 +56,11 @@ export function makeRoom(image: Image, now: Now, endpoint: EndpointImage): void 
  * Workers of the endpoint are about to go for a reason that is not the load's: as many as stay now
  * are asked for again. What of them nobody uses goes with the idle time-out.
  */
-export function keepCapacity(image: Image, now: Now, endpoint: EndpointImage, reason: string): void {
+export function keepCapacity(image: State, now: Now, endpoint: EndpointRecord, reason: string): void {
   let count = 0;
   for (const id of endpoint.workers) if (image.workers.get(id)?.drain === false) count++;
   if (count === 0) return;
   const until = now.mono + endpoint.config.idleTimeoutS * 1_000;
   endpoint.replace = { count: Math.max(count, endpoint.replace?.count ?? 0), until, reason };
-  image.unsettled.add(endpoint.config.id);
+  image.dirtyEndpoints.add(endpoint.config.id);
 }

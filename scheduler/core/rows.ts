@@ -1,13 +1,13 @@
 /** Control rows: small JSON documents with a version, so that a write under old knowledge is refused. */
 import type { ControlKind } from '../store/store.ts';
 
-import type { Decision, Write } from './effects.ts';
+import type { StepResult, Write } from './effects.ts';
 import type { Cause } from './events.ts';
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import { rowKey } from './image/control-rows.ts';
 
 /** Writes a control row (null removes it). */
-export function putRow(image: Image, out: Decision, kind: ControlKind, key: string, value: unknown, cause: Cause | null = null): Write {
+export function putRow(image: State, out: StepResult, kind: ControlKind, key: string, value: unknown, cause: Cause | null = null): Write {
   const name = rowKey(kind, key);
   const version = (image.versions.get(name) ?? 0) + 1;
   if (value === null) image.versions.delete(name);

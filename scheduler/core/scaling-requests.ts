@@ -5,9 +5,9 @@
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import type { WorkerImage } from './image/fleet.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import type { WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 
 /** What the scalers count of an endpoint, whichever kind it is. */
@@ -18,25 +18,25 @@ export interface Load {
 }
 
 /** A gateway tells the levels that changed. */
-export function levelsReported(image: Image, now: Now, gateway: number, levels: readonly EndpointLevel[]): void {
+export function levelsReported(image: State, now: Now, gateway: number, levels: readonly EndpointLevel[]): void {
   for (const { endpointId, held, inFlight, oldestHeldMs } of levels) {
     const endpoint = image.endpoints.get(endpointId);
     if (endpoint === undefined) continue;
     if (held + inFlight === 0) endpoint.requests.delete(gateway);
     else endpoint.requests.set(gateway, { held, inFlight, heldSince: now.mono - oldestHeldMs });
-    image.unsettled.add(endpointId);
+    image.dirtyEndpoints.add(endpointId);
   }
 }
 
 /** Its session ended: its requests are not known any more. */
-export function gatewayClosed(image: Image, gateway: number): void {
+export function gatewayClosed(image: State, gateway: number): void {
   for (const endpoint of image.endpoints.values()) {
-    if (endpoint.requests.delete(gateway)) image.unsettled.add(endpoint.config.id);
+    if (endpoint.requests.delete(gateway)) image.dirtyEndpoints.add(endpoint.config.id);
   }
 }
 
 /** The requests of an endpoint at all gateways. */
-export function requestLoad(endpoint: EndpointImage, now: Now): Load {
+export function requestLoad(endpoint: EndpointRecord, now: Now): Load {
   let waiting = 0;
   let running = 0;
   let since = now.mono;
@@ -49,6 +49,6 @@ export function requestLoad(endpoint: EndpointImage, now: Now): Load {
 }
 
 /** True for a worker with no request; its agent says so, and leaves out pauses of a moment. */
-export function isWithoutRequests(worker: WorkerImage): boolean {
+export function isWithoutRequests(worker: WorkerRecord): boolean {
   return worker.status === null || worker.status.state !== WorkerState.RUNNING;
 }

@@ -13,10 +13,10 @@
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
-import type { Decision } from './effects.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import type { WorkerImage } from './image/fleet.ts';
+import type { StepResult } from './effects.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import type { WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { first } from './lanes.ts';
 import { avoidedNodes, inCrashLoop, nodeFailures } from './crash-loops.ts';
@@ -27,7 +27,7 @@ import { knownRefusal, noteRefusal } from './placement/refusals.ts';
 import { explainRejections } from './placement/rejections.ts';
 import { makeRoom, retireOld } from './rollout.ts';
 import { isWithoutRequests, requestLoad, type Load } from './scaling-requests.ts';
-import { askWorker, drainWorker } from './workers.ts';
+import { requestWorker, drainWorker } from './workers.ts';
 
 /** How often waiting endpoints are looked at again, ms. */
 export const scaleIntervalMs = 1_000;
@@ -72,10 +72,10 @@ function wantedWorkers(input: ScalingInput): { readonly count: number; readonly 
 }
 
 /** Looks at one endpoint: asks for workers, or lets some go. */
-export function scaleEndpoint(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
+export function scaleEndpoint(image: State, out: StepResult, now: Now, endpoint: EndpointRecord): void {
   const { config } = endpoint;
-  const fresh: WorkerImage[] = [];
-  const old: WorkerImage[] = [];
+  const fresh: WorkerRecord[] = [];
+  const old: WorkerRecord[] = [];
   for (const id of endpoint.workers) {
     const worker = image.workers.get(id);
     if (worker !== undefined && !worker.drain) (worker.release === config.release ? fresh : old).push(worker);
@@ -104,7 +104,7 @@ export function scaleEndpoint(image: Image, out: Decision, now: Now, endpoint: E
 }
 
 /** What waits and runs: requests of a load-balanced endpoint, else the normal jobs. */
-function loadOf(endpoint: EndpointImage, now: Now): Load {
+function loadOf(endpoint: EndpointRecord, now: Now): Load {
   if (endpoint.config.kind === 'LOAD_BALANCED') return requestLoad(endpoint, now);
   const normal = endpoint.lanes[0];
   const head = first(normal);
@@ -114,9 +114,9 @@ function loadOf(endpoint: EndpointImage, now: Now): Load {
 
 /** What the scaler wants, what is to be had again, and what a crash loop leaves of it. */
 function wantedNow(
-  endpoint: EndpointImage,
+  endpoint: EndpointRecord,
   now: Now,
-  staying: readonly WorkerImage[],
+  staying: readonly WorkerRecord[],
   load: Load,
 ): { readonly count: number; readonly reason: string } {
   const { config } = endpoint;
@@ -141,12 +141,12 @@ function wantedNow(
 }
 
 /** Takes jobs, as far as the scheduler knows. */
-function serves(image: Image, worker: WorkerImage): boolean {
+function serves(image: State, worker: WorkerRecord): boolean {
   return isReady(worker) && image.nodes.get(worker.node)?.session !== null;
 }
 
 /** Workers whose starts fail on their node are tried on another one that can take them. */
-function moveFailing(image: Image, out: Decision, now: Now, endpoint: EndpointImage, fresh: WorkerImage[]): void {
+function moveFailing(image: State, out: StepResult, now: Now, endpoint: EndpointRecord, fresh: WorkerRecord[]): void {
   if (endpoint.starts.failures === 0) return;
   const release = image.releases.get(endpoint.config.release);
   if (release === undefined) return;
@@ -164,7 +164,7 @@ function moveFailing(image: Image, out: Decision, now: Now, endpoint: EndpointIm
   for (const worker of trying.slice(1)) drainWorker(image, now, worker, 'starts fail: one worker tries again');
 }
 
-function grow(image: Image, out: Decision, now: Now, endpoint: EndpointImage, by: number, reason: string): void {
+function grow(image: State, out: StepResult, now: Now, endpoint: EndpointRecord, by: number, reason: string): void {
   const release = image.releases.get(endpoint.config.release);
   if (release === undefined) return;
   const avoid = avoidedNodes(endpoint, now);
@@ -189,8 +189,8 @@ function grow(image: Image, out: Decision, now: Now, endpoint: EndpointImage, by
   endpoint.unplaced.count = 0;
 }
 
-function ask(image: Image, out: Decision, now: Now, endpoint: EndpointImage, plan: Plan, reason: string): WorkerImage {
-  const worker = askWorker(image, now, endpoint, plan, reason);
+function ask(image: State, out: StepResult, now: Now, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
+  const worker = requestWorker(image, now, endpoint, plan, reason);
   // Planned and asked for in one step: nothing can have come between.
   if ('reason' in worker) throw new Error(`the plan for endpoint ${endpoint.config.id} was stale at once: ${worker.reason}`);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
@@ -199,7 +199,7 @@ function ask(image: Image, out: Decision, now: Now, endpoint: EndpointImage, pla
 }
 
 /** Workers are wanted that no node can take. An old one may be what stands in the way. */
-function noPlace(image: Image, now: Now, endpoint: EndpointImage, rejected: EndpointImage['rejections'], count: number): void {
+function noPlace(image: State, now: Now, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
   if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
   endpoint.unplaced.count = count;
   if (endpoint.rejections !== rejected || rejected.length === 0) {
@@ -210,7 +210,7 @@ function noPlace(image: Image, now: Now, endpoint: EndpointImage, rejected: Endp
   makeRoom(image, now, endpoint);
 }
 
-function shrink(image: Image, now: Now, endpoint: EndpointImage, staying: readonly WorkerImage[], load: Load): void {
+function shrink(image: State, now: Now, endpoint: EndpointRecord, staying: readonly WorkerRecord[], load: Load): void {
   const { config } = endpoint;
   const order = [...staying].sort(firstToGo);
   let left = staying.length;
@@ -243,14 +243,14 @@ function shrink(image: Image, now: Now, endpoint: EndpointImage, staying: readon
 }
 
 /** Those still starting (the last asked for first), then the idle ones, the least recently used first. */
-function firstToGo(a: WorkerImage, b: WorkerImage): number {
+function firstToGo(a: WorkerRecord, b: WorkerRecord): number {
   if (a.ready !== b.ready) return a.ready ? 1 : -1;
   if (!a.ready) return b.lastUsed - a.lastUsed;
   return a.attempts.size - b.attempts.size || a.lastUsed - b.lastUsed;
 }
 
 /** True for endpoints that the periodic look must see. */
-export function needsLook(endpoint: EndpointImage): boolean {
+export function needsLook(endpoint: EndpointRecord): boolean {
   const { lanes, requests, workers, unplaced, config } = endpoint;
   return lanes[0].count > 0 || requests.size > 0 || workers.size > 0 || config.workersMin > 0 || unplaced.count > 0;
 }

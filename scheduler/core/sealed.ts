@@ -6,10 +6,10 @@
  * deployments, the keys of older worker tokens and webhooks' URLs in the master key's own row, and the s3Config of jobs,
  * which lie beside their inputs in the store. URLs of webhooks with secrets are under keys of their own (webhooks/urls.ts).
  */
-import type { Decision } from './effects.ts';
+import type { StepResult } from './effects.ts';
 import type { Command } from './events.ts';
-import type { Image } from './image.ts';
-import { environmentKey, type DeploymentRow, type MasterKeyRow, type SealedRow } from './image/control-rows.ts';
+import type { State } from './image.ts';
+import { environmentKey, type DeploymentRow, type MasterKeyRow, type EncryptedRow } from './image/control-rows.ts';
 import { deploymentKey } from './deployments.ts';
 import { putRow } from './rows.ts';
 
@@ -27,13 +27,13 @@ export const places = {
 } as const;
 
 /** A value in base64, and its place. */
-export interface SealedValue {
+export interface EncryptedValue {
   readonly sealed: string;
   readonly place: string;
 }
 
 /** All control rows with sealed values, those of jobs and of the master key's row left out. */
-export function* sealedRows(image: Image): Generator<{ readonly row: SealedRow; readonly values: readonly SealedValue[] }> {
+export function* encryptedRows(image: State): Generator<{ readonly row: EncryptedRow; readonly values: readonly EncryptedValue[] }> {
   for (const [key, { webhookSecretSealed, previousWebhookSecret }] of image.accounts) {
     const sealed = [webhookSecretSealed, previousWebhookSecret?.sealed].filter((value) => typeof value === 'string');
     if (sealed.length > 0)
@@ -56,25 +56,25 @@ export function* sealedRows(image: Image): Generator<{ readonly row: SealedRow; 
 }
 
 /** Notes which master key is the present one. */
-export function putMasterKey(image: Image, out: Decision, call: number, row: MasterKeyRow): void {
+export function putMasterKey(image: State, out: StepResult, call: number, row: MasterKeyRow): void {
   image.masterKey = row;
   out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'setting', masterKeySetting, row));
 }
 
 /** Replaces sealed values by others of the same texts, wherever in these rows they still are. */
-export function reseal(image: Image, out: Decision, call: number, { rows, values }: Extract<Command, { command: 'reseal' }>): void {
+export function reencrypt(image: State, out: StepResult, call: number, { rows, values }: Extract<Command, { command: 'reencrypt' }>): void {
   const renewed = (sealed: string): string => values.get(sealed) ?? sealed;
   for (const row of rows) resealRow(image, out, row, renewed);
   out.do({ effect: 'answer', call, result: { answer: 'done' } });
 }
 
 /** The same for the credentials of jobs; those of a job that is gone by now are nobody's any more. */
-export function resealInputs(out: Decision, call: number, { inputs }: Extract<Command, { command: 'reseal-inputs' }>): void {
-  for (const { no, from, to } of inputs) out.write({ op: 'reseal', no, from, to });
+export function reencryptInputs(out: StepResult, call: number, { inputs }: Extract<Command, { command: 'reencrypt-inputs' }>): void {
+  for (const { no, from, to } of inputs) out.write({ op: 'reencrypt', no, from, to });
   out.do({ effect: 'answer', call, result: { answer: 'done' } });
 }
 
-function resealRow(image: Image, out: Decision, row: SealedRow, renewed: (sealed: string) => string): void {
+function resealRow(image: State, out: StepResult, row: EncryptedRow, renewed: (sealed: string) => string): void {
   switch (row.kind) {
     case 'account': {
       const known = image.accounts.get(row.key);

@@ -7,25 +7,25 @@ import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import { assertNever } from '../../proto/errors.ts';
 
-import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, release } from './attempts.ts';
+import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from './attempts.ts';
 import { noteStart } from './crash-loops.ts';
 import { retireFromLostDevices } from './device-loss.ts';
 import { fill } from './dispatch.ts';
-import type { Decision } from './effects.ts';
+import type { StepResult } from './effects.ts';
 import type { CoreEvent } from './events.ts';
-import type { Image } from './image.ts';
-import { attemptKey, type NodeImage, type WorkerImage } from './image/fleet.ts';
+import type { State } from './image.ts';
+import { attemptKey, type NodeRecord, type WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { lose, requeue, start } from './jobs.ts';
 import { reportedInventory, reportedStatus } from './reported.ts';
 import { stopAttempt } from './requests.ts';
 import { keepCapacity } from './rollout.ts';
 import { factsOf } from './placement/node-facts.ts';
-import { noteStrays } from './placement/node-usage.ts';
+import { noteOrphans } from './placement/node-usage.ts';
 import { forgetWorker } from './workers.ts';
 
 /** An agent's session begins. The shell has checked its identity and that no live session stands against it. */
-export function sessionOpened(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'session-opened' }>): void {
+export function sessionOpened(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'session-opened' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined) return;
   const { hello } = event;
@@ -49,7 +49,7 @@ export function sessionOpened(image: Image, out: Decision, now: Now, event: Extr
   retireFromLostDevices(image, out, now, node);
   image.dirtyNodes.add(event.node);
   lookAgain(image);
-  settleIfReported(image);
+  finishRecoveryIfReported(image);
   out.do({
     effect: 'log',
     level: 'info',
@@ -62,14 +62,14 @@ export function sessionOpened(image: Image, out: Decision, now: Now, event: Extr
 const heartbeatsPerSecond = 250;
 
 /** Large fleets beat more slowly: as slowly as the time of silence allows, which leaves one beat to be lost. */
-function heartbeatFor({ settings, nodes }: Image): number {
+function heartbeatFor({ settings, nodes }: State): number {
   const slowest = settings.silenceMs * 0.4;
   const wanted = (nodes.size * 1_000) / heartbeatsPerSecond;
   return Math.max(settings.heartbeatMs, Math.round(Math.min(slowest, wanted)));
 }
 
 /** A session ended, for whatever reason. */
-export function sessionClosed(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'session-closed' }>): void {
+export function sessionClosed(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'session-closed' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined || node.session !== event.session) return;
   node.session = null;
@@ -85,12 +85,12 @@ export function sessionClosed(image: Image, out: Decision, now: Now, event: Extr
 }
 
 /** Starts the grace period of a node without a session. */
-export function awaitNode(image: Image, now: Now, node: NodeImage): void {
+export function awaitNode(image: State, now: Now, node: NodeRecord): void {
   node.grace ??= image.deadlines.add(now.mono + image.settings.nodeGraceMs, { due: 'grace', node: node.config.id });
 }
 
 /** Everything an agent reports within a session, in order. */
-export function agentReported(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'agent' }>): void {
+export function agentReported(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'agent' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined || node.session !== event.session) return;
   heard(image, now, node);
@@ -98,7 +98,7 @@ export function agentReported(image: Image, out: Decision, now: Now, event: Extr
 }
 
 /** A session said nothing for too long: end it, and start the grace period. */
-export function silenceDue(image: Image, out: Decision, now: Now, id: string): void {
+export function silenceDue(image: State, out: StepResult, now: Now, id: string): void {
   const node = image.nodes.get(id);
   if (node?.session == null) return;
   const quiet = now.mono - node.lastHeard;
@@ -113,7 +113,7 @@ export function silenceDue(image: Image, out: Decision, now: Now, id: string): v
 }
 
 /** The grace period of a node is over: its jobs go elsewhere and its workers are given up. */
-export function graceOver(image: Image, out: Decision, now: Now, id: string): void {
+export function graceOver(image: State, out: StepResult, now: Now, id: string): void {
   const node = image.nodes.get(id);
   if (node === undefined || node.session !== null) return;
   giveUpNode(image, out, now, node, `node ${node.config.name} lost`);
@@ -121,7 +121,7 @@ export function graceOver(image: Image, out: Decision, now: Now, id: string): vo
 }
 
 /** What a node holds is given up: its jobs go elsewhere, and its workers are asked for elsewhere. `how` is why, for people. */
-export function giveUpNode(image: Image, out: Decision, now: Now, node: NodeImage, how: string): void {
+export function giveUpNode(image: State, out: StepResult, now: Now, node: NodeRecord, how: string): void {
   for (const deadline of [node.grace, node.silence]) if (deadline !== null) image.deadlines.drop(deadline);
   node.grace = null;
   node.silence = null;
@@ -133,18 +133,18 @@ export function giveUpNode(image: Image, out: Decision, now: Now, node: NodeImag
     if (endpoint !== undefined) keepCapacity(image, now, endpoint, how);
   }
   for (const worker of [...node.workers]) forgetWorker(image, worker);
-  settleIfReported(image);
+  finishRecoveryIfReported(image);
 }
 
 /** Once every node with work has reported (or its grace is over), scaling and redispatch begin. */
-export function settleIfReported(image: Image): void {
-  if (!image.settling) return;
+export function finishRecoveryIfReported(image: State): void {
+  if (!image.recovering) return;
   for (const node of image.nodes.values()) if (!node.reported && node.workers.size > 0) return;
-  image.settling = false;
-  for (const id of image.endpoints.keys()) image.unsettled.add(id);
+  image.recovering = false;
+  for (const id of image.endpoints.keys()) image.dirtyEndpoints.add(id);
 }
 
-function apply(image: Image, out: Decision, now: Now, node: NodeImage, report: NonNullable<AgentEvent['event']>): void {
+function apply(image: State, out: StepResult, now: Now, node: NodeRecord, report: NonNullable<AgentEvent['event']>): void {
   switch (report.$case) {
     case 'started':
       return attemptStarted(image, out, now, node, report.value);
@@ -171,24 +171,24 @@ function apply(image: Image, out: Decision, now: Now, node: NodeImage, report: N
 }
 
 /** An idle agent hears nothing else, and would take the session for dead. */
-function answerHeartbeat(out: Decision, node: NodeImage): void {
+function answerHeartbeat(out: StepResult, node: NodeRecord): void {
   if (node.session === null) return;
   out.do({ effect: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
 }
 
-function inventoryReported(image: Image, out: Decision, now: Now, node: NodeImage, inventory: Inventory): void {
+function inventoryReported(image: State, out: StepResult, now: Now, node: NodeRecord, inventory: Inventory): void {
   if (!takeInventory(image, node, inventory)) return;
   retireFromLostDevices(image, out, now, node);
   lookAgain(image);
 }
 
 /** A node has something it did not have before: endpoints that found no place may now. */
-function lookAgain(image: Image): void {
-  for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.unsettled.add(endpoint.config.id);
+function lookAgain(image: State): void {
+  for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.dirtyEndpoints.add(endpoint.config.id);
 }
 
 /** True when something changed that placement looks at. */
-function takeInventory(image: Image, node: NodeImage, reported: Inventory): boolean {
+function takeInventory(image: State, node: NodeRecord, reported: Inventory): boolean {
   const inventory = reportedInventory(reported);
   const facts = factsOf(inventory);
   const changed = facts.digest !== node.facts?.digest;
@@ -198,13 +198,13 @@ function takeInventory(image: Image, node: NodeImage, reported: Inventory): bool
   return changed;
 }
 
-function heard(image: Image, now: Now, node: NodeImage): void {
+function heard(image: State, now: Now, node: NodeRecord): void {
   node.lastHeard = now.mono;
   node.silence ??= image.deadlines.add(now.mono + image.settings.silenceMs, { due: 'silence', node: node.config.id });
 }
 
 /** Compares the leases of the image with the attempts the agent holds. */
-function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello: Hello): void {
+function reconcile(image: State, out: StepResult, now: Now, node: NodeRecord, hello: Hello): void {
   loseLeases(image, out, now, node, (incarnation) => incarnation !== hello.incarnation, `node ${node.config.name} restarted`);
   const held = new Set(hello.attempts.map(({ jobId, token }) => attemptKey(jobId, token)));
   for (const id of node.workers) {
@@ -212,7 +212,7 @@ function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello
     for (const [key, { job, token }] of [...(worker?.attempts ?? [])]) {
       if (held.has(key)) continue;
       const lost = leasedBy(image, node, job, token);
-      release(image, now, node, job, token);
+      freeSlot(image, now, node, job, token);
       if (lost !== null) requeue(image, out, lost, false);
     }
   }
@@ -228,7 +228,7 @@ function reconcile(image: Image, out: Decision, now: Now, node: NodeImage, hello
 }
 
 /** Gives up the leases of a node whose incarnation matches, and the slots they held. */
-function loseLeases(image: Image, out: Decision, now: Now, node: NodeImage, which: (incarnation: string) => boolean, how: string): void {
+function loseLeases(image: State, out: StepResult, now: Now, node: NodeRecord, which: (incarnation: string) => boolean, how: string): void {
   for (const id of node.workers) {
     const worker = image.workers.get(id);
     for (const [key, { job: jobId, token }] of [...(worker?.attempts ?? [])]) {
@@ -251,16 +251,16 @@ function becameIdle(before: WorkerState, now: WorkerState): boolean {
   return now === WorkerState.IDLE && before !== WorkerState.IDLE;
 }
 
-function isLoadBalanced(image: Image, worker: WorkerImage): boolean {
+function isLoadBalanced(image: State, worker: WorkerRecord): boolean {
   return image.endpoints.get(worker.endpoint)?.config.kind === 'LOAD_BALANCED';
 }
 
-function workersReported(image: Image, out: Decision, now: Now, node: NodeImage, actual: ActualWorkers | undefined): void {
+function workersReported(image: State, out: StepResult, now: Now, node: NodeRecord, actual: ActualWorkers | undefined): void {
   const reported = new Map((actual?.workers ?? []).map((status) => [status.workerId, status]));
-  noteStrays(image, node, reported.values());
+  noteOrphans(image, node, reported.values());
   const touched = new Set<string>();
   for (const id of [...node.workers]) {
-    const worker = image.workers.get(id) as WorkerImage;
+    const worker = image.workers.get(id) as WorkerRecord;
     const told = reported.get(id);
     const status = told === undefined ? null : reportedStatus(worker, told);
     if (status !== null) {
@@ -281,6 +281,6 @@ function workersReported(image: Image, out: Decision, now: Now, node: NodeImage,
   for (const id of touched) {
     const endpoint = image.endpoints.get(id);
     if (endpoint !== undefined) fill(image, out, now, endpoint);
-    image.unsettled.add(id);
+    image.dirtyEndpoints.add(id);
   }
 }

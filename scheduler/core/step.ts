@@ -5,17 +5,17 @@
  */
 import { assertNever } from '../../proto/errors.ts';
 
-import { release } from './attempts.ts';
+import { freeSlot } from './attempts.ts';
 import { bodiesCounted } from './body-use.ts';
 import { buildSweepMs, forgetBuilds, putBuild } from './builds.ts';
 import { putWebhookSecret, rotateWebhookSecret } from './control.ts';
 import { deploy, rollback, updateEndpoint } from './deploy.ts';
 import { createEnvironment } from './deployments.ts';
 import { fill } from './dispatch.ts';
-import type { Decision } from './effects.ts';
+import type { StepResult } from './effects.ts';
 import type { Command, CoreEvent } from './events.ts';
 import { hookTried, hooksRead, lookForHooks, nextHookLook, noteHook, redeliver } from './hooks.ts';
-import { dropBody, type Image, readOpened } from './image.ts';
+import { dropBody, type State, readOpened } from './image.ts';
 import type { Due } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import type { Op } from '../store/store.ts';
@@ -26,7 +26,7 @@ import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submi
 import { gatewayClosed, levelsReported } from './scaling-requests.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './nodes.ts';
 import { needsLook, scaleEndpoint, scaleIntervalMs } from './scaling.ts';
-import { putMasterKey, reseal, resealInputs } from './sealed.ts';
+import { putMasterKey, reencrypt, reencryptInputs } from './sealed.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './sessions.ts';
 import { deleteEnvironment, removalStep, undeploy } from './undeploy.ts';
 import { abandonWaiter, dropChannel, findWaiter } from './waiters.ts';
@@ -38,31 +38,31 @@ const dueBatch = 50;
 const roomLookMs = 100;
 
 /** Applies one event. */
-export function step(image: Image, event: CoreEvent, now: Now, out: Decision): void {
+export function step(image: State, event: CoreEvent, now: Now, out: StepResult): void {
   const { capacity } = image;
   apply(image, event, now, out);
   if (image.capacity !== capacity) lookForRoom(image, now);
-  if (image.unsettled.size > 0) scale(image, out, now);
+  if (image.dirtyEndpoints.size > 0) scale(image, out, now);
   if (image.dirtyNodes.size > 0) flushDesired(image, out);
   // After the commit of this step's operations: a body may have found its row in one of them.
   if (image.droppedBlobs.length > 0) out.do({ effect: 'drop-bodies', blobs: image.droppedBlobs.splice(0) });
 }
 
 /** A device that is free again is another endpoint's before the next look at all of them. Not at once: a fleet that shrinks frees thousands. */
-function lookForRoom(image: Image, now: Now): void {
+function lookForRoom(image: State, now: Now): void {
   if (image.roomDue) return;
   image.roomDue = true;
   image.deadlines.add(now.mono + roomLookMs, { due: 'room' });
 }
 
 /** Monotonic time at which the next tick is due; null when nothing is awaited. */
-export function nextDeadline(image: Image, now: Now): number | null {
+export function nextDeadline(image: State, now: Now): number | null {
   const wall = Math.min(image.readingDue ? Number.POSITIVE_INFINITY : image.nextDeletion, nextHookLook(image));
   const next = Math.min(image.deadlines.next() ?? Number.POSITIVE_INFINITY, now.mono + Math.max(0, wall - now.wall));
   return next === Number.POSITIVE_INFINITY ? null : next;
 }
 
-function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
+function apply(image: State, event: CoreEvent, now: Now, out: StepResult): void {
   switch (event.event) {
     case 'submit':
       return submit(image, out, now, event);
@@ -118,7 +118,7 @@ function apply(image: Image, event: CoreEvent, now: Now, out: Decision): void {
   }
 }
 
-function command(image: Image, out: Decision, now: Now, call: number, asked: Command): void {
+function command(image: State, out: StepResult, now: Now, call: number, asked: Command): void {
   switch (asked.command) {
     case 'cancel':
       return cancel(image, out, now, call, asked.endpoint, asked.job);
@@ -154,10 +154,10 @@ function command(image: Image, out: Decision, now: Now, call: number, asked: Com
       return rotateWebhookSecret(image, out, now, call, asked);
     case 'put-master-key':
       return putMasterKey(image, out, call, asked.row);
-    case 'reseal':
-      return reseal(image, out, call, asked);
-    case 'reseal-inputs':
-      return resealInputs(out, call, asked);
+    case 'reencrypt':
+      return reencrypt(image, out, call, asked);
+    case 'reencrypt-inputs':
+      return reencryptInputs(out, call, asked);
     case 'redeliver':
       return redeliver(image, out, now, call, asked.webhook);
     case 'put-join-token':
@@ -177,12 +177,12 @@ function command(image: Image, out: Decision, now: Now, call: number, asked: Com
 }
 
 /** A refused operation brought bodies that are in no row, unless the same operation was carried out before. */
-function dropBodiesOf(image: Image, op: Op): void {
+function dropBodiesOf(image: State, op: Op): void {
   if (op.op === 'submit') dropBody(image, op.input);
   if (op.op === 'finish') for (const body of [op.output, ...op.chunks]) dropBody(image, body);
 }
 
-function headRead(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'head-read' }>): void {
+function headRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'head-read' }>): void {
   const endpoint = image.endpoints.get(event.endpoint);
   if (endpoint === undefined) return;
   const lane = endpoint.lanes[event.priority];
@@ -197,16 +197,16 @@ function headRead(image: Image, out: Decision, now: Now, event: Extract<CoreEven
   fill(image, out, now, endpoint);
 }
 
-function undelivered(image: Image, out: Decision, now: Now, event: Extract<CoreEvent, { event: 'undelivered' }>): void {
+function undelivered(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'undelivered' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined) return;
-  const worker = release(image, now, node, event.job, event.token);
+  const worker = freeSlot(image, now, node, event.job, event.token);
   const job = image.jobs.get(event.job);
   if (job !== undefined && job.token === event.token && job.lease !== null) requeue(image, out, job, false);
-  if (worker !== null) image.unsettled.add(worker.endpoint);
+  if (worker !== null) image.dirtyEndpoints.add(worker.endpoint);
 }
 
-function tick(image: Image, out: Decision, now: Now): void {
+function tick(image: State, out: StepResult, now: Now): void {
   for (let due = image.deadlines.take(now.mono); due !== null; due = image.deadlines.take(now.mono)) handleDue(image, out, now, due);
   if (now.wall >= image.nextDeletion && !image.readingDue) {
     image.readingDue = true;
@@ -217,7 +217,7 @@ function tick(image: Image, out: Decision, now: Now): void {
   lookForHooks(image, out, now);
 }
 
-function handleDue(image: Image, out: Decision, now: Now, due: Due): void {
+function handleDue(image: State, out: StepResult, now: Now, due: Due): void {
   switch (due.due) {
     case 'waiter':
       return waitOver(image, out, now, due.waiter);
@@ -235,12 +235,12 @@ function handleDue(image: Image, out: Decision, now: Now, due: Due): void {
     case 'scale':
       image.deadlines.add(now.mono + scaleIntervalMs, { due: 'scale' });
       for (const endpoint of image.endpoints.values()) {
-        if (needsLook(endpoint) || endpoint.config.removing !== undefined) image.unsettled.add(endpoint.config.id);
+        if (needsLook(endpoint) || endpoint.config.removing !== undefined) image.dirtyEndpoints.add(endpoint.config.id);
       }
       return;
     case 'room':
       image.roomDue = false;
-      for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.unsettled.add(endpoint.config.id);
+      for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.dirtyEndpoints.add(endpoint.config.id);
       return;
     case 'key-expiry':
       return keyExpiry(image, out, now, due.hash);
@@ -252,9 +252,9 @@ function handleDue(image: Image, out: Decision, now: Now, due: Due): void {
   }
 }
 
-function scale(image: Image, out: Decision, now: Now): void {
-  if (image.settling) return;
-  for (const id of image.unsettled) {
+function scale(image: State, out: StepResult, now: Now): void {
+  if (image.recovering) return;
+  for (const id of image.dirtyEndpoints) {
     const endpoint = image.endpoints.get(id);
     if (endpoint === undefined) continue;
     if (endpoint.config.removing !== undefined) {
@@ -264,5 +264,5 @@ function scale(image: Image, out: Decision, now: Now): void {
     scaleEndpoint(image, out, now, endpoint);
     fill(image, out, now, endpoint);
   }
-  image.unsettled.clear();
+  image.dirtyEndpoints.clear();
 }

@@ -11,19 +11,19 @@
 import { KEPT_BUFFER_BYTES, ownBytes } from '../../proto/own-bytes.ts';
 import type { Body } from '../store/store.ts';
 import { addPending, blobBytes } from './body-use.ts';
-import { dropBody, type Image } from './image.ts';
-import type { JobImage, StreamImage, Waiter } from './image/jobs.ts';
+import { dropBody, type State } from './image.ts';
+import type { JobRecord, StreamBuffer, Waiter } from './image/jobs.ts';
 
 /** Jobs whose last answer is remembered. Beyond it a reader without a cursor may see chunks twice. */
 const mostHanded = 10_000;
 
 /** An attempt of a job, in the image or stored. */
-type Attempt = Pick<JobImage, 'id' | 'token'>;
+type Attempt = Pick<JobRecord, 'id' | 'token'>;
 
 type Reader = Pick<Waiter, 'after' | 'channel' | 'resent'>;
 
 /** Adds a chunk of the present attempt; false when it is one that was seen before. */
-export function addChunk(image: Image, job: JobImage, index: number, data: Body): boolean {
+export function addChunk(image: State, job: JobRecord, index: number, data: Body): boolean {
   const stream = (job.stream ??= { first: index, next: index, chunks: [], bytes: 0 });
   // After a restart of either side the agent sends again from what was drained, less what it had to drop.
   if (index < stream.next) return false;
@@ -45,9 +45,9 @@ export function addChunk(image: Image, job: JobImage, index: number, data: Body)
 
 /** The kept chunks that a reader has not got, and where they stand; they count as on their way to it. */
 export function chunksFor(
-  image: Image,
+  image: State,
   job: Attempt,
-  stream: (Pick<StreamImage, 'first' | 'next'> & { readonly chunks: readonly Body[] }) | null,
+  stream: (Pick<StreamBuffer, 'first' | 'next'> & { readonly chunks: readonly Body[] }) | null,
   reader: Reader,
 ): { readonly chunks: readonly Body[]; readonly firstIndex: number } {
   const got = unreadFrom(image, job, reader);
@@ -59,7 +59,7 @@ export function chunksFor(
 }
 
 /** Index below which a reader certainly has all chunks of this attempt. */
-export function acknowledgedBy(image: Image, job: Attempt, { after, channel }: Reader): number {
+export function acknowledgedBy(image: State, job: Attempt, { after, channel }: Reader): number {
   if (after?.token === job.token) return after.next;
   // A gateway that lost count of this stream, but not the channel that its answers came over.
   const handed = after === null ? handedOf(image, job) : undefined;
@@ -70,7 +70,7 @@ export function acknowledgedBy(image: Image, job: Attempt, { after, channel }: R
  * Drops kept chunks below an index; false when there were none. `received`: their reader has them. Those
  * of others keep their blobs until the sweep, since the agent may send them once more after a restart.
  */
-export function dropBelow(image: Image, job: JobImage, index: number, received = false): boolean {
+export function dropBelow(image: State, job: JobRecord, index: number, received = false): boolean {
   const { stream } = job;
   if (stream === null || index <= stream.first) return false;
   const gone = stream.chunks.splice(0, index - stream.first);
@@ -84,12 +84,12 @@ export function dropBelow(image: Image, job: JobImage, index: number, received =
 }
 
 /** The attempt is over, or another begins its stream anew. */
-export function dropStream(image: Image, job: JobImage): void {
+export function dropStream(image: State, job: JobRecord): void {
   for (const chunk of takeStream(image, job)?.chunks ?? []) dropBody(image, chunk);
 }
 
 /** Takes the kept chunks out of the image, for the row of a job that ends. */
-export function takeStream(image: Image, job: JobImage): StreamImage | null {
+export function takeStream(image: State, job: JobRecord): StreamBuffer | null {
   const { stream } = job;
   if (stream !== null) {
     image.streamBytes -= stream.bytes;
@@ -99,19 +99,19 @@ export function takeStream(image: Image, job: JobImage): StreamImage | null {
   return stream;
 }
 
-function unreadFrom(image: Image, job: Attempt, { after, channel, resent }: Reader): number {
+function unreadFrom(image: State, job: Attempt, { after, channel, resent }: Reader): number {
   const known = after?.token === job.token ? after.next : 0;
   const handed = after?.exact === true ? undefined : handedOf(image, job);
   // A broken channel may still look open here when its requests come again.
   return handed === undefined || (resent && handed.channel !== channel) ? known : Math.max(known, handed.next);
 }
 
-function handedOf(image: Image, job: Attempt): { readonly channel: number; readonly next: number } | undefined {
+function handedOf(image: State, job: Attempt): { readonly channel: number; readonly next: number } | undefined {
   const handed = image.handed.get(job.id);
   return handed?.token === job.token ? handed : undefined;
 }
 
-function remember(image: Image, { id, token }: Attempt, channel: number, next: number): void {
+function remember(image: State, { id, token }: Attempt, channel: number, next: number): void {
   image.handed.delete(id);
   image.handed.set(id, { channel, token, next });
   if (image.handed.size <= mostHanded) return;
@@ -121,7 +121,7 @@ function remember(image: Image, { id, token }: Attempt, channel: number, next: n
   }
 }
 
-function count(image: Image, stream: StreamImage, bytes: number): void {
+function count(image: State, stream: StreamBuffer, bytes: number): void {
   stream.bytes += bytes;
   image.streamBytes += bytes;
 }
@@ -132,7 +132,7 @@ export function ownBody(body: Body): Body {
 }
 
 /** Chunks of running attempts are in no row: they count for the account until they are dropped or the job's end names them. */
-function countBlobs(image: Image, job: JobImage, chunks: readonly Body[], by: 1 | -1): void {
+function countBlobs(image: State, job: JobRecord, chunks: readonly Body[], by: 1 | -1): void {
   const account = image.endpoints.get(job.endpoint)?.config.account;
   if (account === undefined) return;
   for (const chunk of chunks) addPending(image, account, by * blobBytes(chunk));

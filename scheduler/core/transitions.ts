@@ -36,11 +36,11 @@ export type JobEvent =
   | 'retry';
 
 /** The store operation that records a transition; `later` means it is written with a following one. */
-export type Record_ = 'lease' | 'later' | 'finish' | 'requeue' | 'delete' | 'retry';
+export type Recording = 'lease' | 'later' | 'finish' | 'requeue' | 'delete' | 'retry';
 
 export interface Transition {
   readonly to: Phase;
-  readonly write: Record_;
+  readonly write: Recording;
 }
 
 const end = (to: Phase): Transition => ({ to, write: 'finish' });

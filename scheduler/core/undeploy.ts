@@ -10,11 +10,11 @@ import { StopReason } from '../../proto/gen/capstan/v1/nodes.ts';
 import { sweepBuilds } from './deployments.ts';
 import { emptyUpdate } from './directory.ts';
 import { fill } from './dispatch.ts';
-import type { Decision, Write } from './effects.ts';
+import type { StepResult, Write } from './effects.ts';
 import type { Command } from './events.ts';
-import { type Image, liveEndpoints } from './image.ts';
+import { type State, liveEndpoints } from './image.ts';
 import { environmentKey } from './image/control-rows.ts';
-import { type EndpointImage, endpointNameKey } from './image/endpoints.ts';
+import { type EndpointRecord, endpointNameKey } from './image/endpoints.ts';
 import type { Now } from './now.ts';
 import { finish } from './jobs.ts';
 import { startPurge } from './purge.ts';
@@ -25,7 +25,7 @@ import { drainWorker } from './workers.ts';
 /** Error of the jobs that a deletion ends. */
 const deletedError = 'the endpoint was deleted';
 
-export function undeploy(image: Image, out: Decision, call: number, command: Extract<Command, { command: 'undeploy' }>): void {
+export function undeploy(image: State, out: StepResult, call: number, command: Extract<Command, { command: 'undeploy' }>): void {
   const { account, endpoints: ids, stopJobs } = command;
   const found = ids.map((id) => image.endpoints.get(id));
   const missing = ids.find((_id, i) => found[i]?.config.account !== account || found[i]?.config.removing !== undefined);
@@ -44,8 +44,8 @@ export function undeploy(image: Image, out: Decision, call: number, command: Ext
 }
 
 export function deleteEnvironment(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   call: number,
   command: Extract<Command, { command: 'delete-environment' }>,
 ): void {
@@ -68,7 +68,7 @@ export function deleteEnvironment(
 }
 
 /** One look at an endpoint that is being deleted: ends what can be ended, and removes it once nothing is left. */
-export function removalStep(image: Image, out: Decision, now: Now, endpoint: EndpointImage): void {
+export function removalStep(image: State, out: StepResult, now: Now, endpoint: EndpointRecord): void {
   const { id, removing } = endpoint.config;
   for (const worker of endpoint.workers) {
     const found = image.workers.get(worker);
@@ -85,13 +85,13 @@ export function removalStep(image: Image, out: Decision, now: Now, endpoint: End
   out.do({ effect: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
 }
 
-function markAll(image: Image, out: Decision, endpoints: readonly EndpointImage[], stopJobs: boolean): Write | null {
+function markAll(image: State, out: StepResult, endpoints: readonly EndpointRecord[], stopJobs: boolean): Write | null {
   let last: Write | null = null;
   for (const endpoint of endpoints) {
     const { id, account, environment, name } = endpoint.config;
     endpoint.config = { ...endpoint.config, removing: { stopJobs } };
     image.endpointsByName.delete(endpointNameKey(account, environment, name));
-    image.unsettled.add(id);
+    image.dirtyEndpoints.add(id);
     last = putRow(image, out, 'endpoint', id, endpoint.config);
   }
   const removedEndpoints = endpoints.map(({ config }) => config.id);
@@ -99,7 +99,7 @@ function markAll(image: Image, out: Decision, endpoints: readonly EndpointImage[
   return last;
 }
 
-function stopJobsOf(image: Image, out: Decision, now: Now, endpoint: string): void {
+function stopJobsOf(image: State, out: StepResult, now: Now, endpoint: string): void {
   for (const job of [...image.jobs.values()]) {
     if (job.endpoint !== endpoint || job.lease === null) continue;
     const { lease, token } = job;

@@ -3,7 +3,7 @@ import { JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import type { Body, JobRow, StoredState, WholeJob } from '../store/store.ts';
-import type { JobImage } from './image/jobs.ts';
+import type { JobRecord } from './image/jobs.ts';
 import { shownWebhook } from './webhook-url.ts';
 
 /** The wire form of a body. */
@@ -25,7 +25,7 @@ export function fromPayload(payload: Payload | undefined): Body | null {
 }
 
 /** A job of the image: queued, leased or started. */
-export function viewOfImage(job: JobImage, queueReason: string): Job {
+export function viewOfRecord(job: JobRecord, queueReason: string): Job {
   const started = job.phase === 'STARTED';
   return {
     id: job.id,

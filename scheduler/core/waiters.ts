@@ -4,17 +4,17 @@ import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body } from '../store/store.ts';
 
-import type { Decision, Write } from './effects.ts';
+import type { StepResult, Write } from './effects.ts';
 import type { Ref } from './events.ts';
 import type { Waiter } from './image/jobs.ts';
-import type { Image } from './image.ts';
+import type { State } from './image.ts';
 import type { Now } from './now.ts';
 import type { Usage } from './rate-limits.ts';
 import { failureReply, jobReply, toPayload } from './views.ts';
 
 /** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
 export function addWaiter(
-  image: Image,
+  image: State,
   now: Now,
   ref: Ref,
   endpoint: string,
@@ -50,14 +50,14 @@ export function addWaiter(
 }
 
 /** Forgets a waiter that will not be answered: its request is open no longer. */
-export function abandonWaiter(image: Image, waiter: Waiter): void {
+export function abandonWaiter(image: State, waiter: Waiter): void {
   if (waiter.done) return;
   if (waiter.usage !== null) waiter.usage.open--;
   dropWaiter(image, waiter);
 }
 
 /** Forgets a waiter. */
-export function dropWaiter(image: Image, waiter: Waiter): void {
+export function dropWaiter(image: State, waiter: Waiter): void {
   if (waiter.done) return;
   waiter.done = true;
   if (waiter.deadline !== null) image.deadlines.drop(waiter.deadline);
@@ -71,18 +71,18 @@ export function dropWaiter(image: Image, waiter: Waiter): void {
   if (channel?.size === 0) image.channels.delete(waiter.channel);
 }
 
-export function findWaiter(image: Image, ref: Ref): Waiter | null {
+export function findWaiter(image: State, ref: Ref): Waiter | null {
   return image.channels.get(ref.channel)?.get(ref.request) ?? null;
 }
 
 /** Forgets every waiter of a channel that closed; whether its last answers arrived is not known. */
-export function dropChannel(image: Image, channel: number): void {
+export function dropChannel(image: State, channel: number): void {
   for (const [job, handed] of image.handed) if (handed.channel === channel) image.handed.delete(job);
   for (const waiter of [...(image.channels.get(channel)?.values() ?? [])]) abandonWaiter(image, waiter);
 }
 
 /** Answers a waiter with a job. */
-export function answerJob(image: Image, out: Decision, waiter: Waiter, job: Job, write: Write | null = null): void {
+export function answerJob(image: State, out: StepResult, waiter: Waiter, job: Job, write: Write | null = null): void {
   dropWaiter(image, waiter);
   out.do({ effect: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
 }
@@ -95,8 +95,8 @@ export interface ChunkPlace {
 
 /** Answers a waiter with stream chunks. */
 export function answerStream(
-  image: Image,
-  out: Decision,
+  image: State,
+  out: StepResult,
   waiter: Waiter,
   state: JobState,
   chunks: readonly Body[],
@@ -118,13 +118,13 @@ export function answerStream(
 }
 
 /** Answers a waiter with a refusal. */
-export function answerFailure(image: Image, out: Decision, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
+export function answerFailure(image: State, out: StepResult, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
   dropWaiter(image, waiter);
   out.do({ effect: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
 }
 
 /** The job is not there (any more): whoever waits for it learns so. */
-export function answerGone(image: Image, out: Decision, job: string, write: Write | null): void {
+export function answerGone(image: State, out: StepResult, job: string, write: Write | null): void {
   for (const waiter of [...(image.waiters.get(job) ?? [])]) answerFailure(image, out, waiter, gone(waiter), write);
 }
 

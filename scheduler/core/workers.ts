@@ -1,10 +1,10 @@
 /** The desired workers of each node: kept in the store, told to agents whole, with an epoch. */
 import { noteDecision } from './decisions.ts';
 import { emptyUpdate } from './directory.ts';
-import type { Decision } from './effects.ts';
-import type { Image } from './image.ts';
-import type { EndpointImage } from './image/endpoints.ts';
-import type { NodeImage, WorkerImage } from './image/fleet.ts';
+import type { StepResult } from './effects.ts';
+import type { State } from './image.ts';
+import type { EndpointRecord } from './image/endpoints.ts';
+import type { NodeRecord, WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
 import { changedPlacements } from './placed-workers.ts';
 import { staleness, type Plan } from './placement.ts';
@@ -43,10 +43,10 @@ const mostPast = 512;
 const mostPastStored = 64;
 
 /** Asks for the worker of a plan, unless the plan is out of date. */
-export function askWorker(image: Image, now: Now, endpoint: EndpointImage, plan: Plan, decision: string): WorkerImage | Rejected {
+export function requestWorker(image: State, now: Now, endpoint: EndpointRecord, plan: Plan, decision: string): WorkerRecord | Rejected {
   const stale = staleness(image, plan);
   if (stale !== null) return stale;
-  const worker: WorkerImage = {
+  const worker: WorkerRecord = {
     id: freshId(image),
     endpoint: endpoint.config.id,
     release: endpoint.config.release,
@@ -59,7 +59,7 @@ export function askWorker(image: Image, now: Now, endpoint: EndpointImage, plan:
     decision,
     drain: false,
     tokenKey: image.masterKey?.id ?? '',
-    ...newborn(image, now),
+    ...initialWorkerState(image, now),
     placedMs: endpoint.unplaced.count === 0 ? 0 : Math.round(now.mono - endpoint.unplaced.since),
   };
   addWorker(image, worker);
@@ -69,10 +69,10 @@ export function askWorker(image: Image, now: Now, endpoint: EndpointImage, plan:
 }
 
 /** What is known of a worker before its agent spoke of it. */
-export function newborn(
-  image: Image,
+export function initialWorkerState(
+  image: State,
   now: Now,
-): Pick<WorkerImage, 'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'> {
+): Pick<WorkerRecord, 'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'> {
   return {
     status: null,
     ready: false,
@@ -86,7 +86,7 @@ export function newborn(
   };
 }
 
-export function addWorker(image: Image, worker: WorkerImage): void {
+export function addWorker(image: State, worker: WorkerRecord): void {
   image.workers.set(worker.id, worker);
   const node = image.nodes.get(worker.node);
   node?.workers.add(worker.id);
@@ -95,7 +95,7 @@ export function addWorker(image: Image, worker: WorkerImage): void {
 }
 
 /** Asks a worker to finish what it holds and go. */
-export function drainWorker(image: Image, now: Now, worker: WorkerImage, decision: string): void {
+export function drainWorker(image: State, now: Now, worker: WorkerRecord, decision: string): void {
   if (worker.drain) return;
   worker.drain = true;
   worker.decision = decision;
@@ -105,7 +105,7 @@ export function drainWorker(image: Image, now: Now, worker: WorkerImage, decisio
 }
 
 /** The worker is gone, or its node is. */
-export function forgetWorker(image: Image, id: string): void {
+export function forgetWorker(image: State, id: string): void {
   const worker = image.workers.get(id);
   if (worker === undefined) return;
   image.workers.delete(id);
@@ -118,11 +118,11 @@ export function forgetWorker(image: Image, id: string): void {
   image.capacity++;
   image.endpoints.get(worker.endpoint)?.workers.delete(id);
   image.dirtyNodes.add(worker.node);
-  image.unsettled.add(worker.endpoint);
+  image.dirtyEndpoints.add(worker.endpoint);
 }
 
 /** Remembers that a node ran a worker, so that its logs can be requested later. */
-export function notePast(node: NodeImage, worker: string, endpoint: string): void {
+export function notePast(node: NodeRecord, worker: string, endpoint: string): void {
   node.pastWorkers.set(worker, endpoint);
   if (node.pastWorkers.size <= mostPast) return;
   const [oldest] = node.pastWorkers.keys();
@@ -130,7 +130,7 @@ export function notePast(node: NodeImage, worker: string, endpoint: string): voi
 }
 
 /** Node → the workers of an endpoint that it runs or ran: where the endpoint's logs are. */
-export function workersByNode(image: Image, endpoint: string): Map<string, Set<string>> {
+export function workersByNode(image: State, endpoint: string): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   for (const [id, node] of image.nodes) {
     const workers = new Set<string>();
@@ -142,7 +142,7 @@ export function workersByNode(image: Image, endpoint: string): Map<string, Set<s
 }
 
 /** Writes and sends the desired set of every node that changed in this step. */
-export function flushDesired(image: Image, out: Decision): void {
+export function flushDesired(image: State, out: StepResult): void {
   for (const id of image.dirtyNodes) {
     const node = image.nodes.get(id);
     const placements = changedPlacements(image, id);
@@ -165,12 +165,12 @@ export function flushDesired(image: Image, out: Decision): void {
   image.dirtyNodes.clear();
 }
 
-function toDesired(worker: WorkerImage): DesiredWorker {
+function toDesired(worker: WorkerRecord): DesiredWorker {
   const { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain, tokenKey } = worker;
   return { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain, tokenKey };
 }
 
-function freshId(image: Image): string {
+function freshId(image: State): string {
   for (;;) {
     const id = randomName(image.random, 14);
     if (!image.workers.has(id)) return id;

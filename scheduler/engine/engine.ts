@@ -11,10 +11,10 @@ import { messageOf } from '../../proto/thrown.ts';
 import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import { Decision, type Answer, type Effect, type Pending, type Write } from '../core/effects.ts';
+import { StepResult, type Answer, type Effect, type Pending, type Write } from '../core/effects.ts';
 import type { Command, CoreEvent } from '../core/events.ts';
-import type { Image } from '../core/image.ts';
-import type { WorkerImage } from '../core/image/fleet.ts';
+import type { State } from '../core/image.ts';
+import type { WorkerRecord } from '../core/image/fleet.ts';
 import type { Settings } from '../core/settings.ts';
 import type { RandomState } from '../core/random.ts';
 import { nextDeadline, step } from '../core/step.ts';
@@ -31,7 +31,7 @@ type DispatchEffect = Extract<Effect, { effect: 'dispatch' }>;
 export interface Ports {
   reply(channel: number, reply: JobReply): void;
   send(node: string, session: number, event: SchedulerEvent): void;
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[], image: Image): void;
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], image: State): void;
   sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
   closeSession(node: string, session: number, reason: string): void;
   /** A worker became ready, for metrics. */
@@ -89,9 +89,9 @@ export class Engine {
   /** Of the present image. */
   #bodies: BodyCount | null = null;
   readonly #calls = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
-  #image: Image | null = null;
+  #image: State | null = null;
   #fence: Fence = { shard, term: 0n };
-  #gathering = new Decision();
+  #gathering = new StepResult();
   #scheduled = false;
   /** Batches sent to the store and not answered. */
   #inFlight = 0;
@@ -111,7 +111,7 @@ export class Engine {
   }
 
   /** The image, for reading; UNAVAILABLE while there is none. */
-  get image(): Image {
+  get image(): State {
     if (this.#image === null)
       throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
     return this.#image;
@@ -149,7 +149,7 @@ export class Engine {
     if ('heldBy' in taken) throw new CapstanError('UNAVAILABLE', `the queue is held by another scheduler: ${taken.heldBy}`);
     this.#fence = { shard, term: taken.term };
     const stored = await readState(store);
-    this.#gathering = new Decision();
+    this.#gathering = new StepResult();
     this.#payloads.clear();
     const image = restore(settings, random, stored, clock.now(), this.#gathering);
     image.diskRefusal = this.#diskRefusal;
@@ -193,7 +193,7 @@ export class Engine {
    * Keeps the input of a job that the image holds, so that its dispatch needs no read. Every job that
    * leaves the image is ended or deleted by an operation of its number, which removes the input again.
    */
-  #keep(image: Image, { id, no, hasS3 }: JobRow, input: Body): void {
+  #keep(image: State, { id, no, hasS3 }: JobRow, input: Body): void {
     // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
     if (hasS3 || image.jobs.get(id)?.no !== no || ('inline' in input && input.inline.length > payloadInlineLimit)) return;
     this.#payloads.put(no, input);
@@ -225,7 +225,7 @@ export class Engine {
       this.#settle();
       return;
     }
-    this.#gathering = new Decision();
+    this.#gathering = new StepResult();
     if (writes.length === 0) {
       this.#carryOut(effects, null);
       this.#schedule();
@@ -255,7 +255,7 @@ export class Engine {
     );
   }
 
-  #countOf(image: Image): BodyCount {
+  #countOf(image: State): BodyCount {
     const stands = (): boolean => this.#image === image && !this.#closed;
     return new BodyCount({
       read: () => this.#options.store.read('bodyUsage'),
@@ -276,7 +276,7 @@ export class Engine {
   }
 
   /** Keeps the inputs of the jobs that were stored, and tells the core of the operations that were not carried out. */
-  #applyOutcomes(image: Image, writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
+  #applyOutcomes(image: State, writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];
@@ -426,7 +426,7 @@ export class Engine {
     const fatal = !isStale && !isFull;
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
     this.#image = null;
-    this.#gathering = new Decision();
+    this.#gathering = new StepResult();
     const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: takeOverRetryMs });
     for (const call of this.#calls.values()) call.reject(unavailable);
     this.#calls.clear();

@@ -7,8 +7,8 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 import { addProcessMetrics } from '../../proto/process-metrics.ts';
 import type { Effect, Write } from '../core/effects.ts';
-import type { Image } from '../core/image.ts';
-import type { EndpointImage, Tallies } from '../core/image/endpoints.ts';
+import type { State } from '../core/image.ts';
+import type { EndpointRecord, Tallies } from '../core/image/endpoints.ts';
 import { inCrashLoop } from '../core/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
@@ -17,7 +17,7 @@ import type { Op, Outcome } from '../store/store.ts';
 /** Where the levels come from. */
 export interface MetricsSource {
   /** Null while the queue is being taken over. */
-  image(): Image | null;
+  image(): State | null;
   /** Wall clock, ms. */
   wall(): number;
   /** Gateways' open streams. */
@@ -217,7 +217,7 @@ function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
 
 function addLevels(registry: Registry, { image, wall, channels, inputCache }: MetricsSource): void {
   /** A gauge that is set anew whenever it is read. */
-  const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, image: Image) => void): void => {
+  const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, image: State) => void): void => {
     const gauge: Gauge = new Gauge({
       name,
       help,
@@ -230,7 +230,7 @@ function addLevels(registry: Registry, { image, wall, channels, inputCache }: Me
       },
     });
   };
-  const perEndpoint = (name: string, help: string, value: (endpoint: EndpointImage) => number): void =>
+  const perEndpoint = (name: string, help: string, value: (endpoint: EndpointRecord) => number): void =>
     level(name, help, ['endpoint'], (gauge, { endpoints }) => {
       for (const [id, endpoint] of endpoints) gauge.set({ endpoint: id }, value(endpoint));
     });

@@ -18,8 +18,8 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { places, sealedRows } from '../core/sealed.ts';
-import type { DerivedKey, MasterKeyRow, SealedRow } from '../core/image/control-rows.ts';
+import { places, encryptedRows } from '../core/sealed.ts';
+import type { DerivedKey, MasterKeyRow, EncryptedRow } from '../core/image/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { sweepTemporary } from '../files/durable.ts';
@@ -225,13 +225,13 @@ export class MasterKeys {
 
   async #renewRows(): Promise<number> {
     const { engine, cipher } = this.#options;
-    const stale = [...sealedRows(engine.image)].filter(({ values }) => values.some(({ sealed }) => !cipher.isCurrent(headOf(sealed))));
+    const stale = [...encryptedRows(engine.image)].filter(({ values }) => values.some(({ sealed }) => !cipher.isCurrent(headOf(sealed))));
     let found = 0;
-    let rows: SealedRow[] = [];
+    let rows: EncryptedRow[] = [];
     let values = new Map<string, string>();
     const commit = async (): Promise<void> => {
       this.#mustBeOpen();
-      await engine.command({ command: 'reseal', rows, values });
+      await engine.command({ command: 'reencrypt', rows, values });
       found += values.size;
       rows = [];
       values = new Map();
@@ -253,12 +253,12 @@ export class MasterKeys {
     let found = 0;
     for (let after = 0; ;) {
       this.#mustBeOpen();
-      const page = await engine.store.read('sealedInputs', after, batchValues);
+      const page = await engine.store.read('encryptedInputs', after, batchValues);
       const inputs = page.flatMap(({ no, id, s3 }) => {
         const renewed = this.#renewed(s3, places.s3(id));
         return renewed === null ? [] : [{ no, from: s3, to: renewed }];
       });
-      if (inputs.length > 0) await engine.command({ command: 'reseal-inputs', inputs });
+      if (inputs.length > 0) await engine.command({ command: 'reencrypt-inputs', inputs });
       found += inputs.length;
       const last = page.at(-1);
       if (last === undefined || page.length < batchValues) return found;

@@ -30,7 +30,7 @@ const limits = {
 } as const;
 
 /** Whose deployment it is, and against what it is checked. */
-export interface Surroundings {
+export interface ValidationContext {
   readonly account: string;
   readonly environment: string;
   readonly gpus: GpuTable;
@@ -47,7 +47,7 @@ export interface CheckedEndpoint extends Omit<EndpointInput, 'envSealed'> {
  * Encrypts the environment. To be called in the turn of the event loop that hands the command on:
  * what is encrypted and then waits might outlast its key.
  */
-export function sealEnv(
+export function encryptEnv(
   { env, ...checked }: CheckedEndpoint,
   cipher: Cipher,
   owner: { readonly account: string; readonly environment: string },
@@ -57,7 +57,7 @@ export function sealEnv(
 }
 
 /** Checks every endpoint of a deployment. INVALID_ARGUMENT names field and rule. */
-export function checkEndpoints(specs: readonly EndpointSpec[], around: Surroundings): CheckedEndpoint[] {
+export function checkEndpoints(specs: readonly EndpointSpec[], around: ValidationContext): CheckedEndpoint[] {
   if (specs.length === 0) throw invalid('endpoints', 'must hold at least one endpoint');
   checkName('environment', around.environment);
   const names = new Set<string>();
@@ -77,7 +77,7 @@ export function checkEndpoints(specs: readonly EndpointSpec[], around: Surroundi
 }
 
 /** Checks one endpoint by itself; of its environment what is new. */
-export function checkEndpoint(spec: EndpointSpec, around: Surroundings, newEnv = spec.env): CheckedEndpoint {
+export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, newEnv = spec.env): CheckedEndpoint {
   const field = (part: string): string => `${spec.name}.${part}`;
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
   checkProgram(spec, kind);
@@ -193,7 +193,7 @@ function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
   if (runtime === 'container' && imageName === '') throw invalid(`${name}.imageName`, 'must name the image in which the command runs');
 }
 
-function checkSelection(spec: EndpointSpec, { gpus, fleet }: Surroundings): void {
+function checkSelection(spec: EndpointSpec, { gpus, fleet }: ValidationContext): void {
   const field = (part: string): string => `${spec.name}.${part}`;
   const { gpuIds, gpuCount, cpu } = spec;
   if (gpuIds !== '' && cpu !== '') throw invalid(field('cpu'), 'gpu and cpu are alternatives: give one of them');

@@ -16,12 +16,12 @@ import {
 import { checkDigest } from '../blobs/ids.ts';
 import { buildNotFound, ownedBuild } from '../core/builds.ts';
 import type { Answer } from '../core/effects.ts';
-import { type Image, liveEndpoints } from '../core/image.ts';
+import { type State, liveEndpoints } from '../core/image.ts';
 import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/image/control-rows.ts';
-import type { EndpointImage } from '../core/image/endpoints.ts';
+import type { EndpointRecord } from '../core/image/endpoints.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
-import { checkEndpoint, checkEndpoints, checkName, sealEnv, type Surroundings } from './deploy-rules.ts';
+import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, specOf } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
 
@@ -45,10 +45,10 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   const { engine, auth, cipher, log, clock, buildSize } = deps;
   const call = <Request, Reply>(name: string, handler: (request: Request, metadata: Metadata) => Promise<Reply> | Reply) =>
     unary<Request, Reply>(log, name, handler);
-  const info = (endpoint: EndpointImage, created = false): EndpointInfo => endpointInfo(engine.image, clock.now(), endpoint, created);
+  const info = (endpoint: EndpointRecord, created = false): EndpointInfo => endpointInfo(engine.image, clock.now(), endpoint, created);
 
   /** What deployments are checked against. */
-  function around(account: string, environment: string): Surroundings {
+  function around(account: string, environment: string): ValidationContext {
     const { settings, nodes } = engine.image;
     const fleet = new Set<string>();
     for (const { facts } of nodes.values()) for (const { model } of facts?.devices ?? []) fleet.add(model);
@@ -81,7 +81,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         const owned = ownedBuild(engine.image, account, buildDigest) !== undefined;
         if (!owned || (await buildSize(buildDigest)) === null) throw buildNotFound(buildDigest);
       }
-      const endpoints = checked.map((endpoint) => sealEnv(endpoint, cipher, { account, environment }));
+      const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
       return deployed(await engine.command({ command: 'deploy', account, environment, build: buildDigest, endpoints }));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
@@ -93,7 +93,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const spec = patched({ ...specOf(engine.image, endpoint), env }, patch);
       const checked = checkEndpoint(spec, around(account, environment), patch?.env ?? {});
       // The same values encrypted anew would be other bytes.
-      const changed = sealEnv(checked, cipher, { account, environment });
+      const changed = encryptEnv(checked, cipher, { account, environment });
       const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: sealed } : changed;
       const [updated] = deployed(await engine.command({ command: 'update-endpoint', endpoint: id, input })).endpoints;
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} not found`);
@@ -160,15 +160,15 @@ function orDefault(environment: string): string {
   return environment === '' ? 'default' : environment;
 }
 
-function inside(image: Image, account: string, environment: string): EndpointImage[] {
+function inside(image: State, account: string, environment: string): EndpointRecord[] {
   return liveEndpoints(image, account).filter(({ config }) => config.environment === environment);
 }
 
-function historyOf(image: Image, account: string, environment: string): readonly DeploymentRow[] {
+function historyOf(image: State, account: string, environment: string): readonly DeploymentRow[] {
   return image.deployments.get(environmentKey(account, environment)) ?? [];
 }
 
-function mustBeEnvironment(image: Image, account: string, name: string): EnvironmentRow {
+function mustBeEnvironment(image: State, account: string, name: string): EnvironmentRow {
   const row = image.environments.get(environmentKey(account, name));
   if (row === undefined) throw new CapstanError('NOT_FOUND', `environment ${JSON.stringify(name)} not found`, { field: 'environment' });
   return row;
@@ -197,7 +197,7 @@ function patched(spec: EndpointSpec, patch: EndpointPatch | undefined): Endpoint
   return { ...spec, ...given, rateLimits: { ...spec.rateLimits, ...rateLimits }, env: { ...Object.fromEntries(kept), ...env } };
 }
 
-function environmentInfo(image: Image, row: EnvironmentRow): EnvironmentInfo {
+function environmentInfo(image: State, row: EnvironmentRow): EnvironmentInfo {
   const endpoints = inside(image, row.account, row.name);
   return {
     name: row.name,
@@ -209,7 +209,7 @@ function environmentInfo(image: Image, row: EnvironmentRow): EnvironmentInfo {
 }
 
 /** The builds of an environment, newest first; with `only`, those of one endpoint. */
-function buildInfos(image: Image, account: string, environment: string, only: string | null): BuildInfo[] {
+function buildInfos(image: State, account: string, environment: string, only: string | null): BuildInfo[] {
   const found = new Map<string, { at: number; endpoints: Set<string>; functions: Set<string> }>();
   for (const { at, endpoints } of historyOf(image, account, environment)) {
     for (const { id, build, input } of endpoints) {

@@ -2,8 +2,8 @@
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import { type Image, liveEndpoints } from '../core/image.ts';
-import type { EndpointImage } from '../core/image/endpoints.ts';
+import { type State, liveEndpoints } from '../core/image.ts';
+import type { EndpointRecord } from '../core/image/endpoints.ts';
 import type { Now } from '../core/now.ts';
 import { queueReason } from '../core/reasons.ts';
 
@@ -11,7 +11,7 @@ import { queueReason } from '../core/reasons.ts';
  * The endpoint with this id, or of this name in the environment.
  * @throws CapstanError NOT_FOUND.
  */
-export function endpointNamed(image: Image, account: string, environment: string, wanted: string): EndpointImage {
+export function endpointNamed(image: State, account: string, environment: string, wanted: string): EndpointRecord {
   const live = liveEndpoints(image, account);
   const found =
     live.find(({ config }) => config.id === wanted) ??
@@ -21,7 +21,7 @@ export function endpointNamed(image: Image, account: string, environment: string
 }
 
 /** Settings and state. Environment values are secret: they are left out. */
-export function endpointInfo(image: Image, now: Now, endpoint: EndpointImage, created: boolean): EndpointInfo {
+export function endpointInfo(image: State, now: Now, endpoint: EndpointRecord, created: boolean): EndpointInfo {
   const { config, lanes, counts } = endpoint;
   const waiting = lanes[0].count + lanes[1].count;
   const why = waiting === 0 ? { reason: '', detail: '' } : queueReason(image, endpoint, now);
@@ -41,7 +41,7 @@ export function endpointInfo(image: Image, now: Now, endpoint: EndpointImage, cr
 }
 
 /** What a deployment would say of the endpoint as it stands, without the values of its environment. */
-export function specOf(image: Image, { config }: EndpointImage): EndpointSpec {
+export function specOf(image: State, { config }: EndpointRecord): EndpointSpec {
   const release = image.releases.get(config.release);
   return {
     name: config.name,

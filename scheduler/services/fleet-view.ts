@@ -1,9 +1,9 @@
 /** Nodes, workers and the scaler's decisions as operators see them. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
-import type { Image } from '../core/image.ts';
-import type { EndpointConfig, EndpointImage } from '../core/image/endpoints.ts';
-import type { NodeImage, WorkerImage } from '../core/image/fleet.ts';
+import type { State } from '../core/image.ts';
+import type { EndpointConfig, EndpointRecord } from '../core/image/endpoints.ts';
+import type { NodeRecord, WorkerRecord } from '../core/image/fleet.ts';
 import { tokenId } from '../core/nodes.ts';
 import { capacityOf } from '../core/placement/feasible.ts';
 import type { Reader } from './auth.ts';
@@ -11,7 +11,7 @@ import { workerCounts } from './worker-counts.ts';
 
 const MAX_UINT32 = 0xffff_ffff;
 
-export function nodeInfo(image: Image, node: NodeImage): NodeInfo {
+export function nodeInfo(image: State, node: NodeRecord): NodeInfo {
   let jobs = 0;
   for (const id of node.workers) jobs += image.workers.get(id)?.attempts.size ?? 0;
   return {
@@ -29,12 +29,12 @@ export function nodeInfo(image: Image, node: NodeImage): NodeInfo {
 }
 
 /** What is set aside for the node's workers. */
-function given({ usage }: NodeImage): Pick<NodeInfo, 'cpuMillisGiven' | 'memoryBytesGiven' | 'devicesGiven'> {
+function given({ usage }: NodeRecord): Pick<NodeInfo, 'cpuMillisGiven' | 'memoryBytesGiven' | 'devicesGiven'> {
   return { cpuMillisGiven: usage.cpuMillis, memoryBytesGiven: BigInt(usage.memoryBytes), devicesGiven: usage.devices.size };
 }
 
 /** What may be set aside on a node in all; 0 where its agent does not tell. */
-export function inAll({ settings }: Image, { facts }: NodeImage): Pick<NodeInfo, 'cpuMillisInAll' | 'memoryBytesInAll'> {
+export function inAll({ settings }: State, { facts }: NodeRecord): Pick<NodeInfo, 'cpuMillisInAll' | 'memoryBytesInAll'> {
   const all = facts === null ? null : capacityOf(facts, settings);
   // An agent may tell amounts that no message can carry; one such node must not hide the others from operators.
   const told = (amount: number | undefined, most: number): number =>
@@ -46,7 +46,7 @@ export function inAll({ settings }: Image, { facts }: NodeImage): Pick<NodeInfo,
 }
 
 /** The workers that a reader may know of, of all endpoints or of one. */
-export function workerInfos(image: Image, { account, sees }: Reader, endpointId: string): WorkerInfo[] {
+export function workerInfos(image: State, { account, sees }: Reader, endpointId: string): WorkerInfo[] {
   const infos: WorkerInfo[] = [];
   for (const worker of image.workers.values()) {
     const config = image.endpoints.get(worker.endpoint)?.config;
@@ -58,7 +58,7 @@ export function workerInfos(image: Image, { account, sees }: Reader, endpointId:
 }
 
 /** An endpoint with its workers, and what was decided about it. */
-export function endpointDetail(image: Image, endpoint: EndpointImage, info: EndpointInfo): GetEndpointResponse {
+export function endpointDetail(image: State, endpoint: EndpointRecord, info: EndpointInfo): GetEndpointResponse {
   const { rejections, decisions, starts } = endpoint;
   return {
     info,
@@ -82,7 +82,7 @@ export function endpointDetail(image: Image, endpoint: EndpointImage, info: Endp
 }
 
 /** Join tokens that were not revoked. */
-export function tokenInfos(image: Image): JoinTokenInfo[] {
+export function tokenInfos(image: State): JoinTokenInfo[] {
   return [...image.joinTokens]
     .filter(([, { revoked }]) => !revoked)
     .map(([hash, { name, createdAt, expiresAt, maxUses, uses }]) => ({
@@ -96,13 +96,13 @@ export function tokenInfos(image: Image): JoinTokenInfo[] {
 }
 
 /** Agents tell of a worker when it starts, fails or ends, and of jobs one by one: whether it runs one is known here. */
-function stateNow(told: WorkerState, worker: WorkerImage, { kind }: EndpointConfig): WorkerState {
+function stateNow(told: WorkerState, worker: WorkerRecord, { kind }: EndpointConfig): WorkerState {
   if (told !== WorkerState.IDLE && told !== WorkerState.RUNNING) return told;
   if (worker.attempts.size > 0) return WorkerState.RUNNING;
   return kind === 'LOAD_BALANCED' ? told : WorkerState.IDLE;
 }
 
-function workerInfo(worker: WorkerImage, config: EndpointConfig): WorkerInfo {
+function workerInfo(worker: WorkerRecord, config: EndpointConfig): WorkerInfo {
   const status = worker.status ?? {
     workerId: worker.id,
     endpointId: worker.endpoint,

@@ -24,9 +24,9 @@ import { isBodyId } from '../blobs/ids.ts';
 import type { Answer } from '../core/effects.ts';
 import type { CoreEvent, Counting, Ref } from '../core/events.ts';
 import type { Cursor } from '../core/image/jobs.ts';
-import type { Image } from '../core/image.ts';
+import type { State } from '../core/image.ts';
 import { limitOf, usageOf } from '../core/limits.ts';
-import { admit, type LimitedOperation } from '../core/rate-limits.ts';
+import { tryAcquire, type LimitedOperation } from '../core/rate-limits.ts';
 import { endpointNotFound, view } from '../core/requests.ts';
 import { places } from '../core/sealed.ts';
 import { failureReply, fromPayload, storedState, viewOfRow } from '../core/views.ts';
@@ -120,7 +120,7 @@ export class JobChannels {
     const endpoint = image.endpoints.get(endpointId);
     if (endpoint === undefined) throw endpointNotFound(endpointId);
     const usage = usageOf(endpoint, operation);
-    const refusal = admit(usage, limitOf(image, endpoint, operation), this.#clock.now().mono, operation, false);
+    const refusal = tryAcquire(usage, limitOf(image, endpoint, operation), this.#clock.now().mono, operation, false);
     if (refusal !== null) throw refusal;
     try {
       return await handler();
@@ -280,7 +280,7 @@ export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Confi
 }
 
 /** Counts of an endpoint (WIRE.md section 1, /health). */
-function health(image: Image, id: string): EndpointHealth {
+function health(image: State, id: string): EndpointHealth {
   const endpoint = image.endpoints.get(id);
   if (endpoint === undefined) throw endpointNotFound(id);
   const workers = workerCounts(image, endpoint);

@@ -12,7 +12,7 @@ import {
   type CreateKeyResponse,
   type KeyInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { type Image, liveEndpoints } from '../core/image.ts';
+import { type State, liveEndpoints } from '../core/image.ts';
 import type { KeyRow } from '../core/image/control-rows.ts';
 import { bodyBytesOf } from '../core/body-use.ts';
 import type { Quotas } from '../core/events.ts';
@@ -117,7 +117,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
 }
 
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several keys have the name. */
-function findKey(image: Image, account: string, wanted: string): KeyRow {
+function findKey(image: State, account: string, wanted: string): KeyRow {
   const keys = [...image.keys.values()].filter((key) => key.account === account);
   const byId = keys.find(({ hash }) => hash.slice(0, ID_LENGTH) === wanted);
   if (byId !== undefined) return byId;
@@ -131,7 +131,7 @@ function findKey(image: Image, account: string, wanted: string): KeyRow {
 }
 
 /** What a key of this request is good for. */
-function scopeOf(image: Image, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
+function scopeOf(image: State, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
   const environment = request.environment === '' ? 'default' : request.environment;
   if (request.scope !== KeyScope.ENDPOINTS && request.endpoints.length > 0)
     throw new CapstanError('INVALID_ARGUMENT', 'endpoints: go with the scope ENDPOINTS only', { field: 'endpoints' });
@@ -160,7 +160,7 @@ function keyName(name: string): string {
   return name.trim();
 }
 
-function mustBeAccount(image: Image, account: string): void {
+function mustBeAccount(image: State, account: string): void {
   if (account === defaultAccount || image.accounts.has(account)) return;
   throw new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'account' });
 }
@@ -179,7 +179,7 @@ function keyInfo(key: KeyRow): KeyInfo {
   };
 }
 
-function accountInfo(image: Image, account: string, buildBytes: number): AccountInfo {
+function accountInfo(image: State, account: string, buildBytes: number): AccountInfo {
   const endpoints = liveEndpoints(image, account);
   return {
     id: account,

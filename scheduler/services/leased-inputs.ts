@@ -1,5 +1,5 @@
 /** Inputs in the blob store that were sent to nodes with a job: a node may read them while it holds the job's lease. */
-import type { Image } from '../core/image.ts';
+import type { State } from '../core/image.ts';
 
 interface Leased {
   readonly node: string;
@@ -11,12 +11,12 @@ interface Leased {
 const sweepFrom = 1_000;
 
 export class LeasedInputs {
-  readonly #image: () => Image;
+  readonly #image: () => State;
   /** By the id of the blob. */
   readonly #sent = new Map<string, Leased>();
   #sweepAt = sweepFrom;
 
-  constructor(image: () => Image) {
+  constructor(image: () => State) {
     this.#image = image;
   }
 

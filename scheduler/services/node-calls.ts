@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { ControlServiceServer, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
-import type { NodeImage } from '../core/image/fleet.ts';
+import type { NodeRecord } from '../core/image/fleet.ts';
 import { tokenId } from '../core/nodes.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
@@ -43,7 +43,7 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
     listNodes: unary(log, 'ListNodes', (_request, metadata) => {
       const account = auth.wholeReader(metadata);
       const { image } = engine;
-      const info = (node: NodeImage): NodeInfo =>
+      const info = (node: NodeRecord): NodeInfo =>
         account === defaultAccount ? nodeInfo(image, node) : sharedNodeInfo(image, node, account);
       return { nodes: [...image.nodes.values()].map(info) };
     }),

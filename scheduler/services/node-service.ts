@@ -21,9 +21,9 @@ import type {
 import { toStatus } from '../../proto/grpc-errors.ts';
 import { readServerStream } from '../../proto/stream-guard.ts';
 import type { Effect } from '../core/effects.ts';
-import type { Image } from '../core/image.ts';
+import type { State } from '../core/image.ts';
 import type { Release } from '../core/image/endpoints.ts';
-import type { WorkerImage } from '../core/image/fleet.ts';
+import type { WorkerRecord } from '../core/image/fleet.ts';
 import { workerLimits } from '../core/placement/cpu-size.ts';
 import { imageOf } from '../core/placement/runtime-choice.ts';
 import { reportedLines } from '../core/reported.ts';
@@ -126,7 +126,7 @@ export class NodeSessions {
   }
 
   /** Sends the whole desired set with the releases it names. */
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[], image: Image): void {
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], image: State): void {
     const specs: WorkerSpec[] = workers.map((worker) => ({
       workerId: worker.id,
       releaseId: worker.release,
@@ -262,7 +262,7 @@ export class NodeSessions {
     if (waiting.delete(session) && waiting.size === 0) done();
   }
 
-  #releaseSpec(image: Image, release: Release): ReleaseSpec {
+  #releaseSpec(image: State, release: Release): ReleaseSpec {
     const config = image.endpoints.get(release.endpoint)?.config;
     const limits = workerLimits(release);
     const env = release.envSealed === null || config === undefined ? {} : openEnv(this.#cipher, config, release.envSealed);

@@ -6,14 +6,14 @@
 import { baseImageOf } from '../../proto/base-images.ts';
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { Device, Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Image } from '../core/image.ts';
-import type { NodeImage, WorkerImage } from '../core/image/fleet.ts';
+import type { State } from '../core/image.ts';
+import type { NodeRecord, WorkerRecord } from '../core/image/fleet.ts';
 import { inAll } from './fleet-view.ts';
 
 /** What `account` may know of a node: its offer, and the account's own workers there. */
-export function sharedNodeInfo(image: Image, node: NodeImage, account: string): NodeInfo {
+export function sharedNodeInfo(image: State, node: NodeRecord, account: string): NodeInfo {
   const own = ownWorkers(image, node, account);
-  const sum = (of: (worker: WorkerImage) => number): number => own.reduce((total, worker) => total + of(worker), 0);
+  const sum = (of: (worker: WorkerRecord) => number): number => own.reduce((total, worker) => total + of(worker), 0);
   return {
     id: node.config.id,
     name: node.config.name,
@@ -30,7 +30,7 @@ export function sharedNodeInfo(image: Image, node: NodeImage, account: string): 
   };
 }
 
-function ownWorkers(image: Image, node: NodeImage, account: string): WorkerImage[] {
+function ownWorkers(image: State, node: NodeRecord, account: string): WorkerRecord[] {
   return [...node.workers]
     .flatMap((id) => image.workers.get(id) ?? [])
     .filter(({ endpoint }) => image.endpoints.get(endpoint)?.config.account === account);

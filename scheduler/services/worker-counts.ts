@@ -6,12 +6,12 @@
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { inCrashLoop } from '../core/crash-loops.ts';
 import { isReady } from '../core/dispatch.ts';
-import type { Image } from '../core/image.ts';
-import type { EndpointImage } from '../core/image/endpoints.ts';
+import type { State } from '../core/image.ts';
+import type { EndpointRecord } from '../core/image/endpoints.ts';
 
 export type WorkerCounts = Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', number>;
 
-export function workerCounts(image: Image, endpoint: EndpointImage): WorkerCounts {
+export function workerCounts(image: State, endpoint: EndpointRecord): WorkerCounts {
   const counts: WorkerCounts = { idle: 0, running: 0, initializing: 0, throttled: 0, unhealthy: 0 };
   for (const id of endpoint.workers) {
     const worker = image.workers.get(id);

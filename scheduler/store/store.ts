@@ -183,7 +183,7 @@ export type Op =
   /** The reader of an ended job has every chunk with an index below this one: drop them. */
   | { readonly op: 'drain'; readonly no: number; readonly below: number }
   /** Puts a job's credentials, encrypted with another key, in the place of `from`; `stale` when those are not there. */
-  | { readonly op: 'reseal'; readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }
+  | { readonly op: 'reencrypt'; readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }
   /**
    * Changes a delivery, or removes it (`to` null). `stale` when `after` is given and the row shows
    * another number of tries: it was sent for anew meanwhile.
@@ -229,7 +229,7 @@ export interface WholeJob {
 }
 
 /** The encrypted credentials of a job. */
-export interface SealedInput {
+export interface EncryptedInput {
   readonly no: number;
   readonly id: string;
   readonly s3: Uint8Array;
@@ -257,7 +257,7 @@ export interface Reads {
   /** The input and the encrypted credentials of a job. */
   payload(no: number): { readonly input: Body; readonly s3: Uint8Array | null } | null;
   /** Jobs with encrypted credentials after a number, in order of number, in any state. */
-  sealedInputs(afterNo: number, limit: number): SealedInput[];
+  encryptedInputs(afterNo: number, limit: number): EncryptedInput[];
   /** Queued jobs of an endpoint and priority after a position, in order; inputs inline up to `inputLimit` bytes come along. */
   head(endpoint: string, priority: 0 | 1, afterPosition: number, limit: number, inputLimit: number): QueuedJob[];
   /** Leased jobs after a number, in order of number. */

@@ -17,7 +17,7 @@ import { DeclarationError } from './errors.ts';
 import { markFunction, type AnyFunction, type FunctionDeclaration } from './functions.ts';
 import { register } from './registry.ts';
 import { stubOfDeclared } from './remote.ts';
-import { pathBreach, sameRoute, type RouteMethod } from './routes.ts';
+import { pathViolation, sameRoute, type RouteMethod } from './routes.ts';
 import { withChecked, type InputOf, type OutputOf, type StandardSchema } from './schema.ts';
 import { checkSettings, resourceOf, type CheckedSettings, type EndpointSettings } from './settings.ts';
 
@@ -185,8 +185,8 @@ export class Declaration {
 
   #route(method: RouteMethod, path: string, rest: RouteArguments): AnyFunction {
     const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;
-    const breach = pathBreach(path);
-    if (breach !== null) throw this.#broken(`the path ${JSON.stringify(path)} ${breach}`);
+    const violation = pathViolation(path);
+    if (violation !== null) throw this.#broken(`the path ${JSON.stringify(path)} ${violation}`);
     for (const other of this.#functions) {
       if (other.route === undefined) throw this.#broken(`serves ${other.name} as a queue-based endpoint already, and can have no routes`);
       if (other.route.method === method && sameRoute(other.route.path) === sameRoute(path))

@@ -32,14 +32,14 @@ interface Route {
  * @throws RemoteError with the function's message; DispatchError, CapstanApiError, ConnectionError.
  */
 export async function invoke(target: Target, input: object): Promise<unknown> {
-  return whereItIs(target, (connection, peer) =>
+  return withResolvedPeer(target, (connection, peer) =>
     peer.isLoadBalanced ? callRoute(connection, peer, target, input) : runJob(connection, peer, target, input),
   );
 }
 
 /** Calls a generator, and gives its chunks as they come. Leaving it ends the job or the request there. Throws what `invoke` throws. */
 export async function* invokeStream(target: Target, input: object): AsyncGenerator<unknown, void, void> {
-  yield* await whereItIs(target, (connection, peer) =>
+  yield* await withResolvedPeer(target, (connection, peer) =>
     peer.isLoadBalanced ? streamRoute(connection, peer, target, input) : streamJob(connection, peer, target, input),
   );
 }
@@ -47,7 +47,7 @@ export async function* invokeStream(target: Target, input: object): AsyncGenerat
 /** Runs a job at the endpoint of this name and gives its result. Throws what `invoke` throws. */
 export async function runAt(endpointName: string, input: object): Promise<unknown> {
   const target = { functionName: 'runSync', endpointName };
-  return whereItIs(target, (connection, peer) => runJob(connection, mustTakeJobs(peer), target, input));
+  return withResolvedPeer(target, (connection, peer) => runJob(connection, mustTakeJobs(peer), target, input));
 }
 
 /** The handle of the endpoint of this name. @throws DispatchError when there is none that takes jobs; CapstanApiError, ConnectionError */
@@ -74,7 +74,7 @@ function mustTakeJobs(peer: Peer): Peer {
 }
 
 /** Does what is to be done at the endpoint, and once more where it is now when it has moved meanwhile. */
-async function whereItIs<T>(target: Target, work: (connection: Connection, peer: Peer) => Promise<T>): Promise<T> {
+async function withResolvedPeer<T>(target: Target, work: (connection: Connection, peer: Peer) => Promise<T>): Promise<T> {
   const connection = workerConnection();
   const environment = variable('CAPSTAN_ENVIRONMENT') ?? 'default';
   const name = target.endpointName ?? (await endpointOf(target.functionName));

@@ -5,7 +5,7 @@ export type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PATCH';
 const parameter = /^(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|:([A-Za-z_][A-Za-z0-9_]*))$/;
 
 /** The rule that a route's path breaks, or null. */
-export function pathBreach(path: unknown): string | null {
+export function pathViolation(path: unknown): string | null {
   if (typeof path !== 'string') return 'must be a string';
   if (!path.startsWith('/')) return 'must start with /';
   if (path.length > 1024) return 'must have at most 1024 characters';

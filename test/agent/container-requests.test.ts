@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import type Docker from 'dockerode';
 
-import { createRequest, type ContainerOrder } from '../../agent/runtimes/container/create-request.ts';
+import { createRequest, type ContainerSpec } from '../../agent/runtimes/container/create-request.ts';
 import { incarnationName } from '../../agent/runtimes/container/leftovers.ts';
 import { OutputFrames } from '../../agent/runtimes/container/output-frames.ts';
 import { PullProgress } from '../../agent/runtimes/container/pull-progress.ts';
@@ -87,7 +87,7 @@ test('a worker gets its devices, its limits, and nothing else of the host', asyn
   t.false(JSON.stringify(engine.asked.items).includes('a-secret'));
 });
 
-const order: ContainerOrder = {
+const order: ContainerSpec = {
   image: 'someone/image:1',
   entrypoint: undefined,
   command: undefined,

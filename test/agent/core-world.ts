@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import type { CoreEvent, Effect } from '../../agent/core/events.ts';
-import { attemptKey, emptyImage, type AttemptKey, type Image } from '../../agent/core/image.ts';
+import { attemptKey, newState, type AttemptKey, type State } from '../../agent/core/image.ts';
 import { actualWorkers } from '../../agent/core/report.ts';
 import { nextDeadline, step } from '../../agent/core/step.ts';
 import type { AgentEvent, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -21,8 +21,8 @@ export interface Host {
 }
 
 export class World {
-  readonly image: Image = emptyImage();
-  readonly #twin: Image = emptyImage();
+  readonly image: State = newState();
+  readonly #twin: State = newState();
   now = 0;
   online = false;
   readonly hosts = new Map<string, Host>();

@@ -3,7 +3,7 @@ import test from 'ava';
 import { pino } from 'pino';
 import { request } from 'undici';
 
-import type { Desk, JobPost } from '../../agent/worker-api/desk.ts';
+import type { JobMailbox, JobPost } from '../../agent/worker-api/desk.ts';
 import { WorkerApi } from '../../agent/worker-api/server.ts';
 
 const deep = 200_000;
@@ -47,7 +47,7 @@ test('each is answered below 500, and the worker is served after them', async (t
   });
   t.teardown(() => api.close());
   const posts: (readonly [string, JobPost | string])[] = [];
-  const desk: Desk = {
+  const desk: JobMailbox = {
     take: () => Promise.resolve({ jobs: [], written: () => undefined, lost: () => undefined }),
     stops: () => Promise.resolve([]),
     post: (job, post) => void posts.push([job, post]),

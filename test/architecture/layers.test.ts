@@ -1,17 +1,17 @@
 import test from 'ava';
 
 import { importsOf, sourceFiles } from './imports.ts';
-import { layerBreaches, purityBreaches } from './rules.ts';
+import { layerViolations, purityViolations } from './rules.ts';
 
-const breachesOf = (file: string, source: string): string[] => layerBreaches(importsOf(file, source));
+const violationsOf = (file: string, source: string): string[] => layerViolations(importsOf(file, source));
 
 test('every part imports only what the layer table allows', (t) => {
-  t.deepEqual(layerBreaches(sourceFiles().flatMap((file) => importsOf(file))), []);
+  t.deepEqual(layerViolations(sourceFiles().flatMap((file) => importsOf(file))), []);
 });
 
 test('what a core imports, directly or through others, holds no I/O', (t) => {
   const sources = sourceFiles().filter((file) => !file.startsWith('proto/gen/'));
-  t.deepEqual(purityBreaches(sources.flatMap((file) => importsOf(file))), []);
+  t.deepEqual(purityViolations(sources.flatMap((file) => importsOf(file))), []);
 });
 
 test('no two files import each other in a ring at load', (t) => {
@@ -52,7 +52,7 @@ for (const [file, source] of [
   ['sdk/typescript/client.ts', `import { CapstanError } from '../../proto/errors.ts';`],
 ] as const) {
   test(`the layer rule refuses in ${file}: ${source}`, (t) => {
-    t.is(breachesOf(file, source).length, 1);
+    t.is(violationsOf(file, source).length, 1);
   });
 }
 
@@ -67,7 +67,7 @@ for (const [file, source] of [
   ['bench/main.ts', `import { step } from '../scheduler/core/step.ts';`],
 ] as const) {
   test(`the layer rule allows in ${file}: ${source}`, (t) => {
-    t.deepEqual(breachesOf(file, source), []);
+    t.deepEqual(violationsOf(file, source), []);
   });
 }
 
@@ -76,16 +76,16 @@ test('the purity rule sees through the files between a core and what it must not
     ...importsOf('scheduler/core/step.ts', `import { place } from '../placement/rank.ts';`),
     ...importsOf('scheduler/placement/rank.ts', `import { readFileSync } from 'fs';`),
   ];
-  t.deepEqual(purityBreaches(imports), ['scheduler/core/step.ts → scheduler/placement/rank.ts imports node:fs']);
+  t.deepEqual(purityViolations(imports), ['scheduler/core/step.ts → scheduler/placement/rank.ts imports node:fs']);
 });
 
 test('the purity rule refuses a package and a dynamic import, and lets types and constants pass', (t) => {
-  t.is(purityBreaches(importsOf('agent/core/step.ts', `import pino from 'pino';`)).length, 1);
-  t.is(purityBreaches(importsOf('scheduler/core/deep/a.ts', `import { readFileSync } from 'node:fs';`)).length, 1);
-  t.is(purityBreaches(importsOf('scheduler/core/a.ts', `import { randomUUID } from 'crypto';`)).length, 1);
-  t.is(purityBreaches(importsOf('agent/core/step.ts', `const later = import('./later.ts');`)).length, 1);
+  t.is(purityViolations(importsOf('agent/core/step.ts', `import pino from 'pino';`)).length, 1);
+  t.is(purityViolations(importsOf('scheduler/core/deep/a.ts', `import { readFileSync } from 'node:fs';`)).length, 1);
+  t.is(purityViolations(importsOf('scheduler/core/a.ts', `import { randomUUID } from 'crypto';`)).length, 1);
+  t.is(purityViolations(importsOf('agent/core/step.ts', `const later = import('./later.ts');`)).length, 1);
   t.deepEqual(
-    purityBreaches(
+    purityViolations(
       importsOf(
         'agent/core/step.ts',
         `import type { Server } from 'node:http'; import { JobState } from '../../proto/gen/capstan/v1/common.ts'; import { assertNever } from '../../proto/errors.ts';`,

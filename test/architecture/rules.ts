@@ -14,14 +14,14 @@ const mayImport: Readonly<Record<Part, readonly Part[]>> = {
 const outside = /^(bench|test|examples|docs|deploy)\//;
 
 /** Breaches of docs/architecture.md, Folders. */
-export function layerBreaches(imports: readonly Import[]): string[] {
+export function layerViolations(imports: readonly Import[]): string[] {
   return imports.flatMap((edge) => {
     const from = partOf(edge.from);
     if (from === null) return [];
     if (outside.test(edge.target)) return [`${edge.from} imports ${edge.target}: no part may import what only serves development`];
     const to = partOf(edge.target);
     if (to === null || to === from || mayImport[from].includes(to)) return [];
-    if (from === 'cli') return cliBreach(edge);
+    if (from === 'cli') return cliViolation(edge);
     return [`${edge.from} imports ${edge.target}: ${from} may import ${mayImport[from].join(', ') || 'nothing of ours'}`];
   });
 }
@@ -29,7 +29,7 @@ export function layerBreaches(imports: readonly Import[]): string[] {
 const doors = /^\w+\/(start|config)\.ts$|^agent\/local-workers\.ts$/;
 
 /** The tool loads a part only when its command runs, and only through the part's doors. */
-function cliBreach(edge: Import): string[] {
+function cliViolation(edge: Import): string[] {
   const door = doors.test(edge.target);
   switch (edge.kind) {
     case 'type':
@@ -53,9 +53,9 @@ function isCore(file: string): boolean {
  * no package, no module of Node, nothing loaded dynamically. Generated code is a leaf (its enums
  * are constants; that it also holds gRPC descriptions changes nothing a core can do).
  */
-export function purityBreaches(imports: readonly Import[]): string[] {
+export function purityViolations(imports: readonly Import[]): string[] {
   const byFile = Map.groupBy(imports, (edge) => edge.from);
-  const breaches: string[] = [];
+  const violations: string[] = [];
   const seen = new Set<string>();
   const visit = (file: string, path: readonly string[]): void => {
     if (seen.has(file)) return;
@@ -63,11 +63,11 @@ export function purityBreaches(imports: readonly Import[]): string[] {
     for (const edge of byFile.get(file) ?? []) {
       const way = [...path, file].join(' → ');
       if (edge.kind === 'type') continue;
-      if (edge.kind === 'dynamic') breaches.push(`${way} loads ${edge.target} dynamically`);
-      else if (partOf(edge.target) === null) breaches.push(`${way} imports ${edge.target}`);
+      if (edge.kind === 'dynamic') violations.push(`${way} loads ${edge.target} dynamically`);
+      else if (partOf(edge.target) === null) violations.push(`${way} imports ${edge.target}`);
       else if (!edge.target.startsWith('proto/gen/')) visit(edge.target, [...path, file]);
     }
   };
   for (const file of byFile.keys()) if (isCore(file)) visit(file, []);
-  return breaches;
+  return violations;
 }

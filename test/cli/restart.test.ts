@@ -7,12 +7,12 @@ import {
   FIRST_START_TRIES,
   HEALTHY_AFTER_MS,
   LONGEST_PAUSE_MS,
-  newImage,
+  newState,
   nextDeadline,
   START_LIMIT_MS,
   step,
   type Effect,
-  type Image,
+  type State,
 } from '../../cli/supervisor/core/restart.ts';
 
 const GRACE_MS = 1000;
@@ -23,13 +23,13 @@ const rules = [
 ];
 const order = ['gateway', 'agent', 'scheduler'];
 
-function begun(): Image {
-  const image = newImage(rules, order);
+function begun(): State {
+  const image = newState(rules, order);
   step(image, { type: 'begin' }, 0);
   return image;
 }
 
-function allReady(): Image {
+function allReady(): State {
   const image = begun();
   for (const part of ['scheduler', 'gateway', 'agent']) step(image, { type: 'ready', part }, 0);
   return image;
@@ -43,7 +43,7 @@ const does = (effects: readonly Effect[]): string[] =>
   );
 
 test('the others wait for the scheduler; ready is said once, when all are', (t) => {
-  const image = newImage(rules, order);
+  const image = newState(rules, order);
   t.deepEqual(does(step(image, { type: 'begin' }, 0)), ['spawn scheduler']);
   t.deepEqual(does(step(image, { type: 'ready', part: 'scheduler' }, 1)), ['spawn gateway', 'spawn agent']);
   t.deepEqual(does(step(image, { type: 'ready', part: 'agent' }, 2)), []);
@@ -181,7 +181,7 @@ testProp(
     ),
   ],
   (t, happenings) => {
-    const image = newImage(rules, order);
+    const image = newState(rules, order);
     const running = new Map<string, number>();
     let now = 0;
     let finished = 0;

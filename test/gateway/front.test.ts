@@ -6,12 +6,12 @@ import type { AddressInfo } from 'node:net';
 import test from 'ava';
 import { request } from 'undici';
 
-import { HttpFront } from '../../gateway/lb/fronts.ts';
+import { HttpResponder } from '../../gateway/lb/fronts.ts';
 import { CapstanError } from '../../proto/errors.ts';
 
 test('what was written before a failure arrives, also in the same turn; the answer is then cut off', async (t) => {
   const server = createServer((asked, response) => {
-    const front = new HttpFront(asked, response);
+    const front = new HttpResponder(asked, response);
     front.head(200, ['content-type', 'application/x-ndjson']);
     front.write(Buffer.from('{"n":1}\n'));
     front.fail(new CapstanError('WORKER_LOST', 'the function failed'));

@@ -72,8 +72,8 @@ async function run(options: Options, folder: string): Promise<void> {
 async function runStack(options: Options, prepared: Prepared, recorder: Recorder): Promise<void> {
   let faults: FaultDriver | undefined;
   let closing = false;
-  const surroundings = options.soak ? { ...prepared.surroundings, retention: SOAK_RETENTION } : prepared.surroundings;
-  const stack = await HistoryStack.start(surroundings, (part, how) => {
+  const settings = options.soak ? { ...prepared.settings, retention: SOAK_RETENTION } : prepared.settings;
+  const stack = await HistoryStack.start(settings, (part, how) => {
     if (!closing && faults?.explains(part) !== true) recorder.record({ kind: 'crash', part, how });
   });
   try {
@@ -86,7 +86,7 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
       options,
     );
     faults = new FaultDriver(stack, recorder, prepared.sources, options);
-    const promises = { endpoints: stack.promises(), ...surroundings.retention };
+    const promises = { endpoints: stack.promises(), ...settings.retention };
     recorder.record({ kind: 'settings', ...promises, settleMs: SETTLE_MS, clockStepMs: prepared.clockStepMs });
     load.start();
     faults.start();

@@ -120,7 +120,7 @@ function happen(world: FleetWorld, all: readonly Host[], event: Happening): void
 }
 
 /** What must hold after every step; null when it does. */
-function breach({ image }: FleetWorld): string | null {
+function violation({ image }: FleetWorld): string | null {
   let staying = 0;
   for (const worker of image.workers.values()) if (!worker.drain) staying++;
   if (staying > quota) return `${staying} workers, the quota is ${quota}`;
@@ -150,7 +150,7 @@ testProp('never over inventory, never over quota', [hosts, happenings], (t, all,
   const world = fleet(all);
   for (const event of events) {
     happen(world, all, event);
-    t.is(breach(world), null);
+    t.is(violation(world), null);
   }
 });
 

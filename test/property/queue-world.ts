@@ -13,10 +13,10 @@ import {
   type AttemptRef,
   type SchedulerEvent,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import { Decision, type Answer, type Effect } from '../../scheduler/core/effects.ts';
+import { StepResult, type Answer, type Effect } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent, Counting, PolicyInput, Ref } from '../../scheduler/core/events.ts';
 import type { Cursor } from '../../scheduler/core/image/jobs.ts';
-import type { Image } from '../../scheduler/core/image.ts';
+import type { State } from '../../scheduler/core/image.ts';
 import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
 import { restore } from '../../scheduler/core/restore.ts';
@@ -56,13 +56,13 @@ export class QueueWorld {
   readonly held = new Map<string, Held>();
   /** What the core had to say. */
   readonly logs: Extract<Effect, { effect: 'log' }>[] = [];
-  image: Image;
+  image: State;
   /** Both clocks, ms since the world began. */
   now = 0;
   readonly #store = new SqliteEngine({ file: ':memory:', now: () => BEGIN + this.now });
   readonly #replies = new Map<number, JobReply>();
   readonly #answers = new Map<number, Answer | CapstanError>();
-  #gathering = new Decision();
+  #gathering = new StepResult();
   #term = 0n;
   #session = 0;
   #next = 1;
@@ -199,7 +199,7 @@ export class QueueWorld {
 
   /** The scheduler's process ends and starts again on the same database; the agent comes back with what it holds. */
   restart(): void {
-    this.#gathering = new Decision();
+    this.#gathering = new StepResult();
     this.image = this.#takeOver();
     this.openSession();
   }
@@ -226,7 +226,7 @@ export class QueueWorld {
 
   // ------------------------------------------------------------ the shell
 
-  #takeOver(): Image {
+  #takeOver(): State {
     this.#term = (this.#store.acquire(0, `life-${this.#session}`, 10_000) as { term: bigint }).term;
     const stored = {
       control: controlKinds.flatMap((kind) => this.#store.read('control', kind, '', 1_000)),
@@ -270,7 +270,7 @@ export class QueueWorld {
   #settle(): void {
     while (this.#gathering.writes.length > 0 || this.#gathering.effects.length > 0) {
       const { writes, effects } = this.#gathering;
-      this.#gathering = new Decision();
+      this.#gathering = new StepResult();
       const ops = writes.map((write) => write.op);
       const outcomes = ops.length === 0 ? [] : this.#store.commit({ shard: 0, term: this.#term }, ops);
       const refused = new Set(writes.filter((_write, i) => outcomes[i]?.outcome !== 'ok'));

@@ -4,7 +4,7 @@ import { fc, testProp } from '@fast-check/ava';
 
 import { CapstanError } from '../../proto/errors.ts';
 import {
-  admit,
+  tryAcquire,
   defaultLimits,
   defaultRequestsPerWorker,
   effectiveLimit,
@@ -42,7 +42,7 @@ testProp(
       const inWindow = accepted.filter((at) => at > now - windowMs).length;
       const windowFull = limit.requests > 0 && inWindow >= limit.requests;
       const crowded = limit.concurrent > 0 && open.length >= limit.concurrent;
-      const refusal = admit(usage, limit, now, 'run', resent);
+      const refusal = tryAcquire(usage, limit, now, 'run', resent);
       t.is(refusal === null, resent || (!windowFull && !crowded));
       if (refusal !== null) {
         t.is(refusal.code, 'RATE_LIMITED');
@@ -70,7 +70,7 @@ testProp(
       let now = 0;
       for (const gap of gaps) {
         now += gap;
-        const refusal = admit(usage, limit, now, 'run', false);
+        const refusal = tryAcquire(usage, limit, now, 'run', false);
         if (refusal !== null) return { usage, now, refusal };
       }
       return { usage, now, refusal: null };
@@ -79,8 +79,8 @@ testProp(
     if (refusal === null) return t.pass();
     const wait = refusal.retryAfterMs ?? 0;
     t.true(wait <= windowMs);
-    t.not(admit(usage, limit, now + wait - 1, 'run', false), null);
-    t.is(admit(usage, limit, now + wait, 'run', false), null);
+    t.not(tryAcquire(usage, limit, now + wait - 1, 'run', false), null);
+    t.is(tryAcquire(usage, limit, now + wait, 'run', false), null);
     return undefined;
   },
   { numRuns: 300 },

@@ -13,7 +13,7 @@ import {
   type SchedulerEvent,
   type WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerImage } from '../../scheduler/core/image/fleet.ts';
+import type { WorkerRecord } from '../../scheduler/core/image/fleet.ts';
 import type { World } from './world.ts';
 
 interface SimWorker {
@@ -130,7 +130,7 @@ export class SimAgent {
     }
   }
 
-  desired(epoch: number, workers: readonly WorkerImage[]): void {
+  desired(epoch: number, workers: readonly WorkerRecord[]): void {
     if (epoch < this.#epoch) return;
     this.#epoch = epoch;
     const wanted = new Map(workers.map((worker) => [worker.id, worker]));
@@ -243,7 +243,7 @@ export class SimAgent {
     if (this.#reap()) this.#reportWorkers();
   }
 
-  #startWorker(spec: WorkerImage): void {
+  #startWorker(spec: WorkerRecord): void {
     const worker: SimWorker = {
       id: spec.id,
       endpoint: spec.endpoint,

@@ -10,7 +10,7 @@ import type { Answer } from '../../scheduler/core/effects.ts';
 import type { Command } from '../../scheduler/core/events.ts';
 import type { AccountRow, DeployedInput, DeploymentRow } from '../../scheduler/core/image/control-rows.ts';
 import type { EndpointConfig } from '../../scheduler/core/image/endpoints.ts';
-import type { Image } from '../../scheduler/core/image.ts';
+import type { State } from '../../scheduler/core/image.ts';
 import type { ControlKind, Op, Outcome } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { workerQuota } from './deployed.ts';
@@ -70,7 +70,7 @@ export class ControlRules {
   }
 
   /** Holds after every step: quotas, and what endpoints and workers refer to. */
-  check(image: Image): void {
+  check(image: State): void {
     let sum = 0;
     const names = new Set<string>();
     for (const { config } of image.endpoints.values()) {
@@ -88,7 +88,7 @@ export class ControlRules {
   }
 
   /** Holds whenever nothing is gathered: the image's rows are those of the store, and endpoints have what was deployed last. */
-  checkRows(image: Image, store: SqliteEngine): void {
+  checkRows(image: State, store: SqliteEngine): void {
     const rows = rowsOf(image);
     for (const kind of compared) {
       const stored = new Map(store.read('control', kind, '', 10_000).map(({ key, value }) => [key, value]));
@@ -111,7 +111,7 @@ export class ControlRules {
   }
 
   /** After healing: what was removed is gone, with its workers and its waiting jobs. */
-  judge(image: Image): void {
+  judge(image: State): void {
     for (const id of this.#removed) {
       if (!this.#gone.has(id) || image.endpoints.has(id)) fail(`the removed endpoint ${id} is still there`);
       for (const [job] of this.#ledger.waiting(id)) fail(`job ${job.id} of the removed endpoint ${id} still waits`);
@@ -165,7 +165,7 @@ export class ControlRules {
   }
 }
 
-function rowsOf(image: Image): Record<(typeof compared)[number], Map<string, unknown>> {
+function rowsOf(image: State): Record<(typeof compared)[number], Map<string, unknown>> {
   const deployments = [...image.deployments].flatMap(([environment, rows]) =>
     rows.map((row) => [`${environment}/${String(row.number).padStart(10, '0')}`, row] as const),
   );

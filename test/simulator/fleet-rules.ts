@@ -3,9 +3,9 @@
  * (scheduler/core/rollout.ts, nodes.ts; DESIGN.md invariant 7).
  */
 import { isReady } from '../../scheduler/core/dispatch.ts';
-import type { Image } from '../../scheduler/core/image.ts';
-import type { EndpointImage } from '../../scheduler/core/image/endpoints.ts';
-import type { JobImage } from '../../scheduler/core/image/jobs.ts';
+import type { State } from '../../scheduler/core/image.ts';
+import type { EndpointRecord } from '../../scheduler/core/image/endpoints.ts';
+import type { JobRecord } from '../../scheduler/core/image/jobs.ts';
 import { placementsOf } from '../../scheduler/core/placed-workers.ts';
 
 export class FleetRules {
@@ -15,7 +15,7 @@ export class FleetRules {
   #fresh = new Map<string, string>();
 
   /** Looks at the image after a step; throws when a rule is broken. */
-  check(image: Image): void {
+  check(image: State): void {
     const fresh = new Map<string, string>();
     for (const endpoint of image.endpoints.values()) if (hasFresh(image, endpoint)) fresh.set(endpoint.config.id, endpoint.config.release);
     for (const job of image.jobs.values()) if (job.lease !== null) this.#checkLease(image, job, fresh);
@@ -33,7 +33,7 @@ export class FleetRules {
     checkPlacements(image);
   }
 
-  #checkLease(image: Image, job: JobImage, fresh: ReadonlyMap<string, string>): void {
+  #checkLease(image: State, job: JobRecord, fresh: ReadonlyMap<string, string>): void {
     const key = `${job.id} ${job.token}`;
     if (this.#seen.has(key)) return;
     this.#seen.add(key);
@@ -48,7 +48,7 @@ export class FleetRules {
 }
 
 /** Gateways were told exactly the placed workers of load-balanced endpoints. */
-function checkPlacements(image: Image): void {
+function checkPlacements(image: State): void {
   for (const id of new Set([...image.nodes.keys(), ...image.toldPlacements.keys()])) {
     const node = image.nodes.get(id);
     const placed = node === undefined ? [] : placementsOf(image, node).workers.map(({ workerId }) => workerId);
@@ -57,7 +57,7 @@ function checkPlacements(image: Image): void {
   }
 }
 
-function hasFresh(image: Image, endpoint: EndpointImage): boolean {
+function hasFresh(image: State, endpoint: EndpointRecord): boolean {
   for (const id of endpoint.workers) {
     const worker = image.workers.get(id);
     if (worker === undefined || worker.release !== endpoint.config.release || !isReady(worker)) continue;

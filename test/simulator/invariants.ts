@@ -2,8 +2,8 @@
  * The invariants of DESIGN.md section 3, checked from outside the core: from the operations the
  * store took, from what agents were sent, and by recounting.
  */
-import type { Image } from '../../scheduler/core/image.ts';
-import type { NodeImage, NodeUsage } from '../../scheduler/core/image/fleet.ts';
+import type { State } from '../../scheduler/core/image.ts';
+import type { NodeRecord, NodeUsage } from '../../scheduler/core/image/fleet.ts';
 import { recount } from '../../scheduler/core/placement/node-usage.ts';
 import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
@@ -100,7 +100,7 @@ export class Ledger {
       case 'started':
       case 'drain':
       case 'put':
-      case 'reseal':
+      case 'reencrypt':
         break;
     }
   }
@@ -126,7 +126,7 @@ export class Ledger {
 }
 
 /** Holds at every moment: slots, windows, waiters, what is given out on nodes. */
-export function checkImage(image: Image): void {
+export function checkImage(image: State): void {
   for (const node of image.nodes.values()) checkUsage(image, node);
   for (const worker of image.workers.values()) {
     if (worker.attempts.size > worker.maxConcurrency)
@@ -154,7 +154,7 @@ export function checkImage(image: Image): void {
 }
 
 /** The counters of a node against its workers; nothing is given out twice. */
-function checkUsage(image: Image, node: NodeImage): void {
+function checkUsage(image: State, node: NodeRecord): void {
   if (isCounted(image, node)) return;
   const counted = recount(image, node);
   const given = [...node.workers].flatMap((id) => image.workers.get(id)?.devices ?? []);
@@ -165,7 +165,7 @@ function checkUsage(image: Image, node: NodeImage): void {
 }
 
 /** Whether the counters are those of the workers: after each step, so nothing is built for it. */
-function isCounted(image: Image, { usage, workers }: NodeImage): boolean {
+function isCounted(image: State, { usage, workers }: NodeRecord): boolean {
   let cpuMillis = 0;
   let memoryBytes = 0;
   let devices = 0;
@@ -187,7 +187,7 @@ function isCounted(image: Image, { usage, workers }: NodeImage): boolean {
 }
 
 /** Holds whenever nothing is gathered: the counters against a recount. */
-export function checkCounts(image: Image, store: SqliteEngine): void {
+export function checkCounts(image: State, store: SqliteEngine): void {
   const found = new Map<string, number>();
   for (const { endpoint, state, priority, count } of store.read('counts')) found.set(`${endpoint} ${state} ${priority}`, count);
   for (const [id, { lanes, counts }] of image.endpoints) {
@@ -202,7 +202,7 @@ export function checkCounts(image: Image, store: SqliteEngine): void {
 }
 
 /** Everything a lane of the endpoint claims to be in its window is really there. */
-export function checkWindows(image: Image, store: SqliteEngine, id: string): void {
+export function checkWindows(image: State, store: SqliteEngine, id: string): void {
   const endpoint = image.endpoints.get(id);
   if (endpoint !== undefined) {
     for (const priority of [0, 1] as const) {

@@ -4,14 +4,14 @@
  * drains, resumes and removes nodes.
  */
 import type { Command } from '../../scheduler/core/events.ts';
-import type { Image } from '../../scheduler/core/image.ts';
+import type { State } from '../../scheduler/core/image.ts';
 import { deployed } from './deployed.ts';
 import type { World } from './world.ts';
 
 /** What an operator has to do with. */
 export interface Reach {
   /** Null while the scheduler is down. */
-  image(): Image | null;
+  image(): State | null;
   command(command: Command): void;
 }
 
@@ -66,7 +66,7 @@ export class Operator {
   }
 
   /** Settings without a build; some ask for more workers than the quota has. */
-  #update(image: Image): void {
+  #update(image: State): void {
     const { random } = this.#world;
     const endpoint = this.#anyOf(image);
     const config = image.endpoints.get(endpoint)?.config;
@@ -76,20 +76,20 @@ export class Operator {
     this.#reach.command({ command: 'update-endpoint', endpoint, input: { ...input, ...settings } });
   }
 
-  #rollback(image: Image): void {
+  #rollback(image: State): void {
     const endpoint = this.#world.random.chance(0.5) ? null : this.#anyOf(image);
     this.#reach.command({ command: 'rollback', account, environment, endpoint, build: null });
   }
 
-  #undeploy(image: Image): void {
+  #undeploy(image: State): void {
     this.#reach.command({ command: 'undeploy', account, endpoints: [this.#anyOf(image)], stopJobs: this.#world.random.chance(0.5) });
   }
 
-  #purge(image: Image): void {
+  #purge(image: State): void {
     this.#reach.command({ command: 'purge', endpoint: this.#anyOf(image) });
   }
 
-  #node(image: Image): void {
+  #node(image: State): void {
     const { random } = this.#world;
     const nodes = [...image.nodes.keys()];
     if (nodes.length === 0) return;
@@ -101,7 +101,7 @@ export class Operator {
   }
 
   /** Also one that is being removed. */
-  #anyOf(image: Image): string {
+  #anyOf(image: State): string {
     const ids = [...image.endpoints.keys()];
     return ids.length === 0 ? 'none' : this.#world.random.pick(ids);
   }

@@ -15,7 +15,7 @@ import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
 import { closedLink, Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerImage } from '../../scheduler/core/image/fleet.ts';
+import type { WorkerRecord } from '../../scheduler/core/image/fleet.ts';
 import { keyDefaults } from '../../scheduler/core/keys.ts';
 
 /** How rough the world is; every figure is a chance or a count. */
@@ -60,7 +60,7 @@ const hooksOpen = 8;
 const hooksPerHost = 3;
 
 type Mapped =
-  | { op: 'desired'; epoch: number; workers: readonly WorkerImage[] }
+  | { op: 'desired'; epoch: number; workers: readonly WorkerRecord[] }
   | { op: 'job'; job: string; token: number; worker: string }
   | { op: 'event'; event: SchedulerEvent };
 

@@ -5,10 +5,10 @@
  */
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import { Decision, type Answer, type Effect, type Pending, type Write } from '../../scheduler/core/effects.ts';
+import { StepResult, type Answer, type Effect, type Pending, type Write } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
-import type { Image } from '../../scheduler/core/image.ts';
-import type { WorkerImage } from '../../scheduler/core/image/fleet.ts';
+import type { State } from '../../scheduler/core/image.ts';
+import type { WorkerRecord } from '../../scheduler/core/image/fleet.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
 import { restore } from '../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../scheduler/core/step.ts';
@@ -54,7 +54,7 @@ type Dispatch = Extract<Effect, { effect: 'dispatch' }>;
 export interface Wiring {
   reply(channel: number, reply: JobReply): void;
   send(node: string, session: number, event: SchedulerEvent): void;
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerImage[]): void;
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[]): void;
   sendJob(effect: Dispatch, input: string): void;
   closeSession(node: string, session: number): void;
   /** Posts a webhook; `tell` when that is over. */
@@ -62,7 +62,7 @@ export interface Wiring {
   /** Every operation and its outcome, as the store took them. */
   observe(op: Op, outcome: Outcome): void;
   /** After each step. */
-  check(image: Image): void;
+  check(image: State): void;
   crashed(): void;
 }
 
@@ -72,9 +72,9 @@ export class SimScheduler {
   readonly #world: World;
   readonly #wiring: Wiring;
   readonly #calls = new Map<number, (result: Answer | Error) => void>();
-  image: Image | null = null;
+  image: State | null = null;
   #term = 0n;
-  #gathering = new Decision();
+  #gathering = new StepResult();
   #life = 0;
   #busy = false;
   #flushing = false;
@@ -102,7 +102,7 @@ export class SimScheduler {
       highest: this.store.read('highest'),
       bodies: this.store.read('bodyUsage'),
     };
-    this.#gathering = new Decision();
+    this.#gathering = new StepResult();
     this.#busy = false;
     this.#flushing = false;
     this.#timer = Number.POSITIVE_INFINITY;
@@ -179,7 +179,7 @@ export class SimScheduler {
       this.#rearm();
       return;
     }
-    this.#gathering = new Decision();
+    this.#gathering = new StepResult();
     this.#busy = true;
     if (this.mutation === 'answer-before-commit') for (const { effect } of effects.splice(0)) this.#perform(effect);
     if (writes.length === 0) this.#after(effects, null);
@@ -293,7 +293,7 @@ export class SimScheduler {
     });
   }
 
-  #mutated(event: CoreEvent, image: Image): CoreEvent {
+  #mutated(event: CoreEvent, image: State): CoreEvent {
     if (this.mutation !== 'ignore-token' || event.event !== 'agent') return event;
     const report = event.events[0]?.event;
     const job = report?.$case === 'ended' ? image.jobs.get(report.value.jobId) : undefined;
@@ -318,25 +318,25 @@ export class SimScheduler {
   }
 }
 
-function freeOnPaper(image: Image): void {
+function freeOnPaper(image: State): void {
   for (const worker of image.workers.values()) {
     for (const [key, { job }] of worker.attempts) if (!image.jobs.has(job)) worker.attempts.delete(key);
   }
 }
 
-function dropAnswered(image: Image): void {
+function dropAnswered(image: State): void {
   for (const [id, { token, next }] of image.handed) {
     const job = image.jobs.get(id);
     if (job?.token === token) dropBelow(image, job, next);
   }
 }
 
-function keepDrained(image: Image): void {
+function keepDrained(image: State): void {
   for (const worker of image.workers.values()) if (image.nodes.get(worker.node)?.config.draining === true) worker.drain = false;
 }
 
 /** For one step, no job is too new for an old worker; gives what puts the boundaries back. */
-function withoutBoundaries(image: Image): () => void {
+function withoutBoundaries(image: State): () => void {
   const kept = [...image.endpoints.values()].map((endpoint) => ({ endpoint, config: endpoint.config }));
   const opened = new Map(kept.map(({ endpoint, config }) => [endpoint, { ...config, releaseFrom: Number.MAX_SAFE_INTEGER }]));
   for (const [endpoint, config] of opened) endpoint.config = config;
@@ -345,7 +345,7 @@ function withoutBoundaries(image: Image): () => void {
   };
 }
 
-function revive(image: Image): void {
+function revive(image: State): void {
   for (const endpoint of image.endpoints.values()) {
     const { removing, ...config } = endpoint.config;
     if (removing !== undefined) endpoint.config = config;
@@ -353,7 +353,7 @@ function revive(image: Image): void {
 }
 
 /** For the step of a rollback, the newest deployments with another build than the present one are not there. */
-function withoutABuild(image: Image, event: CoreEvent): (() => void) | null {
+function withoutABuild(image: State, event: CoreEvent): (() => void) | null {
   if (event.event !== 'command' || event.command.command !== 'rollback') return null;
   const kept = new Map(image.deployments);
   for (const [key, history] of kept) {
@@ -371,7 +371,7 @@ function withoutABuild(image: Image, event: CoreEvent): (() => void) | null {
   };
 }
 
-function forgetSecret(image: Image, event: CoreEvent): void {
+function forgetSecret(image: State, event: CoreEvent): void {
   if (event.event !== 'command' || event.command.command !== 'rotate-webhook-secret') return;
   const row = image.accounts.get(event.command.account);
   if (row !== undefined) image.accounts.set(event.command.account, { ...row, webhookSecretSealed: null });

@@ -1,13 +1,13 @@
 /** Which worlds are simulated: `SIM_SEEDS` sets how many seeds are run, `SIM_SEED` replays one. */
 import type { ExecutionContext } from 'ava';
 
-import { Scenario, type Weather } from './scenario.ts';
+import { Scenario, type Weather as FaultProfile } from './scenario.ts';
 
 const only = process.env['SIM_SEED'];
 const seeds = Number(process.env['SIM_SEEDS'] ?? 2_000);
 
 /** Weather follows from the seed, so that a seed alone replays its run. */
-export function weatherOf(seed: number): Weather {
+export function weatherOf(seed: number): FaultProfile {
   return {
     // Alike in even and odd seeds, which two files share.
     jobs: 20 + ((seed >> 1) % 6) * 10,

@@ -2,13 +2,13 @@
 import { messageOf } from '../../../proto/thrown.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { checkHostFrame } from '../hosted/host-frames.ts';
-import { Hearing, type HostListener } from '../hosted/host-listener.ts';
+import { BufferedListener, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
 import type { ToHost } from '../hosted/protocol.ts';
 import { LineSplitter } from '../lines.ts';
 import type { WorkerEvents } from '../runtime.ts';
 import { WorkerChannel, type Connections } from './channel.ts';
-import type { ContainerOrder } from './create-request.ts';
+import type { ContainerSpec } from './create-request.ts';
 import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
 /** Time the channel has to be read to its end after the container's, ms. */
@@ -19,7 +19,7 @@ export interface ContainerHostStart {
   /** Folder of the channel, on this machine. */
   readonly folder: string;
   /** See WorkerContainer. May reject: the network's address must be asked for. */
-  readonly orders: () => Promise<readonly ContainerOrder[]>;
+  readonly orders: () => Promise<readonly ContainerSpec[]>;
   readonly memoryBytes: number;
   /** Said when what the image runs ends before it reported. */
   readonly needs: string;
@@ -33,7 +33,7 @@ export class ContainerHost implements Host {
   #connections: Connections | undefined;
   #writer: FrameWriter | undefined;
   #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
-  readonly #hearing = new Hearing();
+  readonly #hearing = new BufferedListener();
   #isHeld = false;
   #killedFor: string | undefined;
   #killed = false;
@@ -123,7 +123,7 @@ export class ContainerHost implements Host {
     await this.#container?.gone;
   }
 
-  #contain(orders: readonly ContainerOrder[]): Promise<Ending> {
+  #contain(orders: readonly ContainerSpec[]): Promise<Ending> {
     const { promise, resolve } = Promise.withResolvers<Ending>();
     this.#container = new WorkerContainer(this.#start.deps, orders, {
       preparing: (reason, text) => this.#events.preparing(reason, text),

@@ -12,7 +12,7 @@ import type { Logger } from 'pino';
 import { CapstanError } from '../../../proto/errors.ts';
 import { isErrno } from '../../../proto/thrown.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
-import type { Carry } from '../foreign/carrier.ts';
+import type { Launcher } from '../foreign/carrier.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { notStarted } from '../hosted/host-pool.ts';
 import { HostWorker, STOPPED_BY_AGENT } from '../hosted/host-worker.ts';
@@ -23,7 +23,7 @@ import { ServerWorker } from '../server/server-worker.ts';
 import { siteOnHost, type ServerSite } from '../server/site.ts';
 import { NEEDS } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
-import type { ContainerOrder, ContainerRules } from './create-request.ts';
+import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import type { EngineFacts } from './engine.ts';
 import { ForeignContainer } from './foreign-container.ts';
 import { ImagePulls } from './image-pull.ts';
@@ -31,12 +31,12 @@ import { BUILD, HOST_NAME, WORK } from './layout.ts';
 import { removeFolders, removeLeftovers } from './leftovers.ts';
 import { ContainerSpares, type SpareLimits } from './spares.ts';
 import type { ContainerDeps } from './worker-container.ts';
-import { WorkerOrders, type ContainerShape, type WorkerOrdersOptions } from './worker-orders.ts';
+import { ContainerSpecBuilder, type ContainerShape, type ContainerSpecBuilderOptions } from './worker-orders.ts';
 
 /** Where an image that listens itself does so, unless its endpoint's environment says otherwise (WIRE.md section 4). */
 const DEFAULT_PORT = 80;
 
-export interface ContainerRuntimeOptions extends WorkerOrdersOptions {
+export interface ContainerRuntimeOptions extends ContainerSpecBuilderOptions {
   readonly rules: ContainerRules;
   readonly spares: SpareLimits;
   /** File of registry credentials, if any. */
@@ -63,7 +63,7 @@ export class ContainerRuntime implements Runtime {
   readonly name = 'container';
   readonly #options: ContainerRuntimeOptions;
   readonly #deps: ContainerDeps;
-  readonly #orders: WorkerOrders;
+  readonly #orders: ContainerSpecBuilder;
   readonly #spares: ContainerSpares;
   /** By start (LABELS.start). */
   readonly #live = new Map<string, Live>();
@@ -79,7 +79,7 @@ export class ContainerRuntime implements Runtime {
       pulls: new ImagePulls(engine, registryAuthFile),
       onLeftBehind: () => (this.#isSweepDue = true),
     };
-    this.#orders = new WorkerOrders(options);
+    this.#orders = new ContainerSpecBuilder(options);
     this.#spares = new ContainerSpares({
       limits: options.spares,
       folder: join(options.folder, 'spares'),
@@ -138,14 +138,14 @@ export class ContainerRuntime implements Runtime {
     const { workerId, endpointId } = spec;
     const start = randomUUID();
     const channel = join(this.#options.folder, CHANNELS, start);
-    const orders = (): Promise<ContainerOrder[]> =>
+    const orders = (): Promise<ContainerSpec[]> =>
       this.#orders.forHost(shape, { start, workerId, endpointId }, { channel, build: spec.folder }, readAtStart);
     return this.#host(this.#deps, shape, start, channel, orders, events);
   }
 
   #launchSpare(shape: ContainerShape, start: string, build: string): ContainerHost {
     const channel = join(this.#options.folder, CHANNELS, start);
-    const orders = (): Promise<ContainerOrder[]> => this.#orders.forHost(shape, { start, ...NOBODY }, { channel, build }, {});
+    const orders = (): Promise<ContainerSpec[]> => this.#orders.forHost(shape, { start, ...NOBODY }, { channel, build }, {});
     return this.#host({ ...this.#deps, pulls: NO_PULLS }, shape, start, channel, orders, NO_EVENTS);
   }
 
@@ -154,7 +154,7 @@ export class ContainerRuntime implements Runtime {
     { language, memoryBytes }: ContainerShape,
     start: string,
     folder: string,
-    orders: () => Promise<ContainerOrder[]>,
+    orders: () => Promise<ContainerSpec[]>,
     events: Pick<WorkerEvents, 'preparing' | 'startFailed'>,
   ): ContainerHost {
     const host = new ContainerHost({ deps, folder, orders, memoryBytes, needs: NEEDS[language] }, events);
@@ -178,10 +178,10 @@ export class ContainerRuntime implements Runtime {
     if (foreign === undefined) return notStarted(events, 'this agent serves no workers with a program of their own');
     if (spec.image === '') return notStarted(events, 'the release names no image');
     const { api } = foreign;
-    const carry: Carry = (carried, env, carrierEvents) => {
+    const carry: Launcher = (carried, env, carrierEvents) => {
       const start = randomUUID();
       let address: string | undefined;
-      const order = async (): Promise<ContainerOrder> => {
+      const order = async (): Promise<ContainerSpec> => {
         const ordered = await this.#orders.forForeign(carried, env, start);
         address = ordered.hostAddress;
         // Podman makes its bridge with the first container on it.
@@ -213,9 +213,9 @@ export class ContainerRuntime implements Runtime {
     const start = randomUUID();
     let made: ForeignContainer | undefined;
     const carry =
-      (published: readonly number[]): Carry =>
+      (published: readonly number[]): Launcher =>
       (spec, variables, events) => {
-        const order = async (): Promise<ContainerOrder> => ({ ...(await this.#orders.forForeign(spec, variables, start)), published });
+        const order = async (): Promise<ContainerSpec> => ({ ...(await this.#orders.forForeign(spec, variables, start)), published });
         made = new ForeignContainer(this.#deps, order, events);
         this.#keep(start, made);
         return made;

@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 
-import { commonEnv, type ContainerOrder, type ContainerRules, type GpuAccess, labelsOf } from './create-request.ts';
+import { commonEnv, type ContainerSpec, type ContainerRules, type GpuAccess, labelsOf } from './create-request.ts';
 import { HOST_NAME } from './layout.ts';
 
 export const PODMAN_CREATE = '/v4.0.0/libpod/containers/create';
@@ -17,7 +17,7 @@ const CPU_PERIOD_US = 100_000;
 const MOST_FILES = 1_048_576;
 
 /** A request of Podman's API (SpecGenerator). */
-export function podmanRequest(order: ContainerOrder, rules: ContainerRules): Readonly<Record<string, unknown>> {
+export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Readonly<Record<string, unknown>> {
   const { image, entrypoint, command, memoryBytes, cpuMillis, readOnlyRoot, network, hostAddress, published = [] } = order;
   const binds = order.mounts.map(([source, destination]) => ({ type: 'bind', source, destination, options: ['ro', 'rbind'] }));
   const tmpOptions = ['rw', 'exec', 'nosuid', 'nodev', 'mode=1777', `size=${rules.tmpBytes}`];

@@ -17,7 +17,7 @@ export interface ContainerRules {
   readonly shmBytes: number;
 }
 
-export interface ContainerOrder {
+export interface ContainerSpec {
   readonly image: string;
   /** Absent: the image's own. */
   readonly entrypoint: readonly string[] | undefined;
@@ -47,7 +47,7 @@ export interface ContainerOrder {
 const NO_DEVICES = 'void';
 
 /** A request of the Docker Engine API (ContainerCreate, version 1.40 and newer). */
-export function createRequest(order: ContainerOrder, rules: ContainerRules): Docker.ContainerCreateOptions {
+export function createRequest(order: ContainerSpec, rules: ContainerRules): Docker.ContainerCreateOptions {
   const { deviceUuids, memoryBytes, cpuMillis, readOnlyRoot, network } = order;
   const published = publishing(order.published ?? []);
   return {
@@ -89,11 +89,11 @@ export function createRequest(order: ContainerOrder, rules: ContainerRules): Doc
 }
 
 /** Whatever the engine: what the container's programs find in their environment beyond their image's. */
-export function commonEnv({ env, deviceUuids }: ContainerOrder): Record<string, string> {
+export function commonEnv({ env, deviceUuids }: ContainerSpec): Record<string, string> {
   return { ...env, NVIDIA_VISIBLE_DEVICES: deviceUuids.join(',') || NO_DEVICES };
 }
 
-export function labelsOf({ labels }: ContainerOrder): Record<string, string> {
+export function labelsOf({ labels }: ContainerSpec): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).map(([key, value]) => [LABELS[key as keyof typeof LABELS], value]));
 }
 

@@ -6,7 +6,7 @@ import { CapstanError } from '../../../proto/errors.ts';
 import { baseImageOf, imageReference } from '../../../proto/base-images.ts';
 import { findContainerSocket } from '../../../proto/container-socket.ts';
 import { PODMAN_CREATE, podmanRequest } from './create-podman.ts';
-import { createRequest, type ContainerOrder, type ContainerRules } from './create-request.ts';
+import { createRequest, type ContainerSpec, type ContainerRules } from './create-request.ts';
 
 /** A probe that takes longer says that there is no engine, ms. */
 const PROBE_MS = 5_000;
@@ -76,7 +76,7 @@ export class ContainerEngine {
   }
 
   /** Creates a container; rejects with the engine's refusal, {@link isMissingImage} among them. */
-  async create(order: ContainerOrder, rules: ContainerRules): Promise<Docker.Container> {
+  async create(order: ContainerSpec, rules: ContainerRules): Promise<Docker.Container> {
     const client = await this.client();
     this.#isPodman ??= podmanIn(await this.#version(client, AbortSignal.timeout(VERSION_MS)));
     const named = { ...order, image: imageReference(order.image) };

@@ -1,15 +1,15 @@
 /** What carries a foreign worker's image: it gets its environment and is watched, no more. */
 import { CapstanError } from '../../../proto/errors.ts';
 import { messageOf } from '../../../proto/thrown.ts';
-import type { Carried, CarrierEvents } from '../foreign/carrier.ts';
+import type { LaunchedProcess, LauncherEvents } from '../foreign/carrier.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
-import type { ContainerOrder } from './create-request.ts';
+import type { ContainerSpec } from './create-request.ts';
 import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
-export class ForeignContainer implements Carried {
+export class ForeignContainer implements LaunchedProcess {
   /** Its processes have their numbers in the container. */
   readonly pid = undefined;
-  readonly #events: CarrierEvents;
+  readonly #events: LauncherEvents;
   #container: WorkerContainer | undefined;
   #killedFor: string | undefined;
   #terminated = false;
@@ -17,7 +17,7 @@ export class ForeignContainer implements Carried {
   readonly exited: Promise<void>;
 
   /** `order` may reject; the worker then ends with its words. */
-  constructor(deps: ContainerDeps, order: () => Promise<ContainerOrder>, events: CarrierEvents) {
+  constructor(deps: ContainerDeps, order: () => Promise<ContainerSpec>, events: LauncherEvents) {
     this.#events = events;
     this.exited = this.#live(deps, order);
   }
@@ -40,7 +40,7 @@ export class ForeignContainer implements Carried {
     return this.#container.hostPort(port);
   }
 
-  async #live(deps: ContainerDeps, order: () => Promise<ContainerOrder>): Promise<void> {
+  async #live(deps: ContainerDeps, order: () => Promise<ContainerSpec>): Promise<void> {
     let detail: string;
     try {
       const ordered = await order();

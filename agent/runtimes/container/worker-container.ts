@@ -6,7 +6,7 @@ import type Docker from 'dockerode';
 import { CapstanError } from '../../../proto/errors.ts';
 import { messageOf } from '../../../proto/thrown.ts';
 import { WorkerOutput } from '../worker-output.ts';
-import type { ContainerOrder, ContainerRules } from './create-request.ts';
+import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';
 import type { ImagePulls } from './image-pull.ts';
 import { OutputFrames } from './output-frames.ts';
@@ -75,7 +75,7 @@ export class WorkerContainer {
   readonly gone: Promise<void>;
 
   /** `orders`: the same container with other programs; each is tried when the one before it is not in the image. */
-  constructor(deps: ContainerDeps, orders: readonly ContainerOrder[], listener: ContainerListener) {
+  constructor(deps: ContainerDeps, orders: readonly ContainerSpec[], listener: ContainerListener) {
     this.#deps = deps;
     this.#listener = listener;
     this.gone = this.#live(orders);
@@ -117,7 +117,7 @@ export class WorkerContainer {
     this.#container?.rename({ name }).catch(() => undefined);
   }
 
-  async #live(orders: readonly ContainerOrder[]): Promise<void> {
+  async #live(orders: readonly ContainerSpec[]): Promise<void> {
     let exit = UNKNOWN_EXIT;
     try {
       for (const [index, order] of orders.entries()) {
@@ -148,7 +148,7 @@ export class WorkerContainer {
   }
 
   /** One try; answers how it ended. Rejects when there was nothing to end. */
-  async #run(order: ContainerOrder, isLast: boolean): Promise<Exit> {
+  async #run(order: ContainerSpec, isLast: boolean): Promise<Exit> {
     await this.#remove();
     this.#lastWords = '';
     const container = await this.#create(order);
@@ -172,7 +172,7 @@ export class WorkerContainer {
   }
 
   /** Creates the container, after a pull where the engine lacks the image. */
-  async #create(order: ContainerOrder): Promise<Docker.Container> {
+  async #create(order: ContainerSpec): Promise<Docker.Container> {
     // Never cut off: what the engine makes after we hung up would be nobody's.
     const create = (): Promise<Docker.Container> => this.#deps.engine.create(order, this.#deps.rules);
     try {

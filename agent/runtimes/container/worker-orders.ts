@@ -9,7 +9,7 @@ import { PYTHON_READS_AT_START } from '../process/process-runtime.ts';
 import type { WorkerStart } from '../runtime.ts';
 import { NODE_READS_AT_START } from '../thread/thread-runtime.ts';
 import { ENTRYPOINTS } from './bootstrap.ts';
-import type { ContainerOrder } from './create-request.ts';
+import type { ContainerSpec } from './create-request.ts';
 import type { ContainerEngine } from './engine.ts';
 import { BOOTSTRAP, BUILD, CHANNEL, NODE } from './layout.ts';
 import { containerOwner, incarnationName } from './leftovers.ts';
@@ -19,7 +19,7 @@ const READS_AT_START: Readonly<Record<Language, RegExp>> = { node: NODE_READS_AT
 /** Which images get a read-only root (CAPSTAN_CONTAINER_READ_ONLY). */
 export type ReadOnlyRoots = 'base-images' | 'always' | 'never';
 
-export interface WorkerOrdersOptions {
+export interface ContainerSpecBuilderOptions {
   readonly engine: ContainerEngine;
   /** The agent's own folder: sockets lie in it. */
   readonly folder: string;
@@ -57,11 +57,11 @@ export interface ContainerFolders {
   readonly build: string;
 }
 
-export class WorkerOrders {
-  readonly #options: WorkerOrdersOptions;
+export class ContainerSpecBuilder {
+  readonly #options: ContainerSpecBuilderOptions;
   #owner: Promise<string> | undefined;
 
-  constructor(options: WorkerOrdersOptions) {
+  constructor(options: ContainerSpecBuilderOptions) {
     this.#options = options;
   }
 
@@ -93,7 +93,7 @@ export class WorkerOrders {
     identity: ContainerIdentity,
     folders: ContainerFolders,
     env: Readonly<Record<string, string>>,
-  ): Promise<ContainerOrder[]> {
+  ): Promise<ContainerSpec[]> {
     const { engine, bootstrap } = this.#options;
     const { language, image } = shape;
     const [common] = await Promise.all([this.#common(shape, identity, false), makeReadable(folders.build)]);
@@ -121,7 +121,7 @@ export class WorkerOrders {
   }
 
   /** The image's own program, on a network where it and the agent reach one another. Rejects with CONFIG where there may be none. */
-  async forForeign(spec: WorkerStart, env: Readonly<Record<string, string>>, start: string): Promise<ContainerOrder> {
+  async forForeign(spec: WorkerStart, env: Readonly<Record<string, string>>, start: string): Promise<ContainerSpec> {
     const { command, image, folder, workerId, endpointId } = spec;
     const common = await this.#common(spec, { start, workerId, endpointId }, true);
     if (common.network === 'none')
@@ -155,7 +155,7 @@ export class WorkerOrders {
     { deviceUuids, memoryBytes, cpuMillis }: Pick<WorkerStart, 'deviceUuids' | 'memoryBytes' | 'cpuMillis'>,
     { start, workerId, endpointId }: ContainerIdentity,
     isForeign: boolean,
-  ): Promise<Pick<ContainerOrder, 'deviceUuids' | 'memoryBytes' | 'cpuMillis' | 'network' | 'hostAddress' | 'labels'>> {
+  ): Promise<Pick<ContainerSpec, 'deviceUuids' | 'memoryBytes' | 'cpuMillis' | 'network' | 'hostAddress' | 'labels'>> {
     const { engine, nodeName } = this.#options;
     const network = await this.network(isForeign);
     const hostAddress = network === 'host' ? undefined : await engine.hostAddress(network);

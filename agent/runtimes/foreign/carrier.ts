@@ -1,7 +1,7 @@
 /** What a foreign worker runs in: a process of this host, or a container. */
 import type { WorkerStart } from '../runtime.ts';
 
-export interface CarrierEvents {
+export interface LauncherEvents {
   /** As WorkerEvents.preparing. */
   preparing(reason: string, detail: string): void;
   /** As WorkerEvents.startFailed. */
@@ -13,7 +13,7 @@ export interface CarrierEvents {
   exited(detail: string): void;
 }
 
-export interface Carried {
+export interface LaunchedProcess {
   /** Of the program, where it is a process of this host that /proc tells of. */
   readonly pid: number | undefined;
   /** SIGTERM to the program alone: it is asked to end in order. */
@@ -23,4 +23,4 @@ export interface Carried {
 }
 
 /** Starts the program with this environment; nothing is told before it has returned. */
-export type Carry = (spec: WorkerStart, env: Readonly<Record<string, string>>, events: CarrierEvents) => Carried;
+export type Launcher = (spec: WorkerStart, env: Readonly<Record<string, string>>, events: LauncherEvents) => LaunchedProcess;

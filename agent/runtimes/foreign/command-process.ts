@@ -10,12 +10,12 @@ import { limitMemory } from '../memory-limit.ts';
 import { deathOf, endGroup, killGroup } from '../process-group.ts';
 import type { WorkerStart } from '../runtime.ts';
 import { workFolderFor } from '../work-folders.ts';
-import type { Carried, CarrierEvents } from './carrier.ts';
+import type { LaunchedProcess, LauncherEvents } from './carrier.ts';
 
 const OUTPUT_GRACE_MS = 1_000;
 
 /** Runs the release's command in the worker's own working folder, in which the build is, where there is one. */
-export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, string>>, events: CarrierEvents): Carried {
+export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, string>>, events: LauncherEvents): LaunchedProcess {
   const { workerId, command, memoryBytes } = spec;
   const [program, ...args] = command;
   if (program === undefined) return cannotStart(events, 'the release names no command');
@@ -74,7 +74,7 @@ export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, s
   };
 }
 
-function cannotStart(events: CarrierEvents, why: string): Carried {
+function cannotStart(events: LauncherEvents, why: string): LaunchedProcess {
   process.nextTick(() => events.exited(`the worker's process could not be started: ${why}`));
   return { pid: undefined, terminate() {}, kill() {} };
 }

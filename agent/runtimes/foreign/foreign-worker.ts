@@ -8,8 +8,8 @@
  */
 import { afterGrace } from '../grace.ts';
 import { STOP_GRACE_MS, type RunningWorker, type Task, type TaskResult, type WorkerEvents, type WorkerStart } from '../runtime.ts';
-import type { Ask, Desk, Handout, JobPost, Ping } from '../../worker-api/desk.ts';
-import type { Carried, Carry } from './carrier.ts';
+import type { TakeRequest, JobMailbox, Handout, JobPost, Ping } from '../../worker-api/desk.ts';
+import type { LaunchedProcess, Launcher } from './carrier.ts';
 import { ForeignTask } from './foreign-task.ts';
 import { LongPolls } from './long-poll.ts';
 
@@ -40,12 +40,12 @@ export interface ForeignTimes {
   readonly fetchMs: number;
 }
 
-export class ForeignWorker implements RunningWorker, Desk {
+export class ForeignWorker implements RunningWorker, JobMailbox {
   readonly #events: WorkerEvents;
-  #carried: Carried = { pid: undefined, terminate() {}, kill() {} };
+  #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
   /** In the order they came. */
   readonly #tasks = new Map<string, ForeignTask>();
-  readonly #takes = new LongPolls<Ask, Handout>(NOTHING);
+  readonly #takes = new LongPolls<TakeRequest, Handout>(NOTHING);
   readonly #stopPolls = new LongPolls<undefined, readonly string[]>([]);
   /** Jobs that are over for us, but perhaps not for the worker. */
   readonly #abandoned = new Set<string>();
@@ -71,7 +71,7 @@ export class ForeignWorker implements RunningWorker, Desk {
   }
 
   /** Starts its program. Once. */
-  launch(spec: WorkerStart, env: Readonly<Record<string, string>>, carry: Carry): void {
+  launch(spec: WorkerStart, env: Readonly<Record<string, string>>, carry: Launcher): void {
     const events = this.#events;
     this.#carried = carry(spec, env, {
       preparing: (reason, detail) => events.preparing(reason, detail),
@@ -128,7 +128,7 @@ export class ForeignWorker implements RunningWorker, Desk {
     this.#endInOrder();
   }
 
-  async take(ask: Ask, gone: AbortSignal): Promise<Handout> {
+  async take(ask: TakeRequest, gone: AbortSignal): Promise<Handout> {
     if (ask.busy === false) this.#holdsNothing();
     this.#callOffFetch?.();
     this.#callOffFetch = undefined;
@@ -221,7 +221,7 @@ export class ForeignWorker implements RunningWorker, Desk {
     this.#watchFetch();
   }
 
-  #handoutFor({ count }: Ask): Handout | undefined {
+  #handoutFor({ count }: TakeRequest): Handout | undefined {
     if (this.#leaving || this.#recycling) return undefined;
     const given: ForeignTask[] = [];
     for (const held of this.#tasks.values()) {

@@ -4,7 +4,7 @@ import type { WorkerApi } from '../../worker-api/server.ts';
 import { markOf } from '../escaped.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
-import type { Carry } from './carrier.ts';
+import type { Launcher } from './carrier.ts';
 import { ForeignWorker, type ForeignTimes } from './foreign-worker.ts';
 
 /** A release that brings its own program: an image or a command, and no functions for ours to call. */
@@ -28,7 +28,7 @@ export class ForeignWorkers {
   }
 
   /** Starts one. `base`: where it reaches the API, as it sees the network, `http://host:port`; that of this host when none is given. */
-  start(spec: WorkerStart, events: WorkerEvents, carry: Carry, base = `http://127.0.0.1:${this.#options.api.port}`): RunningWorker {
+  start(spec: WorkerStart, events: WorkerEvents, carry: Launcher, base = `http://127.0.0.1:${this.#options.api.port}`): RunningWorker {
     const { api, baseEnv, pingMs } = this.#options;
     const { workerId, endpointId, deviceUuids } = spec;
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -12,7 +12,7 @@ export interface HostListener {
 }
 
 /** What a host says, in order: kept while it is a spare that nobody listens to. */
-export class Hearing {
+export class BufferedListener {
   #listener: HostListener | undefined;
   #early: ((listener: HostListener) => void)[] = [];
 

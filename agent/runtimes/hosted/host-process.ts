@@ -13,7 +13,7 @@ import { limitMemory } from '../memory-limit.ts';
 import { WorkerOutput } from '../worker-output.ts';
 import { deathOf, endGroup, killGroup, signalGroup } from '../process-group.ts';
 import { checkHostFrame } from './host-frames.ts';
-import { Hearing, type HostListener } from './host-listener.ts';
+import { BufferedListener, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
 import { CHANNEL_FD, ENTRY_FD, LIFELINE_FD, type FromHost, type ToHost } from './protocol.ts';
@@ -23,7 +23,7 @@ const OUTPUT_GRACE_MS = 1_000;
 export class HostProcess implements Host {
   readonly #child: ChildProcess;
   #channel: FrameWriter | undefined;
-  readonly #hearing = new Hearing();
+  readonly #hearing = new BufferedListener();
   #killedFor: string | undefined;
   #workerId: string | undefined;
   #workFolder = '';

@@ -5,7 +5,7 @@
 import { Agent, get } from 'node:http';
 
 import { messageOf } from '../../../proto/thrown.ts';
-import type { Carried } from '../foreign/carrier.ts';
+import type { LaunchedProcess } from '../foreign/carrier.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { ProxiedRequest } from './proxied-request.ts';
@@ -28,7 +28,7 @@ export class ServerWorker implements RunningWorker {
   /** Connections are not used again: the worker may close an idle one just as a request is put on it. */
   readonly #agent = new Agent({ keepAlive: false });
   readonly #open = new Set<ProxiedRequest>();
-  #carried: Carried = { pid: undefined, terminate() {}, kill() {} };
+  #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
   #reach: Reach = { host: '', port: 0, healthPort: 0 };
   #timer: NodeJS.Timeout | undefined;
   #ready = false;

@@ -1,7 +1,7 @@
 /** Where a worker that listens itself is to listen, and where the agent finds it. */
 import { createServer, type AddressInfo } from 'node:net';
 
-import type { Carry } from '../foreign/carrier.ts';
+import type { Launcher } from '../foreign/carrier.ts';
 
 export interface Reach {
   readonly host: string;
@@ -14,13 +14,13 @@ export interface Reach {
 export interface ServerSite {
   /** Ports as the worker sees them. */
   readonly variables: { readonly PORT: string; readonly PORT_HEALTH: string };
-  readonly carry: Carry;
+  readonly carry: Launcher;
   /** Asked once the program runs. Rejects when there is no way to it. */
   reach(): Promise<Reach>;
 }
 
 /** On this host's own network, where others listen, too: each worker gets ports that are free. */
-export async function siteOnHost(env: Readonly<Record<string, string>>, carry: Carry): Promise<ServerSite> {
+export async function siteOnHost(env: Readonly<Record<string, string>>, carry: Launcher): Promise<ServerSite> {
   const hasTwo = env['PORT_HEALTH'] !== undefined && env['PORT_HEALTH'] !== env['PORT'];
   const [port = 0, healthPort = port] = await freePorts(hasTwo ? 2 : 1);
   return {

@@ -58,7 +58,7 @@ interface PartState {
   deaths: number;
 }
 
-export interface Image {
+export interface State {
   /** In the order of starting; the stop order is its own. */
   readonly parts: ReadonlyMap<string, PartState>;
   readonly stopOrder: readonly string[];
@@ -87,7 +87,7 @@ export type Effect =
   | { readonly type: 'finished'; readonly refusal: Refusal | null };
 
 /** A supervisor that has started nothing yet. `stopOrder` names every part once. */
-export function newImage(rules: readonly PartRule[], stopOrder: readonly string[]): Image {
+export function newState(rules: readonly PartRule[], stopOrder: readonly string[]): State {
   const parts = new Map(
     rules.map((rule): [string, PartState] => [
       rule.name,
@@ -98,7 +98,7 @@ export function newImage(rules: readonly PartRule[], stopOrder: readonly string[
 }
 
 /** Applies one event to the image and says what to do. `now` is monotonic, ms. */
-export function step(image: Image, event: Event, now: number): Effect[] {
+export function step(image: State, event: Event, now: number): Effect[] {
   switch (event.type) {
     case 'begin':
       return startWaiting(image, now);
@@ -116,13 +116,13 @@ export function step(image: Image, event: Event, now: number): Effect[] {
 }
 
 /** When the next `tick` is due; null when only an event can change anything. */
-export function nextDeadline(image: Image): number | null {
+export function nextDeadline(image: State): number | null {
   let next: number | null = null;
   for (const { deadline } of image.parts.values()) if (deadline !== null && (next === null || deadline < next)) next = deadline;
   return next;
 }
 
-function startWaiting(image: Image, now: number): Effect[] {
+function startWaiting(image: State, now: number): Effect[] {
   const effects: Effect[] = [];
   for (const part of image.parts.values()) {
     const free = part.rule.needs.every((name) => image.parts.get(name)?.everReady === true);
@@ -136,7 +136,7 @@ function spawn(part: PartState, now: number): Effect {
   return { type: 'spawn', part: part.rule.name };
 }
 
-function ready(image: Image, name: string, now: number): Effect[] {
+function ready(image: State, name: string, now: number): Effect[] {
   const part = image.parts.get(name);
   if (part?.phase !== 'STARTING') return [];
   enter(part, 'READY', now, null);
@@ -150,7 +150,7 @@ function ready(image: Image, name: string, now: number): Effect[] {
   return effects;
 }
 
-function exited(image: Image, event: Event & { type: 'exited' }, now: number): Effect[] {
+function exited(image: State, event: Event & { type: 'exited' }, now: number): Effect[] {
   const part = image.parts.get(event.part);
   if (part === undefined || part.phase === 'ENDED') return [];
   if (image.stopping) {
@@ -179,13 +179,13 @@ function exited(image: Image, event: Event & { type: 'exited' }, now: number): E
   return [{ type: 'warn', part: event.part, text: `the ${event.part} ended (${why}); starting it again in ${pause} ms` }];
 }
 
-function stop(image: Image, now: number): Effect[] {
+function stop(image: State, now: number): Effect[] {
   if (image.stopping) return killAll(image, now);
   image.stopping = true;
   return continueStop(image, now);
 }
 
-function killAll(image: Image, now: number): Effect[] {
+function killAll(image: State, now: number): Effect[] {
   const effects: Effect[] = [];
   for (const part of image.parts.values()) {
     if (!isAlive(part)) continue;
@@ -196,7 +196,7 @@ function killAll(image: Image, now: number): Effect[] {
 }
 
 /** Ends the next part of the stop order; a part is told to end only when those before it are gone. */
-function continueStop(image: Image, now: number): Effect[] {
+function continueStop(image: State, now: number): Effect[] {
   for (const name of image.stopOrder) {
     const part = image.parts.get(name);
     if (part === undefined || part.phase === 'ENDED') continue;
@@ -210,7 +210,7 @@ function continueStop(image: Image, now: number): Effect[] {
   return [{ type: 'finished', refusal: image.refusal }];
 }
 
-function tick(image: Image, now: number): Effect[] {
+function tick(image: State, now: number): Effect[] {
   const effects: Effect[] = [];
   for (const part of image.parts.values()) {
     if (part.deadline === null || part.deadline > now) continue;

@@ -115,7 +115,7 @@ export interface BuildRow {
 }
 
 /** A control row that holds sealed values; `key` is that of its map in the image. */
-export type SealedRow =
+export type EncryptedRow =
   | { readonly kind: 'account' | 'release'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
 

@@ -142,7 +142,7 @@ export interface RequestLevel {
   readonly heldSince: number;
 }
 
-export interface EndpointImage {
+export interface EndpointRecord {
   config: EndpointConfig;
   readonly lanes: readonly [Lane, Lane];
   readonly workers: Set<string>;
@@ -171,7 +171,7 @@ export interface EndpointImage {
   purge: { upTo: number; removed: number; error: string; readonly calls: number[] } | null;
 }
 
-export function newEndpoint(config: EndpointConfig): EndpointImage {
+export function newEndpointRecord(config: EndpointConfig): EndpointRecord {
   return {
     config,
     lanes: [emptyLane(true), emptyLane(true)],

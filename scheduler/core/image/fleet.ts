@@ -18,7 +18,7 @@ export function attemptKey(job: string, token: number): string {
 }
 
 /** A worker that is desired, or that a node still reports. */
-export interface WorkerImage {
+export interface WorkerRecord {
   readonly id: string;
   readonly endpoint: string;
   readonly release: string;
@@ -90,14 +90,14 @@ export interface NodeUsage {
   /** Workers by endpoint. */
   readonly endpoints: Map<string, number>;
   /** Devices of workers that the node runs although nobody wants them any more: not free before they are gone. */
-  strays: ReadonlySet<string>;
+  orphans: ReadonlySet<string>;
 }
 
 export function noUsage(): NodeUsage {
-  return { cpuMillis: 0, memoryBytes: 0, devices: new Map(), endpoints: new Map(), strays: new Set() };
+  return { cpuMillis: 0, memoryBytes: 0, devices: new Map(), endpoints: new Map(), orphans: new Set() };
 }
 
-export interface NodeImage {
+export interface NodeRecord {
   config: NodeConfig;
   /** Number of the open session; null while there is none. */
   session: number | null;
@@ -119,7 +119,7 @@ export interface NodeImage {
   readonly pastWorkers: Map<string, string>;
 }
 
-export function newNode(config: NodeConfig): NodeImage {
+export function newNodeRecord(config: NodeConfig): NodeRecord {
   return {
     config,
     session: null,

@@ -5,7 +5,7 @@ import type { Usage } from '../rate-limits.ts';
 import type { Phase } from '../transitions.ts';
 
 /** A job that is leased or in a head window. */
-export interface JobImage {
+export interface JobRecord {
   readonly no: number;
   readonly id: string;
   readonly endpoint: string;
@@ -31,11 +31,11 @@ export interface JobImage {
   /** Worker of the present or last attempt. */
   worker: string | null;
   progress: Body | null;
-  stream: StreamImage | null;
+  stream: StreamBuffer | null;
 }
 
 /** Chunks of the present attempt that no reader is known to have, without a gap. */
-export interface StreamImage {
+export interface StreamBuffer {
   /** Index of the first kept chunk. */
   first: number;
   /** Index of the chunk after the last one that came. */
@@ -85,7 +85,7 @@ export interface Waiter {
 /** One priority of one endpoint's queue. */
 export interface Lane {
   /** Queued jobs in order of position; entries whose phase is not QUEUED any more are skipped. */
-  window: JobImage[];
+  window: JobRecord[];
   /** Index of the first entry of `window` that was not consumed. */
   head: number;
   /** The window holds every queued job at or below this position; Infinity when it holds all. */
@@ -103,7 +103,7 @@ export function emptyLane(complete: boolean): Lane {
 /** What a deadline is about. */
 export type Due =
   | { readonly due: 'waiter'; readonly waiter: Waiter }
-  | { readonly due: 'record-start'; readonly job: JobImage; readonly token: number }
+  | { readonly due: 'record-start'; readonly job: JobRecord; readonly token: number }
   | { readonly due: 'silence'; readonly node: string }
   | { readonly due: 'grace'; readonly node: string }
   | { readonly due: 'scale' }

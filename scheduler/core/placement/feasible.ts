@@ -3,7 +3,7 @@
  * that objects gives the reason.
  */
 import type { Release } from '../image/endpoints.ts';
-import type { NodeImage, NodeUsage } from '../image/fleet.ts';
+import type { NodeRecord, NodeUsage } from '../image/fleet.ts';
 import type { Settings } from '../settings.ts';
 import { workerReserve, type Reserve } from './cpu-size.ts';
 import type { DeviceFacts, NodeFacts } from './node-facts.ts';
@@ -48,7 +48,7 @@ export function capacityOf(facts: NodeFacts, settings: Settings): { readonly cpu
 }
 
 /** The fit of a worker on a node with this usage, or why there is none. */
-export function fitOn(want: Wanted, node: NodeImage, usage: NodeUsage): Fit | Rejected {
+export function fitOn(want: Wanted, node: NodeRecord, usage: NodeUsage): Fit | Rejected {
   const facts = connected(node);
   if ('reason' in facts) return facts;
   const runtime = chooseRuntime(want.runtime, facts);
@@ -64,7 +64,7 @@ type Chosen = Pick<Fit, 'devices' | 'preference' | 'mixed'>;
 
 const noDevices: Chosen = { devices: [], preference: 0, mixed: false };
 
-function connected(node: NodeImage): NodeFacts | Rejected {
+function connected(node: NodeRecord): NodeFacts | Rejected {
   if (node.session === null || node.facts === null) return { reason: 'NODE_DISCONNECTED', detail: '' };
   if (node.config.draining) return { reason: 'NODE_DRAINING', detail: '' };
   return node.facts;
@@ -99,7 +99,7 @@ function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: N
       if (!device.healthy) {
         sick++;
         problem = device.problem;
-      } else if (!full && !usage.devices.has(device.uuid) && !usage.strays.has(device.uuid)) free.push(device);
+      } else if (!full && !usage.devices.has(device.uuid) && !usage.orphans.has(device.uuid)) free.push(device);
     }
     all += free.length;
     if (free.length > 0) kinds.push({ model, memoryBytes, preference, free });

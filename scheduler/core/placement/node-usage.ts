@@ -2,11 +2,11 @@
  * What is given out on a node: counted as workers come and go, so that a placement does not look at
  * every worker. Recounted at take-over; the simulator compares it with a recount after each step.
  */
-import type { Image } from '../image.ts';
-import { noUsage, type NodeImage, type NodeUsage, type WorkerImage } from '../image/fleet.ts';
+import type { State } from '../image.ts';
+import { noUsage, type NodeRecord, type NodeUsage, type WorkerRecord } from '../image/fleet.ts';
 
 /** A worker was placed on its node. */
-export function occupy(usage: NodeUsage, worker: WorkerImage): void {
+export function occupy(usage: NodeUsage, worker: WorkerRecord): void {
   usage.cpuMillis += worker.cpuMillis;
   usage.memoryBytes += worker.memoryBytes;
   for (const device of worker.devices) usage.devices.set(device, worker.id);
@@ -14,7 +14,7 @@ export function occupy(usage: NodeUsage, worker: WorkerImage): void {
 }
 
 /** A worker is gone from its node. */
-export function vacate(usage: NodeUsage, worker: WorkerImage): void {
+export function vacate(usage: NodeUsage, worker: WorkerRecord): void {
   usage.cpuMillis -= worker.cpuMillis;
   usage.memoryBytes -= worker.memoryBytes;
   for (const device of worker.devices) if (usage.devices.get(device) === worker.id) usage.devices.delete(device);
@@ -24,21 +24,21 @@ export function vacate(usage: NodeUsage, worker: WorkerImage): void {
 }
 
 /** Devices that the node's agent holds for workers which are not the image's (any more). */
-export function noteStrays(
-  image: Image,
-  node: NodeImage,
+export function noteOrphans(
+  image: State,
+  node: NodeRecord,
   reported: Iterable<{ readonly workerId: string; readonly deviceUuids: readonly string[] }>,
 ): void {
-  const strays = new Set<string>();
-  for (const { workerId, deviceUuids } of reported) if (!node.workers.has(workerId)) for (const device of deviceUuids) strays.add(device);
-  if (strays.size === 0 && node.usage.strays.size === 0) return;
+  const orphans = new Set<string>();
+  for (const { workerId, deviceUuids } of reported) if (!node.workers.has(workerId)) for (const device of deviceUuids) orphans.add(device);
+  if (orphans.size === 0 && node.usage.orphans.size === 0) return;
   // Some of them may be free now.
-  if (node.usage.strays.size > 0) image.capacity++;
-  node.usage.strays = strays;
+  if (node.usage.orphans.size > 0) image.capacity++;
+  node.usage.orphans = orphans;
 }
 
 /** The same, counted anew. */
-export function recount(image: Image, node: NodeImage): NodeUsage {
+export function recount(image: State, node: NodeRecord): NodeUsage {
   const usage = noUsage();
   for (const id of node.workers) {
     const worker = image.workers.get(id);

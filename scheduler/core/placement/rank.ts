@@ -1,11 +1,11 @@
 /** Which of the nodes that fit is best: figures compared one after the other, the smaller the better, then the id. */
-import type { NodeImage, NodeUsage } from '../image/fleet.ts';
+import type { NodeRecord, NodeUsage } from '../image/fleet.ts';
 import type { Fit, Wanted } from './feasible.ts';
 
 /** The figures of one node, in the order of their weight. */
 export type Rank = readonly number[];
 
-export function rankOf({ endpoint, release, reserve }: Wanted, node: NodeImage, usage: NodeUsage, fit: Fit): Rank {
+export function rankOf({ endpoint, release, reserve }: Wanted, node: NodeRecord, usage: NodeUsage, fit: Fit): Rank {
   const facts = node.facts;
   const hasDevices = facts !== null && facts.devices.length > 0;
   const onGpu = release.gpuIds !== '';
@@ -33,8 +33,8 @@ export function rankOf({ endpoint, release, reserve }: Wanted, node: NodeImage, 
 
 /** True when `a` is better. */
 export function ranksBefore(
-  a: { readonly rank: Rank; readonly node: NodeImage },
-  b: { readonly rank: Rank; readonly node: NodeImage },
+  a: { readonly rank: Rank; readonly node: NodeRecord },
+  b: { readonly rank: Rank; readonly node: NodeRecord },
 ): boolean {
   for (let i = 0; i < a.rank.length; i++) {
     const figure = a.rank[i] ?? 0;

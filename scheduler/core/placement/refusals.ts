@@ -2,17 +2,17 @@
  * What no node could take is not tried again, for any endpoint that needs the same, until something
  * changed that could make room (`capacity` of the image).
  */
-import type { Image } from '../image.ts';
+import type { State } from '../image.ts';
 import type { Release } from '../image/endpoints.ts';
 import type { RejectionGroup } from './rejections.ts';
 import { languageOf } from './runtime-choice.ts';
 
 /** Why no node can take a worker of the release, when that was found out and still holds. */
-export function knownRefusal(image: Image, release: Release): readonly RejectionGroup[] | null {
+export function knownRefusal(image: State, release: Release): readonly RejectionGroup[] | null {
   return image.refusals.capacity === image.capacity ? (image.refusals.known.get(needsOf(release)) ?? null) : null;
 }
 
-export function noteRefusal(image: Image, release: Release, groups: readonly RejectionGroup[]): void {
+export function noteRefusal(image: State, release: Release, groups: readonly RejectionGroup[]): void {
   // Room on a disk depends on the build, too.
   if (groups.some(({ reason }) => reason === 'DISK')) return;
   if (image.refusals.capacity !== image.capacity) image.refusals.known.clear();

@@ -55,7 +55,7 @@ interface Gathered {
 }
 
 /** Gathers the answers of one placement. */
-export class RejectionDesk {
+export class RejectionCollector {
   readonly #groups = new Map<Rejection, Gathered>();
 
   add(node: { readonly id: string; readonly name: string }, { reason, detail }: Rejected): void {

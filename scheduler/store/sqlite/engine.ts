@@ -28,7 +28,7 @@ export interface SqliteOptions {
   readonly mustExist?: boolean;
   /** Wall clock, ms since 1970, for the expiry of idempotency keys; the machine's when left out. */
   readonly now?: () => number;
-  /** WAL pages (4 KiB) after which {@link SqliteEngine.tidy} checkpoints. */
+  /** WAL pages (4 KiB) after which {@link SqliteEngine.checkpointIfDue} checkpoints. */
   readonly checkpointPages?: number;
 }
 
@@ -103,7 +103,7 @@ export class SqliteEngine implements StoreEngine {
    * Copies the WAL into the database once it is long enough. Called between batches, after their
    * answers went out: it takes tens of milliseconds of disk time that no commit should wait inside.
    */
-  tidy(): void {
+  checkpointIfDue(): void {
     try {
       const [state] = this.#sql.walState.all();
       if (state === undefined || state.log - state.checkpointed < this.#checkpointPages) return;
@@ -177,7 +177,7 @@ export class SqliteEngine implements StoreEngine {
       }
       case 'drain':
         return dropping(sql.bodies.drain(op.no, op.below));
-      case 'reseal':
+      case 'reencrypt':
         return plain(sql.bodies.reseal(op.no, op.from, op.to));
       case 'hook':
         return dropping(sql.hooks.change(op.id, op.after, op.to));
@@ -243,7 +243,7 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
   return {
     job: sql.pages.job,
     payload: sql.bodies.payload,
-    sealedInputs: sql.bodies.sealedInputs,
+    encryptedInputs: sql.bodies.encryptedInputs,
     head: sql.queue.head,
     leased: sql.queue.leased,
     due: sql.removal.due,

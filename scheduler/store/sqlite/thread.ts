@@ -81,9 +81,9 @@ function isAcquire(question: Question): boolean {
 }
 
 /** After the answer, so that nobody waits for it; a failure shows with the next question. */
-function tidy(running: SqliteEngine): void {
+function checkpointIfDue(running: SqliteEngine): void {
   try {
-    running.tidy();
+    running.checkpointIfDue();
   } catch (error) {
     broken = toFailure(error);
   }
@@ -98,7 +98,7 @@ port.on('message', (question: Question) => {
     return;
   }
   ask(engine, question);
-  if (question instanceof ArrayBuffer && broken === null) tidy(engine);
+  if (question instanceof ArrayBuffer && broken === null) checkpointIfDue(engine);
   if (closing) port.close();
 });
 

@@ -9,7 +9,7 @@ from .client import EndpointClient
 from .errors import DeclarationError
 from .functions import FunctionDeclaration, describe
 from .remote import stub_of
-from .routes import path_breach, path_parameters, same_route
+from .routes import path_violation, path_parameters, same_route
 from .settings import Gpu, Settings, Workers, check_settings
 
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -160,9 +160,9 @@ class Declaration:
         return self._route("PATCH", path)
 
     def _route(self, method: str, path: str) -> Callable[[Target], Target]:
-        breach = path_breach(path)
-        if breach is not None:
-            raise DeclarationError(f"endpoint {self.name}: the path {path!r} {breach}")
+        violation = path_violation(path)
+        if violation is not None:
+            raise DeclarationError(f"endpoint {self.name}: the path {path!r} {violation}")
         if self.functions and self.functions[0].http_method is None:
             raise DeclarationError(
                 f"endpoint {self.name}: serves {self.functions[0].name} as a queue-based endpoint already ({self.functions[0].place}), and can have no routes"

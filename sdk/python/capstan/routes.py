@@ -8,7 +8,7 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}|:([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def path_breach(path: object) -> Optional[str]:
+def path_violation(path: object) -> Optional[str]:
     """The rule that a route's path breaks, or None."""
     if not isinstance(path, str):
         return "must be a string"

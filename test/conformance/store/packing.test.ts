@@ -92,7 +92,7 @@ const op: fc.Arbitrary<Op> = fc.oneof(
   fc.record({ op: of('retry'), no: whole, position: whole, submittedAt: time, deleteAt: time }),
   fc.record({ op: of('delete'), no: whole, dueBy: orNull(time) }),
   fc.record({ op: of('drain'), no: whole, below: whole }),
-  fc.record({ op: of('reseal'), no: whole, from: bytes, to: bytes }),
+  fc.record({ op: of('reencrypt'), no: whole, from: bytes, to: bytes }),
   fc.record({ op: of('hook'), id: text, after: orNull(whole), to: orNull(hookChange) }),
   fc.record({ op: of('put'), kind: fc.constantFrom('endpoint', 'join-token', 'setting'), key: text, version: whole, value: orNull(text) }),
 );

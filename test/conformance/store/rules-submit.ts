@@ -49,13 +49,13 @@ export function submitRules(name: string, use: Use): void {
       completed(4),
     );
     const listed = async (after: number, limit: number) =>
-      (await store.read('sealedInputs', after, limit)).map(({ no, id, s3: bytes }) => ({ no, id, first: bytes[0] }));
+      (await store.read('encryptedInputs', after, limit)).map(({ no, id, s3: bytes }) => ({ no, id, first: bytes[0] }));
     t.deepEqual(
       await listed(0, 2),
       [1, 3].map((no) => ({ no, id: idOf(no), first: no })),
     );
     t.deepEqual(await listed(3, 2), [{ no: 4, id: idOf(4), first: 4 }]);
-    const reseal = (no: number, from: number) => ({ op: 'reseal', no, from: s3(from), to: s3(from + 10) }) as const;
+    const reseal = (no: number, from: number) => ({ op: 'reencrypt', no, from: s3(from), to: s3(from + 10) }) as const;
     t.deepEqual(await outcomes(store, fence, reseal(1, 1), reseal(3, 4), reseal(2, 2), reseal(4, 4), reseal(9, 9)), [
       'ok',
       'stale',

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 
 import type { Options } from '../options.ts';
-import { plainSurroundings, type Surroundings } from '../stack/stack.ts';
+import { plainSettings, type StackSettings } from '../stack/stack.ts';
 import { clockFaults, findLibrary, FURTHEST_S } from './clock.ts';
 import { cut } from './connections.ts';
 import { disk, mountDisk, ON_OWN_DISK, unmountDisk } from './disk.ts';
@@ -13,7 +13,7 @@ import { kill, pause } from './processes.ts';
 
 export interface Prepared {
   readonly sources: ReadonlyMap<FaultKind, FaultSource>;
-  readonly surroundings: Surroundings;
+  readonly settings: StackSettings;
   /** The furthest that a clock is ahead of another moment of itself, ms. */
   readonly clockStepMs: number;
   close(): void;
@@ -59,8 +59,8 @@ export function prepareFaults(kinds: Options['faults'], folder: string): Prepare
   return {
     sources,
     clockStepMs: clock === undefined ? 0 : 2 * FURTHEST_S * 1_000,
-    surroundings: {
-      ...plainSurroundings,
+    settings: {
+      ...plainSettings,
       ...(clock === undefined ? {} : { env: clock.env }),
       site: network?.site,
       prepareFolder: (part, path) => {

@@ -44,7 +44,7 @@ interface Resource {
 }
 
 /** What surrounds the parts, all optional. */
-export interface Surroundings {
+export interface StackSettings {
   /** Added to each part's environment, by its name. */
   readonly env: (part: string) => NodeJS.ProcessEnv;
   /** Prepares a part's folder, which is empty. */
@@ -56,7 +56,7 @@ export interface Surroundings {
   readonly retention: Retention;
 }
 
-export const plainSurroundings: Surroundings = {
+export const plainSettings: StackSettings = {
   env: () => ({}),
   prepareFolder: () => undefined,
   releaseFolders: () => undefined,
@@ -75,20 +75,20 @@ export class HistoryStack {
   readonly outer = new Map<string, Link>();
   /** Ids of the endpoints by name. */
   endpoints: ReadonlyMap<string, string> = new Map();
-  readonly #surroundings: Surroundings;
+  readonly #settings: StackSettings;
   readonly #exited: (part: string, how: string) => void;
   readonly #addresses = new Map<string, string>();
 
-  private constructor(folder: string, surroundings: Surroundings, exited: (part: string, how: string) => void) {
+  private constructor(folder: string, settings: StackSettings, exited: (part: string, how: string) => void) {
     this.folder = folder;
-    this.#surroundings = surroundings;
+    this.#settings = settings;
     this.#exited = exited;
   }
 
   /** Starts all parts and deploys the app. `exited` is called for every end of a part before {@link close}. */
-  static async start(surroundings: Surroundings, exited: (part: string, how: string) => void): Promise<HistoryStack> {
+  static async start(settings: StackSettings, exited: (part: string, how: string) => void): Promise<HistoryStack> {
     const folder = await realpath(await ownFolder('capstan-history'));
-    const stack = new HistoryStack(folder, surroundings, exited);
+    const stack = new HistoryStack(folder, settings, exited);
     try {
       await stack.#start();
       return stack;
@@ -147,12 +147,12 @@ export class HistoryStack {
     for (const { pid } of processesOf(this.folder)) killIfThere(pid);
     await until('no process of the stack is left', () => processesOf(this.folder).length === 0);
     if (logs !== undefined) await cp(join(this.folder, 'logs'), logs, { recursive: true });
-    this.#surroundings.releaseFolders();
+    this.#settings.releaseFolders();
     await rm(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }
 
   async #start(): Promise<void> {
-    const { site } = this.#surroundings;
+    const { site } = this.#settings;
     await Promise.all(['tmp', 'logs'].map((name) => mkdir(join(this.folder, name))));
     await this.#add('scheduler', 'scheduler', () => ({
       CAPSTAN_DATA_DIR: this.dataDir,
@@ -193,14 +193,14 @@ export class HistoryStack {
   async #add(name: string, role: PartPlan['role'], env: () => NodeJS.ProcessEnv, prefix: readonly string[] = []): Promise<void> {
     const folder = join(this.folder, name);
     await mkdir(folder);
-    this.#surroundings.prepareFolder(name, folder);
+    this.#settings.prepareFolder(name, folder);
     const part = new Part({
       name,
       role,
       folder,
       prefix,
       log: join(this.folder, 'logs', `${name}.log`),
-      env: () => ({ ...this.#environment(), CAPSTAN_DATA_DIR: folder, ...env(), ...this.#surroundings.env(name) }),
+      env: () => ({ ...this.#environment(), CAPSTAN_DATA_DIR: folder, ...env(), ...this.#settings.env(name) }),
       exited: (how) => this.#exited(name, how),
     });
     this.parts.set(name, part);
@@ -222,8 +222,8 @@ export class HistoryStack {
       CAPSTAN_SPARE_HOSTS: '0',
       CAPSTAN_WEBHOOK_ALLOW: '127.0.0.0/8',
       CAPSTAN_RATE_LIMITS: ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue'].map((operation) => `${operation}=0/0`).join(),
-      CAPSTAN_RUN_RETENTION_MS: String(this.#surroundings.retention.runRetentionMs),
-      CAPSTAN_RUNSYNC_RETENTION_MS: String(this.#surroundings.retention.runsyncRetentionMs),
+      CAPSTAN_RUN_RETENTION_MS: String(this.#settings.retention.runRetentionMs),
+      CAPSTAN_RUNSYNC_RETENTION_MS: String(this.#settings.retention.runsyncRetentionMs),
       NO_COLOR: '1',
       // Inherited by worker hosts: the mark by which every process of this stack is found.
       TMPDIR: join(this.folder, 'tmp'),

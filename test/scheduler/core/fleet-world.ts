@@ -2,11 +2,11 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, Inventory, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../../proto/errors.ts';
-import { Decision, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
+import { StepResult, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
 import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
-import type { Image } from '../../../scheduler/core/image.ts';
-import type { EndpointImage, EndpointInput } from '../../../scheduler/core/image/endpoints.ts';
-import type { WorkerImage } from '../../../scheduler/core/image/fleet.ts';
+import type { State } from '../../../scheduler/core/image.ts';
+import type { EndpointRecord, EndpointInput } from '../../../scheduler/core/image/endpoints.ts';
+import type { WorkerRecord } from '../../../scheduler/core/image/fleet.ts';
 import { defaultSettings, type Settings } from '../../../scheduler/core/settings.ts';
 import { restore } from '../../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../../scheduler/core/step.ts';
@@ -22,7 +22,7 @@ export interface Running {
 }
 
 export class FleetWorld {
-  image: Image;
+  image: State;
   /** Monotonic ms; the wall clock goes with it. */
   mono = 0;
   readonly running: Running[] = [];
@@ -48,7 +48,7 @@ export class FleetWorld {
   }
 
   event(event: CoreEvent): void {
-    const out = new Decision();
+    const out = new StepResult();
     step(this.image, event, { wall: 1_700_000_000_000 + this.mono, mono: this.mono }, out);
     this.#carryOut(out);
   }
@@ -183,15 +183,15 @@ export class FleetWorld {
     this.#reap(ended.node);
   }
 
-  workers(endpoint: string): WorkerImage[] {
+  workers(endpoint: string): WorkerRecord[] {
     return [...this.image.workers.values()].filter((worker) => worker.endpoint === endpoint);
   }
 
-  staying(endpoint: string): WorkerImage[] {
+  staying(endpoint: string): WorkerRecord[] {
     return this.workers(endpoint).filter((worker) => !worker.drain);
   }
 
-  endpoint(id: string): EndpointImage {
+  endpoint(id: string): EndpointRecord {
     const endpoint = this.image.endpoints.get(id);
     if (endpoint === undefined) throw new Error(`no endpoint ${id}`);
     return endpoint;
@@ -263,8 +263,8 @@ export class FleetWorld {
     if (session != null) this.event({ event: 'agent', node, session, events: [event] });
   }
 
-  #restored(): Image {
-    const out = new Decision();
+  #restored(): State {
+    const out = new StepResult();
     const now = { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
     const stored = { control: [...this.#rows.values()], counts: [], leased: [], highest: { no: 0, position: 0 }, bodies: [] };
     const image = restore(this.#settings, [1, 2, 3, ++this.#life], stored, now, out);
@@ -272,7 +272,7 @@ export class FleetWorld {
     return image;
   }
 
-  #carryOut(out: Decision): void {
+  #carryOut(out: StepResult): void {
     for (const { op } of out.writes) {
       if (op.op !== 'put') continue;
       if (op.value === null) this.#rows.delete(`${op.kind}/${op.key}`);

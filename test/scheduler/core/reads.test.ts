@@ -1,11 +1,11 @@
 /** What the core remembers of jobs that end while rows are read is forgotten, however many reads overlap. */
 import test from 'ava';
 
-import { newImage, noteEnded, readClosed, readOpened } from '../../../scheduler/core/image.ts';
+import { newState, noteEnded, readClosed, readOpened } from '../../../scheduler/core/image.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 
 test('reads that always overlap keep only the jobs that ended since the oldest of them', (t) => {
-  const image = newImage(defaultSettings, [1, 2, 3, 4]);
+  const image = newState(defaultSettings, [1, 2, 3, 4]);
   let before = readOpened(image);
   for (let no = 1; no <= 10_000; no++) {
     noteEnded(image, no);
@@ -18,7 +18,7 @@ test('reads that always overlap keep only the jobs that ended since the oldest o
 });
 
 test('answers in any order: a job is remembered until each read from before its end has been handled', (t) => {
-  const image = newImage(defaultSettings, [1, 2, 3, 4]);
+  const image = newState(defaultSettings, [1, 2, 3, 4]);
   const [first, second] = [readOpened(image), readOpened(image)];
   noteEnded(image, 7);
   const third = readOpened(image);

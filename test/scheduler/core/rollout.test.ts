@@ -105,7 +105,7 @@ test('a scheduler that starts anew still knows from which job on the new release
   world.restart();
   t.is(world.endpoint(endpoint).config.releaseFrom, releaseFrom);
   t.deepEqual([world.endpoint(endpoint).config.previousRelease], [previousRelease]);
-  t.true(world.image.nextPosition >= releaseFrom, 'no later job can be taken for an earlier one');
+  t.true(world.image.nextQueuePosition >= releaseFrom, 'no later job can be taken for an earlier one');
 });
 
 test('idle workers are replaced, too, and the replacement goes with the idle time-out', (t) => {

@@ -6,7 +6,7 @@ import type { EndpointInput } from '../../../scheduler/core/image/endpoints.ts';
 import { place, type Plan } from '../../../scheduler/core/placement.ts';
 import { explainRejections } from '../../../scheduler/core/placement/rejections.ts';
 import { queueReason } from '../../../scheduler/core/reasons.ts';
-import { askWorker } from '../../../scheduler/core/workers.ts';
+import { requestWorker } from '../../../scheduler/core/workers.ts';
 import { nodeInfo } from '../../../scheduler/services/fleet-view.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';
@@ -225,7 +225,7 @@ function stale(change: (world: FleetWorld, plan: Plan) => void): string | null {
   const { plan } = place(world.image, endpoint, release);
   if (plan === null) throw new Error('no plan');
   change(world, plan);
-  const asked = askWorker(world.image, { wall: 0, mono: 0 }, world.endpoint(id), plan, 'test');
+  const asked = requestWorker(world.image, { wall: 0, mono: 0 }, world.endpoint(id), plan, 'test');
   return 'reason' in asked ? asked.reason : null;
 }
 

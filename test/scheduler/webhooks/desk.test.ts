@@ -1,9 +1,9 @@
 /** Whose webhooks are sent when there is not room for all: however many receivers are dead, the others' leave at once. */
 import test from 'ava';
 
-import { Decision } from '../../../scheduler/core/effects.ts';
+import { StepResult } from '../../../scheduler/core/effects.ts';
 import { hooksRead, hookTried, lookForHooks, nextHookLook, noteHook } from '../../../scheduler/core/hooks.ts';
-import { newImage, type Image } from '../../../scheduler/core/image.ts';
+import { newState, type State } from '../../../scheduler/core/image.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import type { HookHead } from '../../../scheduler/store/store.ts';
 
@@ -11,13 +11,13 @@ const now = { wall: 1_000_000, mono: 0 };
 
 /** An outbox in memory behind the desk. */
 class Outbox {
-  readonly image: Image;
+  readonly image: State;
   readonly rows = new Map<string, HookHead>();
   readonly sent: string[] = [];
   looks = 0;
 
   constructor(settings: Partial<typeof defaultSettings>) {
-    this.image = newImage({ ...defaultSettings, ...settings }, [1, 2, 3, 4]);
+    this.image = newState({ ...defaultSettings, ...settings }, [1, 2, 3, 4]);
   }
 
   add(id: string, host: string): void {
@@ -47,8 +47,8 @@ class Outbox {
     );
   }
 
-  do(work: (out: Decision) => void): void {
-    const out = new Decision();
+  do(work: (out: StepResult) => void): void {
+    const out = new StepResult();
     work(out);
     for (const { op } of out.writes) {
       if (op.op !== 'hook') continue;

@@ -1,9 +1,9 @@
 import { queue } from './0001_queue.ts';
 import { deployments } from './0002_deployments.ts';
 import { hooksOfAccounts } from './0003_hooks_of_accounts.ts';
-import { sealedInputs } from './0004_sealed_inputs.ts';
+import { encryptedInputs } from './0004_sealed_inputs.ts';
 import { bodyUsage } from './0005_body_usage.ts';
 import type { Migration } from './migration.ts';
 
 /** Every migration this version knows, in order. */
-export const migrations: readonly Migration[] = [queue, deployments, hooksOfAccounts, sealedInputs, bodyUsage];
+export const migrations: readonly Migration[] = [queue, deployments, hooksOfAccounts, encryptedInputs, bodyUsage];

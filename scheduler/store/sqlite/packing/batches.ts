@@ -113,7 +113,7 @@ function packOp(out: Packer, op: Op): void {
       out.number(op.no);
       out.number(op.below);
       return;
-    case 'reseal':
+    case 'reencrypt':
       out.byte(RESEAL);
       out.number(op.no);
       out.bytes(op.from);
@@ -195,7 +195,7 @@ function unpackOp(from: Unpacker): Op {
     case DRAIN:
       return { op: 'drain', no: from.number(), below: from.number() };
     case RESEAL:
-      return { op: 'reseal', no: from.number(), from: from.bytes(), to: from.bytes() };
+      return { op: 'reencrypt', no: from.number(), from: from.bytes(), to: from.bytes() };
     case HOOK:
       return { op: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
     case PUT:

@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import type { Body, BodyUsage, SealedInput } from '../../store.ts';
+import type { Body, BodyUsage, EncryptedInput } from '../../store.ts';
 import { blobOf, bound, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.ts';
 
 const payload = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
@@ -9,7 +9,7 @@ const readChunks = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDE
 const dropChunks = 'DELETE FROM chunks WHERE no = ? RETURNING blob';
 const dropInput = 'DELETE FROM inputs WHERE no = ? RETURNING blob';
 
-const sealedInputs = `
+const encryptedInputs = `
 SELECT no, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
 FROM inputs INDEXED BY inputs_s3 WHERE s3 IS NOT NULL AND no > ? ORDER BY no LIMIT ?`;
 const resealInput = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
@@ -38,7 +38,7 @@ const bodyUsage = 'SELECT account, bytes FROM body_usage';
 /** Inputs, chunks, and which blobs rows name. */
 export function bodyStatements(db: Database) {
   const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(payload).raw();
-  const sealedRows = db.prepare<[number, number], SealedInput>(sealedInputs);
+  const sealedRows = db.prepare<[number, number], EncryptedInput>(encryptedInputs);
   const resealRow = db.prepare<[Uint8Array, number, Uint8Array]>(resealInput);
   const hasInputRow = db.prepare<[number], 1>(hasInput).pluck();
   const chunkIn = db.prepare(insertChunk);
@@ -56,7 +56,7 @@ export function bodyStatements(db: Database) {
       const row = payloadRow.get(no);
       return row === undefined ? null : { input: toWholeBody([row[0], row[1], row[2]]), s3: row[3] };
     },
-    sealedInputs(afterNo: number, limit: number): SealedInput[] {
+    encryptedInputs(afterNo: number, limit: number): EncryptedInput[] {
       return sealedRows.all(afterNo, bound(limit));
     },
     reseal(no: number, from: Uint8Array, to: Uint8Array): 'ok' | 'stale' | 'gone' {
