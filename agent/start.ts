@@ -113,7 +113,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
       // The scheduler hears of a lost device before it hears what that means for the workers.
       session.send({ event: { $case: 'inventory', value } });
       const lost = value.devices.filter(({ healthy }) => !healthy);
-      engine.feed({ on: 'devices', problems: new Map(lost.map(({ uuid, problem }) => [uuid, problem])) });
+      engine.feed({ kind: 'devices', problems: new Map(lost.map(({ uuid, problem }) => [uuid, problem])) });
     },
   });
   const engine = new Engine({
@@ -151,8 +151,8 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
       answerLogs(events);
       for (const { event } of events) if (event?.$case === 'gateways') gateways.set(event.value);
     },
-    onDisconnected: () => engine.feed({ on: 'disconnected' }),
-    onRejoined: () => engine.feed({ on: 'rejoined' }),
+    onDisconnected: () => engine.feed({ kind: 'disconnected' }),
+    onRejoined: () => engine.feed({ kind: 'rejoined' }),
     onRemoved: (error) => void giveUp(error),
   });
 

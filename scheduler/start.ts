@@ -145,7 +145,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     userAgent: `Capstan/${pkg.version}`,
     tried: (id, result) => {
       if (engine.up) countDelivery(metrics, engine.image, id, result);
-      engine.handle({ event: 'hook-tried', id, ...result });
+      engine.handle({ kind: 'hook-tried', id, ...result });
     },
     onFault: (error, id) => log.error({ err: error, webhook: id }, 'a webhook could not be sent'),
   });
@@ -256,9 +256,9 @@ async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promis
   if (engine.image.keys.size === 0) {
     const scope = { scope: KeyScope.ALL, endpoints: [], environment: '' };
     const key = keyRow(secrets.apiKey, { account: defaultAccount, name: 'first key', ...scope }, clock.now().wall, null);
-    await engine.command({ command: 'put-key', key });
+    await engine.command({ kind: 'put-key', key });
   }
-  await engine.command({ command: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
+  await engine.command({ kind: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
 }
 
 function wire(
@@ -355,7 +355,7 @@ function buildOwners(engine: Engine): BuildOwners {
     owns: (account, digest) => ownedBuild(engine.image, account, digest) !== undefined,
     runs: (node, digest) => runsBuild(engine.image, node, digest),
     record: async (account, digest, size) => {
-      await engine.command({ command: 'put-build', account, digest, size });
+      await engine.command({ kind: 'put-build', account, digest, size });
     },
   };
 }

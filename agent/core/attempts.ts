@@ -50,7 +50,7 @@ export function acceptDispatch(image: State, dispatch: Dispatch, out: Effect[]):
   image.newest.set(dispatch.jobId, key);
   image.workers.get(dispatch.workerId)?.attempts.add(key);
   const body = dispatch.input?.body;
-  if (body?.$case === 'blob') out.push({ do: 'fetch-input', key, blob: body.value });
+  if (body?.$case === 'blob') out.push({ kind: 'fetch-input', key, blob: body.value });
   else if (body === undefined) refuse(image, attempt, RefusalReason.INPUT_UNAVAILABLE, 'the lease came without an input', out);
   else handToWorker(image, attempt, body.value, out);
 }
@@ -65,7 +65,7 @@ export function handToWorker(image: State, attempt: Attempt, input: Buffer, out:
   }
   attempt.phase = 'handed';
   attempt.dispatch = undefined;
-  out.push({ do: 'run', key: attempt.key, dispatch, input });
+  out.push({ kind: 'run', key: attempt.key, dispatch, input });
 }
 
 export function handlerEntered(image: State, attempt: Attempt, now: number, out: Effect[]): void {
@@ -88,7 +88,7 @@ export function handlerEnded(image: State, attempt: Attempt, result: HandlerResu
     const outcome = failed ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
     const kept = large ? 'stored' : output === undefined ? undefined : inline(output);
     endAttempt(image, attempt, outcome, failed ? result.error : '', result.ms, now, out, kept);
-    if (large) out.push({ do: 'store-output', key: attempt.key, bytes: output });
+    if (large) out.push({ kind: 'store-output', key: attempt.key, bytes: output });
   }
   const worker = image.workers.get(attempt.workerId);
   if (worker !== undefined) forgiveFailures(image, worker);
@@ -125,7 +125,7 @@ export function stopAttempt(image: State, attempt: Attempt, cause: StopCause, ou
   if (attempt.stop !== undefined || (attempt.phase !== 'handed' && attempt.phase !== 'running')) return;
   attempt.stop = cause;
   attempt.deadline = undefined;
-  out.push({ do: 'cancel', key: attempt.key, workerId: attempt.workerId });
+  out.push({ kind: 'cancel', key: attempt.key, workerId: attempt.workerId });
 }
 
 /**
@@ -170,7 +170,7 @@ export function forget(image: State, key: AttemptKey, out: Effect[]): void {
   freeSlot(image, attempt, out);
   image.attempts.delete(key);
   if (image.newest.get(attempt.jobId) === key) image.newest.delete(attempt.jobId);
-  out.push({ do: 'forget', key });
+  out.push({ kind: 'forget', key });
 }
 
 /** The large output lies in the blob store, or never will. */
@@ -198,7 +198,7 @@ export function addChunk(image: State, attempt: Attempt, data: Buffer, now: numb
   const log = (attempt.chunks ??= newChunkLog());
   const large = data.length > INLINE_BYTES;
   const index = append(log, large ? undefined : inline(data), data.length);
-  if (large) out.push({ do: 'store-chunk', key: attempt.key, index, bytes: data });
+  if (large) out.push({ kind: 'store-chunk', key: attempt.key, index, bytes: data });
   sendChunks(image, attempt, log, now, out);
 }
 
@@ -210,7 +210,7 @@ export function sendChunks(image: State, attempt: Attempt, log: ChunkLog, now: n
     }
   }
   const count = grantCredits(log, image.online, now);
-  if (count > 0 && attempt.phase === 'running') out.push({ do: 'credit', key: attempt.key, workerId: attempt.workerId, count });
+  if (count > 0 && attempt.phase === 'running') out.push({ kind: 'credit', key: attempt.key, workerId: attempt.workerId, count });
 }
 
 /** A large chunk arrived in the blob store: it, and what waited behind it, may go out. */

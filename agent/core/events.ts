@@ -13,49 +13,49 @@ import type { AttemptKey } from './image.ts';
 
 export type CoreEvent =
   // From the scheduler.
-  | { readonly on: 'welcome' }
-  | { readonly on: 'disconnected' }
+  | { readonly kind: 'welcome' }
+  | { readonly kind: 'disconnected' }
   /** The node has another identity now: what the old one was told to run is nothing to the new one. */
-  | { readonly on: 'rejoined' }
-  | { readonly on: 'desired'; readonly desired: DesiredWorkers }
-  | { readonly on: 'dispatch'; readonly dispatch: Dispatch }
-  | { readonly on: 'stop'; readonly stop: StopAttempt }
-  | { readonly on: 'ack'; readonly ack: AttemptAck }
-  | { readonly on: 'drained'; readonly drained: ChunksDrained }
+  | { readonly kind: 'rejoined' }
+  | { readonly kind: 'desired'; readonly desired: DesiredWorkers }
+  | { readonly kind: 'dispatch'; readonly dispatch: Dispatch }
+  | { readonly kind: 'stop'; readonly stop: StopAttempt }
+  | { readonly kind: 'ack'; readonly ack: AttemptAck }
+  | { readonly kind: 'drained'; readonly drained: ChunksDrained }
   // From the artifact cache and the blob store.
-  | { readonly on: 'artifact-ready'; readonly workerId: string; readonly start: number; readonly folder: string }
-  | { readonly on: 'artifact-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
-  | { readonly on: 'input-ready'; readonly key: AttemptKey; readonly input: Buffer }
-  | { readonly on: 'input-failed'; readonly key: AttemptKey; readonly detail: string }
-  | { readonly on: 'output-stored'; readonly key: AttemptKey; readonly output: Payload }
-  | { readonly on: 'output-refused'; readonly key: AttemptKey; readonly detail: string }
-  | { readonly on: 'chunk-stored'; readonly key: AttemptKey; readonly index: number; readonly data: Payload }
+  | { readonly kind: 'artifact-ready'; readonly workerId: string; readonly start: number; readonly folder: string }
+  | { readonly kind: 'artifact-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
+  | { readonly kind: 'input-ready'; readonly key: AttemptKey; readonly input: Buffer }
+  | { readonly kind: 'input-failed'; readonly key: AttemptKey; readonly detail: string }
+  | { readonly kind: 'output-stored'; readonly key: AttemptKey; readonly output: Payload }
+  | { readonly kind: 'output-refused'; readonly key: AttemptKey; readonly detail: string }
+  | { readonly kind: 'chunk-stored'; readonly key: AttemptKey; readonly index: number; readonly data: Payload }
   // From the runtime.
   /** Reason codes and texts as WorkerEvents has them. */
-  | { readonly on: 'preparing'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
-  | { readonly on: 'start-failed'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
-  | { readonly on: 'host-started'; readonly workerId: string; readonly start: number }
-  | { readonly on: 'loaded'; readonly workerId: string; readonly start: number }
-  | { readonly on: 'load-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
+  | { readonly kind: 'preparing'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
+  | { readonly kind: 'start-failed'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
+  | { readonly kind: 'host-started'; readonly workerId: string; readonly start: number }
+  | { readonly kind: 'loaded'; readonly workerId: string; readonly start: number }
+  | { readonly kind: 'load-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
   /** The handlers of the worker were stopped hard to end one of them; its host lives and loads the module again. */
-  | { readonly on: 'reloading'; readonly workerId: string; readonly start: number }
+  | { readonly kind: 'reloading'; readonly workerId: string; readonly start: number }
   /** HTTP requests reach the worker, or do not although it is there. */
-  | { readonly on: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
+  | { readonly kind: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
   /** The host is gone. Said exactly once for each start that was asked for. */
-  | { readonly on: 'exited'; readonly workerId: string; readonly start: number; readonly detail: string; readonly hardStop: boolean }
-  | { readonly on: 'handler-entered'; readonly key: AttemptKey }
-  | { readonly on: 'chunk'; readonly key: AttemptKey; readonly data: Buffer }
-  | { readonly on: 'progress'; readonly key: AttemptKey; readonly data: Buffer }
-  | { readonly on: 'handler-ended'; readonly key: AttemptKey; readonly result: HandlerResult }
+  | { readonly kind: 'exited'; readonly workerId: string; readonly start: number; readonly detail: string; readonly hardStop: boolean }
+  | { readonly kind: 'handler-entered'; readonly key: AttemptKey }
+  | { readonly kind: 'chunk'; readonly key: AttemptKey; readonly data: Buffer }
+  | { readonly kind: 'progress'; readonly key: AttemptKey; readonly data: Buffer }
+  | { readonly kind: 'handler-ended'; readonly key: AttemptKey; readonly result: HandlerResult }
   /** How many HTTP requests a worker has under way now. */
-  | { readonly on: 'requests'; readonly workerId: string; readonly start: number; readonly count: number }
+  | { readonly kind: 'requests'; readonly workerId: string; readonly start: number; readonly count: number }
   // From the inventory.
   /** The devices that cannot be used now, each with the reason; the whole set. */
-  | { readonly on: 'devices'; readonly problems: ReadonlyMap<string, string> }
+  | { readonly kind: 'devices'; readonly problems: ReadonlyMap<string, string> }
   // From the clock and the process.
-  | { readonly on: 'tick' }
-  | { readonly on: 'close' }
-  | { readonly on: 'close-now' };
+  | { readonly kind: 'tick' }
+  | { readonly kind: 'close' }
+  | { readonly kind: 'close-now' };
 
 /** How a handler ended, as its worker saw it. */
 export type HandlerResult =
@@ -66,10 +66,10 @@ export type HandlerResult =
   | { readonly kind: 'stopped'; readonly ms: number };
 
 export type Effect =
-  | { readonly do: 'report'; readonly event: AgentEvent }
-  | { readonly do: 'fetch-artifact'; readonly workerId: string; readonly start: number; readonly release: ReleaseSpec }
+  | { readonly kind: 'report'; readonly event: AgentEvent }
+  | { readonly kind: 'fetch-artifact'; readonly workerId: string; readonly start: number; readonly release: ReleaseSpec }
   | {
-      readonly do: 'start-host';
+      readonly kind: 'start-host';
       readonly workerId: string;
       readonly start: number;
       readonly release: ReleaseSpec;
@@ -78,12 +78,12 @@ export type Effect =
       readonly folder: string;
       readonly deviceUuids: readonly string[];
     }
-  | { readonly do: 'end-host'; readonly workerId: string; readonly start: number; readonly force: boolean }
-  | { readonly do: 'fetch-input'; readonly key: AttemptKey; readonly blob: BlobRef }
-  | { readonly do: 'run'; readonly key: AttemptKey; readonly dispatch: Dispatch; readonly input: Buffer }
-  | { readonly do: 'cancel'; readonly key: AttemptKey; readonly workerId: string }
-  | { readonly do: 'credit'; readonly key: AttemptKey; readonly workerId: string; readonly count: number }
-  | { readonly do: 'store-output'; readonly key: AttemptKey; readonly bytes: Buffer }
-  | { readonly do: 'store-chunk'; readonly key: AttemptKey; readonly index: number; readonly bytes: Buffer }
+  | { readonly kind: 'end-host'; readonly workerId: string; readonly start: number; readonly force: boolean }
+  | { readonly kind: 'fetch-input'; readonly key: AttemptKey; readonly blob: BlobRef }
+  | { readonly kind: 'run'; readonly key: AttemptKey; readonly dispatch: Dispatch; readonly input: Buffer }
+  | { readonly kind: 'cancel'; readonly key: AttemptKey; readonly workerId: string }
+  | { readonly kind: 'credit'; readonly key: AttemptKey; readonly workerId: string; readonly count: number }
+  | { readonly kind: 'store-output'; readonly key: AttemptKey; readonly bytes: Buffer }
+  | { readonly kind: 'store-chunk'; readonly key: AttemptKey; readonly index: number; readonly bytes: Buffer }
   /** The attempt is over for the agent: give up transfers for it. */
-  | { readonly do: 'forget'; readonly key: AttemptKey };
+  | { readonly kind: 'forget'; readonly key: AttemptKey };

@@ -52,7 +52,7 @@ export function reportEnded(attempt: Attempt, end: AttemptEnd, now: number): Eff
 }
 
 export function report(event: NonNullable<AgentEvent['event']>): Effect {
-  return { do: 'report', event: { event } };
+  return { kind: 'report', event: { event } };
 }
 
 function workerStatus(image: State, worker: Worker): WorkerStatus {

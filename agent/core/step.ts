@@ -49,7 +49,7 @@ import {
 export function step(image: State, event: CoreEvent, now: number): Effect[] {
   const out: Effect[] = [];
   const workersBefore = image.workers.size;
-  switch (event.on) {
+  switch (event.kind) {
     case 'welcome':
       image.online = true;
       for (const attempt of image.attempts.values()) resend(image, attempt, now, out);
@@ -241,7 +241,7 @@ function applyDesired(image: State, desired: DesiredWorkers, now: number, out: E
   converge(image, now, out);
 }
 
-function hostExited(image: State, event: Extract<CoreEvent, { on: 'exited' }>, now: number, out: Effect[]): void {
+function hostExited(image: State, event: Extract<CoreEvent, { kind: 'exited' }>, now: number, out: Effect[]): void {
   const worker = workerOf(image, event);
   if (worker === undefined || !worker.hostAlive) return;
   worker.hostAlive = false;

@@ -70,7 +70,7 @@ export function beginStart(image: State, worker: Worker, now: number, out: Effec
   worker.deadline = undefined;
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'ARTIFACT';
   image.workersChanged = true;
-  out.push({ do: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
+  out.push({ kind: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
 }
 
 /** The build is here: on to the host process. */
@@ -79,7 +79,7 @@ export function startHost(image: State, worker: Worker, folder: string, now: num
   worker.hostAlive = true;
   awaitLoad(image, worker, now);
   out.push({
-    do: 'start-host',
+    kind: 'start-host',
     workerId: worker.id,
     start: worker.start,
     release: worker.release,
@@ -156,7 +156,7 @@ export function failWorker(image: State, worker: Worker, reason: string, detail:
 export function endHost(worker: Worker, force: boolean, out: Effect[]): void {
   if (worker.endAsked && !force) return;
   worker.endAsked = true;
-  out.push({ do: 'end-host', workerId: worker.id, start: worker.start, force });
+  out.push({ kind: 'end-host', workerId: worker.id, start: worker.start, force });
 }
 
 /** The worker has this many HTTP requests now. It is reported busy at the first one, and idle a moment after the last. */

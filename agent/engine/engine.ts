@@ -78,23 +78,23 @@ export class Engine {
       switch (event?.$case) {
         case 'welcome':
           this.#publicUrl = event.value.publicUrl;
-          this.feed({ on: 'welcome' });
+          this.feed({ kind: 'welcome' });
           break;
         case 'desired':
           this.#tokens = new Map(event.value.workers.map(({ workerId, token }) => [workerId, token]));
-          this.feed({ on: 'desired', desired: event.value });
+          this.feed({ kind: 'desired', desired: event.value });
           break;
         case 'dispatch':
-          this.feed({ on: 'dispatch', dispatch: event.value });
+          this.feed({ kind: 'dispatch', dispatch: event.value });
           break;
         case 'stop':
-          this.feed({ on: 'stop', stop: event.value });
+          this.feed({ kind: 'stop', stop: event.value });
           break;
         case 'ack':
-          this.feed({ on: 'ack', ack: event.value });
+          this.feed({ kind: 'ack', ack: event.value });
           break;
         case 'drained':
-          this.feed({ on: 'drained', drained: event.value });
+          this.feed({ kind: 'drained', drained: event.value });
           break;
         default:
         // Heartbeats are the session's, log requests the log store's; what a newer scheduler adds is nobody's.
@@ -116,8 +116,8 @@ export class Engine {
   async close(drainMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#onIdle = resolve;
-    this.feed({ on: 'close' });
-    const timer = setTimeout(() => this.feed({ on: 'close-now' }), drainMs);
+    this.feed({ kind: 'close' });
+    const timer = setTimeout(() => this.feed({ kind: 'close-now' }), drainMs);
     await promise;
     clearTimeout(timer);
     clearTimeout(this.#timer);
@@ -131,7 +131,7 @@ export class Engine {
   /** Hands an HTTP request to a worker; null when that does not take it. */
   serve(workerId: string, request: HttpRequest, events: HttpEvents): HttpCall | null {
     const counted = (worker: { readonly start: number }, count: number): void =>
-      this.feed({ on: 'requests', workerId, start: worker.start, count });
+      this.feed({ kind: 'requests', workerId, start: worker.start, count });
     const worker = this.#image.workers.get(workerId);
     if (worker !== undefined && deviceProblemOf(this.#image, worker) !== undefined) return null;
     const response = new ValidatedResponse(request, events, (line) =>
@@ -176,11 +176,11 @@ export class Engine {
   /** The sockets are polled once more first: an end that has already arrived is no time-out (DESIGN.md invariant 5). */
   #onTimer(): void {
     this.#timerAt = undefined;
-    setImmediate(() => setImmediate(() => this.feed({ on: 'tick' })));
+    setImmediate(() => setImmediate(() => this.feed({ kind: 'tick' })));
   }
 
   #carryOut(effect: Effect): void {
-    switch (effect.do) {
+    switch (effect.kind) {
       case 'report':
         this.#deps.send(effect.event);
         break;
@@ -218,16 +218,16 @@ export class Engine {
         this.#transfer(
           effect.key,
           (signal) => this.#deps.blobs.get(effect.blob, signal),
-          (input) => ({ on: 'input-ready', key: effect.key, input }),
-          (detail) => ({ on: 'input-failed', key: effect.key, detail }),
+          (input) => ({ kind: 'input-ready', key: effect.key, input }),
+          (detail) => ({ kind: 'input-failed', key: effect.key, detail }),
         );
         break;
       case 'store-output':
         this.#transfer(
           effect.key,
           (signal) => this.#deps.blobs.put(effect.bytes, signal),
-          (blob) => ({ on: 'output-stored', key: effect.key, output: { body: { $case: 'blob', value: blob } } }),
-          (detail) => ({ on: 'output-refused', key: effect.key, detail }),
+          (blob) => ({ kind: 'output-stored', key: effect.key, output: { body: { $case: 'blob', value: blob } } }),
+          (detail) => ({ kind: 'output-refused', key: effect.key, detail }),
         );
         break;
       case 'store-chunk': {
@@ -235,9 +235,9 @@ export class Engine {
         this.#transfer(
           key,
           (signal) => this.#deps.blobs.put(bytes, signal),
-          (blob) => ({ on: 'chunk-stored', key, index, data: { body: { $case: 'blob', value: blob } } }),
+          (blob) => ({ kind: 'chunk-stored', key, index, data: { body: { $case: 'blob', value: blob } } }),
           // A store that refuses a chunk leaves the stream: a message can hold it, too.
-          () => ({ on: 'chunk-stored', key, index, data: { body: { $case: 'inline', value: bytes } } }),
+          () => ({ kind: 'chunk-stored', key, index, data: { body: { $case: 'inline', value: bytes } } }),
         );
         break;
       }
@@ -266,7 +266,7 @@ export class Engine {
     );
   }
 
-  #fetchArtifact({ workerId, start, release }: Extract<Effect, { do: 'fetch-artifact' }>): void {
+  #fetchArtifact({ workerId, start, release }: Extract<Effect, { kind: 'fetch-artifact' }>): void {
     const hosted = this.#hostedOf(workerId, start, release.endpointId);
     void this.#deps.cache.acquire(release.buildDigest).then(
       (build) => {
@@ -275,19 +275,19 @@ export class Engine {
           return;
         }
         hosted.build = build;
-        this.feed({ on: 'artifact-ready', workerId, start, folder: build.folder });
+        this.feed({ kind: 'artifact-ready', workerId, start, folder: build.folder });
         // Nobody wanted it any more.
         if (hosted.worker === undefined) this.#letGo(workerId, hosted);
       },
       (error: unknown) => {
         const { message } = fromServiceError(error);
         this.#tellWorkerLog(workerId, release.endpointId, `the build is not available: ${message}`);
-        this.feed({ on: 'artifact-failed', workerId, start, detail: message });
+        this.feed({ kind: 'artifact-failed', workerId, start, detail: message });
       },
     );
   }
 
-  #startHost({ workerId, start, release, runtime: name, folder, deviceUuids }: Extract<Effect, { do: 'start-host' }>): void {
+  #startHost({ workerId, start, release, runtime: name, folder, deviceUuids }: Extract<Effect, { kind: 'start-host' }>): void {
     const { endpointId } = release;
     const hosted = this.#hostedOf(workerId, start, endpointId);
     const runtime = this.#deps.runtimes.get(name);
@@ -295,32 +295,32 @@ export class Engine {
       if (deviceUuids.length > 0) this.#deps.onDeviceDoubt();
     };
     const events: WorkerEvents = {
-      preparing: (reason, detail) => this.feed({ on: 'preparing', workerId, start, reason, detail }),
+      preparing: (reason, detail) => this.feed({ kind: 'preparing', workerId, start, reason, detail }),
       startFailed: (reason, detail) => {
         this.#tellWorkerLog(workerId, endpointId, detail);
-        this.feed({ on: 'start-failed', workerId, start, reason, detail });
+        this.feed({ kind: 'start-failed', workerId, start, reason, detail });
       },
-      started: () => this.feed({ on: 'host-started', workerId, start }),
-      loaded: () => this.feed({ on: 'loaded', workerId, start }),
+      started: () => this.feed({ kind: 'host-started', workerId, start }),
+      loaded: () => this.feed({ kind: 'loaded', workerId, start }),
       loadFailed: (detail) => {
         doubtDevices();
-        this.feed({ on: 'load-failed', workerId, start, detail });
+        this.feed({ kind: 'load-failed', workerId, start, detail });
       },
-      entered: (key) => this.feed({ on: 'handler-entered', key }),
-      chunk: (key, data) => this.feed({ on: 'chunk', key, data }),
-      progress: (key, data) => this.feed({ on: 'progress', key, data }),
+      entered: (key) => this.feed({ kind: 'handler-entered', key }),
+      chunk: (key, data) => this.feed({ kind: 'chunk', key, data }),
+      progress: (key, data) => this.feed({ kind: 'progress', key, data }),
       ended: (key, result) => {
         this.#attemptWorkers.delete(key);
         if (result.kind === 'failed') doubtDevices();
-        this.feed({ on: 'handler-ended', key, result });
+        this.feed({ kind: 'handler-ended', key, result });
       },
-      reloading: () => this.feed({ on: 'reloading', workerId, start }),
-      reachable: (is) => this.feed({ on: 'reachable', workerId, start, is }),
+      reloading: () => this.feed({ kind: 'reloading', workerId, start }),
+      reachable: (is) => this.feed({ kind: 'reachable', workerId, start, is }),
       log: ({ stream, jobId, text }) => this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId, stream, text, endpointId }),
       exited: (detail, hardStop) => {
         this.#letGo(workerId, hosted);
         if (this.#image.workers.get(workerId)?.endAsked === false) doubtDevices();
-        this.feed({ on: 'exited', workerId, start, detail, hardStop });
+        this.feed({ kind: 'exited', workerId, start, detail, hardStop });
       },
     };
     if (runtime === undefined) {

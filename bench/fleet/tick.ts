@@ -34,7 +34,7 @@ function ticks(world: FleetWorld, before: () => void): number {
     world.mono += 1_000;
     before();
     const begun = performance.now();
-    world.event({ event: 'tick' });
+    world.event({ kind: 'tick' });
     times.push(performance.now() - begun);
   }
   return times.sort((a, b) => a - b)[4] ?? 0;

@@ -86,11 +86,11 @@ async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
     const now = Date.now();
     ops += batch.length;
     for (const [i, op] of batch.entries()) {
-      const outcome = outcomes[i]?.outcome ?? 'left out';
-      if (outcome !== 'ok') throw new Error(`${op.op} was refused: ${outcome}`);
-      if (op.op === 'submit') {
+      const outcome = outcomes[i]?.kind ?? 'left out';
+      if (outcome !== 'ok') throw new Error(`${op.kind} was refused: ${outcome}`);
+      if (op.kind === 'submit') {
         waiting.push(leaseOp(queue.head++));
-      } else if (op.op === 'lease') {
+      } else if (op.kind === 'lease') {
         waiting.push(finishOp(op.no, now));
       } else {
         cycles++;
@@ -105,7 +105,7 @@ async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
     const batch = waiting;
     waiting = [];
     await store.commit(fence, batch);
-    for (const op of batch) if (op.op === 'lease') waiting.push(finishOp(op.no, Date.now()));
+    for (const op of batch) if (op.kind === 'lease') waiting.push(finishOp(op.no, Date.now()));
   }
   times.sort((a, b) => a - b);
   const at = (share: number): number => Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 100) / 100;

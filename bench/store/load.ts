@@ -38,20 +38,20 @@ function jobOf(no: number, now: number): JobRow {
 }
 
 export function submitOp(no: number, now: number): Op {
-  return { op: 'submit', job: jobOf(no, now), input: { inline: input.slice() }, s3: null, idempotency: null };
+  return { kind: 'submit', job: jobOf(no, now), input: { inline: input.slice() }, s3: null, idempotency: null };
 }
 
 export function leaseOp(no: number): Op {
-  return { op: 'lease', no, token: 1, lease: { node: 'node-01hz8k4v', incarnation: '0198a1b2c3d4e5f6', worker: 'worker-01hz8k5a' } };
+  return { kind: 'lease', no, token: 1, lease: { node: 'node-01hz8k4v', incarnation: '0198a1b2c3d4e5f6', worker: 'worker-01hz8k5a' } };
 }
 
 export function requeueOp(no: number): Op {
-  return { op: 'requeue', no, token: 1, attempts: 0 };
+  return { kind: 'requeue', no, token: 1, attempts: 0 };
 }
 
 export function finishOp(no: number, now: number): Op {
   return {
-    op: 'finish',
+    kind: 'finish',
     no,
     from: 'LEASED',
     token: 1,

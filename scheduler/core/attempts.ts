@@ -52,7 +52,7 @@ export function attemptRefused(image: State, out: StepResult, now: Now, node: No
   const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
   if (worker !== null && faulty) {
     worker.notBefore = now.mono + refusalPauseMs;
-    image.deadlines.add(worker.notBefore, { due: 'refill', endpoint: worker.endpoint });
+    image.deadlines.add(worker.notBefore, { kind: 'refill', endpoint: worker.endpoint });
   }
   if (job !== null) {
     const endpoint = image.endpoints.get(job.endpoint);
@@ -171,7 +171,7 @@ function failOver(image: State, out: StepResult, now: Now, job: JobRecord, { mes
 
 function acknowledge(out: StepResult, node: NodeRecord, jobId: string, token: number): void {
   if (node.session === null) return;
-  out.do({ effect: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
+  out.do({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
 }
 
 function refill(image: State, out: StepResult, now: Now, worker: WorkerRecord | null): void {

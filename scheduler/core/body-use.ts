@@ -60,7 +60,7 @@ export function reserve(image: State, account: string | undefined, bytes: number
 }
 
 /** The store counted after the operations of these reservations were committed or refused. */
-export function bodiesCounted(image: State, { stored, settled }: Extract<CoreEvent, { event: 'bodies-counted' }>): void {
+export function bodiesCounted(image: State, { stored, settled }: Extract<CoreEvent, { kind: 'bodies-counted' }>): void {
   for (const [account, use] of image.bodyUse) {
     use.stored = 0;
     if (!stored.has(account) && use.pending === 0) image.bodyUse.delete(account);

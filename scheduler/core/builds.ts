@@ -45,13 +45,13 @@ export function buildNotFound(digest: string): CapstanError {
 }
 
 /** Records that an account sent a build, or asked for one that it owns. */
-export function putBuild(image: State, out: StepResult, now: Now, call: number, command: Extract<Command, { command: 'put-build' }>): void {
+export function putBuild(image: State, out: StepResult, now: Now, call: number, command: Extract<Command, { kind: 'put-build' }>): void {
   const { account, digest, size } = command;
   const known = image.builds.get(digest) ?? { digest, size, createdAt: now.wall, owners: [] };
   const owner = known.owners.find((each) => each.account === account);
   const recent = owner !== undefined && Math.abs(now.wall - owner.at) < renewEveryMs;
   const owners = [...known.owners.filter((each) => each !== owner), { account, at: now.wall }];
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, recent ? null : setBuild(image, out, { ...known, owners }));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, recent ? null : setBuild(image, out, { ...known, owners }));
 }
 
 /** Ends the ownership of builds that an account neither deploys nor sent lately, and forgets builds that nothing needs. */

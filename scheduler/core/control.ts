@@ -12,16 +12,16 @@ export function putWebhookSecret(
   image: State,
   out: StepResult,
   call: number,
-  command: Extract<Command, { command: 'put-webhook-secret' }>,
+  command: Extract<Command, { kind: 'put-webhook-secret' }>,
 ): void {
   const known = accountRow(image, command.account);
   if (known.webhookSecretSealed !== null) {
-    out.do({ effect: 'answer', call, result: { answer: 'done' } });
+    out.do({ kind: 'answer', call, result: { kind: 'done' } });
     return;
   }
   const row = { ...known, webhookSecretSealed: command.sealed };
   image.accounts.set(command.account, row);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'account', command.account, row));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'account', command.account, row));
 }
 
 /** How long webhooks are signed with the secret before the present one, too, ms. */
@@ -33,7 +33,7 @@ export function rotateWebhookSecret(
   out: StepResult,
   now: Now,
   call: number,
-  { account, sealed }: Extract<Command, { command: 'rotate-webhook-secret' }>,
+  { account, sealed }: Extract<Command, { kind: 'rotate-webhook-secret' }>,
 ): void {
   const known = accountRow(image, account);
   const before = known.webhookSecretSealed;
@@ -43,5 +43,5 @@ export function rotateWebhookSecret(
     ...(before === null ? {} : { previousWebhookSecret: { sealed: before, until: now.wall + secretOverlapMs } }),
   };
   image.accounts.set(account, row);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'account', account, row));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'account', account, row));
 }

@@ -60,7 +60,7 @@ export function noteStart(image: State, out: StepResult, now: Now, worker: Worke
   if (placedMs === null) return;
   worker.placedMs = null;
   const { artifactMs, startedMs, loadedMs } = status;
-  out.do({ effect: 'worker-started', endpoint: worker.endpoint, runtime, placedMs, artifactMs, startedMs, loadedMs });
+  out.do({ kind: 'worker-started', endpoint: worker.endpoint, runtime, placedMs, artifactMs, startedMs, loadedMs });
 }
 
 function noteFailures(
@@ -88,7 +88,7 @@ function noteFailures(
   const reason = `${starts.failures} starts failed in a row; the last: ${starts.lastError}`;
   noteDecision(endpoint, now, { kind: 'CRASH_LOOP', worker: worker.id, node: worker.node, reason });
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
-  out.do({ effect: 'log', level: 'warn', message: 'workers of an endpoint fail to start', facts });
+  out.do({ kind: 'log', level: 'warn', message: 'workers of an endpoint fail to start', facts });
 }
 
 function noteGoodStart(out: StepResult, now: Now, endpoint: EndpointRecord, worker: WorkerRecord): void {
@@ -98,7 +98,7 @@ function noteGoodStart(out: StepResult, now: Now, endpoint: EndpointRecord, work
   if (inCrashLoop(endpoint)) {
     noteDecision(endpoint, now, { kind: 'RECOVERED', worker: worker.id, node: worker.node, reason: 'a worker started' });
     const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node };
-    out.do({ effect: 'log', level: 'info', message: 'workers of an endpoint start again', facts });
+    out.do({ kind: 'log', level: 'info', message: 'workers of an endpoint start again', facts });
   }
   starts.failures = 0;
   starts.lastError = '';

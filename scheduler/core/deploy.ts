@@ -16,8 +16,8 @@ import { randomName } from './random.ts';
 import { keepCapacity } from './rollout.ts';
 import { putRow } from './rows.ts';
 
-type Deploy = Extract<Command, { command: 'deploy' }>;
-type Rollback = Extract<Command, { command: 'rollback' }>;
+type Deploy = Extract<Command, { kind: 'deploy' }>;
+type Rollback = Extract<Command, { kind: 'rollback' }>;
 
 /** One endpoint to create or update, and the build it gets. */
 interface Change {
@@ -33,13 +33,13 @@ export function deploy(image: State, out: StepResult, now: Now, call: number, co
   const { account, environment } = command;
   const build = command.build === '' ? noBuild : ownedBuild(image, account, command.build);
   if (build === undefined) {
-    out.do({ effect: 'answer', call, result: buildNotFound(command.build) });
+    out.do({ kind: 'answer', call, result: buildNotFound(command.build) });
     return;
   }
   const changes = command.endpoints.map((input) => ({ input, build }));
   const refusal = overQuota(image, account, environment, changes, 'deploys');
   if (refusal !== null) {
-    out.do({ effect: 'answer', call, result: refusal });
+    out.do({ kind: 'answer', call, result: refusal });
     return;
   }
   apply(image, out, now, call, { account, environment, cause: 'DEPLOY', changes });
@@ -56,7 +56,7 @@ export function rollback(image: State, out: StepResult, now: Now, call: number, 
       build === null
         ? new CapstanError('CONFLICT', `${whose} has no earlier build to go back to`)
         : new CapstanError('NOT_FOUND', `${whose} has no kept deployment of the build ${build.slice(0, 12)}`, { field: 'build' });
-    out.do({ effect: 'answer', call, result: error });
+    out.do({ kind: 'answer', call, result: error });
     return;
   }
   const changes = live.flatMap(({ input, build: digest }) => {
@@ -64,7 +64,7 @@ export function rollback(image: State, out: StepResult, now: Now, call: number, 
     return row === undefined ? [] : [{ input, build: row }];
   });
   const refusal = overQuota(image, account, environment, changes, 'stays');
-  if (refusal !== null) out.do({ effect: 'answer', call, result: refusal });
+  if (refusal !== null) out.do({ kind: 'answer', call, result: refusal });
   else apply(image, out, now, call, { account, environment, cause: 'ROLLBACK', changes });
 }
 
@@ -73,19 +73,19 @@ export function updateEndpoint(image: State, out: StepResult, now: Now, call: nu
   const endpoint = image.endpoints.get(id);
   const release = endpoint === undefined ? undefined : image.releases.get(endpoint.config.release);
   if (endpoint === undefined || release === undefined || endpoint.config.removing !== undefined) {
-    out.do({ effect: 'answer', call, result: new CapstanError('NOT_FOUND', `endpoint ${id} not found`) });
+    out.do({ kind: 'answer', call, result: new CapstanError('NOT_FOUND', `endpoint ${id} not found`) });
     return;
   }
   const { account, environment } = endpoint.config;
   const build = { ...noBuild, digest: release.buildDigest, size: release.buildSize };
   const refusal = overQuota(image, account, environment, [{ input, build }], 'stays');
   if (refusal !== null) {
-    out.do({ effect: 'answer', call, result: refusal });
+    out.do({ kind: 'answer', call, result: refusal });
     return;
   }
   const { config, write } = putEndpoint(image, out, now, account, environment, { input, build });
-  out.do({ effect: 'directory', update: { ...emptyUpdate(), endpoints: [endpointEntry(image, config)] } }, write);
-  out.do({ effect: 'answer', call, result: { answer: 'deployed', environment, endpoints: [{ id, created: false }] } }, write);
+  out.do({ kind: 'directory', update: { ...emptyUpdate(), endpoints: [endpointEntry(image, config)] } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'deployed', environment, endpoints: [{ id, created: false }] } }, write);
 }
 
 function apply(
@@ -108,8 +108,8 @@ function apply(
   }
   const write = record(image, out, { account, environment, at: now.wall, cause, endpoints: deployed });
   sweepBuilds(image, out, now);
-  out.do({ effect: 'directory', update: { ...emptyUpdate(), endpoints: entries } }, write);
-  out.do({ effect: 'answer', call, result: { answer: 'deployed', environment, endpoints: answers } }, write);
+  out.do({ kind: 'directory', update: { ...emptyUpdate(), endpoints: entries } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'deployed', environment, endpoints: answers } }, write);
 }
 
 function putEndpoint(

@@ -17,8 +17,8 @@ export function createEnvironment(image: State, out: StepResult, now: Now, call:
   const result =
     write === null
       ? new CapstanError('ALREADY_EXISTS', `environment ${name} is there already`, { field: 'name' })
-      : ({ answer: 'done' } as const);
-  out.do({ effect: 'answer', call, result }, write);
+      : ({ kind: 'done' } as const);
+  out.do({ kind: 'answer', call, result }, write);
 }
 
 /** Makes the environment when it is not there; null when it is. */

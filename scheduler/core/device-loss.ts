@@ -31,7 +31,7 @@ export function retireFromLostDevices(image: State, out: StepResult, now: Now, n
   for (const { worker, reason } of retired) {
     drainWorker(image, now, worker, reason);
     const { id, endpoint } = worker;
-    out.do({ effect: 'log', level: 'warn', message: 'worker drained: its GPU is lost', facts: { worker: id, endpoint, reason } });
+    out.do({ kind: 'log', level: 'warn', message: 'worker drained: its GPU is lost', facts: { worker: id, endpoint, reason } });
   }
 }
 

@@ -75,7 +75,7 @@ export function fill(image: State, out: StepResult, now: Now, endpoint: Endpoint
     }
     if (wantsRefill(lane, image.settings.windowSize)) {
       const { after, limit } = startRefill(lane, image.settings.windowSize);
-      out.do({ effect: 'read-head', endpoint: endpoint.config.id, priority: lane === endpoint.lanes[0] ? 0 : 1, after, limit });
+      out.do({ kind: 'read-head', endpoint: endpoint.config.id, priority: lane === endpoint.lanes[0] ? 0 : 1, after, limit });
     }
   }
 }
@@ -84,7 +84,7 @@ export function fill(image: State, out: StepResult, now: Now, endpoint: Endpoint
 export function sendJob(out: StepResult, job: JobRecord, slot: Slot, write: Write): void {
   out.do(
     {
-      effect: 'dispatch',
+      kind: 'dispatch',
       node: slot.node.config.id,
       session: slot.session,
       no: job.no,

@@ -10,14 +10,14 @@ import type { Usage } from './rate-limits.ts';
 
 export type Effect =
   /** Answer a gateway's request, which is open no longer. */
-  | { readonly effect: 'reply'; readonly channel: number; readonly reply: JobReply; readonly usage: Usage | null }
+  | { readonly kind: 'reply'; readonly channel: number; readonly reply: JobReply; readonly usage: Usage | null }
   /** Answer a unary call. */
-  | { readonly effect: 'answer'; readonly call: number; readonly result: Answer | CapstanError }
+  | { readonly kind: 'answer'; readonly call: number; readonly result: Answer | CapstanError }
   /** Send to a node's session; nothing happens when it is gone. */
-  | { readonly effect: 'send'; readonly node: string; readonly session: number; readonly event: SchedulerEvent }
+  | { readonly kind: 'send'; readonly node: string; readonly session: number; readonly event: SchedulerEvent }
   /** Send the node its desired workers as they stand. */
   | {
-      readonly effect: 'send-desired';
+      readonly kind: 'send-desired';
       readonly node: string;
       readonly session: number;
       readonly epoch: number;
@@ -25,7 +25,7 @@ export type Effect =
     }
   /** Send a leased job with its input. */
   | {
-      readonly effect: 'dispatch';
+      readonly kind: 'dispatch';
       readonly node: string;
       readonly session: number;
       readonly no: number;
@@ -38,25 +38,25 @@ export type Effect =
       readonly webhook: string;
     }
   /** End a node's session: it was silent, or another took its place. */
-  | { readonly effect: 'close-session'; readonly node: string; readonly session: number; readonly reason: string }
-  | { readonly effect: 'read-job'; readonly purpose: ReadPurpose; readonly endpoint: string; readonly job: string }
-  | { readonly effect: 'read-head'; readonly endpoint: string; readonly priority: 0 | 1; readonly after: number; readonly limit: number }
-  | { readonly effect: 'read-due'; readonly limit: number }
+  | { readonly kind: 'close-session'; readonly node: string; readonly session: number; readonly reason: string }
+  | { readonly kind: 'read-job'; readonly purpose: ReadPurpose; readonly endpoint: string; readonly job: string }
+  | { readonly kind: 'read-head'; readonly endpoint: string; readonly priority: 0 | 1; readonly after: number; readonly limit: number }
+  | { readonly kind: 'read-due'; readonly limit: number }
   /** Read due webhooks, without those that are being sent. */
   | {
-      readonly effect: 'read-hooks';
+      readonly kind: 'read-hooks';
       readonly skipHosts: readonly string[];
       readonly skipIds: readonly string[];
       readonly perHost: number;
       readonly limit: number;
     }
   /** These blobs hold bodies that are not needed any more; the shell deletes those that no row names. */
-  | { readonly effect: 'drop-bodies'; readonly blobs: readonly string[] }
+  | { readonly kind: 'drop-bodies'; readonly blobs: readonly string[] }
   /** Try a webhook; the answer is `hook-tried`. */
-  | { readonly effect: 'deliver'; readonly id: string }
+  | { readonly kind: 'deliver'; readonly id: string }
   /** A worker became ready: how long it was wanted before it had a place, and its phases from there, ms; for metrics. */
   | {
-      readonly effect: 'worker-started';
+      readonly kind: 'worker-started';
       readonly endpoint: string;
       readonly runtime: string;
       readonly placedMs: number;
@@ -65,9 +65,9 @@ export type Effect =
       readonly loadedMs: number;
     }
   /** Tell gateways what changed. */
-  | { readonly effect: 'directory'; readonly update: DirectoryUpdate }
+  | { readonly kind: 'directory'; readonly update: DirectoryUpdate }
   | {
-      readonly effect: 'log';
+      readonly kind: 'log';
       readonly level: 'info' | 'warn' | 'error';
       readonly message: string;
       /** `name` is the part's own in every line. */
@@ -77,20 +77,20 @@ export type Effect =
 /** Results of commands. */
 export type Answer =
   | {
-      readonly answer: 'job';
+      readonly kind: 'job';
       readonly id: string;
       readonly state: 'CANCELLED' | 'IN_QUEUE';
       readonly delayMs: number | null;
       readonly executionMs: number | null;
     }
-  | { readonly answer: 'purged'; readonly removed: number }
+  | { readonly kind: 'purged'; readonly removed: number }
   | {
-      readonly answer: 'deployed';
+      readonly kind: 'deployed';
       readonly environment: string;
       readonly endpoints: readonly { readonly id: string; readonly created: boolean }[];
     }
-  | { readonly answer: 'undeployed'; readonly endpoints: readonly string[] }
-  | { readonly answer: 'done' };
+  | { readonly kind: 'undeployed'; readonly endpoints: readonly string[] }
+  | { readonly kind: 'done' };
 
 /** Bytes that an operation adds once it is committed. */
 export interface BodyReservation {

@@ -35,10 +35,10 @@ export type Quotas = Pick<AccountRow, 'workerQuota' | 'buildQuota' | 'bodyQuota'
 
 /** A unary call of the control plane; answered by one `answer` effect with the same `call`. */
 export type Command =
-  | { readonly command: 'cancel' | 'retry'; readonly endpoint: string; readonly job: string }
-  | { readonly command: 'purge'; readonly endpoint: string }
+  | { readonly kind: 'cancel' | 'retry'; readonly endpoint: string; readonly job: string }
+  | { readonly kind: 'purge'; readonly endpoint: string }
   | {
-      readonly command: 'deploy';
+      readonly kind: 'deploy';
       readonly account: string;
       readonly environment: string;
       /** Digest; empty for workers that bring their own program. */
@@ -46,64 +46,64 @@ export type Command =
       readonly endpoints: readonly EndpointInput[];
     }
   /** The account sent these bytes, which are in the artifact store, or asked for a build that it owns. */
-  | { readonly command: 'put-build'; readonly account: string; readonly digest: string; readonly size: number }
-  | { readonly command: 'update-endpoint'; readonly endpoint: string; readonly input: EndpointInput }
+  | { readonly kind: 'put-build'; readonly account: string; readonly digest: string; readonly size: number }
+  | { readonly kind: 'update-endpoint'; readonly endpoint: string; readonly input: EndpointInput }
   /** `endpoint` null: whatever the newest deployment changed, or (with a build) whatever had the build. */
   | {
-      readonly command: 'rollback';
+      readonly kind: 'rollback';
       readonly account: string;
       readonly environment: string;
       readonly endpoint: string | null;
       readonly build: string | null;
     }
-  | { readonly command: 'undeploy'; readonly account: string; readonly endpoints: readonly string[]; readonly stopJobs: boolean }
-  | { readonly command: 'create-environment'; readonly account: string; readonly environment: string }
+  | { readonly kind: 'undeploy'; readonly account: string; readonly endpoints: readonly string[]; readonly stopJobs: boolean }
+  | { readonly kind: 'create-environment'; readonly account: string; readonly environment: string }
   | {
-      readonly command: 'delete-environment';
+      readonly kind: 'delete-environment';
       readonly account: string;
       readonly environment: string;
       readonly force: boolean;
       readonly stopJobs: boolean;
     }
-  | { readonly command: 'put-key'; readonly key: KeyRow }
-  | { readonly command: 'revoke-key'; readonly hash: string }
+  | { readonly kind: 'put-key'; readonly key: KeyRow }
+  | { readonly kind: 'revoke-key'; readonly hash: string }
   /** Keys that were used of late. */
-  | { readonly command: 'note-keys'; readonly hashes: readonly string[] }
+  | { readonly kind: 'note-keys'; readonly hashes: readonly string[] }
   /** With `create`, refused when the account is there; else when it is not. */
-  | { readonly command: 'put-account'; readonly account: string; readonly quotas: Partial<Quotas>; readonly create: boolean }
+  | { readonly kind: 'put-account'; readonly account: string; readonly quotas: Partial<Quotas>; readonly create: boolean }
   /** The secret is kept unless the account has one already. */
-  | { readonly command: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
+  | { readonly kind: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
   /** The secret takes the present one's place, which goes on signing for a while. */
-  | { readonly command: 'rotate-webhook-secret'; readonly account: string; readonly sealed: string }
-  | { readonly command: 'put-master-key'; readonly row: MasterKeyRow }
+  | { readonly kind: 'rotate-webhook-secret'; readonly account: string; readonly sealed: string }
+  | { readonly kind: 'put-master-key'; readonly row: MasterKeyRow }
   /** Sealed values, in base64, and what takes their places in these rows. */
-  | { readonly command: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }
+  | { readonly kind: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }
   | {
-      readonly command: 'reencrypt-inputs';
+      readonly kind: 'reencrypt-inputs';
       readonly inputs: readonly { readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }[];
     }
-  | { readonly command: 'redeliver'; readonly webhook: string }
+  | { readonly kind: 'redeliver'; readonly webhook: string }
   | {
-      readonly command: 'put-join-token';
+      readonly kind: 'put-join-token';
       readonly hash: string;
       readonly name?: string;
       /** Wall time, ms; null for never. */
       readonly expiresAt?: number | null;
       readonly maxUses?: number | null;
     }
-  | { readonly command: 'revoke-join-token'; readonly id: string }
-  | { readonly command: 'join'; readonly tokenHash: string; readonly node: Omit<NodeConfig, 'draining'> }
-  | { readonly command: 'drain-node' | 'resume-node'; readonly node: string }
-  | { readonly command: 'remove-node'; readonly node: string; readonly force: boolean };
+  | { readonly kind: 'revoke-join-token'; readonly id: string }
+  | { readonly kind: 'join'; readonly tokenHash: string; readonly node: Omit<NodeConfig, 'draining'> }
+  | { readonly kind: 'drain-node' | 'resume-node'; readonly node: string }
+  | { readonly kind: 'remove-node'; readonly node: string; readonly force: boolean };
 
 export type CoreEvent =
   | {
-      readonly event: 'submit';
+      readonly kind: 'submit';
       readonly ref: Ref;
       readonly counting: Counting;
       readonly endpoint: string;
       readonly job: string;
-      readonly kind: JobKind;
+      readonly jobKind: JobKind;
       readonly input: Body;
       readonly webhook: string | null;
       readonly policy: PolicyInput;
@@ -112,7 +112,7 @@ export type CoreEvent =
       readonly waitMs: number;
     }
   | {
-      readonly event: 'get';
+      readonly kind: 'get';
       readonly ref: Ref;
       readonly counting: Counting;
       readonly endpoint: string;
@@ -120,7 +120,7 @@ export type CoreEvent =
       readonly waitMs: number;
     }
   | {
-      readonly event: 'read-stream';
+      readonly kind: 'read-stream';
       readonly ref: Ref;
       readonly counting: Counting;
       readonly endpoint: string;
@@ -129,51 +129,51 @@ export type CoreEvent =
       readonly after: Cursor | null;
       readonly waitMs: number;
     }
-  | { readonly event: 'abandon'; readonly ref: Ref }
-  | { readonly event: 'channel-closed'; readonly channel: number }
-  | { readonly event: 'command'; readonly call: number; readonly command: Command }
-  | { readonly event: 'session-opened'; readonly node: string; readonly session: number; readonly hello: Hello }
-  | { readonly event: 'session-closed'; readonly node: string; readonly session: number }
-  | { readonly event: 'agent'; readonly node: string; readonly session: number; readonly events: readonly AgentEvent[] }
+  | { readonly kind: 'abandon'; readonly ref: Ref }
+  | { readonly kind: 'channel-closed'; readonly channel: number }
+  | { readonly kind: 'command'; readonly call: number; readonly command: Command }
+  | { readonly kind: 'session-opened'; readonly node: string; readonly session: number; readonly hello: Hello }
+  | { readonly kind: 'session-closed'; readonly node: string; readonly session: number }
+  | { readonly kind: 'agent'; readonly node: string; readonly session: number; readonly events: readonly AgentEvent[] }
   /** An operation of a batch was not carried out. */
-  | { readonly event: 'refused'; readonly op: Op; readonly outcome: Outcome; readonly cause: Cause | null }
+  | { readonly kind: 'refused'; readonly op: Op; readonly outcome: Outcome; readonly cause: Cause | null }
   /** Answers to read effects. */
-  | { readonly event: 'job-read'; readonly purpose: ReadPurpose; readonly found: WholeJob | null }
+  | { readonly kind: 'job-read'; readonly purpose: ReadPurpose; readonly found: WholeJob | null }
   | {
-      readonly event: 'head-read';
+      readonly kind: 'head-read';
       readonly endpoint: string;
       readonly priority: 0 | 1;
       readonly rows: readonly QueuedJob[];
       readonly limit: number;
     }
-  | { readonly event: 'due-read'; readonly jobs: readonly JobRow[]; readonly nextAt: number | null; readonly wall: number }
-  | { readonly event: 'hooks-read'; readonly hooks: readonly HookHead[]; readonly nextAt: number | null; readonly limit: number }
+  | { readonly kind: 'due-read'; readonly jobs: readonly JobRow[]; readonly nextAt: number | null; readonly wall: number }
+  | { readonly kind: 'hooks-read'; readonly hooks: readonly HookHead[]; readonly nextAt: number | null; readonly limit: number }
   /** A delivery was tried; `gone` when it was not there any more. */
-  | { readonly event: 'hook-tried'; readonly id: string; readonly result: 'delivered' | 'gone' }
-  | { readonly event: 'hook-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
+  | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'delivered' | 'gone' }
+  | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
   /** The input of a dispatched job could not be read: the agent never got it. */
-  | { readonly event: 'undelivered'; readonly node: string; readonly job: string; readonly token: number; readonly worker: string }
+  | { readonly kind: 'undelivered'; readonly node: string; readonly job: string; readonly token: number; readonly worker: string }
   /** A gateway's requests to load-balanced endpoints: those that changed. */
-  | { readonly event: 'levels'; readonly gateway: number; readonly levels: readonly EndpointLevel[] }
-  | { readonly event: 'gateway-closed'; readonly gateway: number }
+  | { readonly kind: 'levels'; readonly gateway: number; readonly levels: readonly EndpointLevel[] }
+  | { readonly kind: 'gateway-closed'; readonly gateway: number }
   /** The disk of the store is so full that no new jobs are accepted; null: there is room again. */
-  | { readonly event: 'disk'; readonly refusal: CapstanError | null }
+  | { readonly kind: 'disk'; readonly refusal: CapstanError | null }
   /** The store counted the bodies it names, bytes by account; `settled`: reservations whose operations it has seen. */
-  | { readonly event: 'bodies-counted'; readonly stored: ReadonlyMap<string, number>; readonly settled: ReadonlyMap<string, number> }
-  | { readonly event: 'tick' };
+  | { readonly kind: 'bodies-counted'; readonly stored: ReadonlyMap<string, number>; readonly settled: ReadonlyMap<string, number> }
+  | { readonly kind: 'tick' };
 
 /** Who asked for an operation that may be refused. */
 export type Cause =
-  | { readonly cause: 'submit'; readonly ref: Ref; readonly usage: Usage | null; readonly job: JobRecord; readonly waitMs: number }
-  | { readonly cause: 'retry'; readonly call: number; readonly job: JobRecord }
-  | { readonly cause: 'redeliver'; readonly call: number; readonly id: string }
-  | { readonly cause: 'command'; readonly call: number };
+  | { readonly kind: 'submit'; readonly ref: Ref; readonly usage: Usage | null; readonly job: JobRecord; readonly waitMs: number }
+  | { readonly kind: 'retry'; readonly call: number; readonly job: JobRecord }
+  | { readonly kind: 'redeliver'; readonly call: number; readonly id: string }
+  | { readonly kind: 'command'; readonly call: number };
 
 /** A read of a job, by its number (`Image.reads`), and what it is wanted for. */
 export type ReadPurpose = { readonly read: number } & ReadAim;
 
 /** What a job read from the store is wanted for. */
 export type ReadAim =
-  | { readonly purpose: 'waiter'; readonly ref: Ref }
-  | { readonly purpose: 'submit'; readonly event: Extract<CoreEvent, { event: 'submit' }>; readonly usage: Usage | null }
-  | { readonly purpose: 'cancel' | 'retry'; readonly call: number; readonly endpoint: string; readonly job: string };
+  | { readonly kind: 'waiter'; readonly ref: Ref }
+  | { readonly kind: 'submit'; readonly event: Extract<CoreEvent, { kind: 'submit' }>; readonly usage: Usage | null }
+  | { readonly kind: 'cancel' | 'retry'; readonly call: number; readonly endpoint: string; readonly job: string };

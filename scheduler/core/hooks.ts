@@ -76,7 +76,7 @@ export function lookForHooks(image: State, out: StepResult, now: Now): void {
   const skipHosts = fullHosts(image);
   desk.backlog = skipHosts.length > 0;
   out.do({
-    effect: 'read-hooks',
+    kind: 'read-hooks',
     skipHosts,
     skipIds: [...desk.open.keys()],
     perHost: image.settings.hooksPerHost,
@@ -91,7 +91,7 @@ export function nextHookLook(image: State): number {
 }
 
 /** Due deliveries were read: those that there is room for are sent. */
-export function hooksRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'hooks-read' }>): void {
+export function hooksRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
   const desk = image.hooks;
   desk.reading = false;
   let left = false;
@@ -103,7 +103,7 @@ export function hooksRead(image: State, out: StepResult, now: Now, event: Extrac
     }
     desk.open.set(hook.id, hook);
     desk.perHost.set(hook.host, (desk.perHost.get(hook.host) ?? 0) + 1);
-    out.do({ effect: 'deliver', id: hook.id });
+    out.do({ kind: 'deliver', id: hook.id });
   }
   // As many as were asked for: there may be more. Whoever had no room is skipped by the next look, so
   // this comes to an end.
@@ -113,7 +113,7 @@ export function hooksRead(image: State, out: StepResult, now: Now, event: Extrac
 }
 
 /** A try is over. */
-export function hookTried(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'hook-tried' }>): void {
+export function hookTried(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
   const desk = image.hooks;
   const hook = desk.open.get(event.id);
   if (hook === undefined) return;
@@ -125,17 +125,17 @@ export function hookTried(image: State, out: StepResult, now: Now, event: Extrac
       break;
     case 'delivered':
       desk.failing.delete(host);
-      out.write({ op: 'hook', id, after: hook.tries, to: null });
+      out.write({ kind: 'hook', id, after: hook.tries, to: null });
       break;
     case 'failed': {
       noteFailing(desk, host);
       const last = tries >= hookTries;
       const dueAt = now.wall + (last ? hookKeepMs : hookSpacingMs);
-      out.write({ op: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
+      out.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
       if (!last) desk.nextAt = Math.min(desk.nextAt, dueAt);
       // The host without its path: a webhook's path and query often are its secret.
       const facts = { webhook: id, endpoint, host, tries, error: event.error };
-      out.do({ effect: 'log', level: 'warn', message: last ? 'a webhook was given up' : 'a webhook was not taken', facts });
+      out.do({ kind: 'log', level: 'warn', message: last ? 'a webhook was given up' : 'a webhook was not taken', facts });
     }
   }
   if (desk.backlog) desk.nextAt = Math.min(desk.nextAt, now.wall);
@@ -150,13 +150,13 @@ export function isLastTry(image: State, id: string): boolean {
 /** Sends a pending or failed delivery anew, with all its tries. */
 export function redeliver(image: State, out: StepResult, now: Now, call: number, id: string): void {
   if (image.hooks.open.has(id)) {
-    out.do({ effect: 'answer', call, result: new CapstanError('CONFLICT', `webhook ${id} is being sent right now`) });
+    out.do({ kind: 'answer', call, result: new CapstanError('CONFLICT', `webhook ${id} is being sent right now`) });
     return;
   }
   const to = { state: 'PENDING', dueAt: now.wall, tries: 0, error: null } as const;
-  const write = out.write({ op: 'hook', id, after: null, to }, { cause: 'redeliver', call, id });
+  const write = out.write({ kind: 'hook', id, after: null, to }, { kind: 'redeliver', call, id });
   noteHook(image, out, now, now.wall);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, write);
 }
 
 function hostOf(url: string): string {

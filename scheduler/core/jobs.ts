@@ -124,7 +124,7 @@ export function leaseQueued(
 ): Write {
   takeFirst(endpoint.lanes[job.priority]);
   takeLease(image, job, worker, incarnation);
-  return out.write({ op: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
+  return out.write({ kind: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
 }
 
 /** The handler was entered `agoMs` ago: from here on the attempt counts. */
@@ -138,7 +138,7 @@ export function start(image: State, now: Now, job: JobRecord, agoMs: number): vo
     endpoint.tallies.started++;
     if (job.attempts > 1) endpoint.counts.retried++;
   }
-  job.recordStart = image.deadlines.add(now.mono + image.settings.recordStartAfterMs, { due: 'record-start', job, token: job.token });
+  job.recordStart = image.deadlines.add(now.mono + image.settings.recordStartAfterMs, { kind: 'record-start', job, token: job.token });
 }
 
 /** The attempt has run for a while: make its start durable, so that it counts even if both sides die. */
@@ -146,7 +146,7 @@ export function recordStart(out: StepResult, job: JobRecord, token: number): voi
   if (job.phase !== 'STARTED' || job.token !== token || job.startRecorded || job.startedAt === null) return;
   job.startRecorded = true;
   out.write({
-    op: 'started',
+    kind: 'started',
     no: job.no,
     token,
     startedAt: job.startedAt,
@@ -185,7 +185,7 @@ export function finish(
   const bytes = [ending.output, ...chunks].reduce((sum, body) => sum + blobBytes(body), 0);
   const write = out.write(
     {
-      op: 'finish',
+      kind: 'finish',
       no: job.no,
       from,
       token: job.token,
@@ -250,7 +250,7 @@ export function requeue(image: State, out: StepResult, job: JobRecord, charged: 
   dropStream(image, job);
   if (job.recordStart !== null) image.deadlines.drop(job.recordStart);
   job.recordStart = null;
-  out.write({ op: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
+  out.write({ kind: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
   if (endpoint === undefined || !putBack(endpoint.lanes[job.priority], job)) image.jobs.delete(job.id);
   image.dirtyEndpoints.add(job.endpoint);
 }
@@ -266,7 +266,7 @@ export function lose(image: State, out: StepResult, now: Now, job: JobRecord, ho
   const last = job.phase === 'STARTED' && job.attempts >= max;
   if (endpoint !== undefined) endpoint.tallies.lost++;
   const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: job.lease?.node, how };
-  out.do({ effect: 'log', level: 'warn', message: last ? 'attempt lost, and it was the last one' : 'attempt lost', facts });
+  out.do({ kind: 'log', level: 'warn', message: last ? 'attempt lost, and it was the last one' : 'attempt lost', facts });
   if (last) {
     const error = `${how} (attempt ${job.attempts} of ${max})`;
     finish(image, out, now, job, { event: 'fail', output: null, error, executionMs: null, agoMs: 0 });
@@ -287,7 +287,7 @@ export function expire(image: State, out: StepResult, job: JobRecord): Write | n
   job.phase = 'DELETED';
   job.lease = null;
   forget(image, job);
-  const write = out.write({ op: 'delete', no: job.no, dueBy: null });
+  const write = out.write({ kind: 'delete', no: job.no, dueBy: null });
   answerGone(image, out, job.id, write);
   return write;
 }

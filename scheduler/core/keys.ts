@@ -41,24 +41,24 @@ export function putKey(image: State, out: StepResult, now: Now, call: number, ke
   image.keys.set(key.hash, key);
   awaitExpiry(image, now, key);
   const write = putRow(image, out, 'key', key.hash, key);
-  out.do({ effect: 'directory', update: { ...emptyUpdate(), keys: [keyEntry(key)] } }, write);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
+  out.do({ kind: 'directory', update: { ...emptyUpdate(), keys: [keyEntry(key)] } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, write);
 }
 
 /** From the commit on the key is unknown; gateways are told at once. */
 export function revokeKey(image: State, out: StepResult, call: number, hash: string): void {
   const key = image.keys.get(hash);
   if (key === undefined) {
-    out.do({ effect: 'answer', call, result: new CapstanError('NOT_FOUND', 'key: is not there any more', { field: 'id' }) });
+    out.do({ kind: 'answer', call, result: new CapstanError('NOT_FOUND', 'key: is not there any more', { field: 'id' }) });
     return;
   }
   const others = [...image.keys.values()].filter((other) => other.hash !== hash && other.account === key.account);
   if (key.scope === KeyScope.ALL && !others.some(({ scope, expiresAt }) => scope === KeyScope.ALL && expiresAt === null)) {
     const why = 'key: it is the last one with the scope ALL that does not expire; create another one first';
-    out.do({ effect: 'answer', call, result: new CapstanError('CONFLICT', why, { field: 'id' }) });
+    out.do({ kind: 'answer', call, result: new CapstanError('CONFLICT', why, { field: 'id' }) });
     return;
   }
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, removeKey(image, out, key));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, removeKey(image, out, key));
 }
 
 /** A key's time may be over. */
@@ -73,7 +73,7 @@ export function keyExpiry(image: State, out: StepResult, now: Now, hash: string)
 export function awaitExpiry(image: State, now: Now, key: KeyRow): void {
   if (key.expiresAt === null) return;
   const left = Math.min(Math.max(0, key.expiresAt - now.wall), noteUseEveryMs);
-  image.deadlines.add(now.mono + left, { due: 'key-expiry', hash: key.hash });
+  image.deadlines.add(now.mono + left, { kind: 'key-expiry', hash: key.hash });
 }
 
 /** Keeps when keys were last used, to within an hour. */
@@ -85,7 +85,7 @@ export function noteKeys(image: State, out: StepResult, now: Now, call: number, 
     image.keys.set(hash, row);
     putRow(image, out, 'key', hash, row);
   }
-  out.do({ effect: 'answer', call, result: { answer: 'done' } });
+  out.do({ kind: 'answer', call, result: { kind: 'done' } });
 }
 
 export function putAccount(
@@ -93,7 +93,7 @@ export function putAccount(
   out: StepResult,
   now: Now,
   call: number,
-  command: Extract<Command, { command: 'put-account' }>,
+  command: Extract<Command, { kind: 'put-account' }>,
 ): void {
   const { account, quotas, create } = command;
   const known = image.accounts.has(account) || [...image.keys.values()].some((key) => key.account === account);
@@ -101,17 +101,17 @@ export function putAccount(
     const error = create
       ? new CapstanError('ALREADY_EXISTS', `account ${account} is there already`, { field: 'id' })
       : new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'id' });
-    out.do({ effect: 'answer', call, result: error });
+    out.do({ kind: 'answer', call, result: error });
     return;
   }
   const row = { ...accountRow(image, account), ...quotas, ...(create ? { createdAt: now.wall } : {}) };
   image.accounts.set(account, row);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'account', account, row));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'account', account, row));
 }
 
 function removeKey(image: State, out: StepResult, key: KeyRow): Write {
   image.keys.delete(key.hash);
   const write = putRow(image, out, 'key', key.hash, null);
-  out.do({ effect: 'directory', update: { ...emptyUpdate(), removedKeys: [Buffer.from(key.hash, 'hex')] } }, write);
+  out.do({ kind: 'directory', update: { ...emptyUpdate(), removedKeys: [Buffer.from(key.hash, 'hex')] } }, write);
   return write;
 }

@@ -21,7 +21,7 @@ import { putRow } from './rows.ts';
 import { giveUpNode } from './sessions.ts';
 import { drainWorker } from './workers.ts';
 
-type Of<Kind extends Command['command']> = Extract<Command, { command: Kind }>;
+type Of<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
 
 /** Characters of a token's hash that people name it by. */
 const tokenIdLength = 12;
@@ -34,34 +34,34 @@ export function tokenId(hash: string): string {
 /** Adds a join token; one that is known stays as it is, revoked ones too. */
 export function putJoinToken(image: State, out: StepResult, now: Now, call: number, command: Of<'put-join-token'>): void {
   if (image.joinTokens.has(command.hash)) {
-    out.do({ effect: 'answer', call, result: { answer: 'done' } });
+    out.do({ kind: 'answer', call, result: { kind: 'done' } });
     return;
   }
   forgetSpent(image, out, now);
   const { name = '', expiresAt = null, maxUses = null } = command;
   const row: JoinTokenRow = { name, createdAt: now.wall, expiresAt, maxUses, uses: 0, revoked: false };
   image.joinTokens.set(command.hash, row);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'join-token', command.hash, row));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'join-token', command.hash, row));
 }
 
 /** Revoked tokens are kept: the one in the data folder would come back with the next start. */
 export function revokeJoinToken(image: State, out: StepResult, call: number, command: Of<'revoke-join-token'>): void {
   const found = [...image.joinTokens].find(([hash, { revoked }]) => !revoked && tokenId(hash) === command.id);
   if (found === undefined) {
-    out.do({ effect: 'answer', call, result: new CapstanError('NOT_FOUND', `there is no join token ${command.id}`, { field: 'id' }) });
+    out.do({ kind: 'answer', call, result: new CapstanError('NOT_FOUND', `there is no join token ${command.id}`, { field: 'id' }) });
     return;
   }
   const [hash, token] = found;
   const row = { ...token, revoked: true };
   image.joinTokens.set(hash, row);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'join-token', hash, row));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'join-token', hash, row));
 }
 
 export function join(image: State, out: StepResult, now: Now, call: number, command: Of<'join'>): void {
   const token = image.joinTokens.get(command.tokenHash);
   const refusal = token === undefined || token.revoked ? 'is not valid' : spent(token, now);
   if (token === undefined || refusal !== null) {
-    out.do({ effect: 'answer', call, result: new CapstanError('UNAUTHENTICATED', `the join token ${refusal ?? 'is not valid'}`) });
+    out.do({ kind: 'answer', call, result: new CapstanError('UNAUTHENTICATED', `the join token ${refusal ?? 'is not valid'}`) });
     return;
   }
   const used = { ...token, uses: token.uses + 1 };
@@ -69,19 +69,19 @@ export function join(image: State, out: StepResult, now: Now, call: number, comm
   putRow(image, out, 'join-token', command.tokenHash, used);
   const config: NodeConfig = { ...command.node, draining: false };
   image.nodes.set(config.id, newNodeRecord(config));
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'node', config.id, config));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'node', config.id, config));
 }
 
 /** Takes a node out of use, or back into it. */
 export function drainNode(image: State, out: StepResult, now: Now, call: number, command: Of<'drain-node' | 'resume-node'>): void {
   const node = image.nodes.get(command.node);
   if (node === undefined) {
-    out.do({ effect: 'answer', call, result: noNode(command.node) });
+    out.do({ kind: 'answer', call, result: noNode(command.node) });
     return;
   }
-  const draining = command.command === 'drain-node';
+  const draining = command.kind === 'drain-node';
   if (node.config.draining === draining) {
-    out.do({ effect: 'answer', call, result: { answer: 'done' } });
+    out.do({ kind: 'answer', call, result: { kind: 'done' } });
     return;
   }
   node.config = { ...node.config, draining };
@@ -91,21 +91,21 @@ export function drainNode(image: State, out: StepResult, now: Now, call: number,
   // A node that is back may be what some endpoint waits for.
   else for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.dirtyEndpoints.add(endpoint.config.id);
   const message = draining ? 'node drained' : 'node resumed';
-  out.do({ effect: 'log', level: 'info', message, facts: { node: node.config.id, nodeName: node.config.name } }, write);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
+  out.do({ kind: 'log', level: 'info', message, facts: { node: node.config.id, nodeName: node.config.name } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, write);
 }
 
 /** Forgets a node and revokes its identity. */
 export function removeNode(image: State, out: StepResult, now: Now, call: number, command: Of<'remove-node'>): void {
   const node = image.nodes.get(command.node);
   if (node === undefined) {
-    out.do({ effect: 'answer', call, result: noNode(command.node) });
+    out.do({ kind: 'answer', call, result: noNode(command.node) });
     return;
   }
   const { id, name } = node.config;
   if (node.workers.size > 0 && !command.force) {
     const message = `node: ${name} has ${node.workers.size} workers: drain it first, or remove it by force`;
-    out.do({ effect: 'answer', call, result: new CapstanError('CONFLICT', message, { field: 'node' }) });
+    out.do({ kind: 'answer', call, result: new CapstanError('CONFLICT', message, { field: 'node' }) });
     return;
   }
   const { session } = node;
@@ -115,9 +115,9 @@ export function removeNode(image: State, out: StepResult, now: Now, call: number
   image.removedNodes.set(id, removed);
   if (image.versions.has(rowKey('desired', id))) putRow(image, out, 'desired', id, null);
   const write = putRow(image, out, 'node', id, removed);
-  if (session !== null) out.do({ effect: 'close-session', node: id, session, reason: 'the node was removed' }, write);
-  out.do({ effect: 'log', level: 'info', message: 'node removed', facts: { node: id, nodeName: name } }, write);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, write);
+  if (session !== null) out.do({ kind: 'close-session', node: id, session, reason: 'the node was removed' }, write);
+  out.do({ kind: 'log', level: 'info', message: 'node removed', facts: { node: id, nodeName: name } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, write);
 }
 
 function emptyNode(image: State, now: Now, node: NodeRecord): void {

@@ -41,5 +41,5 @@ export function purgeStep(image: State, out: StepResult, now: Now, endpoint: End
   if (left) return;
   endpoint.purge = null;
   // After the commit, whatever the store says to each end: a job whose submission it refused cannot be ended, and has no say in the answer.
-  for (const call of purge.calls) out.do({ effect: 'answer', call, result: { answer: 'purged', removed: purge.removed } });
+  for (const call of purge.calls) out.do({ kind: 'answer', call, result: { kind: 'purged', removed: purge.removed } });
 }

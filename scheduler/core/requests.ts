@@ -23,7 +23,7 @@ import { failureReply, jobReply, publicState, span, viewOfRecord, viewOfRow } fr
 import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, gone, findWaiter, notFound } from './waiters.ts';
 
 /** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
-export function submit(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'submit' }>): void {
+export function submit(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'submit' }>): void {
   const endpoint = image.endpoints.get(event.endpoint);
   // One that is there already, or may be, brings no new body.
   const isNew = !event.counting.resent && !image.jobs.has(event.job);
@@ -43,8 +43,7 @@ export function submit(image: State, out: StepResult, now: Now, event: Extract<C
   }
   // One that was sent before may be stored, run and ended already, and one that the image holds may be refused by the store yet, because its key
   // belongs to another job: the store tells, which is read after it has answered what was written before.
-  if (event.counting.resent || image.jobs.has(event.job))
-    readFor(image, out, { purpose: 'submit', event, usage }, event.endpoint, event.job);
+  if (event.counting.resent || image.jobs.has(event.job)) readFor(image, out, { kind: 'submit', event, usage }, event.endpoint, event.job);
   else insert(image, out, now, endpoint, event, usage);
 }
 
@@ -53,12 +52,12 @@ function insert(
   out: StepResult,
   now: Now,
   endpoint: EndpointRecord,
-  event: Extract<CoreEvent, { event: 'submit' }>,
+  event: Extract<CoreEvent, { kind: 'submit' }>,
   usage: Usage | null,
 ): void {
   const { settings, diskRefusal } = image;
   if (diskRefusal !== null) {
-    out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, diskRefusal), usage });
+    out.do({ kind: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, diskRefusal), usage });
     dropBody(image, event.input);
     return;
   }
@@ -67,11 +66,11 @@ function insert(
     no: image.nextSeq++,
     id: event.job,
     endpoint: event.endpoint,
-    kind: event.kind,
+    kind: event.jobKind,
     priority: event.policy.lowPriority ? 1 : 0,
     executionTimeoutMs: event.policy.executionTimeoutMs ?? (endpoint.config.executionTimeoutMs || settings.executionTimeoutMs),
     ttlMs,
-    retentionMs: event.kind === 'RUN' ? settings.runRetentionMs : settings.runsyncRetentionMs,
+    retentionMs: event.jobKind === 'RUN' ? settings.runRetentionMs : settings.runsyncRetentionMs,
     webhook: event.webhook,
     hasS3: event.s3 !== null,
     phase: 'QUEUED',
@@ -100,18 +99,18 @@ function insert(
   }
   const write = out.write(
     {
-      op: 'submit',
+      kind: 'submit',
       job: toRow(job),
       input: event.input,
       s3: event.s3,
       idempotency: event.idempotency === null ? null : { ...event.idempotency, expiresAt: now.wall + 86_400_000 },
     },
-    { cause: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
+    { kind: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
     null,
     reserve(image, endpoint.config.account, blobBytes(event.input)),
   );
   if (event.waitMs > 0) addWaiter(image, now, event.ref, event.endpoint, event.job, 'job', event.waitMs, usage);
-  else out.do({ effect: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfRecord(job, '')), usage }, write);
+  else out.do({ kind: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfRecord(job, '')), usage }, write);
   if (slot !== null) sendJob(out, job, slot, write);
 }
 
@@ -119,14 +118,14 @@ function insert(
 function inputRefusal(
   image: State,
   { config: { account } }: EndpointRecord,
-  { input }: Extract<CoreEvent, { event: 'submit' }>,
+  { input }: Extract<CoreEvent, { kind: 'submit' }>,
 ): CapstanError | null {
   const size = blobBytes(input);
   return bodyRefusal(image, account, { size, adds: size, field: 'input' });
 }
 
 /** Answers with a job's state, waiting for its end up to waitMs. */
-export function get(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'get' }>): void {
+export function get(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'get' }>): void {
   const usage = admit(image, out, now, image.endpoints.get(event.endpoint), event);
   if (usage !== undefined) replyOrWait(image, out, now, questionOf(event, usage));
 }
@@ -153,11 +152,11 @@ function questionOf(
 function replyOrWait(image: State, out: StepResult, now: Now, { ref, endpoint, id, waitMs, usage, byKey }: Question): void {
   const job = liveJob(image, now, endpoint, id);
   if (job !== null && waitMs <= 0) {
-    out.do({ effect: 'reply', channel: ref.channel, reply: jobReply(ref.request, view(image, now, job)), usage });
+    out.do({ kind: 'reply', channel: ref.channel, reply: jobReply(ref.request, view(image, now, job)), usage });
     return;
   }
   addWaiter(image, now, ref, endpoint, id, 'job', waitMs, usage, { after: null, resent: false, byKey });
-  if (job === null) readFor(image, out, { purpose: 'waiter', ref }, endpoint, id);
+  if (job === null) readFor(image, out, { kind: 'waiter', ref }, endpoint, id);
 }
 
 /** Counts a request; undefined when it was over the limit and has been refused. */
@@ -178,18 +177,18 @@ function admit(
 }
 
 function refuse(out: StepResult, ref: Ref, error: CapstanError): void {
-  out.do({ effect: 'reply', channel: ref.channel, reply: failureReply(ref.request, error), usage: null });
+  out.do({ kind: 'reply', channel: ref.channel, reply: failureReply(ref.request, error), usage: null });
 }
 
 /** Takes the unread chunks of a job, waiting for the first up to waitMs. */
-export function readStream(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'read-stream' }>): void {
+export function readStream(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'read-stream' }>): void {
   const usage = admit(image, out, now, image.endpoints.get(event.endpoint), event);
   if (usage === undefined) return;
   const job = liveJob(image, now, event.endpoint, event.job);
   const reader = { after: event.after, resent: event.counting.resent, byKey: false };
   const waiter = addWaiter(image, now, event.ref, event.endpoint, event.job, 'stream', event.waitMs, usage, reader);
   if (job === null) {
-    readFor(image, out, { purpose: 'waiter', ref: event.ref }, event.endpoint, event.job);
+    readFor(image, out, { kind: 'waiter', ref: event.ref }, event.endpoint, event.job);
     return;
   }
   received(image, out, job, waiter);
@@ -211,7 +210,7 @@ function received(image: State, out: StepResult, job: JobRecord, waiter: Waiter)
   const session = image.nodes.get(job.lease.node)?.session ?? null;
   if (session === null) return;
   const value = { jobId: job.id, token: job.token, nextIndex };
-  out.do({ effect: 'send', node: job.lease.node, session, event: { event: { $case: 'drained', value } } });
+  out.do({ kind: 'send', node: job.lease.node, session, event: { event: { $case: 'drained', value } } });
 }
 
 /** A wait is over: answer with what is known now. */
@@ -220,7 +219,7 @@ export function waitOver(image: State, out: StepResult, now: Now, waiter: Waiter
   const job = liveJob(image, now, waiter.endpoint, waiter.job);
   if (job === null) {
     waiter.immediate = true;
-    readFor(image, out, { purpose: 'waiter', ref: { channel: waiter.channel, request: waiter.request } }, waiter.endpoint, waiter.job);
+    readFor(image, out, { kind: 'waiter', ref: { channel: waiter.channel, request: waiter.request } }, waiter.endpoint, waiter.job);
   } else if (waiter.mode === 'job') answerJob(image, out, waiter, view(image, now, job));
   else answerStream(image, out, waiter, view(image, now, job).state, [], null);
 }
@@ -228,13 +227,13 @@ export function waitOver(image: State, out: StepResult, now: Now, waiter: Waiter
 /** Ends a queued or running job as CANCELLED and stops its handler. */
 export function cancel(image: State, out: StepResult, now: Now, call: number, endpoint: string, id: string): void {
   const job = liveJob(image, now, endpoint, id);
-  if (job === null) readFor(image, out, { purpose: 'cancel', call, endpoint, job: id }, endpoint, id);
+  if (job === null) readFor(image, out, { kind: 'cancel', call, endpoint, job: id }, endpoint, id);
   else cancelJob(image, out, now, call, job);
 }
 
 /** Puts a failed or timed-out job back at the tail. */
 export function retry(image: State, out: StepResult, now: Now, call: number, endpoint: string, id: string): void {
-  if (liveJob(image, now, endpoint, id) === null) readFor(image, out, { purpose: 'retry', call, endpoint, job: id }, endpoint, id);
+  if (liveJob(image, now, endpoint, id) === null) readFor(image, out, { kind: 'retry', call, endpoint, job: id }, endpoint, id);
   else answerError(out, call, notRetryable(id, 'has not ended'));
 }
 
@@ -252,11 +251,11 @@ export function purge(image: State, out: StepResult, now: Now, call: number, end
 export function jobRead(image: State, out: StepResult, now: Now, purpose: ReadPurpose, found: WholeJob | null): void {
   // A job that ended since its row was read must not be acted upon: read it again, after the commit.
   if (found?.job.state === 'IN_QUEUE' && image.reads.ended.has(found.job.no)) {
-    out.do({ effect: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
+    out.do({ kind: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
     return;
   }
   readClosed(image, purpose.read);
-  switch (purpose.purpose) {
+  switch (purpose.kind) {
     case 'waiter': {
       const waiter = findWaiter(image, purpose.ref);
       if (waiter !== null) resolveWaiter(image, out, now, waiter, found);
@@ -280,7 +279,7 @@ export function jobRead(image: State, out: StepResult, now: Now, purpose: ReadPu
         endpoint === undefined ? endpointNotFound(event.endpoint) : (refusalOf(endpoint) ?? inputRefusal(image, endpoint, event));
       if (endpoint !== undefined && error === null) insert(image, out, now, endpoint, event, usage);
       else if (error !== null) {
-        out.do({ effect: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, error), usage });
+        out.do({ kind: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, error), usage });
         dropBody(image, event.input);
       }
       return;
@@ -289,7 +288,7 @@ export function jobRead(image: State, out: StepResult, now: Now, purpose: ReadPu
     case 'retry': {
       const live = liveJob(image, now, purpose.endpoint, purpose.job);
       if (live === null && (found === null || found.job.deleteAt <= now.wall)) answerError(out, purpose.call, notFound(purpose.job));
-      else if (purpose.purpose === 'cancel') cancelStored(image, out, now, purpose.call, live, found);
+      else if (purpose.kind === 'cancel') cancelStored(image, out, now, purpose.call, live, found);
       else retryStored(image, out, now, purpose.call, live, found);
     }
   }
@@ -297,23 +296,23 @@ export function jobRead(image: State, out: StepResult, now: Now, purpose: ReadPu
 
 /** The store refused an operation that a caller asked for: undo what the image assumed, and answer. */
 export function refused(image: State, out: StepResult, now: Now, outcome: Outcome, cause: Cause): void {
-  switch (cause.cause) {
+  switch (cause.kind) {
     case 'submit': {
       undo(image, cause.job);
       const waiter = findWaiter(image, cause.ref);
       // The caller that would have waited went away meanwhile.
       if (cause.waitMs > 0 && waiter === null) return;
-      if (outcome.outcome === 'idempotent-other-body') {
+      if (outcome.kind === 'idempotent-other-body') {
         const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with another request body', {
           field: 'Idempotency-Key',
         });
         if (waiter === null)
-          out.do({ effect: 'reply', channel: cause.ref.channel, reply: failureReply(cause.ref.request, error), usage: cause.usage });
+          out.do({ kind: 'reply', channel: cause.ref.channel, reply: failureReply(cause.ref.request, error), usage: cause.usage });
         else answerFailure(image, out, waiter, error);
         return;
       }
       // The job is there already: the same submission again, or its idempotency key.
-      const id = outcome.outcome === 'idempotent-same' ? outcome.jobId : cause.job.id;
+      const id = outcome.kind === 'idempotent-same' ? outcome.jobId : cause.job.id;
       if (waiter !== null) dropWaiter(image, waiter);
       const { job, waitMs, ref, usage } = cause;
       replyOrWait(image, out, now, { ref, endpoint: job.endpoint, id, waitMs, usage, byKey: id !== job.id });
@@ -357,7 +356,7 @@ function resolveWaiter(image: State, out: StepResult, now: Now, waiter: Waiter, 
     }
     // The reader is answered also when the store refuses: then the job was retried or is gone.
     const below = acknowledgedBy(image, found.job, waiter);
-    if (below > found.firstChunk) out.write({ op: 'drain', no, below });
+    if (below > found.firstChunk) out.write({ kind: 'drain', no, below });
     const kept = { first: found.firstChunk, next: found.firstChunk + found.chunks.length, chunks: found.chunks };
     const { chunks, firstIndex } = chunksFor(image, found.job, kept, waiter);
     answerStream(image, out, waiter, publicState(found.job), chunks, error, null, { token, firstIndex });
@@ -381,7 +380,7 @@ function cancelJob(image: State, out: StepResult, now: Now, call: number, job: J
     now,
     job,
     { event: 'cancel', output: null, error: null, executionMs: null, agoMs: 0 },
-    { cause: 'command', call },
+    { kind: 'command', call },
   );
   if (ended === null) {
     answerError(out, call, notCancellable(job.id, job.phase));
@@ -390,7 +389,7 @@ function cancelJob(image: State, out: StepResult, now: Now, call: number, job: J
   if (lease !== null) stopAttempt(image, out, lease.node, job.id, token, StopReason.CANCELLED);
   const delayMs = startedAt === null ? null : span(submittedAt, startedAt);
   const executionMs = startedAt === null ? null : span(startedAt, now.wall);
-  out.do({ effect: 'answer', call, result: { answer: 'job', id: job.id, state: 'CANCELLED', delayMs, executionMs } }, ended.write);
+  out.do({ kind: 'answer', call, result: { kind: 'job', id: job.id, state: 'CANCELLED', delayMs, executionMs } }, ended.write);
 }
 
 function retryStored(image: State, out: StepResult, now: Now, call: number, live: JobRecord | null, found: WholeJob | null): void {
@@ -420,20 +419,19 @@ function retryStored(image: State, out: StepResult, now: Now, call: number, live
   const job = fromRow(queued);
   noteDeletion(image, job.deleteAt);
   const write = out.write(
-    { op: 'retry', no: job.no, position: job.position, submittedAt: job.submittedAt, deleteAt: job.deleteAt },
-    { cause: 'retry', call, job },
+    { kind: 'retry', no: job.no, position: job.position, submittedAt: job.submittedAt, deleteAt: job.deleteAt },
+    { kind: 'retry', call, job },
   );
   queue(image, endpoint, job);
   image.dirtyEndpoints.add(job.endpoint);
-  out.do({ effect: 'answer', call, result: { answer: 'job', id: job.id, state: 'IN_QUEUE', delayMs: null, executionMs: null } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'job', id: job.id, state: 'IN_QUEUE', delayMs: null, executionMs: null } }, write);
   fill(image, out, now, endpoint);
 }
 
 /** Tells the node that runs an attempt to stop it. */
 export function stopAttempt(image: State, out: StepResult, node: string, job: string, token: number, reason: StopReason): void {
   const session = image.nodes.get(node)?.session ?? null;
-  if (session !== null)
-    out.do({ effect: 'send', node, session, event: { event: { $case: 'stop', value: { jobId: job, token, reason } } } });
+  if (session !== null) out.do({ kind: 'send', node, session, event: { event: { $case: 'stop', value: { jobId: job, token, reason } } } });
 }
 
 /** The job of this endpoint if the image holds it and its ttl is not over. */
@@ -444,7 +442,7 @@ function liveJob(image: State, now: Now, endpoint: string, id: string): JobRecor
 }
 
 /** Removes what the store reported as due (ttl or retention over). */
-export function dueRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'due-read' }>): void {
+export function dueRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'due-read' }>): void {
   image.readingDue = false;
   // Whatever was submitted or ended during the read has lowered nextDeletion itself.
   if (event.nextAt !== null) noteDeletion(image, event.nextAt <= event.wall ? now.wall - deletionGatherMs : event.nextAt);
@@ -459,17 +457,17 @@ export function dueRead(image: State, out: StepResult, now: Now, event: Extract<
     }
     if (image.reads.ended.has(row.no)) continue;
     if (row.state === 'IN_QUEUE') expire(image, out, fromRow(row));
-    else out.write({ op: 'delete', no: row.no, dueBy: event.wall });
+    else out.write({ kind: 'delete', no: row.no, dueBy: event.wall });
   }
   readClosed(image, image.reads.due);
 }
 
 function readFor(image: State, out: StepResult, aim: ReadAim, endpoint: string, job: string): void {
-  out.do({ effect: 'read-job', purpose: { ...aim, read: readOpened(image) }, endpoint, job });
+  out.do({ kind: 'read-job', purpose: { ...aim, read: readOpened(image) }, endpoint, job });
 }
 
 function answerError(out: StepResult, call: number, error: CapstanError): void {
-  out.do({ effect: 'answer', call, result: error });
+  out.do({ kind: 'answer', call, result: error });
 }
 
 function notCancellable(id: string, state: string): CapstanError {

@@ -68,8 +68,8 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   for (const row of stored.leased) restoreLease(image, now, row);
   for (const node of image.nodes.values()) awaitNode(image, now, node);
   finishRecoveryIfReported(image);
-  image.deadlines.add(now.mono + scaleIntervalMs, { due: 'scale' });
-  image.deadlines.add(now.mono + buildSweepMs, { due: 'build-sweep' });
+  image.deadlines.add(now.mono + scaleIntervalMs, { kind: 'scale' });
+  image.deadlines.add(now.mono + buildSweepMs, { kind: 'build-sweep' });
   for (const endpoint of image.endpoints.values()) fill(image, out, now, endpoint);
   return image;
 }

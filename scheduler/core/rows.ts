@@ -12,5 +12,5 @@ export function putRow(image: State, out: StepResult, kind: ControlKind, key: st
   const version = (image.versions.get(name) ?? 0) + 1;
   if (value === null) image.versions.delete(name);
   else image.versions.set(name, version);
-  return out.write({ op: 'put', kind, key, version, value: value === null ? null : JSON.stringify(value) }, cause);
+  return out.write({ kind: 'put', rowKind: kind, key, version, value: value === null ? null : JSON.stringify(value) }, cause);
 }

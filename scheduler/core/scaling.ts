@@ -194,7 +194,7 @@ function ask(image: State, out: StepResult, now: Now, endpoint: EndpointRecord, 
   // Planned and asked for in one step: nothing can have come between.
   if ('reason' in worker) throw new Error(`the plan for endpoint ${endpoint.config.id} was stale at once: ${worker.reason}`);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
-  out.do({ effect: 'log', level: 'info', message: 'worker asked for', facts });
+  out.do({ kind: 'log', level: 'info', message: 'worker asked for', facts });
   return worker;
 }
 

@@ -58,20 +58,20 @@ export function* encryptedRows(image: State): Generator<{ readonly row: Encrypte
 /** Notes which master key is the present one. */
 export function putMasterKey(image: State, out: StepResult, call: number, row: MasterKeyRow): void {
   image.masterKey = row;
-  out.do({ effect: 'answer', call, result: { answer: 'done' } }, putRow(image, out, 'setting', masterKeySetting, row));
+  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'setting', masterKeySetting, row));
 }
 
 /** Replaces sealed values by others of the same texts, wherever in these rows they still are. */
-export function reencrypt(image: State, out: StepResult, call: number, { rows, values }: Extract<Command, { command: 'reencrypt' }>): void {
+export function reencrypt(image: State, out: StepResult, call: number, { rows, values }: Extract<Command, { kind: 'reencrypt' }>): void {
   const renewed = (sealed: string): string => values.get(sealed) ?? sealed;
   for (const row of rows) resealRow(image, out, row, renewed);
-  out.do({ effect: 'answer', call, result: { answer: 'done' } });
+  out.do({ kind: 'answer', call, result: { kind: 'done' } });
 }
 
 /** The same for the credentials of jobs; those of a job that is gone by now are nobody's any more. */
-export function reencryptInputs(out: StepResult, call: number, { inputs }: Extract<Command, { command: 'reencrypt-inputs' }>): void {
-  for (const { no, from, to } of inputs) out.write({ op: 'reencrypt', no, from, to });
-  out.do({ effect: 'answer', call, result: { answer: 'done' } });
+export function reencryptInputs(out: StepResult, call: number, { inputs }: Extract<Command, { kind: 'reencrypt-inputs' }>): void {
+  for (const { no, from, to } of inputs) out.write({ kind: 'reencrypt', no, from, to });
+  out.do({ kind: 'answer', call, result: { kind: 'done' } });
 }
 
 function resealRow(image: State, out: StepResult, row: EncryptedRow, renewed: (sealed: string) => string): void {

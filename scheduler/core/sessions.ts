@@ -25,12 +25,12 @@ import { noteOrphans } from './placement/node-usage.ts';
 import { forgetWorker } from './workers.ts';
 
 /** An agent's session begins. The shell has checked its identity and that no live session stands against it. */
-export function sessionOpened(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'session-opened' }>): void {
+export function sessionOpened(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'session-opened' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined) return;
   const { hello } = event;
   if (node.session !== null && node.session !== event.session) {
-    out.do({ effect: 'close-session', node: event.node, session: node.session, reason: 'the agent opened another session' });
+    out.do({ kind: 'close-session', node: event.node, session: node.session, reason: 'the agent opened another session' });
   }
   node.session = event.session;
   node.reported = true;
@@ -43,7 +43,7 @@ export function sessionOpened(image: State, out: StepResult, now: Now, event: Ex
   const { silenceMs, publicUrl } = image.settings;
   const heartbeatMs = heartbeatFor(image);
   const welcome = { $case: 'welcome', value: { heartbeatMs, silenceMs, publicUrl } } as const;
-  out.do({ effect: 'send', node: event.node, session: event.session, event: { event: welcome } });
+  out.do({ kind: 'send', node: event.node, session: event.session, event: { event: welcome } });
   reconcile(image, out, now, node, hello);
   workersReported(image, out, now, node, hello.workers);
   retireFromLostDevices(image, out, now, node);
@@ -51,7 +51,7 @@ export function sessionOpened(image: State, out: StepResult, now: Now, event: Ex
   lookAgain(image);
   finishRecoveryIfReported(image);
   out.do({
-    effect: 'log',
+    kind: 'log',
     level: 'info',
     message: 'node connected',
     facts: { node: event.node, nodeName: node.config.name, incarnation: hello.incarnation },
@@ -69,7 +69,7 @@ function heartbeatFor({ settings, nodes }: State): number {
 }
 
 /** A session ended, for whatever reason. */
-export function sessionClosed(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'session-closed' }>): void {
+export function sessionClosed(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'session-closed' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined || node.session !== event.session) return;
   node.session = null;
@@ -77,7 +77,7 @@ export function sessionClosed(image: State, out: StepResult, now: Now, event: Ex
   node.silence = null;
   awaitNode(image, now, node);
   out.do({
-    effect: 'log',
+    kind: 'log',
     level: 'info',
     message: 'node disconnected',
     facts: { node: event.node, nodeName: node.config.name, graceMs: image.settings.nodeGraceMs },
@@ -86,11 +86,11 @@ export function sessionClosed(image: State, out: StepResult, now: Now, event: Ex
 
 /** Starts the grace period of a node without a session. */
 export function awaitNode(image: State, now: Now, node: NodeRecord): void {
-  node.grace ??= image.deadlines.add(now.mono + image.settings.nodeGraceMs, { due: 'grace', node: node.config.id });
+  node.grace ??= image.deadlines.add(now.mono + image.settings.nodeGraceMs, { kind: 'grace', node: node.config.id });
 }
 
 /** Everything an agent reports within a session, in order. */
-export function agentReported(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'agent' }>): void {
+export function agentReported(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'agent' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined || node.session !== event.session) return;
   heard(image, now, node);
@@ -103,13 +103,13 @@ export function silenceDue(image: State, out: StepResult, now: Now, id: string):
   if (node?.session == null) return;
   const quiet = now.mono - node.lastHeard;
   if (quiet < image.settings.silenceMs) {
-    node.silence = image.deadlines.add(node.lastHeard + image.settings.silenceMs, { due: 'silence', node: id });
+    node.silence = image.deadlines.add(node.lastHeard + image.settings.silenceMs, { kind: 'silence', node: id });
     return;
   }
   const { session } = node;
   node.silence = null;
-  out.do({ effect: 'close-session', node: id, session, reason: `nothing heard for ${Math.round(quiet)} ms` });
-  sessionClosed(image, out, now, { event: 'session-closed', node: id, session });
+  out.do({ kind: 'close-session', node: id, session, reason: `nothing heard for ${Math.round(quiet)} ms` });
+  sessionClosed(image, out, now, { kind: 'session-closed', node: id, session });
 }
 
 /** The grace period of a node is over: its jobs go elsewhere and its workers are given up. */
@@ -117,7 +117,7 @@ export function graceOver(image: State, out: StepResult, now: Now, id: string): 
   const node = image.nodes.get(id);
   if (node === undefined || node.session !== null) return;
   giveUpNode(image, out, now, node, `node ${node.config.name} lost`);
-  out.do({ effect: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
+  out.do({ kind: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
 }
 
 /** What a node holds is given up: its jobs go elsewhere, and its workers are asked for elsewhere. `how` is why, for people. */
@@ -173,7 +173,7 @@ function apply(image: State, out: StepResult, now: Now, node: NodeRecord, report
 /** An idle agent hears nothing else, and would take the session for dead. */
 function answerHeartbeat(out: StepResult, node: NodeRecord): void {
   if (node.session === null) return;
-  out.do({ effect: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
+  out.do({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
 }
 
 function inventoryReported(image: State, out: StepResult, now: Now, node: NodeRecord, inventory: Inventory): void {
@@ -200,7 +200,7 @@ function takeInventory(image: State, node: NodeRecord, reported: Inventory): boo
 
 function heard(image: State, now: Now, node: NodeRecord): void {
   node.lastHeard = now.mono;
-  node.silence ??= image.deadlines.add(now.mono + image.settings.silenceMs, { due: 'silence', node: node.config.id });
+  node.silence ??= image.deadlines.add(now.mono + image.settings.silenceMs, { kind: 'silence', node: node.config.id });
 }
 
 /** Compares the leases of the image with the attempts the agent holds. */

@@ -45,14 +45,14 @@ export function step(image: State, event: CoreEvent, now: Now, out: StepResult):
   if (image.dirtyEndpoints.size > 0) scale(image, out, now);
   if (image.dirtyNodes.size > 0) flushDesired(image, out);
   // After the commit of this step's operations: a body may have found its row in one of them.
-  if (image.droppedBlobs.length > 0) out.do({ effect: 'drop-bodies', blobs: image.droppedBlobs.splice(0) });
+  if (image.droppedBlobs.length > 0) out.do({ kind: 'drop-bodies', blobs: image.droppedBlobs.splice(0) });
 }
 
 /** A device that is free again is another endpoint's before the next look at all of them. Not at once: a fleet that shrinks frees thousands. */
 function lookForRoom(image: State, now: Now): void {
   if (image.roomDue) return;
   image.roomDue = true;
-  image.deadlines.add(now.mono + roomLookMs, { due: 'room' });
+  image.deadlines.add(now.mono + roomLookMs, { kind: 'room' });
 }
 
 /** Monotonic time at which the next tick is due; null when nothing is awaited. */
@@ -63,7 +63,7 @@ export function nextDeadline(image: State, now: Now): number | null {
 }
 
 function apply(image: State, event: CoreEvent, now: Now, out: StepResult): void {
-  switch (event.event) {
+  switch (event.kind) {
     case 'submit':
       return submit(image, out, now, event);
     case 'get':
@@ -88,7 +88,7 @@ function apply(image: State, event: CoreEvent, now: Now, out: StepResult): void 
     case 'refused':
       dropBodiesOf(image, event.op);
       if (event.cause !== null) refused(image, out, now, event.outcome, event.cause);
-      else if (event.op.op === 'hook') noteHook(image, out, now, now.wall); // it was sent anew while it was tried
+      else if (event.op.kind === 'hook') noteHook(image, out, now, now.wall); // it was sent anew while it was tried
       return;
     case 'job-read':
       return jobRead(image, out, now, event.purpose, event.found);
@@ -119,7 +119,7 @@ function apply(image: State, event: CoreEvent, now: Now, out: StepResult): void 
 }
 
 function command(image: State, out: StepResult, now: Now, call: number, asked: Command): void {
-  switch (asked.command) {
+  switch (asked.kind) {
     case 'cancel':
       return cancel(image, out, now, call, asked.endpoint, asked.job);
     case 'retry':
@@ -178,11 +178,11 @@ function command(image: State, out: StepResult, now: Now, call: number, asked: C
 
 /** A refused operation brought bodies that are in no row, unless the same operation was carried out before. */
 function dropBodiesOf(image: State, op: Op): void {
-  if (op.op === 'submit') dropBody(image, op.input);
-  if (op.op === 'finish') for (const body of [op.output, ...op.chunks]) dropBody(image, body);
+  if (op.kind === 'submit') dropBody(image, op.input);
+  if (op.kind === 'finish') for (const body of [op.output, ...op.chunks]) dropBody(image, body);
 }
 
-function headRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'head-read' }>): void {
+function headRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'head-read' }>): void {
   const endpoint = image.endpoints.get(event.endpoint);
   if (endpoint === undefined) return;
   const lane = endpoint.lanes[event.priority];
@@ -197,7 +197,7 @@ function headRead(image: State, out: StepResult, now: Now, event: Extract<CoreEv
   fill(image, out, now, endpoint);
 }
 
-function undelivered(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { event: 'undelivered' }>): void {
+function undelivered(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'undelivered' }>): void {
   const node = image.nodes.get(event.node);
   if (node === undefined) return;
   const worker = freeSlot(image, now, node, event.job, event.token);
@@ -212,13 +212,13 @@ function tick(image: State, out: StepResult, now: Now): void {
     image.readingDue = true;
     image.nextDeletion = Number.POSITIVE_INFINITY;
     image.reads.due = readOpened(image);
-    out.do({ effect: 'read-due', limit: dueBatch });
+    out.do({ kind: 'read-due', limit: dueBatch });
   }
   lookForHooks(image, out, now);
 }
 
 function handleDue(image: State, out: StepResult, now: Now, due: Due): void {
-  switch (due.due) {
+  switch (due.kind) {
     case 'waiter':
       return waitOver(image, out, now, due.waiter);
     case 'record-start':
@@ -233,7 +233,7 @@ function handleDue(image: State, out: StepResult, now: Now, due: Due): void {
       return;
     }
     case 'scale':
-      image.deadlines.add(now.mono + scaleIntervalMs, { due: 'scale' });
+      image.deadlines.add(now.mono + scaleIntervalMs, { kind: 'scale' });
       for (const endpoint of image.endpoints.values()) {
         if (needsLook(endpoint) || endpoint.config.removing !== undefined) image.dirtyEndpoints.add(endpoint.config.id);
       }
@@ -245,7 +245,7 @@ function handleDue(image: State, out: StepResult, now: Now, due: Due): void {
     case 'key-expiry':
       return keyExpiry(image, out, now, due.hash);
     case 'build-sweep':
-      image.deadlines.add(now.mono + buildSweepMs, { due: 'build-sweep' });
+      image.deadlines.add(now.mono + buildSweepMs, { kind: 'build-sweep' });
       return forgetBuilds(image, out, now);
     default:
       assertNever(due);

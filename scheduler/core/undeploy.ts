@@ -25,13 +25,13 @@ import { drainWorker } from './workers.ts';
 /** Error of the jobs that a deletion ends. */
 const deletedError = 'the endpoint was deleted';
 
-export function undeploy(image: State, out: StepResult, call: number, command: Extract<Command, { command: 'undeploy' }>): void {
+export function undeploy(image: State, out: StepResult, call: number, command: Extract<Command, { kind: 'undeploy' }>): void {
   const { account, endpoints: ids, stopJobs } = command;
   const found = ids.map((id) => image.endpoints.get(id));
   const missing = ids.find((_id, i) => found[i]?.config.account !== account || found[i]?.config.removing !== undefined);
   if (missing !== undefined) {
     const error = new CapstanError('NOT_FOUND', `endpoint ${missing} not found; nothing was deleted`, { field: 'endpoints' });
-    out.do({ effect: 'answer', call, result: error });
+    out.do({ kind: 'answer', call, result: error });
     return;
   }
   const write = markAll(
@@ -40,14 +40,14 @@ export function undeploy(image: State, out: StepResult, call: number, command: E
     found.filter((endpoint) => endpoint !== undefined),
     stopJobs,
   );
-  out.do({ effect: 'answer', call, result: { answer: 'undeployed', endpoints: ids } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'undeployed', endpoints: ids } }, write);
 }
 
 export function deleteEnvironment(
   image: State,
   out: StepResult,
   call: number,
-  command: Extract<Command, { command: 'delete-environment' }>,
+  command: Extract<Command, { kind: 'delete-environment' }>,
 ): void {
   const { account, environment, force, stopJobs } = command;
   const key = environmentKey(account, environment);
@@ -58,13 +58,13 @@ export function deleteEnvironment(
       ? new CapstanError('CONFLICT', `environment ${environment} has ${inside.length} endpoints; delete them first, or force it`)
       : null;
   if (refusal !== null) {
-    out.do({ effect: 'answer', call, result: refusal });
+    out.do({ kind: 'answer', call, result: refusal });
     return;
   }
   markAll(image, out, inside, stopJobs);
   image.environments.delete(key);
   const write = putRow(image, out, 'environment', key, null);
-  out.do({ effect: 'answer', call, result: { answer: 'undeployed', endpoints: inside.map(({ config }) => config.id) } }, write);
+  out.do({ kind: 'answer', call, result: { kind: 'undeployed', endpoints: inside.map(({ config }) => config.id) } }, write);
 }
 
 /** One look at an endpoint that is being deleted: ends what can be ended, and removes it once nothing is left. */
@@ -82,7 +82,7 @@ export function removalStep(image: State, out: StepResult, now: Now, endpoint: E
   image.endpoints.delete(id);
   putRow(image, out, 'endpoint', id, null);
   sweepBuilds(image, out, now);
-  out.do({ effect: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
+  out.do({ kind: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
 }
 
 function markAll(image: State, out: StepResult, endpoints: readonly EndpointRecord[], stopJobs: boolean): Write | null {
@@ -95,7 +95,7 @@ function markAll(image: State, out: StepResult, endpoints: readonly EndpointReco
     last = putRow(image, out, 'endpoint', id, endpoint.config);
   }
   const removedEndpoints = endpoints.map(({ config }) => config.id);
-  if (removedEndpoints.length > 0) out.do({ effect: 'directory', update: { ...emptyUpdate(), removedEndpoints } }, last);
+  if (removedEndpoints.length > 0) out.do({ kind: 'directory', update: { ...emptyUpdate(), removedEndpoints } }, last);
   return last;
 }
 

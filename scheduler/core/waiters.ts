@@ -36,7 +36,7 @@ export function addWaiter(
     immediate: waitMs <= 0,
     done: false,
   };
-  if (waitMs > 0) waiter.deadline = image.deadlines.add(now.mono + waitMs, { due: 'waiter', waiter });
+  if (waitMs > 0) waiter.deadline = image.deadlines.add(now.mono + waitMs, { kind: 'waiter', waiter });
   const list = image.waiters.get(job);
   if (list === undefined) image.waiters.set(job, [waiter]);
   else list.push(waiter);
@@ -84,7 +84,7 @@ export function dropChannel(image: State, channel: number): void {
 /** Answers a waiter with a job. */
 export function answerJob(image: State, out: StepResult, waiter: Waiter, job: Job, write: Write | null = null): void {
   dropWaiter(image, waiter);
-  out.do({ effect: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
+  out.do({ kind: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
 }
 
 /** Where chunks stand: in the stream of which attempt, and from which index on when that is known. */
@@ -108,7 +108,7 @@ export function answerStream(
   const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }), ...at };
   out.do(
     {
-      effect: 'reply',
+      kind: 'reply',
       channel: waiter.channel,
       reply: { requestId: waiter.request, result: { $case: 'stream', value: part } },
       usage: waiter.usage,
@@ -120,7 +120,7 @@ export function answerStream(
 /** Answers a waiter with a refusal. */
 export function answerFailure(image: State, out: StepResult, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
   dropWaiter(image, waiter);
-  out.do({ effect: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
+  out.do({ kind: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
 }
 
 /** The job is not there (any more): whoever waits for it learns so. */

@@ -148,17 +148,17 @@ export function flushDesired(image: State, out: StepResult): void {
     const placements = changedPlacements(image, id);
     const update = placements === null ? null : { ...emptyUpdate(), placements: [placements] };
     if (node === undefined) {
-      if (update !== null) out.do({ effect: 'directory', update });
+      if (update !== null) out.do({ kind: 'directory', update });
       continue;
     }
     node.epoch++;
     const workers = [...node.workers].flatMap((worker) => image.workers.get(worker) ?? []);
     const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: [...node.pastWorkers].slice(-mostPastStored) };
     const write = putRow(image, out, 'desired', id, row);
-    if (update !== null) out.do({ effect: 'directory', update }, write);
+    if (update !== null) out.do({ kind: 'directory', update }, write);
     if (node.session !== null)
       out.do(
-        { effect: 'send-desired', node: id, session: node.session, epoch: node.epoch, workers: workers.map((worker) => ({ ...worker })) },
+        { kind: 'send-desired', node: id, session: node.session, epoch: node.epoch, workers: workers.map((worker) => ({ ...worker })) },
         write,
       );
   }

@@ -25,7 +25,7 @@ import { BodyCount } from './body-count.ts';
 import { PayloadCache } from './payload-cache.ts';
 import { readState } from './take-over.ts';
 
-type DispatchEffect = Extract<Effect, { effect: 'dispatch' }>;
+type DispatchEffect = Extract<Effect, { kind: 'dispatch' }>;
 
 /** Where effects go: the open streams of gateways, agents and watchers. */
 export interface Ports {
@@ -35,7 +35,7 @@ export interface Ports {
   sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
   closeSession(node: string, session: number, reason: string): void;
   /** A worker became ready, for metrics. */
-  workerStarted(start: Extract<Effect, { effect: 'worker-started' }>): void;
+  workerStarted(start: Extract<Effect, { kind: 'worker-started' }>): void;
   directory(update: DirectoryUpdate): void;
   /** Deletes the blobs among these that no row names. */
   dropBodies(blobs: readonly string[]): void;
@@ -139,7 +139,7 @@ export class Engine {
   /** Refuses new jobs for this reason, or accepts them again (null). */
   refuseJobs(refusal: CapstanError | null): void {
     this.#diskRefusal = refusal;
-    this.handle({ event: 'disk', refusal });
+    this.handle({ kind: 'disk', refusal });
   }
 
   /** Takes the shard and rebuilds the image from the store. */
@@ -176,7 +176,7 @@ export class Engine {
         return;
       }
       this.#calls.set(call, { resolve, reject });
-      this.handle({ event: 'command', call, command });
+      this.handle({ kind: 'command', call, command });
     });
   }
 
@@ -260,7 +260,7 @@ export class Engine {
     return new BodyCount({
       read: () => this.#options.store.read('bodyUsage'),
       counted: (stored, settled) => {
-        if (stands()) this.handle({ event: 'bodies-counted', stored, settled });
+        if (stands()) this.handle({ kind: 'bodies-counted', stored, settled });
       },
       onFault: (error) => {
         if (stands()) this.#fail(error);
@@ -280,15 +280,15 @@ export class Engine {
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];
-      if (write.op.op === 'finish' || write.op.op === 'delete') this.#payloads.delete(write.op.no);
-      if (outcome?.outcome === 'ok' && outcome.dropped !== undefined) this.#ports.dropBodies(outcome.dropped);
-      if (outcome === undefined || outcome.outcome === 'ok') {
+      if (write.op.kind === 'finish' || write.op.kind === 'delete') this.#payloads.delete(write.op.no);
+      if (outcome?.kind === 'ok' && outcome.dropped !== undefined) this.#ports.dropBodies(outcome.dropped);
+      if (outcome === undefined || outcome.kind === 'ok') {
         // Only now is it certain that the job exists: a repeated submission has a number that no job gets.
-        if (write.op.op === 'submit') this.#keep(image, write.op.job, write.op.input);
+        if (write.op.kind === 'submit') this.#keep(image, write.op.job, write.op.input);
         continue;
       }
       (refused ??= new Set()).add(write);
-      step(image, { event: 'refused', op: write.op, outcome, cause: write.cause }, this.#options.clock.now(), this.#gathering);
+      step(image, { kind: 'refused', op: write.op, outcome, cause: write.cause }, this.#options.clock.now(), this.#gathering);
     }
     return refused;
   }
@@ -301,7 +301,7 @@ export class Engine {
   }
 
   #perform(effect: Effect): void {
-    switch (effect.effect) {
+    switch (effect.kind) {
       case 'reply':
         if (effect.usage !== null) effect.usage.open--;
         return this.#ports.reply(effect.channel, effect.reply);
@@ -318,13 +318,13 @@ export class Engine {
       case 'read-job':
         return this.#read(
           (store) => store.read('job', effect.endpoint, effect.job),
-          (found) => this.handle({ event: 'job-read', purpose: effect.purpose, found }),
+          (found) => this.handle({ kind: 'job-read', purpose: effect.purpose, found }),
         );
       case 'read-head':
         return this.#read(
           (store) => store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, payloadInlineLimit),
           (rows) => {
-            this.handle({ event: 'head-read', endpoint: effect.endpoint, priority: effect.priority, rows, limit: effect.limit });
+            this.handle({ kind: 'head-read', endpoint: effect.endpoint, priority: effect.priority, rows, limit: effect.limit });
             // A job that ended while it was read is not in the image.
             for (const { job, input } of rows) if (input !== null && this.#image !== null) this.#keep(this.#image, job, input);
           },
@@ -333,7 +333,7 @@ export class Engine {
         const { wall } = this.#options.clock.now();
         return this.#read(
           (store) => store.read('due', wall, effect.limit),
-          ({ jobs, nextAt }) => this.handle({ event: 'due-read', jobs, nextAt, wall }),
+          ({ jobs, nextAt }) => this.handle({ kind: 'due-read', jobs, nextAt, wall }),
         );
       }
       case 'read-hooks': {
@@ -341,7 +341,7 @@ export class Engine {
         const { wall } = this.#options.clock.now();
         return this.#read(
           (store) => store.read('hooks', wall, skipHosts, skipIds, perHost, limit),
-          ({ hooks, nextAt }) => this.handle({ event: 'hooks-read', hooks, nextAt, limit }),
+          ({ hooks, nextAt }) => this.handle({ kind: 'hooks-read', hooks, nextAt, limit }),
         );
       }
       case 'drop-bodies':
@@ -372,7 +372,7 @@ export class Engine {
         const job = this.#image?.jobs.get(effect.job);
         const stands = job !== undefined && job.token === effect.token && job.lease !== null;
         if (stands && payload !== null) this.#ports.sendJob(effect, payload.input, payload.s3);
-        else this.handle({ event: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
+        else this.handle({ kind: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
       },
     );
   }
@@ -413,7 +413,7 @@ export class Engine {
     this.#stopTimer = null;
     this.#timerAt = Number.POSITIVE_INFINITY;
     setImmediate(() => {
-      this.handle({ event: 'tick' });
+      this.handle({ kind: 'tick' });
       this.#rearm();
     });
   }

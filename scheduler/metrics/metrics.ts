@@ -31,8 +31,8 @@ export interface MetricsSource {
 /** How a webhook delivery went: `delivered`, `failed` (tried again later), `exhausted` (given up), `refused` (the address is not allowed). */
 export type DeliveryOutcome = 'delivered' | 'failed' | 'exhausted' | 'refused';
 
-type WorkerStarted = Extract<Effect, { effect: 'worker-started' }>;
-type Finish = Extract<Op, { op: 'finish' }>;
+type WorkerStarted = Extract<Effect, { kind: 'worker-started' }>;
+type Finish = Extract<Op, { kind: 'finish' }>;
 
 interface EndpointSeries {
   readonly delay: Histogram.Internal<string>;
@@ -129,7 +129,7 @@ export class SchedulerMetrics implements CommitWatcher {
     this.#commitSeconds.observe(ms / 1000);
     this.#commitOps.observe(writes.length);
     for (const [i, { op, endpoint }] of writes.entries()) {
-      if (op.op !== 'finish' || endpoint === null || outcomes[i]?.outcome !== 'ok') continue;
+      if (op.kind !== 'finish' || endpoint === null || outcomes[i]?.kind !== 'ok') continue;
       const { delay, execution, finished } = this.#seriesOf(endpoint);
       finished[op.state].inc();
       if (op.delayMs !== null) delay.observe(op.delayMs / 1000);

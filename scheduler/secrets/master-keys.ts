@@ -188,7 +188,7 @@ export class MasterKeys {
   }
 
   async #put(row: MasterKeyRow): Promise<void> {
-    await this.#options.engine.command({ command: 'put-master-key', row });
+    await this.#options.engine.command({ kind: 'put-master-key', row });
   }
 
   /** In the background, and again after a failure. */
@@ -212,7 +212,7 @@ export class MasterKeys {
     let renewed = 0;
     for (let clean = 0; clean < cleanRounds;) {
       // Answered after everything that was asked for before it is committed.
-      await this.#options.engine.command({ command: 'note-keys', hashes: [] });
+      await this.#options.engine.command({ kind: 'note-keys', hashes: [] });
       const found = (await this.#renewRows()) + (await this.#renewInputs());
       renewed += found;
       clean = found === 0 ? clean + 1 : 0;
@@ -231,7 +231,7 @@ export class MasterKeys {
     let values = new Map<string, string>();
     const commit = async (): Promise<void> => {
       this.#mustBeOpen();
-      await engine.command({ command: 'reencrypt', rows, values });
+      await engine.command({ kind: 'reencrypt', rows, values });
       found += values.size;
       rows = [];
       values = new Map();
@@ -258,7 +258,7 @@ export class MasterKeys {
         const renewed = this.#renewed(s3, places.s3(id));
         return renewed === null ? [] : [{ no, from: s3, to: renewed }];
       });
-      if (inputs.length > 0) await engine.command({ command: 'reencrypt-inputs', inputs });
+      if (inputs.length > 0) await engine.command({ kind: 'reencrypt-inputs', inputs });
       found += inputs.length;
       const last = page.at(-1);
       if (last === undefined || page.length < batchValues) return found;

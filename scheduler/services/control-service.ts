@@ -120,7 +120,7 @@ export class Control {
       redeliverWebhook: account('RedeliverWebhook', async ({ id }, owner) => {
         const hook = await engine.store.read('hook', id);
         if (hook === null || hook.account !== owner) throw webhookNotFound(id);
-        await engine.command({ command: 'redeliver', webhook: id });
+        await engine.command({ kind: 'redeliver', webhook: id });
         return {};
       }),
       getWebhookSecret: account('GetWebhookSecret', async (_request, owner) => ({ secret: await this.#deps.webhookSecrets.of(owner) })),

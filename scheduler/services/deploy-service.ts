@@ -56,7 +56,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   }
 
   function deployed(answer: Answer): DeployResponse {
-    if (answer.answer !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected answer');
+    if (answer.kind !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected answer');
     const { image } = engine;
     const endpoints = answer.endpoints.flatMap(({ id, created }) => {
       const endpoint = image.endpoints.get(id);
@@ -82,7 +82,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         if (!owned || (await buildSize(buildDigest)) === null) throw buildNotFound(buildDigest);
       }
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
-      return deployed(await engine.command({ command: 'deploy', account, environment, build: buildDigest, endpoints }));
+      return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints }));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
       const endpoint = endpointNamed(engine.image, auth.account(metadata), 'default', endpointId);
@@ -95,7 +95,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       // The same values encrypted anew would be other bytes.
       const changed = encryptEnv(checked, cipher, { account, environment });
       const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: sealed } : changed;
-      const [updated] = deployed(await engine.command({ command: 'update-endpoint', endpoint: id, input })).endpoints;
+      const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input })).endpoints;
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} not found`);
       return updated;
     }),
@@ -109,7 +109,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
           ? wanted.map((name) => endpointNamed(engine.image, account, environment, name))
           : inside(engine.image, account, environment);
       const endpoints = [...new Set(found)].map((endpoint) => info(endpoint));
-      if (endpoints.length > 0) await engine.command({ command: 'undeploy', account, endpoints: endpoints.map(({ id }) => id), stopJobs });
+      if (endpoints.length > 0) await engine.command({ kind: 'undeploy', account, endpoints: endpoints.map(({ id }) => id), stopJobs });
       return { endpoints };
     }),
     rollback: call('Rollback', async ({ environment: given, endpoint: wanted, build: digest }, metadata) => {
@@ -119,7 +119,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       mustBeEnvironment(image, account, environment);
       const endpoint = wanted === '' ? null : endpointNamed(image, account, environment, wanted).config.id;
       const build = digest === '' ? null : wholeDigest(historyOf(image, account, environment), digest);
-      return deployed(await engine.command({ command: 'rollback', account, environment, endpoint, build }));
+      return deployed(await engine.command({ kind: 'rollback', account, environment, endpoint, build }));
     }),
     listEnvironments: call('ListEnvironments', (_request, metadata) => {
       const { account, all, sees } = auth.reader(metadata);
@@ -130,13 +130,13 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     createEnvironment: call('CreateEnvironment', async ({ name }, metadata) => {
       const account = auth.account(metadata);
       checkName('name', name);
-      await engine.command({ command: 'create-environment', account, environment: name });
+      await engine.command({ kind: 'create-environment', account, environment: name });
       return environmentInfo(engine.image, mustBeEnvironment(engine.image, account, name));
     }),
     deleteEnvironment: call('DeleteEnvironment', async ({ name, force, stopJobs }, metadata) => {
       const account = auth.account(metadata);
       const endpoints = inside(engine.image, account, name).map((endpoint) => info(endpoint));
-      await engine.command({ command: 'delete-environment', account, environment: name, force, stopJobs });
+      await engine.command({ kind: 'delete-environment', account, environment: name, force, stopJobs });
       return { endpoints };
     }),
     listBuilds: call('ListBuilds', ({ environment, endpoint: wanted }, metadata) => {

@@ -82,14 +82,14 @@ export class GatewaySessions {
       open.address = invokeAddress;
       this.#tellNodes();
     }
-    if (levels.length > 0) this.#deps.engine.handle({ event: 'levels', gateway, levels });
+    if (levels.length > 0) this.#deps.engine.handle({ kind: 'levels', gateway, levels });
   }
 
   #closed(gateway: number): void {
     const open = this.#open.get(gateway);
     if (open === undefined) return;
     this.#open.delete(gateway);
-    this.#deps.engine.handle({ event: 'gateway-closed', gateway });
+    this.#deps.engine.handle({ kind: 'gateway-closed', gateway });
     if (open.address !== '') this.#tellNodes();
   }
 

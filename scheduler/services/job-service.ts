@@ -97,16 +97,16 @@ export class JobChannels {
       channel: (call) => this.#open(call),
       cancel: gateway('Cancel', ({ endpointId, jobId, limitedAs }) => {
         const cancel = async (): Promise<Job> =>
-          toJob(endpointId, await this.#engine.command({ command: 'cancel', endpoint: endpointId, job: jobId }));
+          toJob(endpointId, await this.#engine.command({ kind: 'cancel', endpoint: endpointId, job: jobId }));
         return limitedAs === 'none' ? cancel() : this.#limited(endpointId, 'cancel', cancel);
       }),
       retry: gateway('Retry', async ({ endpointId, jobId }) =>
-        toJob(endpointId, await this.#engine.command({ command: 'retry', endpoint: endpointId, job: jobId })),
+        toJob(endpointId, await this.#engine.command({ kind: 'retry', endpoint: endpointId, job: jobId })),
       ),
       purgeQueue: gateway('PurgeQueue', ({ endpointId }) =>
         this.#limited(endpointId, 'purge-queue', async () => {
-          const answer = await this.#engine.command({ command: 'purge', endpoint: endpointId });
-          return { removed: answer.answer === 'purged' ? answer.removed : 0 };
+          const answer = await this.#engine.command({ kind: 'purge', endpoint: endpointId });
+          return { removed: answer.kind === 'purged' ? answer.removed : 0 };
         }),
       ),
       listJobs: gateway('ListJobs', (request: ListJobsRequest) => this.#limited(request.endpointId, 'requests', () => this.#list(request))),
@@ -149,7 +149,7 @@ export class JobChannels {
           for (const request of requests) this.#handle(channel, request);
         },
         onClosed: () => {
-          if (this.#channels.delete(channel)) this.#engine.handle({ event: 'channel-closed', channel });
+          if (this.#channels.delete(channel)) this.#engine.handle({ kind: 'channel-closed', channel });
         },
       },
     );
@@ -163,10 +163,10 @@ export class JobChannels {
       case 'submit':
         return this.#submit(ref, counting, endpoint, operation.value);
       case 'get':
-        return this.#engine.handle({ event: 'get', ref, counting, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
+        return this.#engine.handle({ kind: 'get', ref, counting, endpoint, job: operation.value.jobId, waitMs: operation.value.waitMs });
       case 'stream':
         return this.#engine.handle({
-          event: 'read-stream',
+          kind: 'read-stream',
           ref,
           counting,
           endpoint,
@@ -175,7 +175,7 @@ export class JobChannels {
           waitMs: operation.value.waitMs,
         });
       case 'abandon':
-        return this.#engine.handle({ event: 'abandon', ref: { channel, request: operation.value } });
+        return this.#engine.handle({ kind: 'abandon', ref: { channel, request: operation.value } });
       case undefined:
         this.reply(channel, failureReply(request.requestId, new CapstanError('INVALID_ARGUMENT', 'the request names no operation')));
     }
@@ -201,12 +201,12 @@ export class JobChannels {
       return;
     }
     const event: CoreEvent = {
-      event: 'submit',
+      kind: 'submit',
       ref,
       counting,
       endpoint,
       job: submit.jobId,
-      kind: submit.kind === JobKind.RUNSYNC ? 'RUNSYNC' : 'RUN',
+      jobKind: submit.kind === JobKind.RUNSYNC ? 'RUNSYNC' : 'RUN',
       input,
       webhook: submit.webhook === '' ? null : this.#urls.kept(submit.webhook, submit.jobId),
       policy: {
@@ -223,7 +223,7 @@ export class JobChannels {
   }
 
   /** What was sent before may have been answered, run and deleted, with its body. */
-  async #submitAgain(event: Extract<CoreEvent, { event: 'submit' }>, blob: string): Promise<void> {
+  async #submitAgain(event: Extract<CoreEvent, { kind: 'submit' }>, blob: string): Promise<void> {
     try {
       const isThere = await this.#bodies.keep(blob);
       // Its requests come once more on another channel.
@@ -300,7 +300,7 @@ function health(image: State, id: string): EndpointHealth {
 }
 
 function toJob(endpointId: string, answer: Answer): Job {
-  if (answer.answer !== 'job') throw new CapstanError('INTERNAL', 'unexpected answer');
+  if (answer.kind !== 'job') throw new CapstanError('INTERNAL', 'unexpected answer');
   return {
     id: answer.id,
     endpointId,

@@ -63,7 +63,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     const text = `cap_${randomBytes(24).toString('base64url')}`;
     const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
     const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.image, account, request) }, now(), expiresAt);
-    await engine.command({ command: 'put-key', key });
+    await engine.command({ kind: 'put-key', key });
     return { text, key: keyInfo(key) };
   }
 
@@ -83,19 +83,19 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     }),
     revokeKey: call('RevokeKey', async ({ id }, metadata) => {
       const key = findKey(engine.image, auth.account(metadata), id);
-      await engine.command({ command: 'revoke-key', hash: key.hash });
+      await engine.command({ kind: 'revoke-key', hash: key.hash });
       return { key: keyInfo(key) };
     }),
     noteKeyUse: call('NoteKeyUse', async ({ hashes }, metadata) => {
       auth.gateway(metadata);
-      await engine.command({ command: 'note-keys', hashes: hashes.map((hash) => hash.toString('hex')) });
+      await engine.command({ kind: 'note-keys', hashes: hashes.map((hash) => hash.toString('hex')) });
       return {};
     }),
     getAccount: call('GetAccount', (_request, metadata) => info(auth.wholeReader(metadata))),
     createAccount: call('CreateAccount', async ({ id, ...quotas }, metadata) => {
       auth.operator(metadata);
       checkName('id', id);
-      await engine.command({ command: 'put-account', account: id, quotas: quotasOf(quotas), create: true });
+      await engine.command({ kind: 'put-account', account: id, quotas: quotasOf(quotas), create: true });
       const request = { name: 'first key', scope: KeyScope.ALL, endpoints: [], environment: '', expiresInS: 0, account: id };
       const { text } = await create(request, id);
       return { account: info(id), keyText: text };
@@ -110,7 +110,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
       auth.operator(metadata);
       const changed = quotasOf(given);
       const quotas = Object.keys(changed).length === 0 ? { workerQuota: null, buildQuota: null, bodyQuota: null } : changed;
-      await engine.command({ command: 'put-account', account: id, quotas, create: false });
+      await engine.command({ kind: 'put-account', account: id, quotas, create: false });
       return info(id);
     }),
   };

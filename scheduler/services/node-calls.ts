@@ -53,24 +53,24 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
       const joinToken = `join_${randomBytes(32).toString('hex')}`;
       const hash = hashKey(joinToken).toString('hex');
       const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;
-      await engine.command({ command: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });
+      await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });
       return { joinToken, id: tokenId(hash) };
     }),
     listJoinTokens: operator('ListJoinTokens', () => ({ tokens: tokenInfos(engine.image) })),
     revokeJoinToken: operator('RevokeJoinToken', async ({ id }) => {
-      await engine.command({ command: 'revoke-join-token', id });
+      await engine.command({ kind: 'revoke-join-token', id });
       return {};
     }),
     drainNode: operator('DrainNode', async ({ nodeId }) => {
-      await engine.command({ command: 'drain-node', node: nodeId });
+      await engine.command({ kind: 'drain-node', node: nodeId });
       return shown(nodeId);
     }),
     resumeNode: operator('ResumeNode', async ({ nodeId }) => {
-      await engine.command({ command: 'resume-node', node: nodeId });
+      await engine.command({ kind: 'resume-node', node: nodeId });
       return shown(nodeId);
     }),
     removeNode: operator('RemoveNode', async ({ nodeId, force }) => {
-      await engine.command({ command: 'remove-node', node: nodeId, force });
+      await engine.command({ kind: 'remove-node', node: nodeId, force });
       onNodeRemoved();
       return {};
     }),

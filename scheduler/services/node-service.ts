@@ -90,7 +90,7 @@ export class NodeSessions {
         const nodeId = `node-${randomBytes(8).toString('hex')}`;
         const nodeSecret = randomBytes(32).toString('base64url');
         const node = { id: nodeId, name: name.slice(0, 128) || nodeId, secretHash: hashKey(nodeSecret).toString('hex') };
-        await this.#engine.command({ command: 'join', tokenHash: hashKey(joinToken).toString('hex'), node });
+        await this.#engine.command({ kind: 'join', tokenHash: hashKey(joinToken).toString('hex'), node });
         return { nodeId, nodeSecret };
       }),
       session: (call) => this.#open(call),
@@ -108,7 +108,7 @@ export class NodeSessions {
   }
 
   /** Sends a leased job with its input. */
-  sendJob(effect: Extract<Effect, { effect: 'dispatch' }>, input: Body, s3: Uint8Array | null): void {
+  sendJob(effect: Extract<Effect, { kind: 'dispatch' }>, input: Body, s3: Uint8Array | null): void {
     const open = this.#sessions.get(effect.session);
     if (open === undefined) return;
     const value: Dispatch = {
@@ -215,7 +215,7 @@ export class NodeSessions {
         },
         onClosed: () => {
           for (const open of this.#logs.values()) this.#forgetLogs(open, session);
-          if (this.#sessions.delete(session)) this.#engine.handle({ event: 'session-closed', node, session });
+          if (this.#sessions.delete(session)) this.#engine.handle({ kind: 'session-closed', node, session });
         },
       },
     );
@@ -237,7 +237,7 @@ export class NodeSessions {
       throw new CapstanError('ALREADY_EXISTS', `another agent holds the session of node ${known.config.name}`, { retryAfterMs: 1_000 });
     }
     this.#sessions.set(session, open);
-    this.#engine.handle({ event: 'session-opened', node, session, hello });
+    this.#engine.handle({ kind: 'session-opened', node, session, hello });
     this.onGreeted(node, session);
     const rest = message.events.slice(1);
     if (rest.length > 0) this.#receive(node, session, { events: rest });
@@ -245,7 +245,7 @@ export class NodeSessions {
 
   #receive(node: string, session: number, message: AgentMessage): void {
     for (const { event } of message.events) if (event?.$case === 'logs') this.#takeLogs(session, event.value);
-    this.#engine.handle({ event: 'agent', node, session, events: message.events });
+    this.#engine.handle({ kind: 'agent', node, session, events: message.events });
   }
 
   /** Takes one reply from each session that was asked, and of it what is its node's to say. */

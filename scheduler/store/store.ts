@@ -131,17 +131,17 @@ export interface ControlRow {
 export type Op =
   /** Insert, queued or already leased. `exists` when the id is taken. */
   | {
-      readonly op: 'submit';
+      readonly kind: 'submit';
       readonly job: JobRow;
       readonly input: Body;
       readonly s3: Uint8Array | null;
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array; readonly expiresAt: number } | null;
     }
   /** IN_QUEUE → LEASED with a token one higher than the row's. */
-  | { readonly op: 'lease'; readonly no: number; readonly token: number; readonly lease: Lease }
+  | { readonly kind: 'lease'; readonly no: number; readonly token: number; readonly lease: Lease }
   /** Records the start of the leased attempt. */
   | {
-      readonly op: 'started';
+      readonly kind: 'started';
       readonly no: number;
       readonly token: number;
       readonly startedAt: number;
@@ -150,7 +150,7 @@ export type Op =
     }
   /** LEASED (with this token) or IN_QUEUE (token as in the row) → a terminal state. */
   | {
-      readonly op: 'finish';
+      readonly kind: 'finish';
       readonly no: number;
       readonly from: 'LEASED' | 'IN_QUEUE';
       readonly token: number;
@@ -168,50 +168,50 @@ export type Op =
       readonly hook: NewHook | null;
     }
   /** LEASED (with this token) → IN_QUEUE at its old position. */
-  | { readonly op: 'requeue'; readonly no: number; readonly token: number; readonly attempts: number }
+  | { readonly kind: 'requeue'; readonly no: number; readonly token: number; readonly attempts: number }
   /**
    * FAILED or TIMED_OUT → IN_QUEUE at a new position; output, chunks, error and times dropped,
    * attempts 0, and a token one higher: whatever the job's next end is, its webhook has a new id.
    */
-  | { readonly op: 'retry'; readonly no: number; readonly position: number; readonly submittedAt: number; readonly deleteAt: number }
+  | { readonly kind: 'retry'; readonly no: number; readonly position: number; readonly submittedAt: number; readonly deleteAt: number }
   /**
    * Removes a job in any state with its bodies. `gone` when it was not there. With `dueBy` only
    * when the row's deleteAt is at or before it (`stale` else): a job may have ended, or been
    * retried, since it was read as due.
    */
-  | { readonly op: 'delete'; readonly no: number; readonly dueBy: number | null }
+  | { readonly kind: 'delete'; readonly no: number; readonly dueBy: number | null }
   /** The reader of an ended job has every chunk with an index below this one: drop them. */
-  | { readonly op: 'drain'; readonly no: number; readonly below: number }
+  | { readonly kind: 'drain'; readonly no: number; readonly below: number }
   /** Puts a job's credentials, encrypted with another key, in the place of `from`; `stale` when those are not there. */
-  | { readonly op: 'reencrypt'; readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }
+  | { readonly kind: 'reencrypt'; readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }
   /**
    * Changes a delivery, or removes it (`to` null). `stale` when `after` is given and the row shows
    * another number of tries: it was sent for anew meanwhile.
    */
   | {
-      readonly op: 'hook';
+      readonly kind: 'hook';
       readonly id: string;
       readonly after: number | null;
       readonly to: Pick<HookHead, 'state' | 'dueAt' | 'tries' | 'error'> | null;
     }
   /** Writes (value) or removes (null) a control row whose version is `version - 1`; `conflict` else. */
-  | { readonly op: 'put'; readonly kind: ControlKind; readonly key: string; readonly version: number; readonly value: string | null };
+  | { readonly kind: 'put'; readonly rowKind: ControlKind; readonly key: string; readonly version: number; readonly value: string | null };
 
 export type Outcome =
   /** `dropped`: blobs that a row named until now. Another row may still name them; absent when there are none. */
-  | { readonly outcome: 'ok'; readonly dropped?: readonly string[] }
+  | { readonly kind: 'ok'; readonly dropped?: readonly string[] }
   /** submit: a job with this id is there. */
-  | { readonly outcome: 'exists' }
+  | { readonly kind: 'exists' }
   /** submit: the idempotency key was used with the same body, for this job id. */
-  | { readonly outcome: 'idempotent-same'; readonly jobId: string }
+  | { readonly kind: 'idempotent-same'; readonly jobId: string }
   /** submit: the idempotency key was used with another body. */
-  | { readonly outcome: 'idempotent-other-body' }
+  | { readonly kind: 'idempotent-other-body' }
   /** The row's state or token is not the expected one. */
-  | { readonly outcome: 'stale' }
+  | { readonly kind: 'stale' }
   /** The row is not there. */
-  | { readonly outcome: 'gone' }
+  | { readonly kind: 'gone' }
   /** put: the version is not the expected one. */
-  | { readonly outcome: 'conflict' };
+  | { readonly kind: 'conflict' };
 
 /** A queued job as the head window wants it, with its input when that is inline and small. */
 export interface QueuedJob {

@@ -12,23 +12,23 @@ const KEY = 'j1#1';
 
 function ready(values: Partial<ReleaseSpec> = {}): World {
   const world = new World();
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   const workers = [WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' })];
-  world.feed({ on: 'desired', desired: { epoch: 1, workers, releases: [release(values)] } });
+  world.feed({ kind: 'desired', desired: { epoch: 1, workers, releases: [release(values)] } });
   world.settle();
   return world;
 }
 
 function dispatch(world: World, values: Partial<Dispatch> = {}): void {
-  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1', executionTimeoutMs: 5_000, ...values }) });
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j1', executionTimeoutMs: 5_000, ...values }) });
 }
 
 function enter(world: World, key = KEY): void {
-  world.feed({ on: 'handler-entered', key });
+  world.feed({ kind: 'handler-entered', key });
 }
 
 function end(world: World, key = KEY): void {
-  world.feed({ on: 'handler-ended', key, result: { kind: 'returned', output: Buffer.from('42'), ms: 7 } });
+  world.feed({ kind: 'handler-ended', key, result: { kind: 'returned', output: Buffer.from('42'), ms: 7 } });
 }
 
 function told(world: World): string[] {
@@ -60,7 +60,7 @@ test('a lease runs, starts, ends, and is forgotten when acknowledged', (t) => {
   t.deepEqual(told(world), ['started', 'ended COMPLETED']);
   t.like(world.reports[1], { value: { executionMs: 7, agoMs: 0, started: true, chunks: 0, error: '' } });
   t.is(attemptRefs(world.image, world.now).length, 1);
-  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  world.feed({ kind: 'ack', ack: { jobId: 'j1', token: 1 } });
   t.is(attemptRefs(world.image, world.now).length, 0);
 });
 
@@ -92,10 +92,10 @@ test('a newer lease of the same job stops the older attempt; an older one is ref
   dispatch(world, { token: 3 });
   enter(world, 'j1#3');
   dispatch(world, { token: 2 });
-  const effects = world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1', token: 4 }) });
-  t.true(effects.some((effect) => effect.do === 'cancel' && effect.key === 'j1#3'));
-  t.true(effects.some((effect) => effect.do === 'run' && effect.key === 'j1#4'));
-  world.feed({ on: 'handler-ended', key: 'j1#3', result: { kind: 'stopped', ms: 1 } });
+  const effects = world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j1', token: 4 }) });
+  t.true(effects.some((effect) => effect.kind === 'cancel' && effect.key === 'j1#3'));
+  t.true(effects.some((effect) => effect.kind === 'run' && effect.key === 'j1#4'));
+  world.feed({ kind: 'handler-ended', key: 'j1#3', result: { kind: 'stopped', ms: 1 } });
   t.deepEqual(told(world), ['started', 'refused STOPPED', 'ended STOPPED']);
 });
 
@@ -108,7 +108,7 @@ test("executionTimeout runs from the handler's start, and ends as TIMED_OUT", (t
   t.deepEqual(told(world), ['started']);
   world.pass(1);
   t.is(world.image.attempts.get(KEY)?.stop, 'timed-out');
-  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 5_003 } });
+  world.feed({ kind: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 5_003 } });
   t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', error: 'executionTimeout exceeded', executionMs: 5_003 } });
 });
 
@@ -119,16 +119,16 @@ test('a handler that goes on after its executionTimeout is final all the same, a
   world.pass(5_000 + TIMED_OUT_GRACE_MS);
   t.like(world.reports.at(-1), { $case: 'ended', value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', slotHeld: true } });
   const reports = world.reports.length;
-  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  world.feed({ kind: 'ack', ack: { jobId: 'j1', token: 1 } });
   t.true(world.image.attempts.has(KEY), 'it is still there, for the next Hello');
-  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j2' }) });
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j2' }) });
   t.is(told(world).at(-1), 'refused OVER_CAPACITY');
-  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.from('1'), ms: 9_000 } });
+  world.feed({ kind: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.from('1'), ms: 9_000 } });
   t.is(world.reports.length, reports + 2);
   t.like(world.reports.at(-1), { $case: 'ended', value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', slotHeld: false } });
-  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j3' }) });
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j3' }) });
   t.true(world.ran.has('j3#1'));
-  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  world.feed({ kind: 'ack', ack: { jobId: 'j1', token: 1 } });
   t.false(world.image.attempts.has(KEY));
 });
 
@@ -137,14 +137,14 @@ test('the slot of a handler that goes on after its executionTimeout is free when
   dispatch(world);
   enter(world);
   world.pass(5_000 + TIMED_OUT_GRACE_MS);
-  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
-  world.feed({ on: 'disconnected' });
+  world.feed({ kind: 'ack', ack: { jobId: 'j1', token: 1 } });
+  world.feed({ kind: 'disconnected' });
   world.exit('w1', true);
   const from = world.reports.length;
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   const ended = world.reports.slice(from).filter(({ $case }) => $case === 'ended');
   t.like(ended, [{ value: { outcome: 'ATTEMPT_OUTCOME_TIMED_OUT', slotHeld: false } }]);
-  world.feed({ on: 'ack', ack: { jobId: 'j1', token: 1 } });
+  world.feed({ kind: 'ack', ack: { jobId: 'j1', token: 1 } });
   t.is(world.image.attempts.size, 0);
 });
 
@@ -158,7 +158,7 @@ test('a result that came in the same moment as the time-out is late', (t) => {
 });
 
 test('a stop before the start is a refusal, after it an end', (t) => {
-  const stop = { on: 'stop', stop: { jobId: 'j1', token: 1, reason: 'STOP_REASON_CANCELLED' } } as const;
+  const stop = { kind: 'stop', stop: { jobId: 'j1', token: 1, reason: 'STOP_REASON_CANCELLED' } } as const;
   const before = ready();
   dispatch(before, { input: { body: { $case: 'blob', value: { id: 'b', size: 9 } } } });
   before.feed(stop);
@@ -166,14 +166,14 @@ test('a stop before the start is a refusal, after it an end', (t) => {
   const handed = ready();
   dispatch(handed);
   handed.feed(stop);
-  handed.feed({ on: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 0 } });
+  handed.feed({ kind: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 0 } });
   t.deepEqual(told(handed), ['refused STOPPED']);
   const running = ready();
   dispatch(running);
   enter(running);
   running.feed(stop);
   running.feed(stop);
-  running.feed({ on: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 3 } });
+  running.feed({ kind: 'handler-ended', key: KEY, result: { kind: 'stopped', ms: 3 } });
   t.deepEqual(told(running), ['started', 'ended STOPPED']);
   const unknown = ready();
   unknown.feed(stop);
@@ -198,9 +198,9 @@ test('the neighbours of a hard stop are given back, also after their start', (t)
     enter(world);
     dispatch(world, { jobId: 'j2' });
     enter(world, 'j2#1');
-    world.feed({ on: 'stop', stop: { jobId: 'j1', token: 1, reason: 'STOP_REASON_CANCELLED' } });
+    world.feed({ kind: 'stop', stop: { jobId: 'j1', token: 1, reason: 'STOP_REASON_CANCELLED' } });
     if (how === 'exited') world.exit('w1', true);
-    else world.feed({ on: 'reloading', workerId: 'w1', start: 1 });
+    else world.feed({ kind: 'reloading', workerId: 'w1', start: 1 });
     t.deepEqual(told(world), ['started', 'started', 'ended STOPPED', 'refused NEIGHBOUR_STOPPED']);
   }
 });
@@ -208,7 +208,7 @@ test('the neighbours of a hard stop are given back, also after their start', (t)
 test('an input that cannot be fetched is refused; an attempt without input, too', (t) => {
   const world = ready({ maxConcurrency: 2 });
   dispatch(world, { input: { body: { $case: 'blob', value: { id: 'b', size: 9 } } } });
-  world.feed({ on: 'input-failed', key: KEY, detail: 'gone' });
+  world.feed({ kind: 'input-failed', key: KEY, detail: 'gone' });
   dispatch(world, { jobId: 'j2', input: undefined });
   t.deepEqual(told(world), ['refused INPUT_UNAVAILABLE', 'refused INPUT_UNAVAILABLE']);
   t.is(world.image.workers.get('w1')?.attempts.size, 0);
@@ -218,11 +218,11 @@ test('a large output is stored before its end is told, and frees its slot before
   const world = ready();
   dispatch(world);
   enter(world);
-  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.alloc(64 * 1024 + 1), ms: 1 } });
+  world.feed({ kind: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.alloc(64 * 1024 + 1), ms: 1 } });
   t.deepEqual(told(world), ['started']);
   dispatch(world, { jobId: 'j2' });
   t.is(world.host('w1')?.tasks.has('j2#1'), true);
-  world.feed({ on: 'output-stored', key: KEY, output: { body: { $case: 'blob', value: { id: 'b', size: 65_537 } } } });
+  world.feed({ kind: 'output-stored', key: KEY, output: { body: { $case: 'blob', value: { id: 'b', size: 65_537 } } } });
   t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_COMPLETED', output: { body: { $case: 'blob' } } } });
 });
 
@@ -230,8 +230,8 @@ test('an output that the store refuses fails the job', (t) => {
   const world = ready();
   dispatch(world);
   enter(world);
-  world.feed({ on: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.alloc(70_000), ms: 1 } });
-  world.feed({ on: 'output-refused', key: KEY, detail: 'too large' });
+  world.feed({ kind: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.alloc(70_000), ms: 1 } });
+  world.feed({ kind: 'output-refused', key: KEY, detail: 'too large' });
   t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_FAILED', error: 'the result could not be stored: too large' } });
 });
 
@@ -239,19 +239,19 @@ test('a new session is told everything that may be missing, in order', (t) => {
   const world = ready();
   dispatch(world);
   enter(world);
-  for (const text of ['0', '1', '2']) world.feed({ on: 'chunk', key: KEY, data: Buffer.from(text) });
-  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: 1 } });
-  world.feed({ on: 'disconnected' });
-  world.feed({ on: 'chunk', key: KEY, data: Buffer.from('3') });
-  world.feed({ on: 'progress', key: KEY, data: Buffer.from('"half"') });
+  for (const text of ['0', '1', '2']) world.feed({ kind: 'chunk', key: KEY, data: Buffer.from(text) });
+  world.feed({ kind: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: 1 } });
+  world.feed({ kind: 'disconnected' });
+  world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('3') });
+  world.feed({ kind: 'progress', key: KEY, data: Buffer.from('"half"') });
   const before = world.reports.length;
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   t.deepEqual(told(world).slice(before), ['started', 'chunk 1', 'chunk 2', 'chunk 3', 'progress']);
   end(world);
-  world.feed({ on: 'disconnected' });
+  world.feed({ kind: 'disconnected' });
   const ended = world.reports.length;
   world.pass(40);
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   t.deepEqual(told(world).slice(ended), ['started', 'chunk 1', 'chunk 2', 'chunk 3', 'ended COMPLETED']);
   t.like(world.reports.at(-1), { value: { agoMs: 40, chunks: 4 } });
 });
@@ -260,11 +260,11 @@ test('a large chunk holds back what comes after it', (t) => {
   const world = ready();
   dispatch(world);
   enter(world);
-  world.feed({ on: 'chunk', key: KEY, data: Buffer.alloc(70_000) });
-  world.feed({ on: 'chunk', key: KEY, data: Buffer.from('1') });
+  world.feed({ kind: 'chunk', key: KEY, data: Buffer.alloc(70_000) });
+  world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('1') });
   end(world);
   t.deepEqual(told(world), ['started']);
-  world.feed({ on: 'chunk-stored', key: KEY, index: 0, data: { body: { $case: 'blob', value: { id: 'c', size: 70_000 } } } });
+  world.feed({ kind: 'chunk-stored', key: KEY, index: 0, data: { body: { $case: 'blob', value: { id: 'c', size: 70_000 } } } });
   t.deepEqual(told(world), ['started', 'chunk 0', 'chunk 1', 'ended COMPLETED']);
 });
 
@@ -273,18 +273,18 @@ test('an unread stream never stops its generator; a slow reader does, until it l
   dispatch(world, { executionTimeoutMs: 0 });
   enter(world);
   const yieldChunks = (count: number): void => {
-    for (let sent = 0; sent < count; sent += 1) world.feed({ on: 'chunk', key: KEY, data: Buffer.from('1') });
+    for (let sent = 0; sent < count; sent += 1) world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('1') });
   };
   yieldChunks(KEPT_CHUNKS * 2);
   t.is(world.credits.get(KEY), KEPT_CHUNKS * 2);
   t.is(world.image.attempts.get(KEY)?.chunks?.kept.length, KEPT_CHUNKS);
   // Somebody begins to read: from now on the generator waits for them.
-  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 10 } });
+  world.feed({ kind: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 10 } });
   yieldChunks(20);
   t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 10);
-  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 15 } });
+  world.feed({ kind: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 15 } });
   t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 10);
-  world.feed({ on: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 30 } });
+  world.feed({ kind: 'drained', drained: { jobId: 'j1', token: 1, nextIndex: KEPT_CHUNKS + 30 } });
   t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 20);
   yieldChunks(20);
   t.is(world.credits.get(KEY), KEPT_CHUNKS * 2 + 30);
@@ -296,10 +296,10 @@ test('without a session a generator waits when its log is full', (t) => {
   const world = ready();
   dispatch(world, { executionTimeoutMs: 0 });
   enter(world);
-  world.feed({ on: 'disconnected' });
-  for (let sent = 0; sent < KEPT_CHUNKS + 5; sent += 1) world.feed({ on: 'chunk', key: KEY, data: Buffer.from('1') });
+  world.feed({ kind: 'disconnected' });
+  for (let sent = 0; sent < KEPT_CHUNKS + 5; sent += 1) world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('1') });
   t.is(world.credits.get(KEY), KEPT_CHUNKS);
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   t.is(world.credits.get(KEY), KEPT_CHUNKS + 5);
   t.is(world.sent.get(KEY), KEPT_CHUNKS + 5);
 });

@@ -9,7 +9,7 @@ import { dispatchOf } from './fake-scheduler.ts';
 
 function desire(world: World, epoch: number, workers: readonly Partial<WorkerSpec>[], releases = [release()]): void {
   const specs = workers.map((worker) => ({ ...WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' }), ...worker }));
-  world.feed({ on: 'desired', desired: { epoch, workers: specs, releases } });
+  world.feed({ kind: 'desired', desired: { epoch, workers: specs, releases } });
 }
 
 function status(world: World, workerId = 'w1'): WorkerStatus | undefined {
@@ -18,7 +18,7 @@ function status(world: World, workerId = 'w1'): WorkerStatus | undefined {
 
 function worldWith(...workers: Partial<WorkerSpec>[]): World {
   const world = new World();
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   desire(world, 1, workers);
   return world;
 }
@@ -27,22 +27,22 @@ test('a worker goes from build to host to ready, and says where it is', (t) => {
   const world = worldWith({});
   t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT' });
   world.pass(120);
-  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  world.feed({ kind: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
   t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'STARTING', artifactMs: 120 });
   world.pass(30);
-  world.feed({ on: 'host-started', workerId: 'w1', start: 1 });
+  world.feed({ kind: 'host-started', workerId: 'w1', start: 1 });
   world.pass(20);
-  world.feed({ on: 'loaded', workerId: 'w1', start: 1 });
+  world.feed({ kind: 'loaded', workerId: 'w1', start: 1 });
   t.like(status(world), { state: 'WORKER_STATE_IDLE', reason: '', artifactMs: 120, startedMs: 150, loadedMs: 170 });
 });
 
 test('a release without a build goes straight to its host, in the runtime that the placement chose', (t) => {
   const world = new World();
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   const workers = [{ ...WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1', runtime: 'container' }) }];
   const foreign = release({ buildDigest: '', runtime: '', image: 'someone/worker:2' });
-  const effects = world.feed({ on: 'desired', desired: { epoch: 1, workers, releases: [foreign] } });
-  t.like(effects, [{ do: 'start-host', folder: '', runtime: 'container' }]);
+  const effects = world.feed({ kind: 'desired', desired: { epoch: 1, workers, releases: [foreign] } });
+  t.like(effects, [{ kind: 'start-host', folder: '', runtime: 'container' }]);
   t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'STARTING' });
   world.exit('w1');
   world.pass(BACKOFF_FIRST_MS);
@@ -51,13 +51,13 @@ test('a release without a build goes straight to its host, in the runtime that t
 
 test('an image being fetched is told with how far it is, and has the time-out anew each time', (t) => {
   const world = worldWith({ runtime: 'container' });
-  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  world.feed({ kind: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
   for (const percent of [0, 40, 80]) {
-    world.feed({ on: 'preparing', workerId: 'w1', start: 1, reason: 'IMAGE_PULL', detail: `${percent}%` });
+    world.feed({ kind: 'preparing', workerId: 'w1', start: 1, reason: 'IMAGE_PULL', detail: `${percent}%` });
     t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'IMAGE_PULL', detail: `${percent}%` });
     world.pass(9_000);
   }
-  world.feed({ on: 'preparing', workerId: 'w1', start: 1, reason: 'STARTING', detail: '' });
+  world.feed({ kind: 'preparing', workerId: 'w1', start: 1, reason: 'STARTING', detail: '' });
   t.like(status(world), { reason: 'STARTING', detail: '' });
   world.pass(9_999);
   t.like(status(world), { state: 'WORKER_STATE_INITIALIZING' });
@@ -67,18 +67,18 @@ test('an image being fetched is told with how far it is, and has the time-out an
 
 test('an image that stands still is a time-out that says so; one that cannot be had has its own reason', (t) => {
   const world = worldWith({ runtime: 'container' });
-  const preparing = { on: 'preparing', workerId: 'w1', reason: 'IMAGE_PULL', detail: '42% of 2.0 GB' } as const;
-  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  const preparing = { kind: 'preparing', workerId: 'w1', reason: 'IMAGE_PULL', detail: '42% of 2.0 GB' } as const;
+  world.feed({ kind: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
   world.feed({ ...preparing, start: 1 });
   world.pass(10_000);
   t.like(status(world), { reason: 'START_TIMEOUT', detail: 'the worker was not ready after 10000 ms: IMAGE_PULL 42% of 2.0 GB' });
   world.exit('w1');
   world.pass(BACKOFF_FIRST_MS);
-  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 2, folder: '/b' });
+  world.feed({ kind: 'artifact-ready', workerId: 'w1', start: 2, folder: '/b' });
   // The first start's words come late.
   world.feed({ ...preparing, start: 1 });
   t.like(status(world), { reason: 'STARTING' });
-  world.feed({ on: 'start-failed', workerId: 'w1', start: 2, reason: 'IMAGE_PULL_FAILED', detail: 'no such image' });
+  world.feed({ kind: 'start-failed', workerId: 'w1', start: 2, reason: 'IMAGE_PULL_FAILED', detail: 'no such image' });
   t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'IMAGE_PULL_FAILED', detail: 'no such image', failures: 2 });
 });
 
@@ -93,7 +93,7 @@ test('an older desired set is ignored; the epoch applied is reported', (t) => {
 test('another identity of the node starts counting epochs anew', (t) => {
   const world = worldWith({});
   desire(world, 9, [{}]);
-  world.feed({ on: 'rejoined' });
+  world.feed({ kind: 'rejoined' });
   desire(world, 1, []);
   world.settle();
   t.is(world.image.workers.size, 0);
@@ -102,14 +102,14 @@ test('another identity of the node starts counting epochs anew', (t) => {
 test('a worker out of the desired set finishes what it holds first', (t) => {
   const world = worldWith({});
   world.settle();
-  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1' }) });
-  world.feed({ on: 'handler-entered', key: 'j1#1' });
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j1' }) });
+  world.feed({ kind: 'handler-entered', key: 'j1#1' });
   desire(world, 2, []);
   t.is(status(world)?.state, 'WORKER_STATE_DRAINING');
   t.is(world.host('w1')?.asked, 'no');
-  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j2' }) });
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j2' }) });
   t.like(world.reports.at(-1), { $case: 'refused', value: { jobId: 'j2', reason: 'REFUSAL_REASON_DRAINING' } });
-  world.feed({ on: 'handler-ended', key: 'j1#1', result: { kind: 'returned', output: Buffer.from('1'), ms: 5 } });
+  world.feed({ kind: 'handler-ended', key: 'j1#1', result: { kind: 'returned', output: Buffer.from('1'), ms: 5 } });
   t.is(world.host('w1')?.asked, 'gently');
   world.exit('w1');
   t.is(status(world), undefined);
@@ -136,8 +136,8 @@ test('failing starts back off, doubling to a minute, and are a crash loop from t
   const world = worldWith({});
   const waits: number[] = [];
   for (let start = 1; start <= 9; start += 1) {
-    world.feed({ on: 'artifact-ready', workerId: 'w1', start, folder: '/b' });
-    world.feed({ on: 'load-failed', workerId: 'w1', start, detail: `fault ${start}` });
+    world.feed({ kind: 'artifact-ready', workerId: 'w1', start, folder: '/b' });
+    world.feed({ kind: 'load-failed', workerId: 'w1', start, detail: `fault ${start}` });
     t.like(status(world), {
       state: 'WORKER_STATE_UNHEALTHY',
       reason: start < 3 ? 'LOAD_FAILED' : 'CRASH_LOOP',
@@ -155,8 +155,8 @@ test('failing starts back off, doubling to a minute, and are a crash loop from t
 
 test('a host must be gone before its worker starts again', (t) => {
   const world = worldWith({});
-  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
-  world.feed({ on: 'load-failed', workerId: 'w1', start: 1, detail: 'broken' });
+  world.feed({ kind: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  world.feed({ kind: 'load-failed', workerId: 'w1', start: 1, detail: 'broken' });
   t.is(world.host('w1')?.asked, 'force');
   world.pass(60_000);
   t.is(world.fetches.length, 1);
@@ -167,7 +167,7 @@ test('a host must be gone before its worker starts again', (t) => {
 
 test('a start that takes too long is a failure', (t) => {
   const world = worldWith({});
-  world.feed({ on: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
+  world.feed({ kind: 'artifact-ready', workerId: 'w1', start: 1, folder: '/b' });
   world.pass(10_000);
   t.like(status(world), { reason: 'START_TIMEOUT', detail: 'the worker was not ready after 10000 ms' });
   t.is(world.host('w1')?.asked, 'force');
@@ -175,7 +175,7 @@ test('a start that takes too long is a failure', (t) => {
 
 test('a build that cannot be had is told and tried again', (t) => {
   const world = worldWith({});
-  world.feed({ on: 'artifact-failed', workerId: 'w1', start: 1, detail: 'no blob' });
+  world.feed({ kind: 'artifact-failed', workerId: 'w1', start: 1, detail: 'no blob' });
   t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'ARTIFACT_FAILED', detail: 'no blob' });
   world.pass(1_000);
   t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT' });
@@ -183,12 +183,12 @@ test('a build that cannot be had is told and tried again', (t) => {
 
 test('a job that ends well forgives earlier failures', (t) => {
   const world = worldWith({});
-  world.feed({ on: 'artifact-failed', workerId: 'w1', start: 1, detail: 'no blob' });
+  world.feed({ kind: 'artifact-failed', workerId: 'w1', start: 1, detail: 'no blob' });
   world.pass(1_000);
   world.fetches.shift();
   world.settle();
   t.is(status(world)?.failures, 1);
-  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'j1' }) });
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'j1' }) });
   world.settle();
   t.is(status(world)?.failures, 0);
 });
@@ -200,7 +200,7 @@ test('what an earlier start still says is ignored', (t) => {
   world.pass(1_000);
   world.settle();
   t.is(status(world)?.state, 'WORKER_STATE_IDLE');
-  world.feed({ on: 'exited', workerId: 'w1', start: 1, detail: 'late', hardStop: false });
+  world.feed({ kind: 'exited', workerId: 'w1', start: 1, detail: 'late', hardStop: false });
   t.is(status(world)?.state, 'WORKER_STATE_IDLE');
 });
 
@@ -224,14 +224,14 @@ test('a worker killed to stop a job starts again at once, uncharged', (t) => {
 test('a worker whose device cannot be used takes nothing and is not started; it goes on when the device is usable again', (t) => {
   const world = worldWith({ deviceUuids: ['GPU-a'] }, { workerId: 'w2', deviceUuids: ['GPU-b'] });
   world.settle();
-  world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'runs', workerId: 'w1' }) });
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'runs', workerId: 'w1' }) });
   const [runs] = world.host('w1')?.tasks.keys() ?? [];
-  world.feed({ on: 'handler-entered', key: runs ?? '' });
-  world.feed({ on: 'devices', problems: new Map([['GPU-a', 'fallen off the bus']]) });
+  world.feed({ kind: 'handler-entered', key: runs ?? '' });
+  world.feed({ kind: 'devices', problems: new Map([['GPU-a', 'fallen off the bus']]) });
   t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'DEVICE_PROBLEM', detail: 'GPU-a: fallen off the bus' });
   t.like(status(world, 'w2'), { state: 'WORKER_STATE_IDLE', reason: '' });
-  const refused = world.feed({ on: 'dispatch', dispatch: dispatchOf({ jobId: 'late', workerId: 'w1' }) });
-  t.like(refused, [{ do: 'report', event: { event: { $case: 'refused', value: { jobId: 'late' } } } }]);
+  const refused = world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'late', workerId: 'w1' }) });
+  t.like(refused, [{ kind: 'report', event: { event: { $case: 'refused', value: { jobId: 'late' } } } }]);
   t.is(refused.length, 1);
   // What runs is not stopped; its end is its own.
   t.is(world.image.attempts.get(runs ?? '')?.stop, undefined);
@@ -239,7 +239,7 @@ test('a worker whose device cannot be used takes nothing and is not started; it 
   world.pass(BACKOFF_FIRST_MS);
   t.is(world.host('w1'), undefined, 'no start on a lost device');
   t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'DEVICE_PROBLEM' });
-  world.feed({ on: 'devices', problems: new Map() });
+  world.feed({ kind: 'devices', problems: new Map() });
   world.settle();
   t.like(status(world), { state: 'WORKER_STATE_IDLE', reason: '' });
 });
@@ -248,8 +248,8 @@ test('attempts that have not entered their handler are returned when the device 
   const world = worldWith({ deviceUuids: ['GPU-a'] });
   world.settle();
   const input = { body: { $case: 'blob', value: { id: 'i', size: 1 } } } as const;
-  world.feed({ on: 'dispatch', dispatch: { ...dispatchOf({ jobId: 'fetches', workerId: 'w1' }), input } });
-  const effects = world.feed({ on: 'devices', problems: new Map([['GPU-a', 'lost']]) });
-  t.true(effects.some((effect) => effect.do === 'report' && effect.event.event?.$case === 'refused'));
+  world.feed({ kind: 'dispatch', dispatch: { ...dispatchOf({ jobId: 'fetches', workerId: 'w1' }), input } });
+  const effects = world.feed({ kind: 'devices', problems: new Map([['GPU-a', 'lost']]) });
+  t.true(effects.some((effect) => effect.kind === 'report' && effect.event.event?.$case === 'refused'));
   t.is(world.image.attempts.size, 0);
 });

@@ -40,20 +40,20 @@ export class World {
   #nextChunk = new Map<AttemptKey, number>();
 
   feed(event: CoreEvent): Effect[] {
-    if (event.on === 'welcome') {
+    if (event.kind === 'welcome') {
       this.online = true;
       this.#startedInSession = new Set();
       this.#nextChunk = new Map();
     }
-    if (event.on === 'disconnected') this.online = false;
-    if (event.on === 'drained') {
+    if (event.kind === 'disconnected') this.online = false;
+    if (event.kind === 'drained') {
       const key = attemptKey(event.drained.jobId, event.drained.token);
       const expected = this.#nextChunk.get(key);
       if (expected !== undefined) this.#nextChunk.set(key, Math.max(expected, event.drained.nextIndex));
     }
     const effects = step(this.image, event, this.now);
     const twin = step(this.#twin, event, this.now);
-    if (!isDeepStrictEqual(effects, twin)) throw new Error(`not deterministic: ${event.on}`);
+    if (!isDeepStrictEqual(effects, twin)) throw new Error(`not deterministic: ${event.kind}`);
     for (const effect of effects) this.#carryOut(effect);
     this.#check();
     return effects;
@@ -67,7 +67,7 @@ export class World {
       const due = nextDeadline(this.image);
       if (due === undefined || due > end) break;
       this.now = Math.max(this.now, due);
-      this.feed({ on: 'tick' });
+      this.feed({ kind: 'tick' });
       const next = nextDeadline(this.image);
       if (next !== undefined && next <= this.now) throw new Error(`a tick at ${this.now} left a deadline at ${next}`);
     }
@@ -83,7 +83,7 @@ export class World {
     const host = this.hosts.get(workerId);
     if (host === undefined) return;
     this.hosts.delete(workerId);
-    this.feed({ on: 'exited', workerId, start: host.start, detail, hardStop });
+    this.feed({ kind: 'exited', workerId, start: host.start, detail, hardStop });
   }
 
   /** Everything that was asked for is answered well, until nothing is left to answer. */
@@ -96,15 +96,15 @@ export class World {
 
   #settleOne(): boolean {
     const fetch = this.fetches.shift();
-    if (fetch !== undefined) return this.#did({ on: 'artifact-ready', ...fetch, folder: '/build' });
+    if (fetch !== undefined) return this.#did({ kind: 'artifact-ready', ...fetch, folder: '/build' });
     const input = this.inputs.shift();
-    if (input !== undefined) return this.#did({ on: 'input-ready', key: input, input: Buffer.from('{}') });
+    if (input !== undefined) return this.#did({ kind: 'input-ready', key: input, input: Buffer.from('{}') });
     const output = this.outputs.shift();
     if (output !== undefined)
-      return this.#did({ on: 'output-stored', key: output, output: { body: { $case: 'blob', value: { id: 'o', size: 1 } } } });
+      return this.#did({ kind: 'output-stored', key: output, output: { body: { $case: 'blob', value: { id: 'o', size: 1 } } } });
     const chunk = this.chunks.shift();
     if (chunk !== undefined)
-      return this.#did({ on: 'chunk-stored', ...chunk, data: { body: { $case: 'blob', value: { id: 'c', size: 1 } } } });
+      return this.#did({ kind: 'chunk-stored', ...chunk, data: { body: { $case: 'blob', value: { id: 'c', size: 1 } } } });
     for (const host of this.hosts.values()) {
       if (host.asked !== 'no') {
         this.exit(host.workerId, false, 'ended');
@@ -112,15 +112,15 @@ export class World {
       }
       if (!host.loaded) {
         host.loaded = true;
-        return this.#did({ on: 'loaded', workerId: host.workerId, start: host.start });
+        return this.#did({ kind: 'loaded', workerId: host.workerId, start: host.start });
       }
       for (const [key, state] of host.tasks) {
         if (state === 'handed') {
           host.tasks.set(key, 'entered');
-          return this.#did({ on: 'handler-entered', key });
+          return this.#did({ kind: 'handler-entered', key });
         }
         host.tasks.delete(key);
-        return this.#did({ on: 'handler-ended', key, result: { kind: 'returned', output: Buffer.from('1'), ms: 1 } });
+        return this.#did({ kind: 'handler-ended', key, result: { kind: 'returned', output: Buffer.from('1'), ms: 1 } });
       }
     }
     return false;
@@ -132,7 +132,7 @@ export class World {
   }
 
   #carryOut(effect: Effect): void {
-    switch (effect.do) {
+    switch (effect.kind) {
       case 'fetch-artifact':
         this.fetches.push({ workerId: effect.workerId, start: effect.start });
         break;

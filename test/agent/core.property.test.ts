@@ -54,7 +54,7 @@ function perform(world: World, epoch: { value: number }, doing: Action): void {
       );
       const releases = [release({ releaseId: 'r1', maxConcurrency: 1 }), release({ releaseId: 'r2', maxConcurrency: 2 })];
       // An older set than the one applied is ignored.
-      world.feed({ on: 'desired', desired: { epoch: doing.stale ? epoch.value - 1 : epoch.value, workers, releases } });
+      world.feed({ kind: 'desired', desired: { epoch: doing.stale ? epoch.value - 1 : epoch.value, workers, releases } });
       return;
     }
     case 'dispatch': {
@@ -67,47 +67,47 @@ function perform(world: World, epoch: { value: number }, doing: Action): void {
       const input = doing.large ? ({ body: { $case: 'blob', value: { id: 'in', size: 1 } } } as const) : undefined;
       // A lease is dispatched once: the tokens of a job grow over its life.
       if (world.ran.has(attemptKey(doing.job, token)) && !world.image.attempts.has(attemptKey(doing.job, token))) return;
-      world.feed({ on: 'dispatch', dispatch: { ...dispatchOf(values), ...(input === undefined ? {} : { input }) } });
+      world.feed({ kind: 'dispatch', dispatch: { ...dispatchOf(values), ...(input === undefined ? {} : { input }) } });
       return;
     }
     case 'stop': {
       const attempt = picked(world, doing.pick) ?? { jobId: 'unknown', token: 1 };
-      world.feed({ on: 'stop', stop: { jobId: attempt.jobId, token: attempt.token, reason: 'STOP_REASON_CANCELLED' } });
+      world.feed({ kind: 'stop', stop: { jobId: attempt.jobId, token: attempt.token, reason: 'STOP_REASON_CANCELLED' } });
       return;
     }
     case 'ack': {
       const attempt = picked(world, doing.pick);
-      if (attempt?.phase === 'ended') world.feed({ on: 'ack', ack: { jobId: attempt.jobId, token: attempt.token } });
+      if (attempt?.phase === 'ended') world.feed({ kind: 'ack', ack: { jobId: attempt.jobId, token: attempt.token } });
       return;
     }
     case 'drained': {
       const { jobId, token } = picked(world, doing.pick) ?? { jobId: 'unknown', token: 1 };
       const nextIndex = Math.min(doing.next, world.sent.get(attemptKey(jobId, token)) ?? 0);
-      world.feed({ on: 'drained', drained: { jobId, token, nextIndex } });
+      world.feed({ kind: 'drained', drained: { jobId, token, nextIndex } });
       return;
     }
     case 'session':
-      if (doing.up !== world.online) world.feed({ on: doing.up ? 'welcome' : 'disconnected' });
+      if (doing.up !== world.online) world.feed({ kind: doing.up ? 'welcome' : 'disconnected' });
       return;
     case 'artifact': {
       const fetch = world.fetches.shift();
       if (fetch === undefined) return;
-      world.feed(doing.good ? { on: 'artifact-ready', ...fetch, folder: '/b' } : { on: 'artifact-failed', ...fetch, detail: 'gone' });
+      world.feed(doing.good ? { kind: 'artifact-ready', ...fetch, folder: '/b' } : { kind: 'artifact-failed', ...fetch, detail: 'gone' });
       return;
     }
     case 'input': {
       const key = world.inputs.shift();
       if (key === undefined) return;
-      world.feed(doing.good ? { on: 'input-ready', key, input: Buffer.from('{}') } : { on: 'input-failed', key, detail: 'gone' });
+      world.feed(doing.good ? { kind: 'input-ready', key, input: Buffer.from('{}') } : { kind: 'input-failed', key, detail: 'gone' });
       return;
     }
     case 'store': {
       const chunk = world.chunks.pop();
       const blob = { body: { $case: 'blob', value: { id: 'b', size: 1 } } } as const;
-      if (chunk !== undefined) world.feed({ on: 'chunk-stored', ...chunk, data: blob });
+      if (chunk !== undefined) world.feed({ kind: 'chunk-stored', ...chunk, data: blob });
       const key = world.outputs.shift();
       if (key !== undefined)
-        world.feed(doing.good ? { on: 'output-stored', key, output: blob } : { on: 'output-refused', key, detail: 'no' });
+        world.feed(doing.good ? { kind: 'output-stored', key, output: blob } : { kind: 'output-refused', key, detail: 'no' });
       return;
     }
     default:
@@ -131,15 +131,15 @@ function performOnHost(
     case 'load':
       if (host.loaded) return;
       host.loaded = doing.good;
-      world.feed(doing.good ? { on: 'loaded', workerId, start } : { on: 'load-failed', workerId, start, detail: 'broken' });
+      world.feed(doing.good ? { kind: 'loaded', workerId, start } : { kind: 'load-failed', workerId, start, detail: 'broken' });
       return;
     case 'enter':
       if (task?.[1] !== 'handed') return;
       host.tasks.set(task[0], 'entered');
-      world.feed({ on: 'handler-entered', key: task[0] });
+      world.feed({ kind: 'handler-entered', key: task[0] });
       return;
     case 'chunk':
-      if (task?.[1] === 'entered') world.feed({ on: 'chunk', key: task[0], data: Buffer.alloc(doing.large ? 70_000 : 10) });
+      if (task?.[1] === 'entered') world.feed({ kind: 'chunk', key: task[0], data: Buffer.alloc(doing.large ? 70_000 : 10) });
       return;
     case 'end': {
       if (task?.[1] !== 'entered') return;
@@ -151,14 +151,14 @@ function performOnHost(
           : doing.how === 'stopped'
             ? ({ kind: 'stopped', ms: 1 } as const)
             : ({ kind: 'returned', output, ms: 1 } as const);
-      world.feed({ on: 'handler-ended', key: task[0], result });
+      world.feed({ kind: 'handler-ended', key: task[0], result });
       return;
     }
     case 'reload':
       if (!host.loaded) return;
       host.loaded = false;
       host.tasks.clear();
-      world.feed({ on: 'reloading', workerId, start });
+      world.feed({ kind: 'reloading', workerId, start });
       return;
     case 'exit':
       world.exit(workerId, doing.hardStop);
@@ -172,7 +172,7 @@ function performOnHost(
 function start(): { world: World; epoch: { value: number } } {
   const world = new World();
   const epoch = { value: 1 };
-  world.feed({ on: 'welcome' });
+  world.feed({ kind: 'welcome' });
   const spec = { releaseId: 'r2' as const, drain: false };
   const workers = workerIds.map((workerId, index) => ({ ...spec, workerId, device: index === 0 }));
   perform(world, epoch, { act: 'desire', workers, stale: false });
@@ -206,7 +206,7 @@ testProp(
   (t, actions) => {
     const { world, epoch } = start();
     for (const doing of actions) perform(world, epoch, doing);
-    if (!world.online) world.feed({ on: 'welcome' });
+    if (!world.online) world.feed({ kind: 'welcome' });
     world.settle();
     for (const attempt of [...world.image.attempts.values()]) {
       t.is(attempt.phase, 'ended');
@@ -214,10 +214,10 @@ testProp(
         (report) => report.$case === 'ended' && attemptKey(report.value.jobId, report.value.token) === attempt.key,
       );
       t.true(told.length > 0);
-      world.feed({ on: 'ack', ack: { jobId: attempt.jobId, token: attempt.token } });
+      world.feed({ kind: 'ack', ack: { jobId: attempt.jobId, token: attempt.token } });
     }
     t.is(world.image.attempts.size, 0);
-    world.feed({ on: 'close' });
+    world.feed({ kind: 'close' });
     world.settle();
     t.is(world.image.workers.size, 0);
     t.is(world.hosts.size, 0);

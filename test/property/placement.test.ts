@@ -108,8 +108,8 @@ function happen(world: FleetWorld, all: readonly Host[], event: Happening): void
   }
   if (event.what === 'deploy') {
     const input = queueInput(`e${event.name}`, { workersMin: event.workers, workersMax: event.workers, ...event.size });
-    world.command({ command: 'put-build', account: 'acc', digest: 'd', size: 1 });
-    world.command({ command: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: [input] });
+    world.command({ kind: 'put-build', account: 'acc', digest: 'd', size: 1 });
+    world.command({ kind: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: [input] });
     return;
   }
   const i = event.node % all.length;

@@ -55,7 +55,7 @@ export class QueueWorld {
   /** By `<job>#<token>`. */
   readonly held = new Map<string, Held>();
   /** What the core had to say. */
-  readonly logs: Extract<Effect, { effect: 'log' }>[] = [];
+  readonly logs: Extract<Effect, { kind: 'log' }>[] = [];
   image: State;
   /** Both clocks, ms since the world began. */
   now = 0;
@@ -71,18 +71,18 @@ export class QueueWorld {
     // The agent is there all the time: it need not say so.
     this.settings = { ...defaultSettings, silenceMs: 1e12, ...settings };
     this.image = this.#takeOver();
-    this.#command({ command: 'put-build', account: 'account', digest: 'build', size: 1 });
+    this.#command({ kind: 'put-build', account: 'account', digest: 'build', size: 1 });
     const deployed = this.#command({
-      command: 'deploy',
+      kind: 'deploy',
       account: 'account',
       environment: 'default',
       build: 'build',
       endpoints: [queueInput('echo', { workersMin: 1, workersMax: 1, idleTimeoutS: 3600, ...endpoint })],
     });
-    if (deployed instanceof CapstanError || deployed.answer !== 'deployed') throw new Error('not deployed');
+    if (deployed instanceof CapstanError || deployed.kind !== 'deployed') throw new Error('not deployed');
     this.endpoint = deployed.endpoints[0]?.id ?? '';
-    this.#command({ command: 'put-join-token', hash: 'token' });
-    this.#command({ command: 'join', tokenHash: 'token', node: { id: NODE, name: NODE, secretHash: '' } });
+    this.#command({ kind: 'put-join-token', hash: 'token' });
+    this.#command({ kind: 'join', tokenHash: 'token', node: { id: NODE, name: NODE, secretHash: '' } });
     this.openSession();
   }
 
@@ -95,7 +95,7 @@ export class QueueWorld {
     const until = this.now + ms;
     for (let at = nextDeadline(this.image, this.clock()); at !== null && at <= until; at = nextDeadline(this.image, this.clock())) {
       this.now = Math.max(this.now, at);
-      this.#handle({ event: 'tick' });
+      this.#handle({ kind: 'tick' });
     }
     this.now = until;
   }
@@ -111,12 +111,12 @@ export class QueueWorld {
     const { kind = 'RUN', policy = {}, counting = uncounted, idempotencyKey, waitMs = 0 } = options;
     return jobOf(
       this.#ask((ref) => ({
-        event: 'submit',
+        kind: 'submit',
         ref,
         counting,
         endpoint: this.endpoint,
         job,
-        kind,
+        jobKind: kind,
         input: { inline: Buffer.from('{}') },
         webhook: null,
         policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false, ...policy },
@@ -129,17 +129,17 @@ export class QueueWorld {
 
   /** The job's status, or why there is none. */
   status(job: string, counting = uncounted): Job | CapstanError {
-    return jobOf(this.#ask((ref) => ({ event: 'get', ref, counting, endpoint: this.endpoint, job, waitMs: 0 })));
+    return jobOf(this.#ask((ref) => ({ kind: 'get', ref, counting, endpoint: this.endpoint, job, waitMs: 0 })));
   }
 
   /** Waits for the next chunk of a job; {@link QueueWorld.answered} tells the answer. */
   waitForChunks(job: string, waitMs: number): number {
-    return this.#begin((ref) => ({ event: 'read-stream', ref, counting: uncounted, endpoint: this.endpoint, job, after: null, waitMs }));
+    return this.#begin((ref) => ({ kind: 'read-stream', ref, counting: uncounted, endpoint: this.endpoint, job, after: null, waitMs }));
   }
 
   /** Asks without waiting for the answer, which {@link QueueWorld.answered} tells. */
   wait(job: string, waitMs: number, counting = uncounted): number {
-    return this.#begin((ref) => ({ event: 'get', ref, counting, endpoint: this.endpoint, job, waitMs }));
+    return this.#begin((ref) => ({ kind: 'get', ref, counting, endpoint: this.endpoint, job, waitMs }));
   }
 
   answered(request: number): JobReply | undefined {
@@ -147,7 +147,7 @@ export class QueueWorld {
   }
 
   stream(job: string, after: Cursor | null = null): StreamPart | CapstanError {
-    const asked = { event: 'read-stream', counting: uncounted, endpoint: this.endpoint, job, after, waitMs: 0 } as const;
+    const asked = { kind: 'read-stream', counting: uncounted, endpoint: this.endpoint, job, after, waitMs: 0 } as const;
     const { result } = this.#ask((ref) => ({ ...asked, ref }));
     if (result?.$case === 'stream') return result.value;
     if (result?.$case === 'failure') return new CapstanError(result.value.code as 'NOT_FOUND', result.value.message);
@@ -155,12 +155,12 @@ export class QueueWorld {
   }
 
   change(command: 'cancel' | 'retry', job: string): Answer | CapstanError {
-    return this.#command({ command, endpoint: this.endpoint, job });
+    return this.#command({ kind: command, endpoint: this.endpoint, job });
   }
 
   purge(): number {
-    const answer = this.#command({ command: 'purge', endpoint: this.endpoint });
-    if (answer instanceof CapstanError || answer.answer !== 'purged') throw new Error('not purged');
+    const answer = this.#command({ kind: 'purge', endpoint: this.endpoint });
+    if (answer instanceof CapstanError || answer.kind !== 'purged') throw new Error('not purged');
     return answer.removed;
   }
 
@@ -194,7 +194,7 @@ export class QueueWorld {
   }
 
   report(...events: NonNullable<AgentEvent['event']>[]): void {
-    this.#handle({ event: 'agent', node: NODE, session: this.#session, events: events.map((event) => ({ event })) });
+    this.#handle({ kind: 'agent', node: NODE, session: this.#session, events: events.map((event) => ({ event })) });
   }
 
   /** The scheduler's process ends and starts again on the same database; the agent comes back with what it holds. */
@@ -221,7 +221,7 @@ export class QueueWorld {
       attempts,
       inventory: testInventory(),
     };
-    this.#handle({ event: 'session-opened', node: NODE, session: this.#session, hello });
+    this.#handle({ kind: 'session-opened', node: NODE, session: this.#session, hello });
   }
 
   // ------------------------------------------------------------ the shell
@@ -243,9 +243,9 @@ export class QueueWorld {
 
   #command(command: Command): Answer | CapstanError {
     const call = this.#next++;
-    this.#handle({ event: 'command', call, command });
+    this.#handle({ kind: 'command', call, command });
     const answer = this.#answers.get(call);
-    if (answer === undefined) throw new Error(`${command.command} was not answered`);
+    if (answer === undefined) throw new Error(`${command.kind} was not answered`);
     return answer;
   }
 
@@ -273,18 +273,18 @@ export class QueueWorld {
       this.#gathering = new StepResult();
       const ops = writes.map((write) => write.op);
       const outcomes = ops.length === 0 ? [] : this.#store.commit({ shard: 0, term: this.#term }, ops);
-      const refused = new Set(writes.filter((_write, i) => outcomes[i]?.outcome !== 'ok'));
+      const refused = new Set(writes.filter((_write, i) => outcomes[i]?.kind !== 'ok'));
       for (const [i, write] of writes.entries()) {
         const outcome = outcomes[i];
-        if (outcome !== undefined && outcome.outcome !== 'ok')
-          step(this.image, { event: 'refused', op: write.op, outcome, cause: write.cause }, this.clock(), this.#gathering);
+        if (outcome !== undefined && outcome.kind !== 'ok')
+          step(this.image, { kind: 'refused', op: write.op, outcome, cause: write.cause }, this.clock(), this.#gathering);
       }
       for (const { effect, write } of effects) if (write === null || !refused.has(write)) this.#perform(effect);
     }
   }
 
   #perform(effect: Effect): void {
-    switch (effect.effect) {
+    switch (effect.kind) {
       case 'reply':
         if (effect.usage !== null) effect.usage.open--;
         this.#replies.set(effect.reply.requestId, effect.reply);
@@ -296,7 +296,7 @@ export class QueueWorld {
         this.#hear(effect.event);
         return;
       case 'send-desired':
-        this.#feed({ event: 'agent', events: [{ event: { $case: 'workers', value: { epoch: effect.epoch, workers: this.#workers() } } }] });
+        this.#feed({ kind: 'agent', events: [{ event: { $case: 'workers', value: { epoch: effect.epoch, workers: this.#workers() } } }] });
         return;
       case 'dispatch': {
         const { job, token, worker, executionTimeoutMs } = effect;
@@ -305,17 +305,17 @@ export class QueueWorld {
       }
       case 'read-job': {
         const found = this.#store.read('job', effect.endpoint, effect.job);
-        step(this.image, { event: 'job-read', purpose: effect.purpose, found }, this.clock(), this.#gathering);
+        step(this.image, { kind: 'job-read', purpose: effect.purpose, found }, this.clock(), this.#gathering);
         return;
       }
       case 'read-head': {
         const rows = this.#store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, 1_000);
-        step(this.image, { ...effect, event: 'head-read', rows }, this.clock(), this.#gathering);
+        step(this.image, { ...effect, kind: 'head-read', rows }, this.clock(), this.#gathering);
         return;
       }
       case 'read-due': {
         const { wall } = this.clock();
-        step(this.image, { event: 'due-read', ...this.#store.read('due', wall, effect.limit), wall }, this.clock(), this.#gathering);
+        step(this.image, { kind: 'due-read', ...this.#store.read('due', wall, effect.limit), wall }, this.clock(), this.#gathering);
         break;
       }
       case 'log':
@@ -325,7 +325,7 @@ export class QueueWorld {
     }
   }
 
-  #feed(event: { readonly event: 'agent'; readonly events: readonly AgentEvent[] }): void {
+  #feed(event: { readonly kind: 'agent'; readonly events: readonly AgentEvent[] }): void {
     step(this.image, { ...event, node: NODE, session: this.#session }, this.clock(), this.#gathering);
   }
 

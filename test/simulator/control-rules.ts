@@ -39,7 +39,7 @@ export class ControlRules {
 
   /** Takes a command that is about to be handled; gives what is to be told its result. */
   asked(command: Command): (result: Answer | Error) => void {
-    switch (command.command) {
+    switch (command.kind) {
       case 'undeploy':
         return (result) => {
           if (result instanceof Error) return;
@@ -60,13 +60,13 @@ export class ControlRules {
 
   /** Takes a committed operation; throws when it breaks a rule. */
   observe(op: Op, outcome: Outcome, wall: number): void {
-    if (outcome.outcome !== 'ok') return;
-    if (op.op === 'submit' && this.#removed.has(op.job.endpoint)) fail(`${op.job.endpoint} took job ${op.job.id} after it was removed`);
-    if (op.op !== 'put') return;
+    if (outcome.kind !== 'ok') return;
+    if (op.kind === 'submit' && this.#removed.has(op.job.endpoint)) fail(`${op.job.endpoint} took job ${op.job.id} after it was removed`);
+    if (op.kind !== 'put') return;
     const value: unknown = op.value === null ? null : JSON.parse(op.value);
-    if (op.kind === 'endpoint') this.#endpointPut(op.key, value as EndpointConfig | null);
-    else if (op.kind === 'deployment' && value !== null) this.#deployed(value as DeploymentRow);
-    else if (op.kind === 'account' && value !== null) this.#accountPut(value as AccountRow, wall);
+    if (op.rowKind === 'endpoint') this.#endpointPut(op.key, value as EndpointConfig | null);
+    else if (op.rowKind === 'deployment' && value !== null) this.#deployed(value as DeploymentRow);
+    else if (op.rowKind === 'account' && value !== null) this.#accountPut(value as AccountRow, wall);
   }
 
   /** Holds after every step: quotas, and what endpoints and workers refer to. */

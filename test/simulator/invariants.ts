@@ -37,8 +37,8 @@ export class Ledger {
 
   /** Takes a committed operation; throws when it breaks an invariant. */
   observe(op: Op, outcome: Outcome, wall: number): void {
-    if (outcome.outcome !== 'ok') return;
-    switch (op.op) {
+    if (outcome.kind !== 'ok') return;
+    switch (op.kind) {
       case 'submit': {
         const { no, id, endpoint, priority, webhook, state, token, deleteAt } = op.job;
         if (this.byId.has(id) && !this.deleted.has(id)) fail(`job ${id} was inserted twice`);

@@ -40,7 +40,7 @@ export class Operator {
     else if (what < 0.52) this.#rollback(image);
     else if (what < 0.59) this.#undeploy(image);
     else if (what < 0.66) this.#purge(image);
-    else if (what < 0.71) this.#reach.command({ command: 'rotate-webhook-secret', account, sealed: `secret ${++this.#change}` });
+    else if (what < 0.71) this.#reach.command({ kind: 'rotate-webhook-secret', account, sealed: `secret ${++this.#change}` });
     else this.#node(image);
   }
 
@@ -55,14 +55,14 @@ export class Operator {
     this.#world.trace(`deploys ${change}`);
     const build = random.pick(builds);
     const endpoints = changed.map((endpoint) => ({ ...endpoint, ...settings }));
-    this.#reach.command({ command: 'put-build', account, digest: build, size: 1 });
-    this.#reach.command({ command: 'deploy', account, environment, build, endpoints });
+    this.#reach.command({ kind: 'put-build', account, digest: build, size: 1 });
+    this.#reach.command({ kind: 'deploy', account, environment, build, endpoints });
   }
 
   /** Everything is in use again. */
   heal(): void {
     for (const node of this.#reach.image()?.nodes.values() ?? [])
-      if (node.config.draining) this.#reach.command({ command: 'resume-node', node: node.config.id });
+      if (node.config.draining) this.#reach.command({ kind: 'resume-node', node: node.config.id });
   }
 
   /** Settings without a build; some ask for more workers than the quota has. */
@@ -73,20 +73,20 @@ export class Operator {
     const input = deployed.find(({ name }) => name === config?.name);
     if (input === undefined) return;
     const settings = { workersMax: random.int(1, 8), requestsPerWorker: ++this.#change };
-    this.#reach.command({ command: 'update-endpoint', endpoint, input: { ...input, ...settings } });
+    this.#reach.command({ kind: 'update-endpoint', endpoint, input: { ...input, ...settings } });
   }
 
   #rollback(image: State): void {
     const endpoint = this.#world.random.chance(0.5) ? null : this.#anyOf(image);
-    this.#reach.command({ command: 'rollback', account, environment, endpoint, build: null });
+    this.#reach.command({ kind: 'rollback', account, environment, endpoint, build: null });
   }
 
   #undeploy(image: State): void {
-    this.#reach.command({ command: 'undeploy', account, endpoints: [this.#anyOf(image)], stopJobs: this.#world.random.chance(0.5) });
+    this.#reach.command({ kind: 'undeploy', account, endpoints: [this.#anyOf(image)], stopJobs: this.#world.random.chance(0.5) });
   }
 
   #purge(image: State): void {
-    this.#reach.command({ command: 'purge', endpoint: this.#anyOf(image) });
+    this.#reach.command({ kind: 'purge', endpoint: this.#anyOf(image) });
   }
 
   #node(image: State): void {
@@ -95,9 +95,9 @@ export class Operator {
     if (nodes.length === 0) return;
     const node = random.pick(nodes);
     const what = random.next();
-    if (what < 0.5) this.#reach.command({ command: 'drain-node', node });
-    else if (what < 0.85) this.#reach.command({ command: 'resume-node', node });
-    else this.#reach.command({ command: 'remove-node', node, force: random.chance(0.7) });
+    if (what < 0.5) this.#reach.command({ kind: 'drain-node', node });
+    else if (what < 0.85) this.#reach.command({ kind: 'resume-node', node });
+    else this.#reach.command({ kind: 'remove-node', node, force: random.chance(0.7) });
   }
 
   /** Also one that is being removed. */

@@ -60,9 +60,9 @@ const hooksOpen = 8;
 const hooksPerHost = 3;
 
 type Mapped =
-  | { op: 'desired'; epoch: number; workers: readonly WorkerRecord[] }
-  | { op: 'job'; job: string; token: number; worker: string }
-  | { op: 'event'; event: SchedulerEvent };
+  | { kind: 'desired'; epoch: number; workers: readonly WorkerRecord[] }
+  | { kind: 'job'; job: string; token: number; worker: string }
+  | { kind: 'event'; event: SchedulerEvent };
 
 /** A caller's request. */
 interface Asked {
@@ -110,15 +110,15 @@ export class Scenario {
     this.#controlRules = new ControlRules(this.#ledger);
     const wiring: Wiring = {
       reply: (channel, reply) => this.#toGateway(channel, reply),
-      send: (node, session, event) => this.#down(node, session, { op: 'event', event }),
-      sendDesired: (node, session, epoch, workers) => this.#down(node, session, { op: 'desired', epoch, workers }),
+      send: (node, session, event) => this.#down(node, session, { kind: 'event', event }),
+      sendDesired: (node, session, epoch, workers) => this.#down(node, session, { kind: 'desired', epoch, workers }),
       sendJob: (effect) =>
-        this.#down(effect.node, effect.session, { op: 'job', job: effect.job, token: effect.token, worker: effect.worker }),
+        this.#down(effect.node, effect.session, { kind: 'job', job: effect.job, token: effect.token, worker: effect.worker }),
       closeSession: (_node, session) => this.#breakSession(session),
       post: (hook, tell) => this.#receivers.post(hook, tell),
       observe: (op, outcome) => {
-        const what = 'no' in op ? op.no : op.op === 'submit' ? `${op.job.no} ${op.job.id}` : op.op === 'hook' ? op.id : '';
-        this.world.trace(`op ${op.op} ${what} ${outcome.outcome}`);
+        const what = 'no' in op ? op.no : op.kind === 'submit' ? `${op.job.no} ${op.job.id}` : op.kind === 'hook' ? op.id : '';
+        this.world.trace(`op ${op.kind} ${what} ${outcome.kind}`);
         this.#ledger.observe(op, outcome, this.world.clock().wall);
         this.#controlRules.observe(op, outcome, this.world.clock().wall);
       },
@@ -152,11 +152,11 @@ export class Scenario {
         if (known.session !== null && known.incarnation !== hello.incarnation) return null;
         const session = ++this.#session;
         const up = new Link<AgentEvent[]>(this.world, (events) =>
-          this.#scheduler.handle({ event: 'agent', node: agent.id, session, events }),
+          this.#scheduler.handle({ kind: 'agent', node: agent.id, session, events }),
         );
         const down = new Link<Mapped>(this.world, (message) => this.#deliver(agent, session, message));
         this.#links.set(session, { agent, up, down });
-        this.#scheduler.handle({ event: 'session-opened', node: agent.id, session, hello });
+        this.#scheduler.handle({ kind: 'session-opened', node: agent.id, session, hello });
         return session;
       },
       send: (_agent, session, events) => this.#links.get(session)?.up.send(events),
@@ -202,17 +202,17 @@ export class Scenario {
     this.#scheduler.start();
     const ignore = (): void => undefined;
     this.#scheduler.command(
-      { command: 'put-key', key: { ...keyDefaults, hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
+      { kind: 'put-key', key: { ...keyDefaults, hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
       ignore,
     );
-    this.#scheduler.command({ command: 'put-webhook-secret', account: 'acc', sealed: 'the first secret' }, ignore);
-    this.#scheduler.command({ command: 'put-join-token', hash: 't' }, ignore);
+    this.#scheduler.command({ kind: 'put-webhook-secret', account: 'acc', sealed: 'the first secret' }, ignore);
+    this.#scheduler.command({ kind: 'put-join-token', hash: 't' }, ignore);
     for (const agent of this.#agents) {
-      this.#scheduler.command({ command: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
+      this.#scheduler.command({ kind: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
     }
-    this.#scheduler.command({ command: 'put-build', account: 'acc', digest: 'd', size: 1 }, ignore);
-    this.#scheduler.command({ command: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: deployed }, (result) => {
-      if ('answer' in result && result.answer === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
+    this.#scheduler.command({ kind: 'put-build', account: 'acc', digest: 'd', size: 1 }, ignore);
+    this.#scheduler.command({ kind: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: deployed }, (result) => {
+      if ('kind' in result && result.kind === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
     });
     this.world.run(this.world.now + 100);
     if (this.#endpoints.length === 0) throw new Error('nothing was deployed');
@@ -280,7 +280,7 @@ export class Scenario {
 
   #join(agent: SimAgent): void {
     const node = { id: agent.id, name: agent.id, secretHash: '' };
-    this.#scheduler.command({ command: 'join', tokenHash: 't', node }, (result) => {
+    this.#scheduler.command({ kind: 'join', tokenHash: 't', node }, (result) => {
       if (!(result instanceof Error)) agent.start();
       else this.world.after(500, () => this.#join(agent));
     });
@@ -380,12 +380,12 @@ export class Scenario {
     const webhook = random.chance(0.15) ? random.pick(receivers) : null;
     this.#ask({
       event: (ref, resent) => ({
-        event: 'submit',
+        kind: 'submit',
         ref,
         counting: { limitedAs: sync ? 'runsync' : 'run', resent },
         endpoint,
         job,
-        kind: sync ? 'RUNSYNC' : 'RUN',
+        jobKind: sync ? 'RUNSYNC' : 'RUN',
         input,
         webhook,
         policy,
@@ -414,13 +414,13 @@ export class Scenario {
   }
 
   #purge(endpoint: string): void {
-    const command = { command: 'purge', endpoint } as const;
+    const command = { kind: 'purge', endpoint } as const;
     this.#scheduler.command(command, this.#controlRules.asked(command));
   }
 
   #redeliver(): void {
     const webhook = this.#receivers.anyUndelivered();
-    if (webhook !== null) this.#scheduler.command({ command: 'redeliver', webhook }, () => undefined);
+    if (webhook !== null) this.#scheduler.command({ kind: 'redeliver', webhook }, () => undefined);
   }
 
   #get(job: string): void {
@@ -430,7 +430,7 @@ export class Scenario {
     if (random.chance(0.5)) this.#readStream(job, waitMs);
     else
       this.#ask({
-        event: (ref, resent) => ({ event: 'get', ref, counting: { limitedAs: 'status', resent }, endpoint, job, waitMs }),
+        event: (ref, resent) => ({ kind: 'get', ref, counting: { limitedAs: 'status', resent }, endpoint, job, waitMs }),
         answered: () => undefined,
       });
   }
@@ -443,7 +443,7 @@ export class Scenario {
       event: (ref, resent) => {
         const cursor = exact ? this.#streams.cursorOf(job) : this.#cursors.of(job);
         const after = cursor === undefined ? null : { token: cursor.token, next: cursor.nextIndex, exact };
-        return { event: 'read-stream', ref, counting: { limitedAs: 'stream', resent }, endpoint, job, after, waitMs };
+        return { kind: 'read-stream', ref, counting: { limitedAs: 'stream', resent }, endpoint, job, after, waitMs };
       },
       answered: ({ result }) => {
         if (result?.$case === 'failure') this.#cursors.forget(job);
@@ -459,7 +459,7 @@ export class Scenario {
 
   #control(command: 'cancel' | 'retry', job: string): void {
     const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
-    this.#scheduler.command({ command, endpoint, job }, (result) => {
+    this.#scheduler.command({ kind: command, endpoint, job }, (result) => {
       this.world.trace(`${command} ${job}: ${result instanceof Error ? result.message : 'done'}`);
     });
   }
@@ -474,7 +474,7 @@ export class Scenario {
     const asked = this.#open.get(request);
     if (asked === undefined || !this.#requests.open) return;
     const event = asked.event({ channel: this.#channel, request }, asked.sent);
-    if ('job' in event) this.world.trace(`ask ${request} ${event.event} ${event.job}`);
+    if ('job' in event) this.world.trace(`ask ${request} ${event.kind} ${event.job}`);
     this.#requests.send(event);
     asked.sent = true;
   }
@@ -510,7 +510,7 @@ export class Scenario {
     this.world.trace(died ? 'gateway crashed' : 'channel broke');
     this.#closeChannel();
     const channel = this.#channel;
-    this.world.after(random.int(0, 50), () => this.#scheduler.handle({ event: 'channel-closed', channel }));
+    this.world.after(random.int(0, 50), () => this.#scheduler.handle({ kind: 'channel-closed', channel }));
     if (died) {
       this.#open.clear();
       this.#cursors = new StreamCursors();
@@ -540,8 +540,8 @@ export class Scenario {
 
   #deliver(agent: SimAgent, session: number, message: Mapped): void {
     if (!agent.alive || agent.session !== session) return;
-    if (message.op === 'desired') agent.desired(message.epoch, message.workers);
-    else if (message.op === 'job') agent.dispatch(message.job, message.token, message.worker);
+    if (message.kind === 'desired') agent.desired(message.epoch, message.workers);
+    else if (message.kind === 'job') agent.dispatch(message.job, message.token, message.worker);
     else agent.receive(message.event);
   }
 
@@ -555,7 +555,7 @@ export class Scenario {
     this.world.after(this.world.random.int(0, 30), () => {
       if (agent.session === session) agent.disconnected();
     });
-    this.world.after(this.world.random.int(0, 30), () => this.#scheduler.handle({ event: 'session-closed', node: agent.id, session }));
+    this.world.after(this.world.random.int(0, 30), () => this.#scheduler.handle({ kind: 'session-closed', node: agent.id, session }));
   }
 
   #schedulerDown(): void {

@@ -48,7 +48,7 @@ export type Mutation =
   /** A webhook secret that is replaced signs no more. */
   | 'forget-secret';
 
-type Dispatch = Extract<Effect, { effect: 'dispatch' }>;
+type Dispatch = Extract<Effect, { kind: 'dispatch' }>;
 
 /** Where a scheduler's effects go. */
 export interface Wiring {
@@ -156,7 +156,7 @@ export class SimScheduler {
     }
     const call = this.#nextCall++;
     this.#calls.set(call, then);
-    this.handle({ event: 'command', call, command });
+    this.handle({ kind: 'command', call, command });
   }
 
   #later(delay: number, run: () => void): void {
@@ -193,7 +193,7 @@ export class SimScheduler {
     }
     const forgotten = this.mutation === 'forget-requeue' ? 'requeue' : this.mutation === 'forget-try' ? 'hook' : null;
     const kept = writes.filter(
-      ({ op }) => op.op !== forgotten && !(this.mutation === 'forget-deployment' && op.op === 'put' && op.kind === 'deployment'),
+      ({ op }) => op.kind !== forgotten && !(this.mutation === 'forget-deployment' && op.kind === 'put' && op.rowKind === 'deployment'),
     );
     const outcomes = this.store.commit(
       { shard: 0, term: this.#term },
@@ -208,9 +208,9 @@ export class SimScheduler {
       const refused = new Set<Write>();
       kept.forEach((write, i) => {
         const outcome = outcomes[i] as Outcome;
-        if (outcome.outcome === 'ok' || this.image === null) return;
+        if (outcome.kind === 'ok' || this.image === null) return;
         refused.add(write);
-        step(this.image, { event: 'refused', op: write.op, outcome, cause: write.cause }, this.#world.clock(), this.#gathering);
+        step(this.image, { kind: 'refused', op: write.op, outcome, cause: write.cause }, this.#world.clock(), this.#gathering);
       });
       this.#after(effects, refused);
     });
@@ -227,7 +227,7 @@ export class SimScheduler {
   }
 
   #perform(effect: Effect): void {
-    switch (effect.effect) {
+    switch (effect.kind) {
       case 'reply':
         if (effect.usage !== null) effect.usage.open--;
         return this.#wiring.reply(effect.channel, effect.reply);
@@ -247,21 +247,21 @@ export class SimScheduler {
       // Reads see what is committed now; their answers come later.
       case 'read-job': {
         const found = this.store.read('job', effect.endpoint, effect.job);
-        return this.#later(this.#world.random.next() * 4, () => this.handle({ event: 'job-read', purpose: effect.purpose, found }));
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ kind: 'job-read', purpose: effect.purpose, found }));
       }
       case 'read-head': {
         const rows = this.store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, 1_000);
-        return this.#later(this.#world.random.next() * 4, () => this.handle({ ...effect, event: 'head-read', rows }));
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ ...effect, kind: 'head-read', rows }));
       }
       case 'read-due': {
         const { wall } = this.#world.clock();
         const due = this.store.read('due', wall, effect.limit);
-        return this.#later(this.#world.random.next() * 4, () => this.handle({ event: 'due-read', ...due, wall }));
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ kind: 'due-read', ...due, wall }));
       }
       case 'read-hooks': {
         const { skipHosts, skipIds, perHost, limit } = effect;
         const { hooks, nextAt } = this.store.read('hooks', this.#world.clock().wall, skipHosts, skipIds, perHost, limit);
-        return this.#later(this.#world.random.next() * 4, () => this.handle({ event: 'hooks-read', hooks, nextAt, limit }));
+        return this.#later(this.#world.random.next() * 4, () => this.handle({ kind: 'hooks-read', hooks, nextAt, limit }));
       }
       case 'deliver':
         return this.#later(this.#world.random.next() * 2, () => this.#deliver(effect.id));
@@ -275,7 +275,7 @@ export class SimScheduler {
   #deliver(id: string): void {
     const hook = this.store.read('hook', id);
     const life = this.#life;
-    if (hook === null) this.handle({ event: 'hook-tried', id, result: 'gone' });
+    if (hook === null) this.handle({ kind: 'hook-tried', id, result: 'gone' });
     else
       this.#wiring.post(hook, (event) => {
         if (life === this.#life) this.handle(event);
@@ -289,12 +289,12 @@ export class SimScheduler {
       const stands = job !== undefined && job.token === effect.token && job.lease !== null;
       if (stands && payload !== null && 'inline' in payload.input)
         this.#wiring.sendJob(effect, Buffer.from(payload.input.inline).toString());
-      else this.handle({ event: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
+      else this.handle({ kind: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
     });
   }
 
   #mutated(event: CoreEvent, image: State): CoreEvent {
-    if (this.mutation !== 'ignore-token' || event.event !== 'agent') return event;
+    if (this.mutation !== 'ignore-token' || event.kind !== 'agent') return event;
     const report = event.events[0]?.event;
     const job = report?.$case === 'ended' ? image.jobs.get(report.value.jobId) : undefined;
     const session = image.nodes.get(job?.lease?.node ?? '')?.session ?? null;
@@ -312,7 +312,7 @@ export class SimScheduler {
     this.#later(Math.max(0, at - this.#world.now), () => {
       if (this.#timer !== armed) return;
       this.#timer = Number.POSITIVE_INFINITY;
-      this.handle({ event: 'tick' });
+      this.handle({ kind: 'tick' });
       this.#rearm();
     });
   }
@@ -354,7 +354,7 @@ function revive(image: State): void {
 
 /** For the step of a rollback, the newest deployments with another build than the present one are not there. */
 function withoutABuild(image: State, event: CoreEvent): (() => void) | null {
-  if (event.event !== 'command' || event.command.command !== 'rollback') return null;
+  if (event.kind !== 'command' || event.command.kind !== 'rollback') return null;
   const kept = new Map(image.deployments);
   for (const [key, history] of kept) {
     const builds = [...new Set(history.toReversed().flatMap(({ endpoints }) => endpoints.map(({ build }) => build)))];
@@ -372,7 +372,7 @@ function withoutABuild(image: State, event: CoreEvent): (() => void) | null {
 }
 
 function forgetSecret(image: State, event: CoreEvent): void {
-  if (event.event !== 'command' || event.command.command !== 'rotate-webhook-secret') return;
+  if (event.kind !== 'command' || event.command.kind !== 'rotate-webhook-secret') return;
   const row = image.accounts.get(event.command.account);
   if (row !== undefined) image.accounts.set(event.command.account, { ...row, webhookSecretSealed: null });
 }

@@ -8,8 +8,8 @@ import type { HookRow, NewHook, Op } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { World } from './world.ts';
 
-type HookOp = Extract<Op, { op: 'hook' }>;
-type Finish = Extract<Op, { op: 'finish' }>;
+type HookOp = Extract<Op, { kind: 'hook' }>;
+type Finish = Extract<Op, { kind: 'finish' }>;
 
 /** Where webhooks may go: one takes all, one refuses some, one never answers in time, one is slow. */
 export const receivers: readonly string[] = ['https://good/', 'https://moody/', 'https://dead/', 'https://slow/'];
@@ -81,7 +81,7 @@ export class Receivers {
   }
 
   /** A try begins; `tell` is called when it ends. */
-  post(hook: HookRow, tell: (event: Extract<CoreEvent, { event: 'hook-tried' }>) => void): void {
+  post(hook: HookRow, tell: (event: Extract<CoreEvent, { kind: 'hook-tried' }>) => void): void {
     const { id, host } = hook;
     const delivery = this.#deliveries.get(id);
     if (delivery === undefined) throw new Error(`webhook ${id} is sent, but no job ended with it`);
@@ -103,7 +103,7 @@ export class Receivers {
       if (takes) delivery.taken = true;
       if (this.#open.get(id) !== sending) return;
       this.#open.delete(id);
-      tell(takes ? { event: 'hook-tried', id, result: 'delivered' } : { event: 'hook-tried', id, result: 'failed', error: 'not taken' });
+      tell(takes ? { kind: 'hook-tried', id, result: 'delivered' } : { kind: 'hook-tried', id, result: 'failed', error: 'not taken' });
     });
     this.#world.trace(`post ${id} to ${host}`);
   }

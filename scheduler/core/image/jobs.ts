@@ -102,14 +102,14 @@ export function emptyLane(complete: boolean): Lane {
 
 /** What a deadline is about. */
 export type Due =
-  | { readonly due: 'waiter'; readonly waiter: Waiter }
-  | { readonly due: 'record-start'; readonly job: JobRecord; readonly token: number }
-  | { readonly due: 'silence'; readonly node: string }
-  | { readonly due: 'grace'; readonly node: string }
-  | { readonly due: 'scale' }
+  | { readonly kind: 'waiter'; readonly waiter: Waiter }
+  | { readonly kind: 'record-start'; readonly job: JobRecord; readonly token: number }
+  | { readonly kind: 'silence'; readonly node: string }
+  | { readonly kind: 'grace'; readonly node: string }
+  | { readonly kind: 'scale' }
   /** Room was made: endpoints without a place are looked at. */
-  | { readonly due: 'room' }
-  | { readonly due: 'key-expiry'; readonly hash: string }
+  | { readonly kind: 'room' }
+  | { readonly kind: 'key-expiry'; readonly hash: string }
   /** Builds that nobody deployed may have to go. */
-  | { readonly due: 'build-sweep' }
-  | { readonly due: 'refill'; readonly endpoint: string };
+  | { readonly kind: 'build-sweep' }
+  | { readonly kind: 'refill'; readonly endpoint: string };

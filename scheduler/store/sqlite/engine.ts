@@ -40,12 +40,12 @@ const defaultCheckpointPages = 4_000;
 /** Pages (4 KiB) of a snapshot that are copied between two batches: about a millisecond. */
 const snapshotPages = 250;
 
-const ok: Outcome = Object.freeze({ outcome: 'ok' });
-const exists: Outcome = Object.freeze({ outcome: 'exists' });
-const stale: Outcome = Object.freeze({ outcome: 'stale' });
-const gone: Outcome = Object.freeze({ outcome: 'gone' });
-const conflict: Outcome = Object.freeze({ outcome: 'conflict' });
-const idempotentOtherBody: Outcome = Object.freeze({ outcome: 'idempotent-other-body' });
+const ok: Outcome = Object.freeze({ kind: 'ok' });
+const exists: Outcome = Object.freeze({ kind: 'exists' });
+const stale: Outcome = Object.freeze({ kind: 'stale' });
+const gone: Outcome = Object.freeze({ kind: 'gone' });
+const conflict: Outcome = Object.freeze({ kind: 'conflict' });
+const idempotentOtherBody: Outcome = Object.freeze({ kind: 'idempotent-other-body' });
 
 export class SqliteEngine implements StoreEngine {
   readonly #file: string;
@@ -147,7 +147,7 @@ export class SqliteEngine implements StoreEngine {
 
   #apply(op: Op, removed: { no: number; position: number }): Outcome {
     const sql = this.#sql;
-    switch (op.op) {
+    switch (op.kind) {
       case 'submit':
         return this.#submit(op);
       case 'lease':
@@ -182,14 +182,14 @@ export class SqliteEngine implements StoreEngine {
       case 'hook':
         return dropping(sql.hooks.change(op.id, op.after, op.to));
       case 'put':
-        return plain(sql.control.put(op.kind, op.key, op.version, op.value));
+        return plain(sql.control.put(op.rowKind, op.key, op.version, op.value));
       default:
         return assertNever(op);
     }
   }
 
   /** The id is looked at before the key: a submission sent again is `exists`, whatever its key says. */
-  #submit(op: Extract<Op, { op: 'submit' }>): Outcome {
+  #submit(op: Extract<Op, { kind: 'submit' }>): Outcome {
     const { submit, idempotency } = this.#sql;
     const key = op.idempotency;
     if (key === null) return submit.insert(op.job, op.input, op.s3) ? ok : exists;
@@ -197,7 +197,7 @@ export class SqliteEngine implements StoreEngine {
     if (taken !== null) {
       if (this.#sql.pages.idTaken(op.job.id)) return exists;
       if (!sameBytes(taken.bodyHash, key.bodyHash)) return idempotentOtherBody;
-      return { outcome: 'idempotent-same', jobId: taken.jobId };
+      return { kind: 'idempotent-same', jobId: taken.jobId };
     }
     if (!submit.insert(op.job, op.input, op.s3)) return exists;
     idempotency.take(key.key, op.job.id, key.bodyHash, key.expiresAt);
@@ -268,7 +268,7 @@ function dropping(result: readonly (string | null)[] | 'stale' | 'gone'): Outcom
 
 function okDropping(blobs: readonly (string | null)[]): Outcome {
   const dropped = blobs.filter((blob) => blob !== null);
-  return dropped.length === 0 ? ok : { outcome: 'ok', dropped };
+  return dropped.length === 0 ? ok : { kind: 'ok', dropped };
 }
 
 function plain(outcome: 'ok' | 'stale' | 'gone' | 'conflict'): Outcome {

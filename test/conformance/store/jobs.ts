@@ -48,19 +48,19 @@ export function json(value: unknown): Body {
   return { inline: new TextEncoder().encode(JSON.stringify(value)) };
 }
 
-type OpOf<K extends Op['op']> = Extract<Op, { op: K }>;
+type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 
 export function submit(job: JobRow, difference: Partial<OpOf<'submit'>> = {}): OpOf<'submit'> {
-  return { op: 'submit', job, input: json({ no: job.no }), s3: null, idempotency: null, ...difference };
+  return { kind: 'submit', job, input: json({ no: job.no }), s3: null, idempotency: null, ...difference };
 }
 
 export function leaseOf(no: number, token = 1, by: Lease = lease): OpOf<'lease'> {
-  return { op: 'lease', no, token, lease: by };
+  return { kind: 'lease', no, token, lease: by };
 }
 
 export function completed(no: number, difference: Partial<OpOf<'finish'>> = {}): OpOf<'finish'> {
   return {
-    op: 'finish',
+    kind: 'finish',
     no,
     from: 'LEASED',
     token: 1,
@@ -110,15 +110,15 @@ export function hookOf(no: number, difference: Partial<NewHook> = {}): NewHook {
 }
 
 /** Commits and gives the outcomes' names. */
-export async function outcomes(store: Store, fence: Fence, ...ops: Op[]): Promise<Outcome['outcome'][]> {
-  return (await store.commit(fence, ops)).map((outcome) => outcome.outcome);
+export async function outcomes(store: Store, fence: Fence, ...ops: Op[]): Promise<Outcome['kind'][]> {
+  return (await store.commit(fence, ops)).map((outcome) => outcome.kind);
 }
 
 /** Commits what the test stands on. */
 export async function given(store: Store, fence: Fence, ...ops: Op[]): Promise<void> {
   const results = await store.commit(fence, ops);
   results.forEach((result, i) => {
-    if (result.outcome !== 'ok') throw new Error(`given ${ops[i]?.op ?? 'nothing'} was refused: ${result.outcome}`);
+    if (result.kind !== 'ok') throw new Error(`given ${ops[i]?.kind ?? 'nothing'} was refused: ${result.kind}`);
   });
 }
 

@@ -60,19 +60,19 @@ const hookChange = fc.record({ state: fc.constantFrom('PENDING', 'FAILED'), dueA
 const hook: fc.Arbitrary<HookRow> = fc
   .tuple(newHook, hookChange, fc.record({ input: body, output: orNull(body) }))
   .map(([made, changed, bodies]) => ({ ...made, ...changed, ...bodies }));
-const of = <K extends Op['op']>(op: K): fc.Arbitrary<K> => fc.constant(op);
+const of = <K extends Op['kind']>(op: K): fc.Arbitrary<K> => fc.constant(op);
 const op: fc.Arbitrary<Op> = fc.oneof(
   fc.record({
-    op: of('submit'),
+    kind: of('submit'),
     job,
     input: body,
     s3: orNull(bytes),
     idempotency: orNull(fc.record({ key: text, bodyHash: bytes, expiresAt: time })),
   }),
-  fc.record({ op: of('lease'), no: whole, token: whole, lease }),
-  fc.record({ op: of('started'), no: whole, token: whole, startedAt: time, attempts: whole, delayMs: time }),
+  fc.record({ kind: of('lease'), no: whole, token: whole, lease }),
+  fc.record({ kind: of('started'), no: whole, token: whole, startedAt: time, attempts: whole, delayMs: time }),
   fc.record({
-    op: of('finish'),
+    kind: of('finish'),
     no: whole,
     from: fc.constantFrom('LEASED', 'IN_QUEUE'),
     token: whole,
@@ -88,18 +88,24 @@ const op: fc.Arbitrary<Op> = fc.oneof(
     firstChunk: whole,
     hook: orNull(newHook),
   }),
-  fc.record({ op: of('requeue'), no: whole, token: whole, attempts: whole }),
-  fc.record({ op: of('retry'), no: whole, position: whole, submittedAt: time, deleteAt: time }),
-  fc.record({ op: of('delete'), no: whole, dueBy: orNull(time) }),
-  fc.record({ op: of('drain'), no: whole, below: whole }),
-  fc.record({ op: of('reencrypt'), no: whole, from: bytes, to: bytes }),
-  fc.record({ op: of('hook'), id: text, after: orNull(whole), to: orNull(hookChange) }),
-  fc.record({ op: of('put'), kind: fc.constantFrom('endpoint', 'join-token', 'setting'), key: text, version: whole, value: orNull(text) }),
+  fc.record({ kind: of('requeue'), no: whole, token: whole, attempts: whole }),
+  fc.record({ kind: of('retry'), no: whole, position: whole, submittedAt: time, deleteAt: time }),
+  fc.record({ kind: of('delete'), no: whole, dueBy: orNull(time) }),
+  fc.record({ kind: of('drain'), no: whole, below: whole }),
+  fc.record({ kind: of('reencrypt'), no: whole, from: bytes, to: bytes }),
+  fc.record({ kind: of('hook'), id: text, after: orNull(whole), to: orNull(hookChange) }),
+  fc.record({
+    kind: of('put'),
+    rowKind: fc.constantFrom('endpoint', 'join-token', 'setting'),
+    key: text,
+    version: whole,
+    value: orNull(text),
+  }),
 );
 const outcome: fc.Arbitrary<Outcome> = fc.oneof(
-  fc.record({ outcome: fc.constantFrom('ok', 'exists', 'idempotent-other-body', 'stale', 'gone', 'conflict') }),
-  fc.record({ outcome: fc.constant('idempotent-same'), jobId: text }),
-  fc.record({ outcome: fc.constant('ok'), dropped: fc.array(text, { minLength: 1, maxLength: 5 }) }),
+  fc.record({ kind: fc.constantFrom('ok', 'exists', 'idempotent-other-body', 'stale', 'gone', 'conflict') }),
+  fc.record({ kind: fc.constant('idempotent-same'), jobId: text }),
+  fc.record({ kind: fc.constant('ok'), dropped: fc.array(text, { minLength: 1, maxLength: 5 }) }),
 );
 const wholeJob: fc.Arbitrary<WholeJob> = fc.record({
   job,

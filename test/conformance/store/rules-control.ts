@@ -5,8 +5,8 @@ import { given, outcomes } from './jobs.ts';
 import type { Use } from './use.ts';
 
 const put = (key: string, version: number, value: unknown, kind: ControlKind = 'endpoint'): Op => ({
-  op: 'put',
-  kind,
+  kind: 'put',
+  rowKind: kind,
   key,
   version,
   value: value === null ? null : JSON.stringify(value),

@@ -37,7 +37,7 @@ const endedRow = (no: number, difference: Partial<JobRow> = {}): JobRow =>
   });
 
 const retry = (no: number, position: number) =>
-  ({ op: 'retry', no, position, submittedAt: start + 9_000, deleteAt: start + 9_000 + 1_000 }) as const;
+  ({ kind: 'retry', no, position, submittedAt: start + 9_000, deleteAt: start + 9_000 + 1_000 }) as const;
 
 export function endRules(name: string, use: Use): void {
   test.serial(`${name}: finish ends a leased job with its output`, async (t) => {
@@ -53,7 +53,7 @@ export function endRules(name: string, use: Use): void {
       store,
       fence,
       submit(leased(1)),
-      { op: 'started', no: 1, token: 1, startedAt: start + 21, attempts: 1, delayMs: 20 },
+      { kind: 'started', no: 1, token: 1, startedAt: start + 21, attempts: 1, delayMs: 20 },
       completed(1),
     );
     t.deepEqual(await jobOf(store, 1), endedRow(1, { startedAt: start + 21 }));
@@ -88,7 +88,7 @@ export function endRules(name: string, use: Use): void {
 
   test.serial(`${name}: a result that came while the job waited again ends it under the row's token`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(leased(1)), { op: 'requeue', no: 1, token: 1, attempts: 1 });
+    await given(store, fence, submit(leased(1)), { kind: 'requeue', no: 1, token: 1, attempts: 1 });
     t.deepEqual(await outcomes(store, fence, completed(1, { from: 'IN_QUEUE', token: 0 }), completed(1, { from: 'IN_QUEUE', token: 1 })), [
       'stale',
       'ok',
@@ -125,8 +125,8 @@ export function endRules(name: string, use: Use): void {
         failed(1),
         completed(1),
         leaseOf(1, 2),
-        { op: 'started', no: 1, token: 1, startedAt: start, attempts: 1, delayMs: 0 },
-        { op: 'requeue', no: 1, token: 1, attempts: 0 },
+        { kind: 'started', no: 1, token: 1, startedAt: start, attempts: 1, delayMs: 0 },
+        { kind: 'requeue', no: 1, token: 1, attempts: 0 },
         cancelledInQueue(1, { token: 1 }),
       ),
       ['stale', 'stale', 'stale', 'stale', 'stale', 'stale'],
@@ -150,11 +150,11 @@ export function endRules(name: string, use: Use): void {
     const kept = async () => (await store.read('job', 'endpoint-a', idOf(1)))?.chunks.map(shown);
     t.deepEqual(await kept(), ['"a"', { blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
 
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 1 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 1 }), ['ok']);
     t.deepEqual(await kept(), [{ blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 3 }, { op: 'drain', no: 1, below: 2 }), ['ok', 'ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 3 }, { kind: 'drain', no: 1, below: 2 }), ['ok', 'ok']);
     t.deepEqual(await kept(), ['"d"']);
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 5 }, { op: 'drain', no: 1, below: 5 }), ['ok', 'ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 5 }, { kind: 'drain', no: 1, below: 5 }), ['ok', 'ok']);
     t.deepEqual(await kept(), []);
   });
 
@@ -166,11 +166,11 @@ export function endRules(name: string, use: Use): void {
       return [whole?.firstChunk, whole?.chunks.map(shown)];
     };
     t.deepEqual(await kept(), [3, ['"d"', '"e"', '"f"']]);
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 3 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 3 }), ['ok']);
     t.deepEqual(await kept(), [3, ['"d"', '"e"', '"f"']]);
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 5 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 5 }), ['ok']);
     t.deepEqual(await kept(), [5, ['"f"']]);
-    t.deepEqual(await outcomes(store, fence, { op: 'drain', no: 1, below: 6 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 6 }), ['ok']);
     t.deepEqual(await kept(), [0, []]);
   });
 
@@ -178,7 +178,13 @@ export function endRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), submit(queued(2)));
     t.deepEqual(
-      await outcomes(store, fence, { op: 'drain', no: 1, below: 1 }, { op: 'drain', no: 2, below: 1 }, { op: 'drain', no: 9, below: 1 }),
+      await outcomes(
+        store,
+        fence,
+        { kind: 'drain', no: 1, below: 1 },
+        { kind: 'drain', no: 2, below: 1 },
+        { kind: 'drain', no: 9, below: 1 },
+      ),
       ['stale', 'stale', 'gone'],
     );
   });

@@ -47,14 +47,14 @@ export function fenceRules(name: string, use: Use): void {
     const answers = await Promise.all([
       store.commit(fence, [submit(queued(1))]),
       store.read('highest'),
-      store.commit(fence, [{ op: 'lease', no: 1, token: 1, lease: { node: 'n', incarnation: 'i', worker: 'w' } }]),
+      store.commit(fence, [{ kind: 'lease', no: 1, token: 1, lease: { node: 'n', incarnation: 'i', worker: 'w' } }]),
       store.read('job', 'endpoint-a', idOf(1)),
       store.commit(fence, [completed(1)]),
       store.read('job', 'endpoint-a', idOf(1)),
-      store.commit(fence, [{ op: 'delete', no: 1, dueBy: null }]),
+      store.commit(fence, [{ kind: 'delete', no: 1, dueBy: null }]),
       store.read('job', 'endpoint-a', idOf(1)),
     ]);
-    t.deepEqual(answers[0], [{ outcome: 'ok' }]);
+    t.deepEqual(answers[0], [{ kind: 'ok' }]);
     t.is(answers[1].no, 1);
     t.is(answers[3]?.job.state, 'LEASED');
     t.is(answers[5]?.job.state, 'COMPLETED');
@@ -69,7 +69,7 @@ export function fenceRules(name: string, use: Use): void {
   test.serial(`${name}: a large batch is one batch`, async (t) => {
     const { store, fence } = await use(t);
     const ops = Array.from({ length: 2_000 }, (_, i) => submit(queued(i + 1)));
-    t.true((await store.commit(fence, ops)).every((outcome) => outcome.outcome === 'ok'));
+    t.true((await store.commit(fence, ops)).every((outcome) => outcome.kind === 'ok'));
     t.is((await queueOf(store)).length, 1_000, 'the bound of the read');
     t.is((await store.read('counts'))[0]?.count, 2_000);
   });
@@ -83,7 +83,7 @@ export function fenceRules(name: string, use: Use): void {
       submit(leased(2)),
       submit(leased(3)),
       completed(3, { chunks: [json('c')], hook: hookOf(3) }),
-      { op: 'put', kind: 'setting', key: 'k', version: 1, value: '"v"' },
+      { kind: 'put', rowKind: 'setting', key: 'k', version: 1, value: '"v"' },
     );
     const before = await store.read('job', 'endpoint-a', idOf(3));
 
@@ -113,7 +113,7 @@ export function fenceRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     const committed = store.commit(fence, [submit(queued(1))]);
     await store.close();
-    t.deepEqual(await committed, [{ outcome: 'ok' }], 'close drains');
+    t.deepEqual(await committed, [{ kind: 'ok' }], 'close drains');
     await t.throwsAsync(store.commit(fence, []), { message: /closed/ });
     await t.throwsAsync(store.read('highest'), { message: /closed/ });
     await t.throwsAsync(store.acquire(0, 'owner-a', 1), { message: /closed/ });

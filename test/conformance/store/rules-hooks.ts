@@ -34,7 +34,7 @@ export function hookRules(name: string, use: Use): void {
     const input = { blob: 'blob-in', size: 100_000 };
     const output = { blob: 'blob-out', size: 200_000 };
     await given(store, fence, submit(leased(1), { input }), completed(1, { output, hook: hookOf(1) }), {
-      op: 'delete',
+      kind: 'delete',
       no: 1,
       dueBy: null,
     });
@@ -62,13 +62,13 @@ export function hookRules(name: string, use: Use): void {
     t.deepEqual((await store.read('hooks', start + 6_000, [], [], 10, 10)).hooks, [head(2, { dueAt: start + 5_000 }), head(1)]);
 
     const later = { state: 'PENDING', dueAt: start + 15_000, tries: 1, error: 'answered 500' } as const;
-    t.deepEqual(await outcomes(store, fence, { op: 'hook', id: hookOf(2).id, after: 0, to: later }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'hook', id: hookOf(2).id, after: 0, to: later }), ['ok']);
     t.deepEqual(await due(store, start + 6_000), { due: [1], nextAt: start + 15_000 });
     t.deepEqual(
       (await store.read('hooks', start + 15_000, [], [], 10, 10)).hooks,
       [head(2, later), head(1)].toSorted((a, b) => a.dueAt - b.dueAt),
     );
-    const away = { op: 'hook', id: hookOf(1).id, after: 0, to: null } as const;
+    const away = { kind: 'hook', id: hookOf(1).id, after: 0, to: null } as const;
     t.deepEqual(await outcomes(store, fence, away, away), ['ok', 'gone']);
     t.deepEqual(await due(store, start + 99_000), { due: [2], nextAt: null });
   });
@@ -82,11 +82,11 @@ export function hookRules(name: string, use: Use): void {
       await outcomes(
         store,
         fence,
-        { op: 'hook', id, after: 1, to: null },
-        { op: 'hook', id, after: 0, to: { ...again, tries: 1, error: 'e' } },
-        { op: 'hook', id, after: 0, to: null },
-        { op: 'hook', id, after: null, to: again },
-        { op: 'hook', id: 'unknown', after: null, to: again },
+        { kind: 'hook', id, after: 1, to: null },
+        { kind: 'hook', id, after: 0, to: { ...again, tries: 1, error: 'e' } },
+        { kind: 'hook', id, after: 0, to: null },
+        { kind: 'hook', id, after: null, to: again },
+        { kind: 'hook', id: 'unknown', after: null, to: again },
       ),
       ['stale', 'ok', 'stale', 'ok', 'gone'],
     );
@@ -97,11 +97,11 @@ export function hookRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), completed(1, { hook: hookOf(1) }));
     const given_up = { state: 'FAILED', dueAt: start + 86_000_000, tries: 3, error: 'refused' } as const;
-    await given(store, fence, { op: 'hook', id: hookOf(1).id, after: 0, to: given_up });
+    await given(store, fence, { kind: 'hook', id: hookOf(1).id, after: 0, to: given_up });
     t.deepEqual(await due(store, start + 85_000_000), { due: [], nextAt: null });
     t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, given_up)]);
     await given(store, fence, {
-      op: 'hook',
+      kind: 'hook',
       id: hookOf(1).id,
       after: null,
       to: { state: 'PENDING', dueAt: start + 7_000, tries: 0, error: null },
@@ -142,7 +142,7 @@ export function hookRules(name: string, use: Use): void {
 
   test.serial(`${name}: another life of a job's id has the newer delivery`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { host: 'old' }) }), { op: 'delete', no: 1, dueBy: null });
+    await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { host: 'old' }) }), { kind: 'delete', no: 1, dueBy: null });
     await given(store, fence, submit({ ...leased(2), id: idOf(1) }), completed(2, { hook: hookOf(1, { dueAt: start + 9_500 }) }));
     t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, { dueAt: start + 9_500 })]);
     t.is(shown((await store.read('hook', hookOf(1).id))?.input ?? null), '{"no":2}');
@@ -152,7 +152,7 @@ export function hookRules(name: string, use: Use): void {
   test.serial(`${name}: an end after a retry is another end, without a lease between`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1) }), {
-      op: 'retry',
+      kind: 'retry',
       no: 1,
       position: 2,
       submittedAt: start,

@@ -121,7 +121,7 @@ export function orderRules(name: string, use: Use): void {
     t.is(shown(whole?.output ?? null), '{"done":2}');
     t.deepEqual(whole?.chunks.map(shown), ['"c"']);
 
-    await given(store, fence, { op: 'retry', no: 3, position: 9, submittedAt: start + 9_000, deleteAt: start + 99_000 });
+    await given(store, fence, { kind: 'retry', no: 3, position: 9, submittedAt: start + 9_000, deleteAt: start + 99_000 });
     t.deepEqual((await page(null, 0, 2)).numbers, [3, 7]);
     t.deepEqual(await store.read('page', 'endpoint-c', null, 0, 10), { jobs: [], total: 0 });
   });

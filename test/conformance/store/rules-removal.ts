@@ -4,7 +4,7 @@ import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued,
 import type { Op } from '../../../scheduler/store/store.ts';
 import type { Use } from './use.ts';
 
-const remove = (no: number, dueBy: number | null = null) => ({ op: 'delete', no, dueBy }) as const;
+const remove = (no: number, dueBy: number | null = null) => ({ kind: 'delete', no, dueBy }) as const;
 
 export function removalRules(name: string, use: Use): void {
   test.serial(`${name}: delete removes a job in any state with its bodies`, async (t) => {
@@ -74,7 +74,7 @@ export function removalRules(name: string, use: Use): void {
     t.is((await store.read('due', 0, 1)).nextAt, start + 1 + ttl);
     await given(store, fence, failed(1, { deleteAt: start + 60_000 }));
     t.is((await store.read('due', 0, 1)).nextAt, start + 60_000);
-    await given(store, fence, { op: 'retry', no: 1, position: 2, submittedAt: start + 50_000, deleteAt: start + 90_000 });
+    await given(store, fence, { kind: 'retry', no: 1, position: 2, submittedAt: start + 50_000, deleteAt: start + 90_000 });
     t.is((await store.read('due', 0, 1)).nextAt, start + 90_000);
   });
 
@@ -101,11 +101,11 @@ export function removalRules(name: string, use: Use): void {
       return [...new Set(await store.read('blobsNamed', ids))].toSorted();
     };
     t.deepEqual(await named(), ['chunk-1', 'chunk-2', 'in', 'out']);
-    await given(store, fence, { op: 'drain', no: 1, below: 2 });
+    await given(store, fence, { kind: 'drain', no: 1, below: 2 });
     t.deepEqual(await named(), ['chunk-2', 'in', 'out']);
     await given(store, fence, remove(1));
     t.deepEqual(await named(), ['in', 'out'], 'the delivery still needs them');
-    await given(store, fence, { op: 'hook', id: hookOf(1).id, after: 0, to: null });
+    await given(store, fence, { kind: 'hook', id: hookOf(1).id, after: 0, to: null });
     t.deepEqual(await named(), []);
     t.deepEqual(await store.read('blobsNamed', []), []);
   });
@@ -117,14 +117,14 @@ export function removalRules(name: string, use: Use): void {
     await given(store, fence, failed(1, { output: blob('out'), chunks: [json('x'), blob('chunk-1'), blob('chunk-2')], hook: hookOf(1) }));
     const dropped = async (op: Op): Promise<readonly string[] | undefined> => {
       const [outcome] = await store.commit(fence, [op]);
-      t.is(outcome?.outcome, 'ok');
-      return outcome?.outcome === 'ok' ? outcome.dropped?.toSorted() : [];
+      t.is(outcome?.kind, 'ok');
+      return outcome?.kind === 'ok' ? outcome.dropped?.toSorted() : [];
     };
-    t.is(await dropped({ op: 'drain', no: 1, below: 1 }), undefined);
-    t.deepEqual(await dropped({ op: 'drain', no: 1, below: 2 }), ['chunk-1']);
-    t.deepEqual(await dropped({ op: 'retry', no: 1, position: 2, submittedAt: start, deleteAt: start + ttl }), ['chunk-2', 'out']);
+    t.is(await dropped({ kind: 'drain', no: 1, below: 1 }), undefined);
+    t.deepEqual(await dropped({ kind: 'drain', no: 1, below: 2 }), ['chunk-1']);
+    t.deepEqual(await dropped({ kind: 'retry', no: 1, position: 2, submittedAt: start, deleteAt: start + ttl }), ['chunk-2', 'out']);
     t.deepEqual(await dropped(remove(1)), ['in']);
-    t.deepEqual(await dropped({ op: 'hook', id: hookOf(1).id, after: 0, to: null }), ['in', 'out']);
+    t.deepEqual(await dropped({ kind: 'hook', id: hookOf(1).id, after: 0, to: null }), ['in', 'out']);
     await given(store, fence, submit(queued(2)));
     t.is(await dropped(remove(2)), undefined);
   });
@@ -134,7 +134,7 @@ export function removalRules(name: string, use: Use): void {
     t.deepEqual(await store.read('highest'), { no: 0, position: 0 });
     await given(store, fence, submit(queued(1)), submit(queued(2, { endpoint: 'endpoint-b' })), submit(leased(3)), failed(3));
     t.deepEqual(await store.read('highest'), { no: 3, position: 3 });
-    await given(store, fence, { op: 'retry', no: 3, position: 8, submittedAt: start, deleteAt: start + 10 });
+    await given(store, fence, { kind: 'retry', no: 3, position: 8, submittedAt: start, deleteAt: start + 10 });
     t.deepEqual(await store.read('highest'), { no: 3, position: 8 });
     await given(store, fence, remove(3), remove(2));
     t.deepEqual(await store.read('highest'), { no: 3, position: 8 });

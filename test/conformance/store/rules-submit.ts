@@ -55,7 +55,7 @@ export function submitRules(name: string, use: Use): void {
       [1, 3].map((no) => ({ no, id: idOf(no), first: no })),
     );
     t.deepEqual(await listed(3, 2), [{ no: 4, id: idOf(4), first: 4 }]);
-    const reseal = (no: number, from: number) => ({ op: 'reencrypt', no, from: s3(from), to: s3(from + 10) }) as const;
+    const reseal = (no: number, from: number) => ({ kind: 'reencrypt', no, from: s3(from), to: s3(from + 10) }) as const;
     t.deepEqual(await outcomes(store, fence, reseal(1, 1), reseal(3, 4), reseal(2, 2), reseal(4, 4), reseal(9, 9)), [
       'ok',
       'stale',
@@ -123,9 +123,9 @@ export function submitRules(name: string, use: Use): void {
     const key = { key: 'account/key-1', bodyHash: hash(1), expiresAt: later() };
     await given(store, fence, submit(queued(1), { idempotency: key }));
 
-    t.deepEqual(await store.commit(fence, [submit(queued(2), { idempotency: key })]), [{ outcome: 'idempotent-same', jobId: idOf(1) }]);
+    t.deepEqual(await store.commit(fence, [submit(queued(2), { idempotency: key })]), [{ kind: 'idempotent-same', jobId: idOf(1) }]);
     t.deepEqual(await store.commit(fence, [submit(queued(3), { idempotency: { ...key, bodyHash: hash(2) } })]), [
-      { outcome: 'idempotent-other-body' },
+      { kind: 'idempotent-other-body' },
     ]);
     t.is(await store.read('job', 'endpoint-a', idOf(2)), null);
     t.is(await store.read('job', 'endpoint-a', idOf(3)), null);
@@ -138,7 +138,7 @@ export function submitRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     const idempotency = { key: 'key', bodyHash: hash(1), expiresAt: later() };
     const results = await store.commit(fence, [submit(queued(1), { idempotency }), submit(queued(2), { idempotency })]);
-    t.deepEqual(results, [{ outcome: 'ok' }, { outcome: 'idempotent-same', jobId: idOf(1) }]);
+    t.deepEqual(results, [{ kind: 'ok' }, { kind: 'idempotent-same', jobId: idOf(1) }]);
   });
 
   test.serial(`${name}: a submission sent again is exists, with its key and without`, async (t) => {
@@ -159,8 +159,8 @@ export function submitRules(name: string, use: Use): void {
   test.serial(`${name}: a key outlives its job`, async (t) => {
     const { store, fence } = await use(t);
     const idempotency = { key: 'key', bodyHash: hash(1), expiresAt: later() };
-    await given(store, fence, submit(queued(1), { idempotency }), { op: 'delete', no: 1, dueBy: null });
-    t.deepEqual(await store.commit(fence, [submit(queued(2), { idempotency })]), [{ outcome: 'idempotent-same', jobId: idOf(1) }]);
+    await given(store, fence, submit(queued(1), { idempotency }), { kind: 'delete', no: 1, dueBy: null });
+    t.deepEqual(await store.commit(fence, [submit(queued(2), { idempotency })]), [{ kind: 'idempotent-same', jobId: idOf(1) }]);
   });
 
   test.serial(`${name}: an expired key is free again`, async (t) => {

@@ -5,9 +5,9 @@ import type { Use } from './use.ts';
 import type { Store } from '../../../scheduler/store/store.ts';
 
 const endpoint = (id: string, account: string) =>
-  ({ op: 'put', kind: 'endpoint', key: id, version: 1, value: JSON.stringify({ id, account }) }) as const;
+  ({ kind: 'put', rowKind: 'endpoint', key: id, version: 1, value: JSON.stringify({ id, account }) }) as const;
 const blob = (id: string, size = 100_000) => ({ blob: id, size });
-const remove = (no: number) => ({ op: 'delete', no, dueBy: null }) as const;
+const remove = (no: number) => ({ kind: 'delete', no, dueBy: null }) as const;
 
 const usageOf = async (store: Store): Promise<Record<string, number>> =>
   Object.fromEntries((await store.read('bodyUsage')).map(({ account, bytes }) => [account, bytes]));
@@ -41,11 +41,11 @@ export function usageRules(name: string, use: Use): void {
       fence,
       completed(1, { output: blob('out', 200_000), chunks: [blob('c0', 1_000), blob('c1', 2_000)], hook: hookOf(1) }),
     );
-    await given(store, fence, { op: 'drain', no: 1, below: 1 });
+    await given(store, fence, { kind: 'drain', no: 1, below: 1 });
     t.deepEqual(await usageOf(store), { 'account-a': 302_000 });
     await given(store, fence, remove(1));
     t.deepEqual(await usageOf(store), { 'account-a': 300_000 }, 'the delivery keeps input and output');
-    await given(store, fence, { op: 'hook', id: hookOf(1).id, after: null, to: null });
+    await given(store, fence, { kind: 'hook', id: hookOf(1).id, after: null, to: null });
     t.deepEqual(await usageOf(store), {});
   });
 
@@ -59,7 +59,7 @@ export function usageRules(name: string, use: Use): void {
       failed(1, { output: blob('out', 5_000) }),
     );
     t.deepEqual(await usageOf(store), { one: 105_000 });
-    await given(store, fence, { op: 'retry', no: 1, position: 9, submittedAt: start, deleteAt: start + 9_000 });
+    await given(store, fence, { kind: 'retry', no: 1, position: 9, submittedAt: start, deleteAt: start + 9_000 });
     t.deepEqual(await usageOf(store), { one: 100_000 });
     t.deepEqual(
       await outcomes(

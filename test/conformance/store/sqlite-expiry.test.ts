@@ -16,12 +16,12 @@ test("a key is free from its expiry on, by the engine's own clock", (t) => {
   t.teardown(() => engine.close());
   const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
   const using = (no: number) => submit(queued(no), { idempotency: { key: 'key', bodyHash, expiresAt: now + 100 } });
-  t.deepEqual(engine.commit(fence, [using(1)]), [{ outcome: 'ok' }]);
+  t.deepEqual(engine.commit(fence, [using(1)]), [{ kind: 'ok' }]);
   now += 99;
-  t.deepEqual(engine.commit(fence, [using(2)]), [{ outcome: 'idempotent-same', jobId: idOf(1) }]);
+  t.deepEqual(engine.commit(fence, [using(2)]), [{ kind: 'idempotent-same', jobId: idOf(1) }]);
   now += 1;
   t.is(engine.read('idempotency', 'key'), null);
-  t.deepEqual(engine.commit(fence, [using(3)]), [{ outcome: 'ok' }]);
+  t.deepEqual(engine.commit(fence, [using(3)]), [{ kind: 'ok' }]);
   t.is(engine.read('idempotency', 'key')?.jobId, idOf(3));
 });
 
@@ -56,7 +56,7 @@ test('deliveries given up go when their time is over, a few at a time; pending o
   );
   engine.commit(
     fence,
-    ids.slice(1).map((id) => ({ op: 'hook', id, after: 0, to: { state: 'FAILED', dueAt: start + 1_000, tries: 3, error: 'e' } })),
+    ids.slice(1).map((id) => ({ kind: 'hook', id, after: 0, to: { state: 'FAILED', dueAt: start + 1_000, tries: 3, error: 'e' } })),
   );
   const kept = () => engine.read('hookPage', 'account-a', '', 1_000).length;
   now += 120_000;

@@ -77,7 +77,7 @@ test('the bodies of a database of before their usage was kept are counted when i
   const fence = { shard: 0, term: before.acquire(0, 'owner', 1).term };
   const blob = (id: string, size: number) => ({ blob: id, size });
   before.commit(fence, [
-    { op: 'put', kind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
+    { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
     submit(leased(1), { input: blob('in', 100_000) }),
     completed(1, { output: blob('out', 200_000), chunks: [blob('chunk', 3_000)], hook: hookOf(1) }),
     submit(queued(2, { endpoint: 'deleted' }), { input: blob('other', 50) }),
@@ -99,9 +99,9 @@ test('the bodies of a database of before their usage was kept are counted when i
   ]);
   const { term } = engine.acquire(0, 'owner', 1);
   engine.commit({ shard: 0, term }, [
-    { op: 'delete', no: 1, dueBy: null },
-    { op: 'delete', no: 2, dueBy: null },
-    { op: 'hook', id: hookOf(1).id, after: null, to: null },
+    { kind: 'delete', no: 1, dueBy: null },
+    { kind: 'delete', no: 2, dueBy: null },
+    { kind: 'hook', id: hookOf(1).id, after: null, to: null },
   ]);
   t.deepEqual(engine.read('bodyUsage'), []);
 });

@@ -20,7 +20,7 @@ const given: readonly Op[] = [
   failed(4),
   submit(queued(5)),
   cancelledInQueue(5),
-  { op: 'put', kind: 'setting', key: 'k', version: 1, value: '{}' },
+  { kind: 'put', rowKind: 'setting', key: 'k', version: 1, value: '{}' },
 ];
 
 /** What each statement would lead to is impossible. 1 waits, 2 is leased, 3 completed, 4 failed, 5 cancelled in the queue. */
@@ -91,7 +91,7 @@ test('the schema refuses every impossible state', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
   const engine = new SqliteEngine({ file });
   const { term } = engine.acquire(0, 'owner', 1);
-  t.true(engine.commit({ shard: 0, term }, given).every((outcome) => outcome.outcome === 'ok'));
+  t.true(engine.commit({ shard: 0, term }, given).every((outcome) => outcome.kind === 'ok'));
   engine.close();
 
   const db = new Database(file);
@@ -111,7 +111,7 @@ test('an impossible operation takes its whole batch back, and the engine goes on
   t.like(error, { name: 'CapstanError', code: 'INTERNAL' });
   t.regex(error?.message ?? '', /the batch was not written: CHECK constraint failed: ended_has_end/);
   t.deepEqual(engine.read('counts'), []);
-  t.deepEqual(engine.commit(fence, [submit(queued(4))]), [{ outcome: 'ok' }]);
+  t.deepEqual(engine.commit(fence, [submit(queued(4))]), [{ kind: 'ok' }]);
 });
 
 /** A landed migration is never edited: data folders out there were made by it. Add the next number. */

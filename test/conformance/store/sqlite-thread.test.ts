@@ -64,7 +64,7 @@ test('a batch that cannot be packed rejects, and so does what follows', async (t
   const store = await openSqliteStore({ file: join(await folderOf(t), 'capstan.db') });
   t.teardown(() => store.close());
   const own = await take(store);
-  const malformed = { op: 'submit', job: queued(1) } as unknown as Op;
+  const malformed = { kind: 'submit', job: queued(1) } as unknown as Op;
   await t.throwsAsync(store.commit(own, [malformed]), { code: 'INTERNAL', message: /could not be packed/ });
   await t.throwsAsync(store.commit(own, []), { message: /could not be packed/ });
 });

@@ -27,7 +27,7 @@ test('after three failed starts in a row one worker goes on trying, and the reas
   t.regex(reason(world, endpoint).detail, /3 starts failed in a row.*LOAD_FAILED: no module named x/);
   t.true(world.counts(endpoint).unhealthy >= 1);
   t.true(world.endpoint(endpoint).decisions.some(({ kind }) => kind === 'CRASH_LOOP'));
-  t.true(world.effects.some((effect) => effect.effect === 'log' && effect.message === 'workers of an endpoint fail to start'));
+  t.true(world.effects.some((effect) => effect.kind === 'log' && effect.message === 'workers of an endpoint fail to start'));
 });
 
 test('the error itself stays in the reason, though the agent calls later failures a crash loop', (t) => {

@@ -39,7 +39,7 @@ export class FleetWorld {
   constructor(settings: Partial<Settings> = {}) {
     this.#settings = { ...defaultSettings, ...settings };
     this.image = this.#restored();
-    this.command({ command: 'put-join-token', hash: 't' });
+    this.command({ kind: 'put-join-token', hash: 't' });
   }
 
   /** A scheduler that starts anew on what was written. Jobs are not part of this. */
@@ -55,23 +55,23 @@ export class FleetWorld {
 
   command(command: Command): Answer | CapstanError {
     const call = ++this.#calls;
-    this.event({ event: 'command', call, command });
-    const answer = this.effects.find((effect) => effect.effect === 'answer' && effect.call === call);
-    if (answer?.effect !== 'answer') throw new Error('no answer');
+    this.event({ kind: 'command', call, command });
+    const answer = this.effects.find((effect) => effect.kind === 'answer' && effect.call === call);
+    if (answer?.kind !== 'answer') throw new Error('no answer');
     return answer.result;
   }
 
   deploy(...endpoints: EndpointInput[]): string[] {
     const build = 'd';
-    this.command({ command: 'put-build', account: 'acc', digest: build, size: 1 });
-    const answer = this.command({ command: 'deploy', account: 'acc', environment: 'default', build, endpoints });
+    this.command({ kind: 'put-build', account: 'acc', digest: build, size: 1 });
+    const answer = this.command({ kind: 'deploy', account: 'acc', environment: 'default', build, endpoints });
     if (answer instanceof Error) throw answer;
-    return answer.answer === 'deployed' ? answer.endpoints.map(({ id }) => id) : [];
+    return answer.kind === 'deployed' ? answer.endpoints.map(({ id }) => id) : [];
   }
 
   /** A node joins and connects. */
   node(name: string, devices: readonly string[] = [], more: Partial<Inventory> = {}): void {
-    this.command({ command: 'join', tokenHash: 't', node: { id: name, name, secretHash: '' } });
+    this.command({ kind: 'join', tokenHash: 't', node: { id: name, name, secretHash: '' } });
     this.connect(name, devices, more);
   }
 
@@ -88,7 +88,7 @@ export class FleetWorld {
     });
     const workers = { epoch: this.image.nodes.get(name)?.epoch ?? 0, workers: [...(this.#reported.get(name)?.values() ?? [])] };
     const hello = { protocol: 1, incarnation: `${name}-1`, agentVersion: 'test', workers, attempts: [], inventory };
-    this.event({ event: 'session-opened', node: name, session: ++this.#session, hello });
+    this.event({ kind: 'session-opened', node: name, session: ++this.#session, hello });
   }
 
   /** The node's agent tells another inventory. */
@@ -99,7 +99,7 @@ export class FleetWorld {
 
   disconnect(name: string): void {
     const session = this.image.nodes.get(name)?.session;
-    if (session != null) this.event({ event: 'session-closed', node: name, session });
+    if (session != null) this.event({ kind: 'session-closed', node: name, session });
   }
 
   /** Lets time pass; whatever is due happens. */
@@ -111,12 +111,12 @@ export class FleetWorld {
       for (const node of this.image.nodes.values())
         if (node.session !== null)
           this.event({
-            event: 'agent',
+            kind: 'agent',
             node: node.config.id,
             session: node.session,
             events: [{ event: { $case: 'heartbeat', value: {} } }],
           });
-      this.event({ event: 'tick' });
+      this.event({ kind: 'tick' });
       if (this.mono >= until) return;
       if (at !== null && at <= this.mono) this.mono += 0.01;
     }
@@ -125,12 +125,12 @@ export class FleetWorld {
   submit(endpoint: string, lowPriority = false): string {
     const job = `job-${++this.#jobs}`;
     this.event({
-      event: 'submit',
+      kind: 'submit',
       ref: { channel: 1, request: this.#jobs },
       counting: { limitedAs: null, resent: false },
       endpoint,
       job,
-      kind: 'RUN',
+      jobKind: 'RUN',
       input: { inline: Buffer.from('{}') },
       webhook: null,
       policy: { executionTimeoutMs: null, ttlMs: null, lowPriority },
@@ -142,7 +142,7 @@ export class FleetWorld {
   }
 
   cancel(endpoint: string, job: string): void {
-    this.command({ command: 'cancel', endpoint, job });
+    this.command({ kind: 'cancel', endpoint, job });
   }
 
   /** A job is out of time, and its handler goes on; the answer says that the handler has ended. */
@@ -260,7 +260,7 @@ export class FleetWorld {
 
   #agent(node: string, event: AgentEvent): void {
     const session = this.image.nodes.get(node)?.session;
-    if (session != null) this.event({ event: 'agent', node, session, events: [event] });
+    if (session != null) this.event({ kind: 'agent', node, session, events: [event] });
   }
 
   #restored(): State {
@@ -274,17 +274,22 @@ export class FleetWorld {
 
   #carryOut(out: StepResult): void {
     for (const { op } of out.writes) {
-      if (op.op !== 'put') continue;
-      if (op.value === null) this.#rows.delete(`${op.kind}/${op.key}`);
+      if (op.kind !== 'put') continue;
+      if (op.value === null) this.#rows.delete(`${op.rowKind}/${op.key}`);
       else
-        this.#rows.set(`${op.kind}/${op.key}`, { kind: op.kind satisfies ControlKind, key: op.key, version: op.version, value: op.value });
+        this.#rows.set(`${op.rowKind}/${op.key}`, {
+          kind: op.rowKind satisfies ControlKind,
+          key: op.key,
+          version: op.version,
+          value: op.value,
+        });
     }
     for (const { effect } of out.effects) {
       this.effects.push(effect);
-      if (effect.effect === 'dispatch') {
+      if (effect.kind === 'dispatch') {
         const { job, token, worker, node } = effect;
         this.running.push({ job, token, worker, node });
-      } else if (effect.effect === 'read-due') this.event({ event: 'due-read', jobs: [], nextAt: null, wall: 0 });
+      } else if (effect.kind === 'read-due') this.event({ kind: 'due-read', jobs: [], nextAt: null, wall: 0 });
     }
   }
 }

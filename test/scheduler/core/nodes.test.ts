@@ -12,33 +12,33 @@ function refusal(answer: Answer | CapstanError): string {
 }
 
 function join(world: FleetWorld, hash: string, id: string): string {
-  return refusal(world.command({ command: 'join', tokenHash: hash, node: { id, name: id, secretHash: '' } }));
+  return refusal(world.command({ kind: 'join', tokenHash: hash, node: { id, name: id, secretHash: '' } }));
 }
 
 test('a join token lets as many nodes join as it says, until it expires or is revoked', (t) => {
   const world = new FleetWorld();
   t.regex(join(world, 'unknown', 'x'), /^UNAUTHENTICATED the join token is not valid/);
   const expiresAt = 1_700_000_000_000 + 60_000;
-  world.command({ command: 'put-join-token', hash: 'two-uses-hash', name: 'rack 1', expiresAt, maxUses: 2 });
+  world.command({ kind: 'put-join-token', hash: 'two-uses-hash', name: 'rack 1', expiresAt, maxUses: 2 });
   t.is(join(world, 'two-uses-hash', 'a'), 'none');
   world.restart();
   t.is(join(world, 'two-uses-hash', 'b'), 'none');
   t.regex(join(world, 'two-uses-hash', 'c'), /UNAUTHENTICATED .*was used 2 times/);
-  world.command({ command: 'put-join-token', hash: 'short-lived-hash', name: '', expiresAt, maxUses: null });
+  world.command({ kind: 'put-join-token', hash: 'short-lived-hash', name: '', expiresAt, maxUses: null });
   world.pass(60_000);
   t.regex(join(world, 'short-lived-hash', 'd'), /has expired/);
-  world.command({ command: 'put-join-token', hash: 'revoked-hash', name: '' });
-  t.is(refusal(world.command({ command: 'revoke-join-token', id: tokenId('revoked-hash') })), 'none');
+  world.command({ kind: 'put-join-token', hash: 'revoked-hash', name: '' });
+  t.is(refusal(world.command({ kind: 'revoke-join-token', id: tokenId('revoked-hash') })), 'none');
   t.regex(join(world, 'revoked-hash', 'e'), /is not valid/);
-  t.regex(refusal(world.command({ command: 'revoke-join-token', id: tokenId('revoked-hash') })), /NOT_FOUND/);
+  t.regex(refusal(world.command({ kind: 'revoke-join-token', id: tokenId('revoked-hash') })), /NOT_FOUND/);
   t.deepEqual([...world.image.nodes.keys()], ['a', 'b']);
 });
 
 test('a revoked token stays revoked, also when it is put again at the next start', (t) => {
   const world = new FleetWorld();
-  world.command({ command: 'revoke-join-token', id: tokenId('t') });
+  world.command({ kind: 'revoke-join-token', id: tokenId('t') });
   world.restart();
-  world.command({ command: 'put-join-token', hash: 't' });
+  world.command({ kind: 'put-join-token', hash: 't' });
   t.regex(join(world, 't', 'a'), /is not valid/);
 });
 
@@ -49,7 +49,7 @@ test('a drained node gets nothing new; its jobs finish, and its workers are repl
   world.settle();
   const running = world.submit(endpoint);
   world.node('b');
-  world.command({ command: 'drain-node', node: 'a' });
+  world.command({ kind: 'drain-node', node: 'a' });
   t.deepEqual(
     world.staying(endpoint).map(({ node }) => node),
     ['b', 'b'],
@@ -79,12 +79,12 @@ test('a resumed node is used again, by what waited for a place at once', (t) => 
   const world = new FleetWorld();
   world.node('a');
   const [endpoint = ''] = world.deploy(queueInput('echo'));
-  world.command({ command: 'drain-node', node: 'a' });
+  world.command({ kind: 'drain-node', node: 'a' });
   world.submit(endpoint);
   t.is(world.staying(endpoint).length, 0);
   t.is(world.endpoint(endpoint).rejections[0]?.reason, 'NODE_DRAINING');
   t.is(world.counts(endpoint).throttled, 1);
-  world.command({ command: 'resume-node', node: 'a' });
+  world.command({ kind: 'resume-node', node: 'a' });
   t.is(world.staying(endpoint).length, 1);
 });
 
@@ -95,13 +95,13 @@ test('a node with workers is removed by force alone, and its jobs go elsewhere',
   const job = world.submit(endpoint);
   world.settle();
   world.node('b');
-  t.regex(refusal(world.command({ command: 'remove-node', node: 'a', force: false })), /^CONFLICT node: a has 1 workers/);
+  t.regex(refusal(world.command({ kind: 'remove-node', node: 'a', force: false })), /^CONFLICT node: a has 1 workers/);
   t.true(world.image.nodes.has('a'));
-  t.is(refusal(world.command({ command: 'remove-node', node: 'a', force: true })), 'none');
-  t.true(world.effects.some((effect) => effect.effect === 'close-session' && effect.node === 'a'));
+  t.is(refusal(world.command({ kind: 'remove-node', node: 'a', force: true })), 'none');
+  t.true(world.effects.some((effect) => effect.kind === 'close-session' && effect.node === 'a'));
   world.settle();
   t.is(world.running.filter((running) => running.job === job).at(-1)?.node, 'b');
-  t.regex(refusal(world.command({ command: 'drain-node', node: 'a' })), /NOT_FOUND/);
+  t.regex(refusal(world.command({ kind: 'drain-node', node: 'a' })), /NOT_FOUND/);
   world.restart();
   t.false(world.image.nodes.has('a'));
   t.is(world.image.removedNodes.get('a')?.name, 'a', 'its agent is still told why');
@@ -138,8 +138,8 @@ test('a node that comes back within the grace period keeps its workers; after it
   t.is(world.workers(endpoint).length, 0);
   world.effects.length = 0;
   world.connect('a');
-  const desired = world.effects.filter((effect) => effect.effect === 'send-desired').at(-1);
-  if (desired?.effect !== 'send-desired') return t.fail('the node was told nothing');
+  const desired = world.effects.filter((effect) => effect.kind === 'send-desired').at(-1);
+  if (desired?.kind !== 'send-desired') return t.fail('the node was told nothing');
   t.false(
     desired.workers.some(({ id }) => id === worker?.id),
     'what it still runs is not wanted: it drains it',

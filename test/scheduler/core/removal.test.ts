@@ -9,12 +9,12 @@ test('a submission that is sent again and looked up while its endpoint is delete
   const [endpoint = ''] = world.deploy(queueInput('echo', {}));
   const ref = { channel: 1, request: 7 };
   world.event({
-    event: 'submit',
+    kind: 'submit',
     ref,
     counting: { limitedAs: 'run', resent: true },
     endpoint,
     job: 'job-1',
-    kind: 'RUN',
+    jobKind: 'RUN',
     input: { inline: Buffer.from('{}') },
     webhook: null,
     policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false },
@@ -22,12 +22,12 @@ test('a submission that is sent again and looked up while its endpoint is delete
     idempotency: null,
     waitMs: 0,
   });
-  const read = world.effects.find(({ effect }) => effect === 'read-job');
-  if (read?.effect !== 'read-job') throw new Error('it was not looked up');
-  world.command({ command: 'undeploy', account: 'acc', endpoints: [endpoint], stopJobs: false });
-  world.event({ event: 'job-read', purpose: read.purpose, found: null });
-  const answer = world.effects.find((effect) => effect.effect === 'reply' && effect.reply.requestId === 7);
-  if (answer?.effect !== 'reply' || answer.reply.result?.$case !== 'failure') throw new Error('it was not refused');
+  const read = world.effects.find(({ kind: effect }) => effect === 'read-job');
+  if (read?.kind !== 'read-job') throw new Error('it was not looked up');
+  world.command({ kind: 'undeploy', account: 'acc', endpoints: [endpoint], stopJobs: false });
+  world.event({ kind: 'job-read', purpose: read.purpose, found: null });
+  const answer = world.effects.find((effect) => effect.kind === 'reply' && effect.reply.requestId === 7);
+  if (answer?.kind !== 'reply' || answer.reply.result?.$case !== 'failure') throw new Error('it was not refused');
   t.like(answer.reply.result.value, { code: 'NOT_FOUND', message: `endpoint ${endpoint} not found` });
   t.false(world.image.jobs.has('job-1'));
   if (answer.usage !== null) answer.usage.open--;

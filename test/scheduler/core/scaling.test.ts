@@ -217,13 +217,13 @@ test('requests at several gateways add up, and those of one that is gone count n
   const input = { ...queueInput('web', { workersMax: 5, scalerType: 'REQUEST_COUNT', scalerValue: 4 }), kind: 'LOAD_BALANCED' as const };
   const [endpoint = ''] = world.deploy(input);
   const requests = (gateway: number, held: number, inFlight: number): void =>
-    world.event({ event: 'levels', gateway, levels: [{ endpointId: endpoint, held, inFlight, oldestHeldMs: 0 }] });
+    world.event({ kind: 'levels', gateway, levels: [{ endpointId: endpoint, held, inFlight, oldestHeldMs: 0 }] });
   requests(1, 3, 3);
   requests(2, 0, 6);
   world.settle();
   t.is(world.staying(endpoint).length, 3);
   for (const { id } of world.staying(endpoint)) world.report(id, { state: WorkerState.RUNNING });
-  world.event({ event: 'gateway-closed', gateway: 1 });
+  world.event({ kind: 'gateway-closed', gateway: 1 });
   for (let n = 0; n < 4; n += 1) world.pass(6_000);
   t.is(world.staying(endpoint).length, 2);
 });
@@ -233,7 +233,7 @@ test('of a load-balanced endpoint that needs fewer for the idle time-out one wor
   const input = { ...queueInput('web', { workersMax: 3, scalerType: 'REQUEST_COUNT', scalerValue: 4 }), kind: 'LOAD_BALANCED' as const };
   const [endpoint = ''] = world.deploy(input);
   const requests = (inFlight: number): void =>
-    world.event({ event: 'levels', gateway: 1, levels: [{ endpointId: endpoint, held: 0, inFlight, oldestHeldMs: 0 }] });
+    world.event({ kind: 'levels', gateway: 1, levels: [{ endpointId: endpoint, held: 0, inFlight, oldestHeldMs: 0 }] });
   requests(12);
   world.settle();
   t.is(world.staying(endpoint).length, 3);

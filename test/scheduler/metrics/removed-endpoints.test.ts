@@ -9,7 +9,7 @@ import { SchedulerMetrics } from '../../../scheduler/metrics/metrics.ts';
 /** The end of a job. */
 const finish = (endpoint: string): Write => ({
   op: {
-    op: 'finish',
+    kind: 'finish',
     no: 1,
     from: 'LEASED',
     token: 1,
@@ -44,7 +44,7 @@ test('the series of an endpoint that was removed go with the next new one', asyn
   });
   for (let n = 0; n < 50; n++) {
     present.add(`endpoint-${n}`).delete(`endpoint-${n - 1}`);
-    metrics.committed([finish(`endpoint-${n}`)], [{ outcome: 'ok' }], 1);
+    metrics.committed([finish(`endpoint-${n}`)], [{ kind: 'ok' }], 1);
   }
   const named = new Set([...(await metrics.text()).matchAll(/endpoint="(endpoint-\d+)"/g)].map(([, id]) => id));
   t.deepEqual([...named], ['endpoint-49']);

@@ -42,7 +42,7 @@ class Outbox {
         this.image,
         out,
         now,
-        result === 'failed' ? { event: 'hook-tried', id, result, error: 'e' } : { event: 'hook-tried', id, result },
+        result === 'failed' ? { kind: 'hook-tried', id, result, error: 'e' } : { kind: 'hook-tried', id, result },
       ),
     );
   }
@@ -51,14 +51,14 @@ class Outbox {
     const out = new StepResult();
     work(out);
     for (const { op } of out.writes) {
-      if (op.op !== 'hook') continue;
+      if (op.kind !== 'hook') continue;
       const row = this.rows.get(op.id) as HookHead;
       if (op.to === null) this.rows.delete(op.id);
       else this.rows.set(op.id, { ...row, ...op.to });
     }
     for (const { effect } of out.effects) {
-      if (effect.effect === 'deliver') this.sent.push(effect.id);
-      if (effect.effect !== 'read-hooks') continue;
+      if (effect.kind === 'deliver') this.sent.push(effect.id);
+      if (effect.kind !== 'read-hooks') continue;
       this.looks++;
       const { skipHosts, skipIds, perHost, limit } = effect;
       const hooks: HookHead[] = [];
@@ -72,7 +72,7 @@ class Outbox {
       }
       const later = [...this.rows.values()].map(({ dueAt }) => dueAt).filter((at) => at > now.wall);
       this.do((next) =>
-        hooksRead(this.image, next, now, { event: 'hooks-read', hooks, nextAt: later.length === 0 ? null : Math.min(...later), limit }),
+        hooksRead(this.image, next, now, { kind: 'hooks-read', hooks, nextAt: later.length === 0 ? null : Math.min(...later), limit }),
       );
     }
   }

@@ -44,7 +44,7 @@ export function unpackBatch(buffer: ArrayBuffer): { readonly fence: Fence; reado
 }
 
 function packOp(out: Packer, op: Op): void {
-  switch (op.op) {
+  switch (op.kind) {
     case 'submit':
       out.byte(SUBMIT);
       packJob(out, op.job);
@@ -131,7 +131,7 @@ function packOp(out: Packer, op: Op): void {
       return;
     case 'put':
       out.byte(PUT);
-      out.text(op.kind);
+      out.text(op.rowKind);
       out.text(op.key);
       out.number(op.version);
       out.text(op.value);
@@ -150,18 +150,18 @@ function unpackOp(from: Unpacker): Op {
       const s3 = from.bytesOrNull();
       const key = from.textOrNull();
       const idempotency = key === null ? null : { key, bodyHash: from.bytes(), expiresAt: from.number() };
-      return { op: 'submit', job, input, s3, idempotency };
+      return { kind: 'submit', job, input, s3, idempotency };
     }
     case LEASE:
       return {
-        op: 'lease',
+        kind: 'lease',
         no: from.number(),
         token: from.number(),
         lease: { node: from.text(), incarnation: from.text(), worker: from.text() },
       };
     case STARTED:
       return {
-        op: 'started',
+        kind: 'started',
         no: from.number(),
         token: from.number(),
         startedAt: from.number(),
@@ -170,7 +170,7 @@ function unpackOp(from: Unpacker): Op {
       };
     case FINISH:
       return {
-        op: 'finish',
+        kind: 'finish',
         no: from.number(),
         from: unpackState(from) as 'LEASED' | 'IN_QUEUE',
         token: from.number(),
@@ -187,21 +187,21 @@ function unpackOp(from: Unpacker): Op {
         hook: from.byte() === 0 ? null : unpackNewHook(from),
       };
     case REQUEUE:
-      return { op: 'requeue', no: from.number(), token: from.number(), attempts: from.number() };
+      return { kind: 'requeue', no: from.number(), token: from.number(), attempts: from.number() };
     case RETRY:
-      return { op: 'retry', no: from.number(), position: from.number(), submittedAt: from.number(), deleteAt: from.number() };
+      return { kind: 'retry', no: from.number(), position: from.number(), submittedAt: from.number(), deleteAt: from.number() };
     case DELETE:
-      return { op: 'delete', no: from.number(), dueBy: from.numberOrNull() };
+      return { kind: 'delete', no: from.number(), dueBy: from.numberOrNull() };
     case DRAIN:
-      return { op: 'drain', no: from.number(), below: from.number() };
+      return { kind: 'drain', no: from.number(), below: from.number() };
     case RESEAL:
-      return { op: 'reencrypt', no: from.number(), from: from.bytes(), to: from.bytes() };
+      return { kind: 'reencrypt', no: from.number(), from: from.bytes(), to: from.bytes() };
     case HOOK:
-      return { op: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
+      return { kind: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
     case PUT:
       return {
-        op: 'put',
-        kind: from.text() as ControlKind,
+        kind: 'put',
+        rowKind: from.text() as ControlKind,
         key: from.text(),
         version: from.number(),
         value: from.textOrNull(),
@@ -211,31 +211,31 @@ function unpackOp(from: Unpacker): Op {
   }
 }
 
-function unpackHookChange(from: Unpacker): Extract<Op, { op: 'hook' }>['to'] {
+function unpackHookChange(from: Unpacker): Extract<Op, { kind: 'hook' }>['to'] {
   const tag = from.byte();
   if (tag === 0) return null;
   return { state: tag === 1 ? 'PENDING' : 'FAILED', dueAt: from.number(), tries: from.number(), error: from.textOrNull() };
 }
 
-const outcomes: readonly Outcome['outcome'][] = ['ok', 'exists', 'idempotent-same', 'idempotent-other-body', 'stale', 'gone', 'conflict'];
-const ok: Outcome = Object.freeze({ outcome: 'ok' });
+const outcomes: readonly Outcome['kind'][] = ['ok', 'exists', 'idempotent-same', 'idempotent-other-body', 'stale', 'gone', 'conflict'];
+const ok: Outcome = Object.freeze({ kind: 'ok' });
 
 /** Stands for an `ok` that names dropped blobs. */
 const OK_DROPPING = 255;
 
 /** Null for a batch whose outcomes are all a plain `ok`, which nearly every batch's are. */
 export function packOutcomes(list: readonly Outcome[]): ArrayBuffer | null {
-  if (list.every((outcome) => outcome.outcome === 'ok' && outcome.dropped === undefined)) return null;
+  if (list.every((outcome) => outcome.kind === 'ok' && outcome.dropped === undefined)) return null;
   const out = new Packer(list.length + 64);
   for (const outcome of list) {
-    if (outcome.outcome === 'ok' && outcome.dropped !== undefined) {
+    if (outcome.kind === 'ok' && outcome.dropped !== undefined) {
       out.byte(OK_DROPPING);
       out.count(outcome.dropped.length);
       for (const blob of outcome.dropped) out.text(blob);
       continue;
     }
-    out.byte(outcomes.indexOf(outcome.outcome));
-    if (outcome.outcome === 'idempotent-same') out.text(outcome.jobId);
+    out.byte(outcomes.indexOf(outcome.kind));
+    if (outcome.kind === 'idempotent-same') out.text(outcome.jobId);
   }
   return out.finish();
 }
@@ -247,12 +247,12 @@ export function unpackOutcomes(buffer: ArrayBuffer | null, count: number): Outco
   for (let i = 0; i < count; i++) {
     const tag = from.byte();
     if (tag === OK_DROPPING) {
-      list.push({ outcome: 'ok', dropped: from.list(() => from.text()) });
+      list.push({ kind: 'ok', dropped: from.list(() => from.text()) });
       continue;
     }
     const outcome = outcomes[tag];
     if (outcome === undefined) throw new Error('unknown outcome in a packed answer');
-    list.push(outcome === 'idempotent-same' ? { outcome, jobId: from.text() } : { outcome });
+    list.push(outcome === 'idempotent-same' ? { kind: outcome, jobId: from.text() } : { kind: outcome });
   }
   return list;
 }

@@ -85,7 +85,7 @@ export function hookStatements(db: Database) {
       hostDueRow.run(host, dueAt);
     },
     /** Changes a delivery, or deletes it; returns the blobs that a deleted one named. */
-    change(id: string, after: number | null, to: Extract<Op, { op: 'hook' }>['to']): (string | null)[] | 'stale' | 'gone' {
+    change(id: string, after: number | null, to: Extract<Op, { kind: 'hook' }>['to']): (string | null)[] | 'stale' | 'gone' {
       const removed = to === null ? removeRow.get(id, after) : undefined;
       const host = to === null ? removed?.[0] : changeRow.get(to.state, ms(to.dueAt), to.tries, to.error, id, after);
       if (host === undefined) return standingRow.get(id) === undefined ? 'gone' : 'stale';

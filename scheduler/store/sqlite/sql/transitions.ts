@@ -3,7 +3,7 @@ import type { Database } from 'better-sqlite3';
 import type { Op } from '../../store.ts';
 import { blobOf, inlineOf, ms, msOrNull, sizeOf } from '../rows.ts';
 
-type OpOf<K extends Op['op']> = Extract<Op, { op: K }>;
+type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 
 /** A lease is the start of a new attempt: what the last one recorded is dropped. */
 const lease = `
