@@ -108,7 +108,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   // The ports are the services, which need the engine: they are filled in below.
   const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
   const metrics: SchedulerMetrics = new SchedulerMetrics({
-    image: () => (engine.up ? engine.image : null),
+    image: () => (engine.up ? engine.state : null),
     wall: () => clock.now().wall,
     channels: () => channels.size,
     inputCache: () => engine.inputCache,
@@ -144,7 +144,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     totalMs: config.webhookTimeoutMs,
     userAgent: `Capstan/${pkg.version}`,
     tried: (id, result) => {
-      if (engine.up) countDelivery(metrics, engine.image, id, result);
+      if (engine.up) countDelivery(metrics, engine.state, id, result);
       engine.handle({ kind: 'hook-tried', id, ...result });
     },
     onFault: (error, id) => log.error({ err: error, webhook: id }, 'a webhook could not be sent'),
@@ -155,8 +155,8 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const sessions = new NodeSessions(engine, auth, cipher, workerTokens, log);
   const uploads = new UploadRoom({
     unfinished,
-    built: (account) => buildUseOf(engine.image, account),
-    quota: (account) => buildQuotaOf(engine.image, account),
+    built: (account) => buildUseOf(engine.state, account),
+    quota: (account) => buildQuotaOf(engine.state, account),
   });
   const control = new Control({
     engine,
@@ -203,7 +203,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     if (caller.kind !== 'node') disk.mustFit(bytes);
   };
   const refusalOfBody = (account: string, size: number, underWay: number): CapstanError | null =>
-    bodyRefusal(engine.image, account, { size, adds: underWay, field: 'input' });
+    bodyRefusal(engine.state, account, { size, adds: underWay, field: 'input' });
   const access = { authorize, owners, isLeased, mustFit, uploads, bodyRefusal: refusalOfBody };
   server.add(BlobServiceService, blobService({ store: blobs, unfinished, ...access, onFault }), blobServiceRules);
   let address: string;
@@ -253,7 +253,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 
 /** The first key and join token; later changes to the keys are the operator's. */
 async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promise<void> {
-  if (engine.image.keys.size === 0) {
+  if (engine.state.keys.size === 0) {
     const scope = { scope: KeyScope.ALL, endpoints: [], environment: '' };
     const key = keyRow(secrets.apiKey, { account: defaultAccount, name: 'first key', ...scope }, clock.now().wall, null);
     await engine.command({ kind: 'put-key', key });
@@ -299,9 +299,9 @@ function webhookGuards({ webhookAllow, webhookAllowOperator }: SchedulerConfig):
   return (account) => (account === defaultAccount ? operator : all);
 }
 
-function countDelivery(metrics: SchedulerMetrics, image: State, id: string, result: TryResult): void {
+function countDelivery(metrics: SchedulerMetrics, state: State, id: string, result: TryResult): void {
   if (result.result === 'delivered') metrics.delivery('delivered');
-  else if (result.result === 'failed') metrics.delivery(isLastTry(image, id) ? 'exhausted' : result.refused ? 'refused' : 'failed');
+  else if (result.result === 'failed') metrics.delivery(isLastTry(state, id) ? 'exhausted' : result.refused ? 'refused' : 'failed');
 }
 
 function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
@@ -352,8 +352,8 @@ async function buildSize(blobs: BlobStore, digest: string): Promise<number | nul
 
 function buildOwners(engine: Engine): BuildOwners {
   return {
-    owns: (account, digest) => ownedBuild(engine.image, account, digest) !== undefined,
-    runs: (node, digest) => runsBuild(engine.image, node, digest),
+    owns: (account, digest) => ownedBuild(engine.state, account, digest) !== undefined,
+    runs: (node, digest) => runsBuild(engine.state, node, digest),
     record: async (account, digest, size) => {
       await engine.command({ kind: 'put-build', account, digest, size });
     },
@@ -362,6 +362,6 @@ function buildOwners(engine: Engine): BuildOwners {
 
 /** Builds are named by control rows, bodies by the rows of jobs. */
 async function namedBlobs(engine: Engine, ids: readonly string[]): Promise<string[]> {
-  const builds = ids.filter((id) => engine.image.builds.has(id.replace(/^build\//, '')));
+  const builds = ids.filter((id) => engine.state.builds.has(id.replace(/^build\//, '')));
   return [...builds, ...(await engine.store.read('blobsNamed', ids))];
 }

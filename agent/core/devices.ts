@@ -7,23 +7,23 @@
 import type { State, Worker } from './image.ts';
 
 /** Why the worker cannot use its devices; undefined when it can. */
-export function deviceProblemOf(image: State, worker: Worker): string | undefined {
+export function deviceProblemOf(state: State, worker: Worker): string | undefined {
   for (const uuid of worker.deviceUuids) {
-    const problem = image.deviceProblems.get(uuid);
+    const problem = state.deviceProblems.get(uuid);
     if (problem !== undefined) return `${uuid}: ${problem}`;
   }
   return undefined;
 }
 
 /** Takes the devices that cannot be used now. Returns the workers that lost one of theirs. */
-export function setDeviceProblems(image: State, problems: ReadonlyMap<string, string>): Worker[] {
+export function setDeviceProblems(state: State, problems: ReadonlyMap<string, string>): Worker[] {
   const lost: Worker[] = [];
-  const before = new Map([...image.workers.values()].map((worker) => [worker, deviceProblemOf(image, worker)]));
-  image.deviceProblems = problems;
+  const before = new Map([...state.workers.values()].map((worker) => [worker, deviceProblemOf(state, worker)]));
+  state.deviceProblems = problems;
   for (const [worker, problemBefore] of before) {
-    const problem = deviceProblemOf(image, worker);
+    const problem = deviceProblemOf(state, worker);
     if (problem === problemBefore) continue;
-    image.workersChanged = true;
+    state.workersChanged = true;
     if (problem !== undefined) lost.push(worker);
   }
   return lost;

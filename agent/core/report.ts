@@ -9,13 +9,13 @@ import type { Attempt, AttemptEnd, State, Worker } from './image.ts';
 export const CRASH_LOOP_FAILURES = 3;
 
 /** The whole actual set (WorkerStatus of nodes.proto). */
-export function actualWorkers(image: State): ActualWorkers {
-  return { epoch: image.epoch, workers: [...image.workers.values()].map((worker) => workerStatus(image, worker)) };
+export function actualWorkers(state: State): ActualWorkers {
+  return { epoch: state.epoch, workers: [...state.workers.values()].map((worker) => workerStatus(state, worker)) };
 }
 
 /** Every attempt held, for Hello. */
-export function attemptRefs(image: State, now: number): AttemptRef[] {
-  return [...image.attempts.values()].map((attempt) => ({
+export function attemptRefs(state: State, now: number): AttemptRef[] {
+  return [...state.attempts.values()].map((attempt) => ({
     jobId: attempt.jobId,
     token: attempt.token,
     workerId: attempt.workerId,
@@ -55,8 +55,8 @@ export function report(event: NonNullable<AgentEvent['event']>): Effect {
   return { kind: 'report', event: { event } };
 }
 
-function workerStatus(image: State, worker: Worker): WorkerStatus {
-  const problem = worker.draining ? undefined : deviceProblemOf(image, worker);
+function workerStatus(state: State, worker: Worker): WorkerStatus {
+  const problem = worker.draining ? undefined : deviceProblemOf(state, worker);
   return {
     workerId: worker.id,
     endpointId: worker.release.endpointId,

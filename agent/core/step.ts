@@ -46,181 +46,181 @@ import {
 } from './workers.ts';
 
 /** One event, at a monotonic time in ms. Effects are to be carried out in order. */
-export function step(image: State, event: CoreEvent, now: number): Effect[] {
+export function step(state: State, event: CoreEvent, now: number): Effect[] {
   const out: Effect[] = [];
-  const workersBefore = image.workers.size;
+  const workersBefore = state.workers.size;
   switch (event.kind) {
     case 'welcome':
-      image.online = true;
-      for (const attempt of image.attempts.values()) resend(image, attempt, now, out);
+      state.online = true;
+      for (const attempt of state.attempts.values()) resend(state, attempt, now, out);
       break;
     case 'disconnected':
-      image.online = false;
+      state.online = false;
       break;
     case 'rejoined':
-      image.epoch = 0;
+      state.epoch = 0;
       break;
     case 'desired':
-      applyDesired(image, event.desired, now, out);
+      applyDesired(state, event.desired, now, out);
       break;
     case 'dispatch':
-      acceptDispatch(image, event.dispatch, out);
+      acceptDispatch(state, event.dispatch, out);
       break;
     case 'stop':
-      handleStop(image, event.stop, out);
+      handleStop(state, event.stop, out);
       break;
     case 'ack': {
       const key = attemptKey(event.ack.jobId, event.ack.token);
-      const attempt = image.attempts.get(key);
+      const attempt = state.attempts.get(key);
       // An ack for an attempt that still runs means: the scheduler has no use for it any more.
       if (attempt?.lingers === true) break;
-      if (attempt !== undefined && (attempt.phase === 'ended' || attempt.phase === 'storing')) forget(image, key, out);
-      else if (attempt !== undefined) stopAttempt(image, attempt, 'stopped', out);
+      if (attempt !== undefined && (attempt.phase === 'ended' || attempt.phase === 'storing')) forget(state, key, out);
+      else if (attempt !== undefined) stopAttempt(state, attempt, 'stopped', out);
       break;
     }
     case 'drained': {
-      const attempt = image.attempts.get(attemptKey(event.drained.jobId, event.drained.token));
+      const attempt = state.attempts.get(attemptKey(event.drained.jobId, event.drained.token));
       if (attempt?.chunks === undefined) break;
       drain(attempt.chunks, event.drained.nextIndex, now);
-      sendChunks(image, attempt, attempt.chunks, now, out);
+      sendChunks(state, attempt, attempt.chunks, now, out);
       break;
     }
     case 'artifact-ready': {
-      const worker = workerOf(image, event);
-      if (worker?.phase === 'artifact') startHost(image, worker, event.folder, now, out);
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'artifact') startHost(state, worker, event.folder, now, out);
       break;
     }
     case 'artifact-failed': {
-      const worker = workerOf(image, event);
-      if (worker?.phase === 'artifact') failWorker(image, worker, 'ARTIFACT_FAILED', event.detail, now, out);
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'artifact') failWorker(state, worker, 'ARTIFACT_FAILED', event.detail, now, out);
       break;
     }
     case 'host-started': {
-      const worker = workerOf(image, event);
+      const worker = workerOf(state, event);
       if (worker !== undefined) worker.startedMs = Math.round(now - worker.askedAt);
       break;
     }
     case 'preparing': {
-      const worker = workerOf(image, event);
-      if (worker?.phase === 'starting') setPreparing(image, worker, event.reason, event.detail, now);
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'starting') setPreparing(state, worker, event.reason, event.detail, now);
       break;
     }
     case 'start-failed': {
-      const worker = workerOf(image, event);
-      if (worker?.phase === 'starting') failWorker(image, worker, event.reason, event.detail, now, out);
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'starting') failWorker(state, worker, event.reason, event.detail, now, out);
       break;
     }
     case 'loaded': {
-      const worker = workerOf(image, event);
-      if (worker?.phase === 'starting') setReady(image, worker, now);
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'starting') setReady(state, worker, now);
       break;
     }
     case 'load-failed': {
-      const worker = workerOf(image, event);
-      if (worker?.phase === 'starting') failWorker(image, worker, 'LOAD_FAILED', event.detail, now, out);
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'starting') failWorker(state, worker, 'LOAD_FAILED', event.detail, now, out);
       break;
     }
     case 'reloading': {
-      const worker = workerOf(image, event);
+      const worker = workerOf(state, event);
       if (worker === undefined) break;
-      if (worker.phase === 'ready') awaitLoad(image, worker, now);
-      loseAttempts(image, worker, true, 'another job on this worker had to be stopped', now, out);
+      if (worker.phase === 'ready') awaitLoad(state, worker, now);
+      loseAttempts(state, worker, true, 'another job on this worker had to be stopped', now, out);
       break;
     }
     case 'reachable': {
-      const worker = workerOf(image, event);
-      if (worker?.phase === 'ready') setReachable(image, worker, event.is);
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'ready') setReachable(state, worker, event.is);
       break;
     }
     case 'exited':
-      hostExited(image, event, now, out);
+      hostExited(state, event, now, out);
       break;
     case 'input-ready': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt !== undefined) handToWorker(image, attempt, event.input, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt !== undefined) handToWorker(state, attempt, event.input, out);
       break;
     }
     case 'input-failed': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt?.phase === 'fetching') refuse(image, attempt, RefusalReason.INPUT_UNAVAILABLE, event.detail, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt?.phase === 'fetching') refuse(state, attempt, RefusalReason.INPUT_UNAVAILABLE, event.detail, out);
       break;
     }
     case 'output-stored': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt !== undefined) outputStored(image, attempt, { output: event.output }, now, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt !== undefined) outputStored(state, attempt, { output: event.output }, now, out);
       break;
     }
     case 'output-refused': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt !== undefined) outputStored(image, attempt, { refused: event.detail }, now, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt !== undefined) outputStored(state, attempt, { refused: event.detail }, now, out);
       break;
     }
     case 'chunk-stored': {
-      const attempt = image.attempts.get(event.key);
+      const attempt = state.attempts.get(event.key);
       if (attempt?.chunks === undefined) break;
       setStored(attempt.chunks, event.index, event.data);
-      chunkStored(image, attempt, attempt.chunks, now, out);
+      chunkStored(state, attempt, attempt.chunks, now, out);
       break;
     }
     case 'handler-entered': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt !== undefined) handlerEntered(image, attempt, now, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt !== undefined) handlerEntered(state, attempt, now, out);
       break;
     }
     case 'chunk': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt !== undefined) addChunk(image, attempt, event.data, now, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt !== undefined) addChunk(state, attempt, event.data, now, out);
       break;
     }
     case 'progress': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt !== undefined) setProgress(image, attempt, event.data, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt !== undefined) setProgress(state, attempt, event.data, out);
       break;
     }
     case 'handler-ended': {
-      const attempt = image.attempts.get(event.key);
-      if (attempt !== undefined) handlerEnded(image, attempt, event.result, now, out);
+      const attempt = state.attempts.get(event.key);
+      if (attempt !== undefined) handlerEnded(state, attempt, event.result, now, out);
       break;
     }
     case 'requests': {
-      const worker = workerOf(image, event);
-      if (worker !== undefined) setRequests(image, worker, event.count, now, out);
+      const worker = workerOf(state, event);
+      if (worker !== undefined) setRequests(state, worker, event.count, now, out);
       break;
     }
     case 'devices':
-      for (const worker of setDeviceProblems(image, event.problems)) returnUnstarted(image, worker, out);
-      converge(image, now, out);
+      for (const worker of setDeviceProblems(state, event.problems)) returnUnstarted(state, worker, out);
+      converge(state, now, out);
       break;
     case 'tick':
-      tick(image, now, out);
+      tick(state, now, out);
       break;
     case 'close':
-      image.closing = true;
-      converge(image, now, out);
+      state.closing = true;
+      converge(state, now, out);
       break;
     case 'close-now':
-      image.closing = true;
-      for (const worker of image.workers.values()) if (worker.hostAlive) endHost(worker, true, out);
+      state.closing = true;
+      for (const worker of state.workers.values()) if (worker.hostAlive) endHost(worker, true, out);
       break;
     default:
       assertNever(event);
   }
   // A worker that is gone may have held devices that another one waits for.
-  if (image.workers.size < workersBefore) converge(image, now, out);
+  if (state.workers.size < workersBefore) converge(state, now, out);
   return out;
 }
 
 /** When the next `tick` is due, monotonic ms. */
-export function nextDeadline(image: State): number | undefined {
+export function nextDeadline(state: State): number | undefined {
   let first: number | undefined;
   const consider = (at: number | undefined): void => {
     if (at !== undefined && (first === undefined || at < first)) first = at;
   };
-  for (const worker of image.workers.values()) {
+  for (const worker of state.workers.values()) {
     consider(workerDeadline(worker));
     consider(worker.busyUntil);
   }
-  for (const attempt of image.attempts.values()) {
+  for (const attempt of state.attempts.values()) {
     consider(attempt.deadline);
     if (attempt.chunks !== undefined) consider(nextGrantAt(attempt.chunks));
   }
@@ -228,56 +228,56 @@ export function nextDeadline(image: State): number | undefined {
 }
 
 /** True when no worker and no attempt that could still run is left: a closing agent may go. */
-export function isIdle(image: State): boolean {
-  return image.workers.size === 0;
+export function isIdle(state: State): boolean {
+  return state.workers.size === 0;
 }
 
-function applyDesired(image: State, desired: DesiredWorkers, now: number, out: Effect[]): void {
-  if (desired.epoch < image.epoch) return;
-  image.epoch = desired.epoch;
-  image.desired = desired.workers;
-  image.releases = new Map(desired.releases.map((release) => [release.releaseId, release]));
-  image.workersChanged = true;
-  converge(image, now, out);
+function applyDesired(state: State, desired: DesiredWorkers, now: number, out: Effect[]): void {
+  if (desired.epoch < state.epoch) return;
+  state.epoch = desired.epoch;
+  state.desired = desired.workers;
+  state.releases = new Map(desired.releases.map((release) => [release.releaseId, release]));
+  state.workersChanged = true;
+  converge(state, now, out);
 }
 
-function hostExited(image: State, event: Extract<CoreEvent, { kind: 'exited' }>, now: number, out: Effect[]): void {
-  const worker = workerOf(image, event);
+function hostExited(state: State, event: Extract<CoreEvent, { kind: 'exited' }>, now: number, out: Effect[]): void {
+  const worker = workerOf(state, event);
   if (worker === undefined || !worker.hostAlive) return;
   worker.hostAlive = false;
-  loseAttempts(image, worker, event.hardStop, event.detail, now, out);
+  loseAttempts(state, worker, event.hardStop, event.detail, now, out);
   if (worker.draining) {
     worker.phase = 'ending';
     worker.deadline = undefined;
-    endIfFree(image, worker, out);
+    endIfFree(state, worker, out);
   } else if (worker.phase === 'ready' && event.hardStop) {
     worker.askedAt = now;
-    beginStart(image, worker, now, out);
+    beginStart(state, worker, now, out);
   } else if (worker.phase !== 'backoff') {
-    failWorker(image, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', event.detail, now, out);
+    failWorker(state, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', event.detail, now, out);
   }
 }
 
-function tick(image: State, now: number, out: Effect[]): void {
-  for (const attempt of image.attempts.values()) {
-    if (attempt.deadline !== undefined && now >= attempt.deadline) timeOut(image, attempt, now, out);
-    if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(image, attempt, attempt.chunks, now, out);
+function tick(state: State, now: number, out: Effect[]): void {
+  for (const attempt of state.attempts.values()) {
+    if (attempt.deadline !== undefined && now >= attempt.deadline) timeOut(state, attempt, now, out);
+    if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(state, attempt, attempt.chunks, now, out);
   }
-  for (const worker of image.workers.values()) {
-    if (worker.busyUntil !== undefined && now >= worker.busyUntil) endBusy(image, worker);
+  for (const worker of state.workers.values()) {
+    if (worker.busyUntil !== undefined && now >= worker.busyUntil) endBusy(state, worker);
     const deadline = workerDeadline(worker);
     if (deadline === undefined || now < deadline) continue;
-    if (worker.phase === 'backoff') beginStart(image, worker, now, out);
+    if (worker.phase === 'backoff') beginStart(state, worker, now, out);
     else if (worker.phase === 'starting') {
       const limit = startTimeoutOf(worker.release);
       const busyWith = worker.reason === 'STARTING' || worker.reason === 'CRASH_LOOP' ? '' : `: ${worker.reason} ${worker.detail}`;
-      failWorker(image, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms${busyWith}`, now, out);
+      failWorker(state, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms${busyWith}`, now, out);
     }
   }
 }
 
 /** The worker an event speaks of, unless the event is about an earlier start of it. */
-function workerOf(image: State, event: { readonly workerId: string; readonly start: number }): Worker | undefined {
-  const worker = image.workers.get(event.workerId);
+function workerOf(state: State, event: { readonly workerId: string; readonly start: number }): Worker | undefined {
+  const worker = state.workers.get(event.workerId);
   return worker?.start === event.start ? worker : undefined;
 }

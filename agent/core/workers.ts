@@ -17,34 +17,34 @@ const BUSY_AFTER_MS = 1_000;
 const DEFAULT_START_TIMEOUT_MS = 60_000;
 
 /** Moves the actual set towards the desired one as far as it can go now. */
-export function converge(image: State, now: number, out: Effect[]): void {
-  const desired = new Map(image.desired.map((spec) => [spec.workerId, spec]));
-  for (const worker of image.workers.values()) {
+export function converge(state: State, now: number, out: Effect[]): void {
+  const desired = new Map(state.desired.map((spec) => [spec.workerId, spec]));
+  for (const worker of state.workers.values()) {
     const spec = desired.get(worker.id);
     const wanted = spec !== undefined && !spec.drain && spec.releaseId === worker.releaseId;
-    if (!worker.draining && (!wanted || image.closing)) {
+    if (!worker.draining && (!wanted || state.closing)) {
       worker.draining = true;
-      image.workersChanged = true;
+      state.workersChanged = true;
     }
-    if (worker.draining) endIfFree(image, worker, out);
+    if (worker.draining) endIfFree(state, worker, out);
   }
-  for (const spec of image.desired) {
-    const release = image.releases.get(spec.releaseId);
-    if (image.closing || spec.drain || release === undefined || image.workers.has(spec.workerId)) continue;
-    image.workers.set(spec.workerId, newWorker(spec, release, now));
-    image.workersChanged = true;
+  for (const spec of state.desired) {
+    const release = state.releases.get(spec.releaseId);
+    if (state.closing || spec.drain || release === undefined || state.workers.has(spec.workerId)) continue;
+    state.workers.set(spec.workerId, newWorker(spec, release, now));
+    state.workersChanged = true;
   }
-  for (const worker of image.workers.values()) {
-    if (worker.phase === 'waiting' && !worker.draining && devicesUsable(image, worker)) beginStart(image, worker, now, out);
+  for (const worker of state.workers.values()) {
+    if (worker.phase === 'waiting' && !worker.draining && devicesUsable(state, worker)) beginStart(state, worker, now, out);
   }
 }
 
 /** Ends a draining worker that holds nothing; the runtime's `exited` removes it. */
-export function endIfFree(image: State, worker: Worker, out: Effect[]): void {
+export function endIfFree(state: State, worker: Worker, out: Effect[]): void {
   if (!worker.draining || worker.attempts.size > 0 || worker.requests > 0) return;
   if (!worker.hostAlive) {
-    image.workers.delete(worker.id);
-    image.workersChanged = true;
+    state.workers.delete(worker.id);
+    state.workersChanged = true;
     return;
   }
   worker.phase = 'ending';
@@ -53,31 +53,31 @@ export function endIfFree(image: State, worker: Worker, out: Effect[]): void {
 }
 
 /** The first step of a start: the build, where the release has one. */
-export function beginStart(image: State, worker: Worker, now: number, out: Effect[]): void {
-  if (deviceProblemOf(image, worker) !== undefined) {
+export function beginStart(state: State, worker: Worker, now: number, out: Effect[]): void {
+  if (deviceProblemOf(state, worker) !== undefined) {
     worker.phase = 'waiting';
     worker.deadline = undefined;
-    image.workersChanged = true;
+    state.workersChanged = true;
     return;
   }
   worker.start += 1;
   worker.endAsked = false;
   if (worker.release.buildDigest === '') {
-    startHost(image, worker, '', now, out);
+    startHost(state, worker, '', now, out);
     return;
   }
   worker.phase = 'artifact';
   worker.deadline = undefined;
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'ARTIFACT';
-  image.workersChanged = true;
+  state.workersChanged = true;
   out.push({ kind: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
 }
 
 /** The build is here: on to the host process. */
-export function startHost(image: State, worker: Worker, folder: string, now: number, out: Effect[]): void {
+export function startHost(state: State, worker: Worker, folder: string, now: number, out: Effect[]): void {
   worker.artifactMs = Math.round(now - worker.askedAt);
   worker.hostAlive = true;
-  awaitLoad(image, worker, now);
+  awaitLoad(state, worker, now);
   out.push({
     kind: 'start-host',
     workerId: worker.id,
@@ -90,27 +90,27 @@ export function startHost(image: State, worker: Worker, folder: string, now: num
 }
 
 /** The module is being loaded, in a new host or again in the present one. */
-export function awaitLoad(image: State, worker: Worker, now: number): void {
+export function awaitLoad(state: State, worker: Worker, now: number): void {
   worker.phase = 'starting';
   worker.deadline = now + startTimeoutOf(worker.release);
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'STARTING';
-  image.workersChanged = true;
+  state.workersChanged = true;
 }
 
 /** The start is busy with something that shows how far it is, and has its whole time anew. */
-export function setPreparing(image: State, worker: Worker, reason: string, detail: string, now: number): void {
+export function setPreparing(state: State, worker: Worker, reason: string, detail: string, now: number): void {
   worker.deadline = now + startTimeoutOf(worker.release);
   if (worker.failures >= CRASH_LOOP_FAILURES) return;
   worker.reason = reason;
   worker.detail = detail;
-  image.workersChanged = true;
+  state.workersChanged = true;
 }
 
 export function startTimeoutOf(release: ReleaseSpec): number {
   return release.startTimeoutMs || DEFAULT_START_TIMEOUT_MS;
 }
 
-export function setReady(image: State, worker: Worker, now: number): void {
+export function setReady(state: State, worker: Worker, now: number): void {
   worker.phase = 'ready';
   worker.reachable = true;
   worker.deadline = undefined;
@@ -118,25 +118,25 @@ export function setReady(image: State, worker: Worker, now: number): void {
   worker.reason = '';
   worker.detail = '';
   worker.loadedMs = Math.round(now - worker.askedAt);
-  image.workersChanged = true;
+  state.workersChanged = true;
 }
 
 /** Gateways are told with the set of workers. */
-export function setReachable(image: State, worker: Worker, is: boolean): void {
+export function setReachable(state: State, worker: Worker, is: boolean): void {
   if (worker.reachable === is) return;
   worker.reachable = is;
-  image.workersChanged = true;
+  state.workersChanged = true;
 }
 
 /** The worker served well: earlier failures count no more. */
-export function forgiveFailures(image: State, worker: Worker): void {
+export function forgiveFailures(state: State, worker: Worker): void {
   if (worker.failures === 0) return;
   worker.failures = 0;
-  image.workersChanged = true;
+  state.workersChanged = true;
 }
 
 /** A start, or a life, failed: wait, longer each time, then start again. */
-export function failWorker(image: State, worker: Worker, reason: string, detail: string, now: number, out: Effect[]): void {
+export function failWorker(state: State, worker: Worker, reason: string, detail: string, now: number, out: Effect[]): void {
   if (worker.phase === 'ready' && now - worker.readyAt >= STEADY_MS) worker.failures = 0;
   worker.failures += 1;
   worker.phase = 'backoff';
@@ -147,9 +147,9 @@ export function failWorker(image: State, worker: Worker, reason: string, detail:
   worker.artifactMs = 0;
   worker.startedMs = 0;
   worker.loadedMs = 0;
-  image.workersChanged = true;
+  state.workersChanged = true;
   if (worker.hostAlive) endHost(worker, true, out);
-  endIfFree(image, worker, out);
+  endIfFree(state, worker, out);
 }
 
 /** Tells the runtime to end the host of this start, once; `force` later may still follow a gentle one. */
@@ -160,21 +160,21 @@ export function endHost(worker: Worker, force: boolean, out: Effect[]): void {
 }
 
 /** The worker has this many HTTP requests now. It is reported busy at the first one, and idle a moment after the last. */
-export function setRequests(image: State, worker: Worker, count: number, now: number, out: Effect[]): void {
+export function setRequests(state: State, worker: Worker, count: number, now: number, out: Effect[]): void {
   worker.requests = count;
   worker.busyUntil = count > 0 ? undefined : now + BUSY_AFTER_MS;
   if (count > 0 && !worker.busy) {
     worker.busy = true;
-    image.workersChanged = true;
+    state.workersChanged = true;
   }
-  if (count === 0) endIfFree(image, worker, out);
+  if (count === 0) endIfFree(state, worker, out);
 }
 
 /** No request came for a while after the last one. */
-export function endBusy(image: State, worker: Worker): void {
+export function endBusy(state: State, worker: Worker): void {
   worker.busy = false;
   worker.busyUntil = undefined;
-  image.workersChanged = true;
+  state.workersChanged = true;
 }
 
 /** When the worker is to be looked at again, monotonic ms. A host must be gone before its worker starts again. */
@@ -212,10 +212,10 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
 }
 
 /** Devices are exclusive: a worker waits until they can be used and every other worker that has them is gone. */
-function devicesUsable(image: State, worker: Worker): boolean {
+function devicesUsable(state: State, worker: Worker): boolean {
   if (worker.deviceUuids.length === 0) return true;
-  if (deviceProblemOf(image, worker) !== undefined) return false;
-  for (const other of image.workers.values()) {
+  if (deviceProblemOf(state, worker) !== undefined) return false;
+  for (const other of state.workers.values()) {
     if (other === worker || other.phase === 'waiting') continue;
     if (other.deviceUuids.some((uuid) => worker.deviceUuids.includes(uuid))) return false;
   }

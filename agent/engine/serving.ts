@@ -6,10 +6,10 @@ import type { State, Worker } from '../core/image.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtimes/runtime.ts';
 
 /** Every worker that takes requests now. */
-export function servingWorkers(image: State): ServingWorker[] {
+export function servingWorkers(state: State): ServingWorker[] {
   const serving: ServingWorker[] = [];
-  for (const worker of image.workers.values()) {
-    if (!takesRequests(worker) || deviceProblemOf(image, worker) !== undefined) continue;
+  for (const worker of state.workers.values()) {
+    if (!takesRequests(worker) || deviceProblemOf(state, worker) !== undefined) continue;
     const { releaseId, release } = worker;
     const functions = release.functions.map(({ name }) => name);
     serving.push({ workerId: worker.id, endpointId: release.endpointId, releaseId, slots: slotsOf(worker), functions });

@@ -17,9 +17,9 @@ import {
 import type { CapstanError } from '../../proto/errors.ts';
 import type { Body } from '../store/store.ts';
 
+import type { StepContext } from './context.ts';
 import { blobBytes, bodyRefusal } from './body-use.ts';
 import { fill } from './dispatch.ts';
-import type { StepResult } from './effects.ts';
 import { dropBody, type State } from './image.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from './image/fleet.ts';
 import type { JobRecord } from './image/jobs.ts';
@@ -34,76 +34,76 @@ import { fromPayload } from './views.ts';
 const refusalPauseMs = 200;
 
 /** The leased job an attempt speaks for, or null when its lease is another's by now. */
-export function leasedBy(image: State, node: NodeRecord, id: string, token: number): JobRecord | null {
-  const job = image.jobs.get(id);
+export function leasedBy(state: State, node: NodeRecord, id: string, token: number): JobRecord | null {
+  const job = state.jobs.get(id);
   if (job === undefined || job.token !== token || job.lease === null) return null;
   return job.lease.node === node.config.id && job.lease.incarnation === node.incarnation ? job : null;
 }
 
-export function attemptStarted(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptStarted): void {
-  const job = leasedBy(image, node, event.jobId, event.token);
-  if (job === null) stopAttempt(image, out, node.config.id, event.jobId, event.token, StopReason.STALE);
-  else start(image, now, job, event.agoMs);
+export function attemptStarted(ctx: StepContext, node: NodeRecord, event: AttemptStarted): void {
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
+  if (job === null) stopAttempt(ctx, node.config.id, event.jobId, event.token, StopReason.STALE);
+  else start(ctx.state, ctx.now, job, event.agoMs);
 }
 
-export function attemptRefused(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptRefused): void {
-  const worker = freeSlot(image, now, node, event.jobId, event.token);
-  const job = leasedBy(image, node, event.jobId, event.token);
+export function attemptRefused(ctx: StepContext, node: NodeRecord, event: AttemptRefused): void {
+  const worker = freeSlot(ctx.state, ctx.now, node, event.jobId, event.token);
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
   const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
   if (worker !== null && faulty) {
-    worker.notBefore = now.mono + refusalPauseMs;
-    image.deadlines.add(worker.notBefore, { kind: 'refill', endpoint: worker.endpoint });
+    worker.notBefore = ctx.now.mono + refusalPauseMs;
+    ctx.state.deadlines.add(worker.notBefore, { kind: 'refill', endpoint: worker.endpoint });
   }
   if (job !== null) {
-    const endpoint = image.endpoints.get(job.endpoint);
+    const endpoint = ctx.state.endpoints.get(job.endpoint);
     if (endpoint !== undefined) endpoint.tallies.refused++;
-    requeue(image, out, job, false);
+    requeue(ctx, job, false);
   }
-  refill(image, out, now, worker);
+  refill(ctx, worker);
 }
 
-export function attemptEnded(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptEnded): void {
+export function attemptEnded(ctx: StepContext, node: NodeRecord, event: AttemptEnded): void {
   // A handler that is out of time may go on: its slot is free when the agent says so again.
-  const worker = event.slotHeld ? null : freeSlot(image, now, node, event.jobId, event.token);
-  const job = leasedBy(image, node, event.jobId, event.token);
-  if (job !== null) conclude(image, out, now, job, event);
+  const worker = event.slotHeld ? null : freeSlot(ctx.state, ctx.now, node, event.jobId, event.token);
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
+  if (job !== null) conclude(ctx, job, event);
   // What the end of this attempt named counts only where it is in the job's row now.
-  dropBody(image, fromPayload(event.output));
+  dropBody(ctx.state, fromPayload(event.output));
   // Also when the store refuses the end: then it knows better, and the result is stale.
-  acknowledge(out, node, event.jobId, event.token);
-  refill(image, out, now, worker);
+  acknowledge(ctx, node, event.jobId, event.token);
+  refill(ctx, worker);
 }
 
-export function attemptChunk(image: State, out: StepResult, now: Now, node: NodeRecord, event: AttemptChunk): void {
-  const job = leasedBy(image, node, event.jobId, event.token);
+export function attemptChunk(ctx: StepContext, node: NodeRecord, event: AttemptChunk): void {
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
   const data = reportedBody(event.data);
   if (data === null || data === 'invalid') return;
   if (job === null) {
-    dropBody(image, data);
+    dropBody(ctx.state, data);
     return;
   }
-  const refusal = refusalOfBody(image, job, data, 'stream');
+  const refusal = refusalOfBody(ctx.state, job, data, 'stream');
   if (refusal !== null) {
-    dropBody(image, data);
-    failOver(image, out, now, job, refusal);
-    stopAttempt(image, out, node.config.id, event.jobId, event.token, StopReason.CANCELLED);
+    dropBody(ctx.state, data);
+    failOver(ctx, job, refusal);
+    stopAttempt(ctx, node.config.id, event.jobId, event.token, StopReason.CANCELLED);
     return;
   }
-  if (!addChunk(image, job, event.index, data)) return;
-  const readers = image.waiters.get(job.id)?.filter((waiter) => waiter.mode === 'stream') ?? [];
-  for (const reader of readers) deliverChunks(image, out, job, reader);
+  if (!addChunk(ctx.state, job, event.index, data)) return;
+  const readers = ctx.state.waiters.get(job.id)?.filter((waiter) => waiter.mode === 'stream') ?? [];
+  for (const reader of readers) deliverChunks(ctx, job, reader);
 }
 
-export function attemptProgress(image: State, node: NodeRecord, event: AttemptProgress): void {
-  const job = leasedBy(image, node, event.jobId, event.token);
+export function attemptProgress(state: State, node: NodeRecord, event: AttemptProgress): void {
+  const job = leasedBy(state, node, event.jobId, event.token);
   const data = reportedBody(event.data);
   if (job !== null && data !== 'invalid') job.progress = data === null ? null : ownBody(data);
 }
 
 /** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */
-export function freeSlot(image: State, now: Now, node: NodeRecord, job: string, token: number): WorkerRecord | null {
+export function freeSlot(state: State, now: Now, node: NodeRecord, job: string, token: number): WorkerRecord | null {
   for (const id of node.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker === undefined || !worker.attempts.delete(attemptKey(job, token))) continue;
     if (worker.attempts.size === 0) worker.idleSince = now.mono;
     return worker;
@@ -111,17 +111,17 @@ export function freeSlot(image: State, now: Now, node: NodeRecord, job: string, 
   return null;
 }
 
-function conclude(image: State, out: StepResult, now: Now, job: JobRecord, event: AttemptEnded): void {
+function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
   // Its ttl is over and callers were told so, though the row is not deleted yet.
-  if (job.deleteAt <= now.wall) {
-    expire(image, out, job);
+  if (job.deleteAt <= ctx.now.wall) {
+    expire(ctx, job);
     return;
   }
-  if (event.started) start(image, now, job, event.agoMs + event.executionMs);
+  if (event.started) start(ctx.state, ctx.now, job, event.agoMs + event.executionMs);
   const output = reportedBody(event.output);
   if (output === 'invalid') {
     const { executionMs, agoMs } = event;
-    finish(image, out, now, job, {
+    finish(ctx, job, {
       event: 'fail',
       output: null,
       executionMs,
@@ -130,51 +130,51 @@ function conclude(image: State, out: StepResult, now: Now, job: JobRecord, event
     });
     return;
   }
-  const refusal = refusalOfBody(image, job, output, 'output');
+  const refusal = refusalOfBody(ctx.state, job, output, 'output');
   if (refusal !== null && event.outcome !== AttemptOutcome.WORKER_LOST) {
-    failOver(image, out, now, job, refusal);
+    failOver(ctx, job, refusal);
     return;
   }
   const ending = { output, executionMs: event.executionMs, agoMs: event.agoMs };
   const error = reportedError(event.error);
   switch (event.outcome) {
     case AttemptOutcome.COMPLETED:
-      finish(image, out, now, job, { ...ending, event: 'complete', error: null });
+      finish(ctx, job, { ...ending, event: 'complete', error: null });
       return;
     case AttemptOutcome.FAILED:
-      finish(image, out, now, job, { ...ending, event: 'fail', error });
+      finish(ctx, job, { ...ending, event: 'fail', error });
       return;
     case AttemptOutcome.TIMED_OUT:
-      finish(image, out, now, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
+      finish(ctx, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
       return;
     case AttemptOutcome.WORKER_LOST:
-      lose(image, out, now, job, error || 'worker lost');
+      lose(ctx, job, error || 'worker lost');
       return;
     default:
       // Stopped although the lease still stands: nobody asked for it any more, so it was not the job's fault.
-      requeue(image, out, job, false);
+      requeue(ctx, job, false);
   }
 }
 
 /** Why the account of the job may not keep a body besides; null when it may. */
-function refusalOfBody(image: State, job: JobRecord, body: Body | null, field: string): CapstanError | null {
-  const account = image.endpoints.get(job.endpoint)?.config.account;
+function refusalOfBody(state: State, job: JobRecord, body: Body | null, field: string): CapstanError | null {
+  const account = state.endpoints.get(job.endpoint)?.config.account;
   const size = blobBytes(body);
-  return account === undefined ? null : bodyRefusal(image, account, { size, adds: size, field });
+  return account === undefined ? null : bodyRefusal(state, account, { size, adds: size, field });
 }
 
 /** Ends a job whose output or stream passes a quota. What it streamed is dropped. */
-function failOver(image: State, out: StepResult, now: Now, job: JobRecord, { message }: CapstanError): void {
-  dropStream(image, job);
-  finish(image, out, now, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
+function failOver(ctx: StepContext, job: JobRecord, { message }: CapstanError): void {
+  dropStream(ctx.state, job);
+  finish(ctx, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
 }
 
-function acknowledge(out: StepResult, node: NodeRecord, jobId: string, token: number): void {
+function acknowledge(ctx: StepContext, node: NodeRecord, jobId: string, token: number): void {
   if (node.session === null) return;
-  out.do({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
+  ctx.emit({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
 }
 
-function refill(image: State, out: StepResult, now: Now, worker: WorkerRecord | null): void {
-  const endpoint = worker === null ? undefined : image.endpoints.get(worker.endpoint);
-  if (endpoint !== undefined) fill(image, out, now, endpoint);
+function refill(ctx: StepContext, worker: WorkerRecord | null): void {
+  const endpoint = worker === null ? undefined : ctx.state.endpoints.get(worker.endpoint);
+  if (endpoint !== undefined) fill(ctx, endpoint);
 }

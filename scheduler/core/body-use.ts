@@ -17,8 +17,8 @@ export function blobBytes(body: Body | null): number {
 }
 
 /** Bytes of the account's bodies. */
-export function bodyBytesOf(image: State, account: string): number {
-  const use = image.bodyUse.get(account);
+export function bodyBytesOf(state: State, account: string): number {
+  const use = state.bodyUse.get(account);
   return use === undefined ? 0 : use.stored + use.pending;
 }
 
@@ -32,10 +32,10 @@ export interface WantedBody {
 }
 
 /** Why the account may not have a body besides; null when it may. */
-export function bodyRefusal(image: State, account: string, { size, adds, field }: WantedBody): CapstanError | null {
+export function bodyRefusal(state: State, account: string, { size, adds, field }: WantedBody): CapstanError | null {
   if (adds <= 0) return null;
-  const used = bodyBytesOf(image, account) + adds - size;
-  const quota = bodyQuotaOf(image, account);
+  const used = bodyBytesOf(state, account) + adds - size;
+  const quota = bodyQuotaOf(state, account);
   if (used + size <= quota) return null;
   const message =
     `${field}: its ${size} bytes would pass the account's quota of bodies above 64 KiB; jobs and webhooks that are kept have ${used} of ${quota} bytes. ` +
@@ -44,27 +44,27 @@ export function bodyRefusal(image: State, account: string, { size, adds, field }
 }
 
 /** Counts bytes that are not in the store's count yet, or not any more. */
-export function addPending(image: State, account: string, bytes: number): void {
+export function addPending(state: State, account: string, bytes: number): void {
   if (bytes === 0) return;
-  const use = image.bodyUse.get(account) ?? { stored: 0, pending: 0 };
+  const use = state.bodyUse.get(account) ?? { stored: 0, pending: 0 };
   use.pending += bytes;
-  if (use.stored === 0 && use.pending === 0) image.bodyUse.delete(account);
-  else image.bodyUse.set(account, use);
+  if (use.stored === 0 && use.pending === 0) state.bodyUse.delete(account);
+  else state.bodyUse.set(account, use);
 }
 
 /** The reservation of an operation that is written now; null when it brings no blobs. */
-export function reserve(image: State, account: string | undefined, bytes: number): BodyReservation | null {
+export function reserve(state: State, account: string | undefined, bytes: number): BodyReservation | null {
   if (account === undefined || bytes === 0) return null;
-  addPending(image, account, bytes);
+  addPending(state, account, bytes);
   return { account, bytes };
 }
 
 /** The store counted after the operations of these reservations were committed or refused. */
-export function bodiesCounted(image: State, { stored, settled }: Extract<CoreEvent, { kind: 'bodies-counted' }>): void {
-  for (const [account, use] of image.bodyUse) {
+export function bodiesCounted(state: State, { stored, settled }: Extract<CoreEvent, { kind: 'bodies-counted' }>): void {
+  for (const [account, use] of state.bodyUse) {
     use.stored = 0;
-    if (!stored.has(account) && use.pending === 0) image.bodyUse.delete(account);
+    if (!stored.has(account) && use.pending === 0) state.bodyUse.delete(account);
   }
-  for (const [account, bytes] of stored) image.bodyUse.set(account, { stored: bytes, pending: image.bodyUse.get(account)?.pending ?? 0 });
-  for (const [account, bytes] of settled) addPending(image, account, -bytes);
+  for (const [account, bytes] of stored) state.bodyUse.set(account, { stored: bytes, pending: state.bodyUse.get(account)?.pending ?? 0 });
+  for (const [account, bytes] of settled) addPending(state, account, -bytes);
 }

@@ -12,9 +12,8 @@
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 
+import type { StepContext } from './context.ts';
 import { noteDecision } from './decisions.ts';
-import type { StepResult } from './effects.ts';
-import type { State } from './image.ts';
 import type { EndpointRecord } from './image/endpoints.ts';
 import type { WorkerRecord } from './image/fleet.ts';
 import type { Now } from './now.ts';
@@ -43,62 +42,54 @@ export function avoidedNodes(endpoint: EndpointRecord, now: Now): ReadonlySet<st
 }
 
 /** Takes what an agent says of a worker's starts; `before` is what it had said before. */
-export function noteStart(image: State, out: StepResult, now: Now, worker: WorkerRecord, status: WorkerStatus): void {
+export function noteStart(ctx: StepContext, worker: WorkerRecord, status: WorkerStatus): void {
   const failed = Math.max(0, status.failures - worker.failuresSeen);
   const ready = status.state === WorkerState.IDLE || status.state === WorkerState.RUNNING;
   worker.failuresSeen = status.failures;
-  const endpoint = image.endpoints.get(worker.endpoint);
+  const endpoint = ctx.state.endpoints.get(worker.endpoint);
   const started = ready && !worker.ready;
   worker.ready = ready || (worker.ready && status.state === WorkerState.DRAINING);
   if (endpoint === undefined) return;
-  if (failed > 0 && !ready && worker.release === endpoint.config.release) noteFailures(image, out, now, endpoint, worker, failed, status);
+  if (failed > 0 && !ready && worker.release === endpoint.config.release) noteFailures(ctx, endpoint, worker, failed, status);
   if (!started) return;
-  worker.idleSince = now.mono;
-  if (worker.release === endpoint.config.release) noteGoodStart(out, now, endpoint, worker);
+  worker.idleSince = ctx.now.mono;
+  if (worker.release === endpoint.config.release) noteGoodStart(ctx, endpoint, worker);
   // A start that this scheduler did not ask for was told by the one before it.
   const { placedMs, runtime } = worker;
   if (placedMs === null) return;
   worker.placedMs = null;
   const { artifactMs, startedMs, loadedMs } = status;
-  out.do({ kind: 'worker-started', endpoint: worker.endpoint, runtime, placedMs, artifactMs, startedMs, loadedMs });
+  ctx.emit({ kind: 'worker-started', endpoint: worker.endpoint, runtime, placedMs, artifactMs, startedMs, loadedMs });
 }
 
-function noteFailures(
-  image: State,
-  out: StepResult,
-  now: Now,
-  endpoint: EndpointRecord,
-  worker: WorkerRecord,
-  failed: number,
-  status: WorkerStatus,
-): void {
+function noteFailures(ctx: StepContext, endpoint: EndpointRecord, worker: WorkerRecord, failed: number, status: WorkerStatus): void {
   const { starts } = endpoint;
   const looped = inCrashLoop(endpoint);
   starts.failures = Math.min(mostFailures, starts.failures + failed);
   // From the third failure on agents say CRASH_LOOP, and the error itself beside it.
   starts.lastError = status.reason === 'CRASH_LOOP' ? status.detail : `${status.reason}: ${status.detail}`;
-  starts.retryAt = now.mono + Math.min(pauseLastMs, pauseFirstMs * 2 ** Math.min(starts.failures - 1, 16));
+  starts.retryAt = ctx.now.mono + Math.min(pauseLastMs, pauseFirstMs * 2 ** Math.min(starts.failures - 1, 16));
   const here = starts.nodes.get(worker.node) ?? { failures: 0, avoidUntil: 0 };
   here.failures += failed;
   if (here.failures >= nodeFailures)
-    here.avoidUntil = now.mono + Math.min(avoidLastMs, avoidFirstMs * 2 ** Math.min(here.failures - nodeFailures, 16));
+    here.avoidUntil = ctx.now.mono + Math.min(avoidLastMs, avoidFirstMs * 2 ** Math.min(here.failures - nodeFailures, 16));
   starts.nodes.set(worker.node, here);
-  image.dirtyEndpoints.add(endpoint.config.id);
+  ctx.state.dirtyEndpoints.add(endpoint.config.id);
   if (looped || !inCrashLoop(endpoint)) return;
   const reason = `${starts.failures} starts failed in a row; the last: ${starts.lastError}`;
-  noteDecision(endpoint, now, { kind: 'CRASH_LOOP', worker: worker.id, node: worker.node, reason });
+  noteDecision(endpoint, ctx.now, { kind: 'CRASH_LOOP', worker: worker.id, node: worker.node, reason });
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
-  out.do({ kind: 'log', level: 'warn', message: 'workers of an endpoint fail to start', facts });
+  ctx.emit({ kind: 'log', level: 'warn', message: 'workers of an endpoint fail to start', facts });
 }
 
-function noteGoodStart(out: StepResult, now: Now, endpoint: EndpointRecord, worker: WorkerRecord): void {
+function noteGoodStart(ctx: StepContext, endpoint: EndpointRecord, worker: WorkerRecord): void {
   const { starts } = endpoint;
   starts.nodes.delete(worker.node);
   if (starts.failures === 0) return;
   if (inCrashLoop(endpoint)) {
-    noteDecision(endpoint, now, { kind: 'RECOVERED', worker: worker.id, node: worker.node, reason: 'a worker started' });
+    noteDecision(endpoint, ctx.now, { kind: 'RECOVERED', worker: worker.id, node: worker.node, reason: 'a worker started' });
     const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node };
-    out.do({ kind: 'log', level: 'info', message: 'workers of an endpoint start again', facts });
+    ctx.emit({ kind: 'log', level: 'info', message: 'workers of an endpoint start again', facts });
   }
   starts.failures = 0;
   starts.lastError = '';

@@ -2,15 +2,15 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 
+import type { StepContext } from './context.ts';
 import { buildNotFound, ownedBuild } from './builds.ts';
 import { ensureEnvironment, latestOf, previousOf, record, sweepBuilds, withBuild } from './deployments.ts';
 import { type EndpointConfig, type EndpointInput, endpointNameKey, newEndpointRecord, newStarts, type Release } from './image/endpoints.ts';
 import { emptyUpdate, endpointEntry } from './directory.ts';
-import type { StepResult, Write } from './effects.ts';
+import type { Write } from './effects.ts';
 import type { Command } from './events.ts';
 import { type State, liveEndpoints } from './image.ts';
 import { type BuildRow, type DeployedInput, environmentKey } from './image/control-rows.ts';
-import type { Now } from './now.ts';
 import { quotaOf } from './keys.ts';
 import { randomName } from './random.ts';
 import { keepCapacity } from './rollout.ts';
@@ -29,69 +29,67 @@ interface Change {
 const noBuild: BuildRow = { digest: '', size: 0, createdAt: 0, owners: [] };
 
 /** Creates or updates one endpoint per resource. Refuses the whole when the quota would be passed. */
-export function deploy(image: State, out: StepResult, now: Now, call: number, command: Deploy): void {
+export function deploy(ctx: StepContext, call: number, command: Deploy): void {
   const { account, environment } = command;
-  const build = command.build === '' ? noBuild : ownedBuild(image, account, command.build);
+  const build = command.build === '' ? noBuild : ownedBuild(ctx.state, account, command.build);
   if (build === undefined) {
-    out.do({ kind: 'answer', call, result: buildNotFound(command.build) });
+    ctx.reply(call, buildNotFound(command.build));
     return;
   }
   const changes = command.endpoints.map((input) => ({ input, build }));
-  const refusal = overQuota(image, account, environment, changes, 'deploys');
+  const refusal = overQuota(ctx.state, account, environment, changes, 'deploys');
   if (refusal !== null) {
-    out.do({ kind: 'answer', call, result: refusal });
+    ctx.reply(call, refusal);
     return;
   }
-  apply(image, out, now, call, { account, environment, cause: 'DEPLOY', changes });
+  apply(ctx, call, { account, environment, cause: 'DEPLOY', changes });
 }
 
 /** Deploys what an earlier deployment gave the endpoints once more. Those deleted since stay deleted. */
-export function rollback(image: State, out: StepResult, now: Now, call: number, command: Rollback): void {
+export function rollback(ctx: StepContext, call: number, command: Rollback): void {
   const { account, environment, endpoint: only, build } = command;
-  const found = targets(image, command);
-  const live = found.filter(({ id }) => image.endpoints.get(id)?.config.removing === undefined && image.endpoints.has(id));
+  const found = targets(ctx.state, command);
+  const live = found.filter(({ id }) => ctx.state.endpoints.get(id)?.config.removing === undefined && ctx.state.endpoints.has(id));
   if (live.length === 0) {
-    const whose = only === null ? `environment ${environment}` : `endpoint ${image.endpoints.get(only)?.config.name ?? only}`;
+    const whose = only === null ? `environment ${environment}` : `endpoint ${ctx.state.endpoints.get(only)?.config.name ?? only}`;
     const error =
       build === null
         ? new CapstanError('CONFLICT', `${whose} has no earlier build to go back to`)
         : new CapstanError('NOT_FOUND', `${whose} has no kept deployment of the build ${build.slice(0, 12)}`, { field: 'build' });
-    out.do({ kind: 'answer', call, result: error });
+    ctx.reply(call, error);
     return;
   }
   const changes = live.flatMap(({ input, build: digest }) => {
-    const row = digest === '' ? noBuild : image.builds.get(digest);
+    const row = digest === '' ? noBuild : ctx.state.builds.get(digest);
     return row === undefined ? [] : [{ input, build: row }];
   });
-  const refusal = overQuota(image, account, environment, changes, 'stays');
-  if (refusal !== null) out.do({ kind: 'answer', call, result: refusal });
-  else apply(image, out, now, call, { account, environment, cause: 'ROLLBACK', changes });
+  const refusal = overQuota(ctx.state, account, environment, changes, 'stays');
+  if (refusal !== null) ctx.reply(call, refusal);
+  else apply(ctx, call, { account, environment, cause: 'ROLLBACK', changes });
 }
 
 /** Changes settings of one endpoint; it keeps its build. */
-export function updateEndpoint(image: State, out: StepResult, now: Now, call: number, id: string, input: EndpointInput): void {
-  const endpoint = image.endpoints.get(id);
-  const release = endpoint === undefined ? undefined : image.releases.get(endpoint.config.release);
+export function updateEndpoint(ctx: StepContext, call: number, id: string, input: EndpointInput): void {
+  const endpoint = ctx.state.endpoints.get(id);
+  const release = endpoint === undefined ? undefined : ctx.state.releases.get(endpoint.config.release);
   if (endpoint === undefined || release === undefined || endpoint.config.removing !== undefined) {
-    out.do({ kind: 'answer', call, result: new CapstanError('NOT_FOUND', `endpoint ${id} not found`) });
+    ctx.reply(call, new CapstanError('NOT_FOUND', `endpoint ${id} not found`));
     return;
   }
   const { account, environment } = endpoint.config;
   const build = { ...noBuild, digest: release.buildDigest, size: release.buildSize };
-  const refusal = overQuota(image, account, environment, [{ input, build }], 'stays');
+  const refusal = overQuota(ctx.state, account, environment, [{ input, build }], 'stays');
   if (refusal !== null) {
-    out.do({ kind: 'answer', call, result: refusal });
+    ctx.reply(call, refusal);
     return;
   }
-  const { config, write } = putEndpoint(image, out, now, account, environment, { input, build });
-  out.do({ kind: 'directory', update: { ...emptyUpdate(), endpoints: [endpointEntry(image, config)] } }, write);
-  out.do({ kind: 'answer', call, result: { kind: 'deployed', environment, endpoints: [{ id, created: false }] } }, write);
+  const { config, write } = putEndpoint(ctx, account, environment, { input, build });
+  ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), endpoints: [endpointEntry(ctx.state, config)] } }, write);
+  ctx.reply(call, { kind: 'deployed', environment, endpoints: [{ id, created: false }] }, write);
 }
 
 function apply(
-  image: State,
-  out: StepResult,
-  now: Now,
+  ctx: StepContext,
   call: number,
   what: { account: string; environment: string; cause: 'DEPLOY' | 'ROLLBACK'; changes: readonly Change[] },
 ): void {
@@ -99,23 +97,21 @@ function apply(
   const answers: { id: string; created: boolean }[] = [];
   const entries: EndpointEntry[] = [];
   const deployed: DeployedInput[] = [];
-  ensureEnvironment(image, out, account, environment, now.wall);
+  ensureEnvironment(ctx, account, environment, ctx.now.wall);
   for (const change of changes) {
-    const { config, created } = putEndpoint(image, out, now, account, environment, change);
+    const { config, created } = putEndpoint(ctx, account, environment, change);
     answers.push({ id: config.id, created });
-    entries.push(endpointEntry(image, config));
+    entries.push(endpointEntry(ctx.state, config));
     deployed.push({ id: config.id, build: change.build.digest, input: change.input });
   }
-  const write = record(image, out, { account, environment, at: now.wall, cause, endpoints: deployed });
-  sweepBuilds(image, out, now);
-  out.do({ kind: 'directory', update: { ...emptyUpdate(), endpoints: entries } }, write);
-  out.do({ kind: 'answer', call, result: { kind: 'deployed', environment, endpoints: answers } }, write);
+  const write = record(ctx, { account, environment, at: ctx.now.wall, cause, endpoints: deployed });
+  sweepBuilds(ctx);
+  ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), endpoints: entries } }, write);
+  ctx.reply(call, { kind: 'deployed', environment, endpoints: answers }, write);
 }
 
 function putEndpoint(
-  image: State,
-  out: StepResult,
-  now: Now,
+  ctx: StepContext,
   account: string,
   environment: string,
   change: Change,
@@ -123,29 +119,29 @@ function putEndpoint(
   const { functions: _functions, command: _command, packages: _packages, python: _python, runtime: _runtime, ...more } = change.input;
   const { envSealed: _sealed, envDigest: _digest, ...settings } = more;
   const nameKey = endpointNameKey(account, environment, settings.name);
-  const known = image.endpoints.get(image.endpointsByName.get(nameKey) ?? '');
-  const id = known?.config.id ?? freshEndpointId(image);
-  const release = releaseFor(image, out, id, known?.config ?? null, change);
-  const config: EndpointConfig = { ...settings, id, account, environment, release, ...boundary(image, known?.config ?? null, release) };
+  const known = ctx.state.endpoints.get(ctx.state.endpointsByName.get(nameKey) ?? '');
+  const id = known?.config.id ?? freshEndpointId(ctx.state);
+  const release = releaseFor(ctx, id, known?.config ?? null, change);
+  const config: EndpointConfig = { ...settings, id, account, environment, release, ...boundary(ctx.state, known?.config ?? null, release) };
   if (known === undefined) {
-    image.endpoints.set(id, newEndpointRecord(config));
-    image.endpointsByName.set(nameKey, id);
+    ctx.state.endpoints.set(id, newEndpointRecord(config));
+    ctx.state.endpointsByName.set(nameKey, id);
   } else {
     const replaced = release !== known.config.release;
     known.config = config;
     if (replaced) {
       known.starts = newStarts();
-      keepCapacity(image, now, known, `release ${release} is deployed`);
+      keepCapacity(ctx.state, ctx.now, known, `release ${release} is deployed`);
     }
   }
-  image.dirtyEndpoints.add(id);
-  return { config, created: known === undefined, write: putRow(image, out, 'endpoint', id, config) };
+  ctx.state.dirtyEndpoints.add(id);
+  return { config, created: known === undefined, write: putRow(ctx, 'endpoint', id, config) };
 }
 
 /** Which endpoints go back to what. */
-function targets(image: State, { account, environment, endpoint, build }: Rollback): DeployedInput[] {
-  const history = image.deployments.get(environmentKey(account, environment)) ?? [];
-  const currentBuild = (id: string): string => image.releases.get(image.endpoints.get(id)?.config.release ?? '')?.buildDigest ?? '';
+function targets(state: State, { account, environment, endpoint, build }: Rollback): DeployedInput[] {
+  const history = state.deployments.get(environmentKey(account, environment)) ?? [];
+  const currentBuild = (id: string): string => state.releases.get(state.endpoints.get(id)?.config.release ?? '')?.buildDigest ?? '';
   if (build !== null) {
     const ids = endpoint === null ? [...new Set(history.flatMap(({ endpoints }) => endpoints.map(({ id }) => id)))] : [endpoint];
     return ids.flatMap((id) => withBuild(history, id, build) ?? []);
@@ -159,7 +155,7 @@ function targets(image: State, { account, environment, endpoint, build }: Rollba
  * that was lowered it may keep its maxima, so that a setting can be mended or a build taken back.
  */
 function overQuota(
-  image: State,
+  state: State,
   account: string,
   environment: string,
   changes: readonly Change[],
@@ -168,13 +164,13 @@ function overQuota(
   const changed = new Map(changes.map(({ input }) => [input.name, input.workersMax]));
   let others = 0;
   let present = 0;
-  for (const { config } of liveEndpoints(image, account)) {
+  for (const { config } of liveEndpoints(state, account)) {
     if (config.environment !== environment || !changed.has(config.name)) others += config.workersMax;
     present += config.workersMax;
   }
   let sum = others;
   for (const workersMax of changed.values()) sum += workersMax;
-  const quota = quotaOf(image, account);
+  const quota = quotaOf(state, account);
   // A quota that was lowered must not keep anybody from going down towards it.
   if (sum <= quota || sum < present || (kind === 'stays' && sum === present)) return null;
   const asked = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
@@ -186,7 +182,7 @@ function overQuota(
 }
 
 /** The present release when nothing a worker depends on changed, else a new one. */
-function releaseFor(image: State, out: StepResult, endpoint: string, present: EndpointConfig | null, { input, build }: Change): string {
+function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig | null, { input, build }: Change): string {
   const wanted = {
     endpoint,
     buildDigest: build.digest,
@@ -204,11 +200,11 @@ function releaseFor(image: State, out: StepResult, endpoint: string, present: En
     envDigest: input.envDigest,
     maxConcurrency: input.maxConcurrency,
   };
-  const known = present === null ? undefined : image.releases.get(present.release);
+  const known = present === null ? undefined : ctx.state.releases.get(present.release);
   if (present !== null && known !== undefined && sameRelease(known, wanted)) return known.id;
-  const release: Release = { id: randomName(image.random, 14), ...wanted };
-  image.releases.set(release.id, release);
-  putRow(image, out, 'release', release.id, release);
+  const release: Release = { id: randomName(ctx.state.random, 14), ...wanted };
+  ctx.state.releases.set(release.id, release);
+  putRow(ctx, 'release', release.id, release);
   return release.id;
 }
 
@@ -233,15 +229,15 @@ function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
 }
 
 /** From which job on the present release counts, and which one counted before. */
-function boundary(image: State, present: EndpointConfig | null, release: string): Pick<EndpointConfig, 'previousRelease' | 'releaseFrom'> {
+function boundary(state: State, present: EndpointConfig | null, release: string): Pick<EndpointConfig, 'previousRelease' | 'releaseFrom'> {
   if (present === null) return { previousRelease: null, releaseFrom: 0 };
   if (present.release === release) return { previousRelease: present.previousRelease, releaseFrom: present.releaseFrom };
-  return { previousRelease: present.release, releaseFrom: image.nextQueuePosition };
+  return { previousRelease: present.release, releaseFrom: state.nextQueuePosition };
 }
 
-function freshEndpointId(image: State): string {
+function freshEndpointId(state: State): string {
   for (;;) {
-    const id = randomName(image.random, 14);
-    if (!image.endpoints.has(id)) return id;
+    const id = randomName(state.random, 14);
+    if (!state.endpoints.has(id)) return id;
   }
 }

@@ -4,34 +4,32 @@
  * workers, so that placement starts another one on devices that are healthy. The decision is made
  * with every inventory; a device that is healthy again is a free device like any other.
  */
-import type { StepResult } from './effects.ts';
-import type { State } from './image.ts';
+import type { StepContext } from './context.ts';
 import type { NodeRecord, WorkerRecord } from './image/fleet.ts';
-import type { Now } from './now.ts';
 import type { NodeFacts } from './placement/node-facts.ts';
 import { keepCapacity } from './rollout.ts';
 import { drainWorker } from './workers.ts';
 
 /** Drains the workers of a node that hold a device which the node's latest inventory cannot vouch for. */
-export function retireFromLostDevices(image: State, out: StepResult, now: Now, node: NodeRecord): void {
+export function retireFromLostDevices(ctx: StepContext, node: NodeRecord): void {
   const { facts } = node;
   if (facts === null || facts.devicesUnread) return;
   const retired: { readonly worker: WorkerRecord; readonly reason: string }[] = [];
   for (const id of node.workers) {
-    const worker = image.workers.get(id);
+    const worker = ctx.state.workers.get(id);
     if (worker === undefined || worker.drain) continue;
     const problem = deviceProblemOf(facts, worker);
     if (problem !== null) retired.push({ worker, reason: `${problem} on node ${node.config.name}` });
   }
   // The number to keep is counted before the first of them is drained.
   for (const { worker, reason } of retired) {
-    const endpoint = image.endpoints.get(worker.endpoint);
-    if (endpoint !== undefined) keepCapacity(image, now, endpoint, reason);
+    const endpoint = ctx.state.endpoints.get(worker.endpoint);
+    if (endpoint !== undefined) keepCapacity(ctx.state, ctx.now, endpoint, reason);
   }
   for (const { worker, reason } of retired) {
-    drainWorker(image, now, worker, reason);
+    drainWorker(ctx.state, ctx.now, worker, reason);
     const { id, endpoint } = worker;
-    out.do({ kind: 'log', level: 'warn', message: 'worker drained: its GPU is lost', facts: { worker: id, endpoint, reason } });
+    ctx.emit({ kind: 'log', level: 'warn', message: 'worker drained: its GPU is lost', facts: { worker: id, endpoint, reason } });
   }
 }
 

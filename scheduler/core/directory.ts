@@ -8,8 +8,8 @@ import type { EndpointConfig } from './image/endpoints.ts';
 import { placementsOf } from './placed-workers.ts';
 
 /** A gateway's view of an endpoint. */
-export function endpointEntry(image: State, config: EndpointConfig): EndpointEntry {
-  const functions = new Map((image.releases.get(config.release)?.functions ?? []).map((each) => [each.name, each]));
+export function endpointEntry(state: State, config: EndpointConfig): EndpointEntry {
+  const functions = new Map((state.releases.get(config.release)?.functions ?? []).map((each) => [each.name, each]));
   return {
     id: config.id,
     name: config.name,
@@ -38,14 +38,14 @@ export function keyEntry(key: KeyRow): KeyEntry {
 }
 
 /** The whole directory, for a gateway that begins to watch. */
-export function wholeDirectory(image: State): DirectoryUpdate {
-  const live = [...image.endpoints.values()].filter(({ config }) => config.removing === undefined);
+export function wholeDirectory(state: State): DirectoryUpdate {
+  const live = [...state.endpoints.values()].filter(({ config }) => config.removing === undefined);
   return {
     ...emptyUpdate(),
     reset: true,
-    keys: [...image.keys.values()].map(keyEntry),
-    endpoints: live.map((endpoint) => endpointEntry(image, endpoint.config)),
-    placements: [...image.nodes.values()].map((node) => placementsOf(image, node)).filter(({ workers }) => workers.length > 0),
+    keys: [...state.keys.values()].map(keyEntry),
+    endpoints: live.map((endpoint) => endpointEntry(state, endpoint.config)),
+    placements: [...state.nodes.values()].map((node) => placementsOf(state, node)).filter(({ workers }) => workers.length > 0),
   };
 }
 

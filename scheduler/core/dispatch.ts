@@ -1,7 +1,8 @@
 /** Jobs to slots: the least loaded ready worker, ties to the most recently used, normal jobs first. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
-import type { StepResult, Write } from './effects.ts';
+import type { StepContext } from './context.ts';
+import type { Write } from './effects.ts';
 import type { State } from './image.ts';
 import type { EndpointRecord } from './image/endpoints.ts';
 import type { NodeRecord, WorkerRecord } from './image/fleet.ts';
@@ -24,25 +25,25 @@ export interface Slot {
  * The slot for the job at a position of an endpoint's queue, or null when there is none: workers of
  * the present release first; those of the one before only as long as the rollout allows it.
  */
-export function findFreeSlot(image: State, endpoint: EndpointRecord, now: Now, position: number): Slot | null {
+export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, position: number): Slot | null {
   let best: WorkerRecord | null = null;
   let bestOld: WorkerRecord | null = null;
   let freshReady = false;
   for (const id of endpoint.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker === undefined || !isReady(worker)) continue;
     const fresh = worker.release === endpoint.config.release;
     const free = worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono;
     // Its node is looked up only where it would change something.
     if (free ? !goesBefore(worker, fresh ? best : bestOld) : !fresh || freshReady) continue;
-    if (image.nodes.get(worker.node)?.session == null) continue;
+    if (state.nodes.get(worker.node)?.session == null) continue;
     if (fresh) freshReady = true;
     if (!free) continue;
     if (fresh) best = worker;
     else if (mayTakeOld(endpoint, worker, position)) bestOld = worker;
   }
   const worker = freshReady ? best : bestOld;
-  const node = worker === null ? undefined : image.nodes.get(worker.node);
+  const node = worker === null ? undefined : state.nodes.get(worker.node);
   return worker === null || node?.session == null ? null : { worker, node, session: node.session };
 }
 
@@ -60,29 +61,29 @@ export function isReady(worker: WorkerRecord): boolean {
 }
 
 /** Hands out queued jobs while there are free slots, and fills the window up from the store. */
-export function fill(image: State, out: StepResult, now: Now, endpoint: EndpointRecord): void {
-  if (endpoint.purge !== null) purgeStep(image, out, now, endpoint);
+export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
+  if (endpoint.purge !== null) purgeStep(ctx, endpoint);
   for (const lane of endpoint.lanes) {
     for (let job = first(lane); job !== null; job = first(lane)) {
-      if (job.deleteAt <= now.wall) {
-        expire(image, out, job);
+      if (job.deleteAt <= ctx.now.wall) {
+        expire(ctx, job);
         continue;
       }
-      const slot = findFreeSlot(image, endpoint, now, job.position);
+      const slot = findFreeSlot(ctx.state, endpoint, ctx.now, job.position);
       if (slot === null) break;
-      const write = leaseQueued(image, out, endpoint, job, slot.worker, slot.node.incarnation);
-      sendJob(out, job, slot, write);
+      const write = leaseQueued(ctx, endpoint, job, slot.worker, slot.node.incarnation);
+      sendJob(ctx, job, slot, write);
     }
-    if (wantsRefill(lane, image.settings.windowSize)) {
-      const { after, limit } = startRefill(lane, image.settings.windowSize);
-      out.do({ kind: 'read-head', endpoint: endpoint.config.id, priority: lane === endpoint.lanes[0] ? 0 : 1, after, limit });
+    if (wantsRefill(lane, ctx.state.settings.windowSize)) {
+      const { after, limit } = startRefill(lane, ctx.state.settings.windowSize);
+      ctx.emit({ kind: 'read-head', endpoint: endpoint.config.id, priority: lane === endpoint.lanes[0] ? 0 : 1, after, limit });
     }
   }
 }
 
 /** The effect that carries a leased job to its agent, once its lease is durable. */
-export function sendJob(out: StepResult, job: JobRecord, slot: Slot, write: Write): void {
-  out.do(
+export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Write): void {
+  ctx.emit(
     {
       kind: 'dispatch',
       node: slot.node.config.id,

@@ -127,7 +127,7 @@ export class StepResult {
   }
 
   /** Adds an effect; with `write`, one that falls when that operation is refused. */
-  do(effect: Effect, write: Write | null = null): void {
+  emit(effect: Effect, write: Write | null = null): void {
     this.effects.push({ effect, write });
   }
 }

@@ -17,7 +17,7 @@
 import { CapstanError } from '../../proto/errors.ts';
 import type { HookHead, NewHook } from '../store/store.ts';
 
-import type { StepResult } from './effects.ts';
+import type { StepContext } from './context.ts';
 import type { CoreEvent } from './events.ts';
 import type { WebhookDispatcherState, State } from './image.ts';
 import type { JobRecord } from './image/jobs.ts';
@@ -60,61 +60,61 @@ export function hookOf(job: JobRecord, account: string, now: Now, { status, erro
 }
 
 /** Something is due at `at`, wall clock: looks for it now, or when its time comes. */
-export function noteHook(image: State, out: StepResult, now: Now, at: number): void {
-  image.hooks.nextAt = Math.min(image.hooks.nextAt, at);
-  lookForHooks(image, out, now);
+export function noteHook(ctx: StepContext, at: number): void {
+  ctx.state.hooks.nextAt = Math.min(ctx.state.hooks.nextAt, at);
+  lookForHooks(ctx);
 }
 
 /** Asks the store for due deliveries when there is room to send any. */
-export function lookForHooks(image: State, out: StepResult, now: Now): void {
-  const desk = image.hooks;
-  const room = image.settings.hooksOpen - desk.open.size;
-  if (desk.reading || room <= 0 || desk.nextAt > now.wall) return;
+export function lookForHooks(ctx: StepContext): void {
+  const desk = ctx.state.hooks;
+  const room = ctx.state.settings.hooksOpen - desk.open.size;
+  if (desk.reading || room <= 0 || desk.nextAt > ctx.now.wall) return;
   desk.reading = true;
   // Whatever is noted from here on lowers it again, and is found by the next look.
   desk.nextAt = Number.POSITIVE_INFINITY;
-  const skipHosts = fullHosts(image);
+  const skipHosts = fullHosts(ctx.state);
   desk.backlog = skipHosts.length > 0;
-  out.do({
+  ctx.emit({
     kind: 'read-hooks',
     skipHosts,
     skipIds: [...desk.open.keys()],
-    perHost: image.settings.hooksPerHost,
+    perHost: ctx.state.settings.hooksPerHost,
     limit: Math.min(room, readLimit),
   });
 }
 
 /** Wall time of the next look; infinity when one is under way or nothing could be sent anyway. */
-export function nextHookLook(image: State): number {
-  const { reading, open, nextAt } = image.hooks;
-  return reading || open.size >= image.settings.hooksOpen ? Number.POSITIVE_INFINITY : nextAt;
+export function nextHookLook(state: State): number {
+  const { reading, open, nextAt } = state.hooks;
+  return reading || open.size >= state.settings.hooksOpen ? Number.POSITIVE_INFINITY : nextAt;
 }
 
 /** Due deliveries were read: those that there is room for are sent. */
-export function hooksRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
-  const desk = image.hooks;
+export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
+  const desk = ctx.state.hooks;
   desk.reading = false;
   let left = false;
   for (const hook of event.hooks) {
     if (desk.open.has(hook.id)) continue;
-    if (!hasRoom(image, hook.host)) {
+    if (!hasRoom(ctx.state, hook.host)) {
       left = true;
       continue;
     }
     desk.open.set(hook.id, hook);
     desk.perHost.set(hook.host, (desk.perHost.get(hook.host) ?? 0) + 1);
-    out.do({ kind: 'deliver', id: hook.id });
+    ctx.emit({ kind: 'deliver', id: hook.id });
   }
   // As many as were asked for: there may be more. Whoever had no room is skipped by the next look, so
   // this comes to an end.
   const more = event.hooks.length === event.limit;
-  desk.backlog ||= left || more || fullHosts(image).length > 0;
-  noteHook(image, out, now, more ? now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
+  desk.backlog ||= left || more || fullHosts(ctx.state).length > 0;
+  noteHook(ctx, more ? ctx.now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
 }
 
 /** A try is over. */
-export function hookTried(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
-  const desk = image.hooks;
+export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
+  const desk = ctx.state.hooks;
   const hook = desk.open.get(event.id);
   if (hook === undefined) return;
   close(desk, hook);
@@ -125,56 +125,56 @@ export function hookTried(image: State, out: StepResult, now: Now, event: Extrac
       break;
     case 'delivered':
       desk.failing.delete(host);
-      out.write({ kind: 'hook', id, after: hook.tries, to: null });
+      ctx.write({ kind: 'hook', id, after: hook.tries, to: null });
       break;
     case 'failed': {
       noteFailing(desk, host);
       const last = tries >= hookTries;
-      const dueAt = now.wall + (last ? hookKeepMs : hookSpacingMs);
-      out.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
+      const dueAt = ctx.now.wall + (last ? hookKeepMs : hookSpacingMs);
+      ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
       if (!last) desk.nextAt = Math.min(desk.nextAt, dueAt);
       // The host without its path: a webhook's path and query often are its secret.
       const facts = { webhook: id, endpoint, host, tries, error: event.error };
-      out.do({ kind: 'log', level: 'warn', message: last ? 'a webhook was given up' : 'a webhook was not taken', facts });
+      ctx.emit({ kind: 'log', level: 'warn', message: last ? 'a webhook was given up' : 'a webhook was not taken', facts });
     }
   }
-  if (desk.backlog) desk.nextAt = Math.min(desk.nextAt, now.wall);
-  lookForHooks(image, out, now);
+  if (desk.backlog) desk.nextAt = Math.min(desk.nextAt, ctx.now.wall);
+  lookForHooks(ctx);
 }
 
 /** True when a delivery that is being sent is given up if it fails. */
-export function isLastTry(image: State, id: string): boolean {
-  return (image.hooks.open.get(id)?.tries ?? 0) + 1 >= hookTries;
+export function isLastTry(state: State, id: string): boolean {
+  return (state.hooks.open.get(id)?.tries ?? 0) + 1 >= hookTries;
 }
 
 /** Sends a pending or failed delivery anew, with all its tries. */
-export function redeliver(image: State, out: StepResult, now: Now, call: number, id: string): void {
-  if (image.hooks.open.has(id)) {
-    out.do({ kind: 'answer', call, result: new CapstanError('CONFLICT', `webhook ${id} is being sent right now`) });
+export function redeliver(ctx: StepContext, call: number, id: string): void {
+  if (ctx.state.hooks.open.has(id)) {
+    ctx.reply(call, new CapstanError('CONFLICT', `webhook ${id} is being sent right now`));
     return;
   }
-  const to = { state: 'PENDING', dueAt: now.wall, tries: 0, error: null } as const;
-  const write = out.write({ kind: 'hook', id, after: null, to }, { kind: 'redeliver', call, id });
-  noteHook(image, out, now, now.wall);
-  out.do({ kind: 'answer', call, result: { kind: 'done' } }, write);
+  const to = { state: 'PENDING', dueAt: ctx.now.wall, tries: 0, error: null } as const;
+  const write = ctx.write({ kind: 'hook', id, after: null, to }, { kind: 'redeliver', call, id });
+  noteHook(ctx, ctx.now.wall);
+  ctx.reply(call, { kind: 'done' }, write);
 }
 
 function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : url;
 }
 
-function hasRoom(image: State, host: string): boolean {
-  const { open, perHost, failing } = image.hooks;
-  const { hooksOpen, hooksPerHost } = image.settings;
+function hasRoom(state: State, host: string): boolean {
+  const { open, perHost, failing } = state.hooks;
+  const { hooksOpen, hooksPerHost } = state.settings;
   if (open.size >= hooksOpen || (perHost.get(host) ?? 0) >= hooksPerHost) return false;
-  return !failing.has(host) || openOfFailing(image.hooks) < hooksOpen / 2;
+  return !failing.has(host) || openOfFailing(state.hooks) < hooksOpen / 2;
 }
 
 /** Hosts to which nothing more may be sent for now. */
-function fullHosts(image: State): string[] {
-  const { perHost, failing } = image.hooks;
-  const { hooksOpen, hooksPerHost } = image.settings;
-  const full = new Set(openOfFailing(image.hooks) >= hooksOpen / 2 ? failing : []);
+function fullHosts(state: State): string[] {
+  const { perHost, failing } = state.hooks;
+  const { hooksOpen, hooksPerHost } = state.settings;
+  const full = new Set(openOfFailing(state.hooks) >= hooksOpen / 2 ? failing : []);
   for (const [host, count] of perHost) if (count >= hooksPerHost) full.add(host);
   return [...full];
 }

@@ -145,13 +145,13 @@ export function newState(settings: Settings, random: RandomState): State {
 }
 
 /** A body that is in no row is not needed any more. */
-export function dropBody(image: State, body: Body | null): void {
-  if (body !== null && 'blob' in body) image.droppedBlobs.push(body.blob);
+export function dropBody(state: State, body: Body | null): void {
+  if (body !== null && 'blob' in body) state.droppedBlobs.push(body.blob);
 }
 
 /** The endpoints of an account that are not being deleted. */
-export function liveEndpoints(image: State, account: string): EndpointRecord[] {
-  return [...image.endpoints.values()].filter(({ config }) => config.account === account && config.removing === undefined);
+export function liveEndpoints(state: State, account: string): EndpointRecord[] {
+  return [...state.endpoints.values()].filter(({ config }) => config.account === account && config.removing === undefined);
 }
 
 /** A read of stored jobs is requested; returns its number. */

@@ -6,8 +6,9 @@ import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body, JobRow } from '../store/store.ts';
 
+import type { StepContext } from './context.ts';
 import { blobBytes, reserve } from './body-use.ts';
-import type { StepResult, Write } from './effects.ts';
+import type { Write } from './effects.ts';
 import type { Cause } from './events.ts';
 import { type State, noteEnded } from './image.ts';
 import type { EndpointRecord } from './image/endpoints.ts';
@@ -34,8 +35,8 @@ export interface Ending {
   readonly agoMs: number;
 }
 
-function endpointOf(image: State, job: JobRecord): EndpointRecord | undefined {
-  return image.endpoints.get(job.endpoint);
+function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
+  return state.endpoints.get(job.endpoint);
 }
 
 /** The stored row of a job in the image. */
@@ -97,7 +98,7 @@ export function fromRow(row: JobRow): JobRecord {
 }
 
 /** Takes a lease for a job in the image; the caller writes it, alone or with the submission. */
-export function takeLease(image: State, job: JobRecord, worker: WorkerRecord, incarnation: string): void {
+export function takeLease(state: State, job: JobRecord, worker: WorkerRecord, incarnation: string): void {
   job.token++;
   job.phase = 'LEASED';
   job.lease = { node: worker.node, incarnation, worker: worker.id };
@@ -105,47 +106,40 @@ export function takeLease(image: State, job: JobRecord, worker: WorkerRecord, in
   job.startedAt = null;
   job.startRecorded = false;
   job.progress = null;
-  dropStream(image, job);
+  dropStream(state, job);
   worker.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
-  worker.lastUsed = image.nextUse++;
-  image.jobs.set(job.id, job);
-  const endpoint = endpointOf(image, job);
+  worker.lastUsed = state.nextUse++;
+  state.jobs.set(job.id, job);
+  const endpoint = endpointOf(state, job);
   if (endpoint !== undefined) countLeased(endpoint, job, 1);
 }
 
 /** Leases the first job of a lane. */
-export function leaseQueued(
-  image: State,
-  out: StepResult,
-  endpoint: EndpointRecord,
-  job: JobRecord,
-  worker: WorkerRecord,
-  incarnation: string,
-): Write {
+export function leaseQueued(ctx: StepContext, endpoint: EndpointRecord, job: JobRecord, worker: WorkerRecord, incarnation: string): Write {
   takeFirst(endpoint.lanes[job.priority]);
-  takeLease(image, job, worker, incarnation);
-  return out.write({ kind: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
+  takeLease(ctx.state, job, worker, incarnation);
+  return ctx.write({ kind: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
 }
 
 /** The handler was entered `agoMs` ago: from here on the attempt counts. */
-export function start(image: State, now: Now, job: JobRecord, agoMs: number): void {
+export function start(state: State, now: Now, job: JobRecord, agoMs: number): void {
   if (transition(job.phase, 'start') === null) return;
   job.phase = 'STARTED';
   job.attempts++;
   job.startedAt = Math.max(job.submittedAt, now.wall - agoMs);
-  const endpoint = endpointOf(image, job);
+  const endpoint = endpointOf(state, job);
   if (endpoint !== undefined) {
     endpoint.tallies.started++;
     if (job.attempts > 1) endpoint.counts.retried++;
   }
-  job.recordStart = image.deadlines.add(now.mono + image.settings.recordStartAfterMs, { kind: 'record-start', job, token: job.token });
+  job.recordStart = state.deadlines.add(now.mono + state.settings.recordStartAfterMs, { kind: 'record-start', job, token: job.token });
 }
 
 /** The attempt has run for a while: make its start durable, so that it counts even if both sides die. */
-export function recordStart(out: StepResult, job: JobRecord, token: number): void {
+export function recordStart(ctx: StepContext, job: JobRecord, token: number): void {
   if (job.phase !== 'STARTED' || job.token !== token || job.startRecorded || job.startedAt === null) return;
   job.startRecorded = true;
-  out.write({
+  ctx.write({
     kind: 'started',
     no: job.no,
     token,
@@ -157,9 +151,7 @@ export function recordStart(out: StepResult, job: JobRecord, token: number): voi
 
 /** Ends a job; answers its waiters. Null when its phase forbids it. */
 export function finish(
-  image: State,
-  out: StepResult,
-  now: Now,
+  ctx: StepContext,
   job: JobRecord,
   ending: Ending,
   cause: Cause | null = null,
@@ -168,22 +160,22 @@ export function finish(
   if (next === null) return null;
   const state = next.to as 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
   const from = job.phase === 'QUEUED' ? 'IN_QUEUE' : 'LEASED';
-  const endedAt = Math.max(job.submittedAt, now.wall - ending.agoMs);
+  const endedAt = Math.max(job.submittedAt, ctx.now.wall - ending.agoMs);
   const delayMs = job.startedAt === null ? null : span(job.submittedAt, job.startedAt);
   const executionMs = delayMs === null ? null : (ending.executionMs ?? span(job.startedAt as number, endedAt));
   const deleteAt = endedAt + job.retentionMs;
-  const endpoint = endpointOf(image, job);
+  const endpoint = endpointOf(ctx.state, job);
   if (endpoint !== undefined) {
     if (from === 'IN_QUEUE') leave(endpoint.lanes[job.priority], job.no);
     else countLeased(endpoint, job, -1);
     if (state === 'COMPLETED') endpoint.counts.completed++;
     else if (state !== 'CANCELLED') endpoint.counts.failed++;
   }
-  const hook = hookOf(job, endpoint?.config.account ?? '', now, { status: state, error: ending.error, delayMs, executionMs });
-  const stream = takeStream(image, job);
+  const hook = hookOf(job, endpoint?.config.account ?? '', ctx.now, { status: state, error: ending.error, delayMs, executionMs });
+  const stream = takeStream(ctx.state, job);
   const chunks = stream?.chunks ?? [];
   const bytes = [ending.output, ...chunks].reduce((sum, body) => sum + blobBytes(body), 0);
-  const write = out.write(
+  const write = ctx.write(
     {
       kind: 'finish',
       no: job.no,
@@ -203,13 +195,13 @@ export function finish(
     },
     cause,
     job.endpoint,
-    reserve(image, endpoint?.config.account, bytes),
+    reserve(ctx.state, endpoint?.config.account, bytes),
   );
-  if (hook !== null) noteHook(image, out, now, hook.dueAt);
-  noteDeletion(image, deleteAt);
+  if (hook !== null) noteHook(ctx, hook.dueAt);
+  noteDeletion(ctx.state, deleteAt);
   job.phase = state;
   job.lease = null;
-  forget(image, job);
+  forget(ctx.state, job);
   const view: Job = {
     id: job.id,
     endpointId: job.endpoint,
@@ -224,13 +216,13 @@ export function finish(
     webhook: job.webhook ?? '',
     submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
   };
-  const waiters = image.waiters.get(job.id);
+  const waiters = ctx.state.waiters.get(job.id);
   if (waiters !== undefined) {
     for (const waiter of [...waiters]) {
-      if (waiter.mode === 'job') answerJob(image, out, waiter, view, write);
+      if (waiter.mode === 'job') answerJob(ctx, waiter, view, write);
       else {
-        const { chunks, firstIndex } = chunksFor(image, job, stream, waiter);
-        answerStream(image, out, waiter, view.state, chunks, ending.error, write, { token: job.token, firstIndex });
+        const { chunks, firstIndex } = chunksFor(ctx.state, job, stream, waiter);
+        answerStream(ctx, waiter, view.state, chunks, ending.error, write, { token: job.token, firstIndex });
       }
     }
   }
@@ -238,47 +230,47 @@ export function finish(
 }
 
 /** Gives a lease up and puts the job back at its place. `charged` false takes a reported start back. */
-export function requeue(image: State, out: StepResult, job: JobRecord, charged: boolean): void {
+export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): void {
   if (transition(job.phase, 'requeue') === null) return;
   if (!charged && job.phase === 'STARTED') job.attempts--;
-  const endpoint = endpointOf(image, job);
+  const endpoint = endpointOf(ctx.state, job);
   if (endpoint !== undefined) countLeased(endpoint, job, -1);
   job.phase = 'QUEUED';
   job.lease = null;
   job.startedAt = null;
   job.progress = null;
-  dropStream(image, job);
-  if (job.recordStart !== null) image.deadlines.drop(job.recordStart);
+  dropStream(ctx.state, job);
+  if (job.recordStart !== null) ctx.state.deadlines.drop(job.recordStart);
   job.recordStart = null;
-  out.write({ kind: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
-  if (endpoint === undefined || !putBack(endpoint.lanes[job.priority], job)) image.jobs.delete(job.id);
-  image.dirtyEndpoints.add(job.endpoint);
+  ctx.write({ kind: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
+  if (endpoint === undefined || !putBack(endpoint.lanes[job.priority], job)) ctx.state.jobs.delete(job.id);
+  ctx.state.dirtyEndpoints.add(job.endpoint);
 }
 
 /** The worker under a leased job is gone: again while attempts are left, else FAILED with that reason. */
-export function lose(image: State, out: StepResult, now: Now, job: JobRecord, how: string): void {
-  if (job.deleteAt <= now.wall) {
-    expire(image, out, job);
+export function lose(ctx: StepContext, job: JobRecord, how: string): void {
+  if (job.deleteAt <= ctx.now.wall) {
+    expire(ctx, job);
     return;
   }
-  const endpoint = endpointOf(image, job);
-  const max = endpoint?.config.maxAttempts || image.settings.maxAttempts;
+  const endpoint = endpointOf(ctx.state, job);
+  const max = endpoint?.config.maxAttempts || ctx.state.settings.maxAttempts;
   const last = job.phase === 'STARTED' && job.attempts >= max;
   if (endpoint !== undefined) endpoint.tallies.lost++;
   const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: job.lease?.node, how };
-  out.do({ kind: 'log', level: 'warn', message: last ? 'attempt lost, and it was the last one' : 'attempt lost', facts });
+  ctx.emit({ kind: 'log', level: 'warn', message: last ? 'attempt lost, and it was the last one' : 'attempt lost', facts });
   if (last) {
     const error = `${how} (attempt ${job.attempts} of ${max})`;
-    finish(image, out, now, job, { event: 'fail', output: null, error, executionMs: null, agoMs: 0 });
+    finish(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs: 0 });
   } else {
-    requeue(image, out, job, true);
+    requeue(ctx, job, true);
   }
 }
 
 /** Removes a job whose ttl ran out, in any phase the image knows. */
-export function expire(image: State, out: StepResult, job: JobRecord): Write | null {
+export function expire(ctx: StepContext, job: JobRecord): Write | null {
   if (transition(job.phase, 'expire') === null) return null;
-  const endpoint = endpointOf(image, job);
+  const endpoint = endpointOf(ctx.state, job);
   if (endpoint !== undefined) {
     endpoint.tallies.expired++;
     if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
@@ -286,43 +278,43 @@ export function expire(image: State, out: StepResult, job: JobRecord): Write | n
   }
   job.phase = 'DELETED';
   job.lease = null;
-  forget(image, job);
-  const write = out.write({ kind: 'delete', no: job.no, dueBy: null });
-  answerGone(image, out, job.id, write);
+  forget(ctx.state, job);
+  const write = ctx.write({ kind: 'delete', no: job.no, dueBy: null });
+  answerGone(ctx, job.id, write);
   return write;
 }
 
 /** A submitted job goes into its lane; it is known to the image only inside the window. */
-export function queue(image: State, endpoint: EndpointRecord, job: JobRecord): void {
-  if (enqueue(endpoint.lanes[job.priority], job, image.settings.windowSize)) image.jobs.set(job.id, job);
+export function queue(state: State, endpoint: EndpointRecord, job: JobRecord): void {
+  if (enqueue(endpoint.lanes[job.priority], job, state.settings.windowSize)) state.jobs.set(job.id, job);
 }
 
 /** Undoes what the image assumed of a submission or retry that the store refused. */
-export function undo(image: State, job: JobRecord): void {
-  const endpoint = endpointOf(image, job);
+export function undo(state: State, job: JobRecord): void {
+  const endpoint = endpointOf(state, job);
   if (endpoint !== undefined) {
     if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
     else if (job.lease !== null) {
       countLeased(endpoint, job, -1);
-      const worker = image.workers.get(job.lease.worker);
+      const worker = state.workers.get(job.lease.worker);
       worker?.attempts.delete(attemptKey(job.id, job.token));
     }
   }
   job.phase = 'DELETED';
   job.lease = null;
-  forget(image, job);
+  forget(state, job);
 }
 
 /** Lowers the time of the next look at due jobs. */
-export function noteDeletion(image: State, at: number): void {
-  if (at + deletionGatherMs < image.nextDeletion) image.nextDeletion = at + deletionGatherMs;
+export function noteDeletion(state: State, at: number): void {
+  if (at + deletionGatherMs < state.nextDeletion) state.nextDeletion = at + deletionGatherMs;
 }
 
-function forget(image: State, job: JobRecord): void {
-  dropStream(image, job);
-  noteEnded(image, job.no);
-  if (image.jobs.get(job.id) === job) image.jobs.delete(job.id);
-  if (job.recordStart !== null) image.deadlines.drop(job.recordStart);
+function forget(state: State, job: JobRecord): void {
+  dropStream(state, job);
+  noteEnded(state, job.no);
+  if (state.jobs.get(job.id) === job) state.jobs.delete(job.id);
+  if (job.recordStart !== null) state.deadlines.drop(job.recordStart);
   job.recordStart = null;
 }
 

@@ -13,15 +13,15 @@ export function usageOf(endpoint: EndpointRecord, operation: LimitedOperation): 
   return usage;
 }
 
-export function limitOf(image: State, endpoint: EndpointRecord, operation: LimitedOperation): Limit {
+export function limitOf(state: State, endpoint: EndpointRecord, operation: LimitedOperation): Limit {
   const { limits, requestsPerWorker } = endpoint.config;
-  const base = limits[operation] ?? image.settings.limits[operation];
-  const perWorker = requestsPerWorker ?? image.settings.requestsPerWorker;
+  const base = limits[operation] ?? state.settings.limits[operation];
+  const perWorker = requestsPerWorker ?? state.settings.requestsPerWorker;
   // Few workers cannot lift the limit, whatever they do.
   if (base.requests === 0 || endpoint.workers.size * perWorker <= base.requests) return base;
   let running = 0;
   for (const id of endpoint.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker !== undefined && isReady(worker)) running++;
   }
   return effectiveLimit(base, running, perWorker);

@@ -10,7 +10,7 @@
  */
 import { CapstanError } from '../../proto/errors.ts';
 
-import type { StepResult } from './effects.ts';
+import type { StepContext } from './context.ts';
 import type { Command } from './events.ts';
 import type { State } from './image.ts';
 import { rowKey } from './image/control-rows.ts';
@@ -32,102 +32,103 @@ export function tokenId(hash: string): string {
 }
 
 /** Adds a join token; one that is known stays as it is, revoked ones too. */
-export function putJoinToken(image: State, out: StepResult, now: Now, call: number, command: Of<'put-join-token'>): void {
-  if (image.joinTokens.has(command.hash)) {
-    out.do({ kind: 'answer', call, result: { kind: 'done' } });
+export function putJoinToken(ctx: StepContext, call: number, command: Of<'put-join-token'>): void {
+  if (ctx.state.joinTokens.has(command.hash)) {
+    ctx.reply(call, { kind: 'done' });
     return;
   }
-  forgetSpent(image, out, now);
+  forgetSpent(ctx);
   const { name = '', expiresAt = null, maxUses = null } = command;
-  const row: JoinTokenRow = { name, createdAt: now.wall, expiresAt, maxUses, uses: 0, revoked: false };
-  image.joinTokens.set(command.hash, row);
-  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'join-token', command.hash, row));
+  const row: JoinTokenRow = { name, createdAt: ctx.now.wall, expiresAt, maxUses, uses: 0, revoked: false };
+  ctx.state.joinTokens.set(command.hash, row);
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'join-token', command.hash, row));
 }
 
 /** Revoked tokens are kept: the one in the data folder would come back with the next start. */
-export function revokeJoinToken(image: State, out: StepResult, call: number, command: Of<'revoke-join-token'>): void {
-  const found = [...image.joinTokens].find(([hash, { revoked }]) => !revoked && tokenId(hash) === command.id);
+export function revokeJoinToken(ctx: StepContext, call: number, command: Of<'revoke-join-token'>): void {
+  const found = [...ctx.state.joinTokens].find(([hash, { revoked }]) => !revoked && tokenId(hash) === command.id);
   if (found === undefined) {
-    out.do({ kind: 'answer', call, result: new CapstanError('NOT_FOUND', `there is no join token ${command.id}`, { field: 'id' }) });
+    ctx.reply(call, new CapstanError('NOT_FOUND', `there is no join token ${command.id}`, { field: 'id' }));
     return;
   }
   const [hash, token] = found;
   const row = { ...token, revoked: true };
-  image.joinTokens.set(hash, row);
-  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'join-token', hash, row));
+  ctx.state.joinTokens.set(hash, row);
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'join-token', hash, row));
 }
 
-export function join(image: State, out: StepResult, now: Now, call: number, command: Of<'join'>): void {
-  const token = image.joinTokens.get(command.tokenHash);
-  const refusal = token === undefined || token.revoked ? 'is not valid' : spent(token, now);
+export function join(ctx: StepContext, call: number, command: Of<'join'>): void {
+  const token = ctx.state.joinTokens.get(command.tokenHash);
+  const refusal = token === undefined || token.revoked ? 'is not valid' : spent(token, ctx.now);
   if (token === undefined || refusal !== null) {
-    out.do({ kind: 'answer', call, result: new CapstanError('UNAUTHENTICATED', `the join token ${refusal ?? 'is not valid'}`) });
+    ctx.reply(call, new CapstanError('UNAUTHENTICATED', `the join token ${refusal ?? 'is not valid'}`));
     return;
   }
   const used = { ...token, uses: token.uses + 1 };
-  image.joinTokens.set(command.tokenHash, used);
-  putRow(image, out, 'join-token', command.tokenHash, used);
+  ctx.state.joinTokens.set(command.tokenHash, used);
+  putRow(ctx, 'join-token', command.tokenHash, used);
   const config: NodeConfig = { ...command.node, draining: false };
-  image.nodes.set(config.id, newNodeRecord(config));
-  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'node', config.id, config));
+  ctx.state.nodes.set(config.id, newNodeRecord(config));
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'node', config.id, config));
 }
 
 /** Takes a node out of use, or back into it. */
-export function drainNode(image: State, out: StepResult, now: Now, call: number, command: Of<'drain-node' | 'resume-node'>): void {
-  const node = image.nodes.get(command.node);
+export function drainNode(ctx: StepContext, call: number, command: Of<'drain-node' | 'resume-node'>): void {
+  const node = ctx.state.nodes.get(command.node);
   if (node === undefined) {
-    out.do({ kind: 'answer', call, result: noNode(command.node) });
+    ctx.reply(call, noNode(command.node));
     return;
   }
   const draining = command.kind === 'drain-node';
   if (node.config.draining === draining) {
-    out.do({ kind: 'answer', call, result: { kind: 'done' } });
+    ctx.reply(call, { kind: 'done' });
     return;
   }
   node.config = { ...node.config, draining };
-  image.capacity++;
-  const write = putRow(image, out, 'node', node.config.id, node.config);
-  if (draining) emptyNode(image, now, node);
+  ctx.state.capacity++;
+  const write = putRow(ctx, 'node', node.config.id, node.config);
+  if (draining) emptyNode(ctx.state, ctx.now, node);
   // A node that is back may be what some endpoint waits for.
-  else for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.dirtyEndpoints.add(endpoint.config.id);
+  else
+    for (const endpoint of ctx.state.endpoints.values()) if (endpoint.unplaced.count > 0) ctx.state.dirtyEndpoints.add(endpoint.config.id);
   const message = draining ? 'node drained' : 'node resumed';
-  out.do({ kind: 'log', level: 'info', message, facts: { node: node.config.id, nodeName: node.config.name } }, write);
-  out.do({ kind: 'answer', call, result: { kind: 'done' } }, write);
+  ctx.emit({ kind: 'log', level: 'info', message, facts: { node: node.config.id, nodeName: node.config.name } }, write);
+  ctx.reply(call, { kind: 'done' }, write);
 }
 
 /** Forgets a node and revokes its identity. */
-export function removeNode(image: State, out: StepResult, now: Now, call: number, command: Of<'remove-node'>): void {
-  const node = image.nodes.get(command.node);
+export function removeNode(ctx: StepContext, call: number, command: Of<'remove-node'>): void {
+  const node = ctx.state.nodes.get(command.node);
   if (node === undefined) {
-    out.do({ kind: 'answer', call, result: noNode(command.node) });
+    ctx.reply(call, noNode(command.node));
     return;
   }
   const { id, name } = node.config;
   if (node.workers.size > 0 && !command.force) {
     const message = `node: ${name} has ${node.workers.size} workers: drain it first, or remove it by force`;
-    out.do({ kind: 'answer', call, result: new CapstanError('CONFLICT', message, { field: 'node' }) });
+    ctx.reply(call, new CapstanError('CONFLICT', message, { field: 'node' }));
     return;
   }
   const { session } = node;
-  giveUpNode(image, out, now, node, `node ${name} removed`);
-  image.nodes.delete(id);
-  const removed = { ...node.config, removedAt: now.wall };
-  image.removedNodes.set(id, removed);
-  if (image.versions.has(rowKey('desired', id))) putRow(image, out, 'desired', id, null);
-  const write = putRow(image, out, 'node', id, removed);
-  if (session !== null) out.do({ kind: 'close-session', node: id, session, reason: 'the node was removed' }, write);
-  out.do({ kind: 'log', level: 'info', message: 'node removed', facts: { node: id, nodeName: name } }, write);
-  out.do({ kind: 'answer', call, result: { kind: 'done' } }, write);
+  giveUpNode(ctx, node, `node ${name} removed`);
+  ctx.state.nodes.delete(id);
+  const removed = { ...node.config, removedAt: ctx.now.wall };
+  ctx.state.removedNodes.set(id, removed);
+  if (ctx.state.versions.has(rowKey('desired', id))) putRow(ctx, 'desired', id, null);
+  const write = putRow(ctx, 'node', id, removed);
+  if (session !== null) ctx.emit({ kind: 'close-session', node: id, session, reason: 'the node was removed' }, write);
+  ctx.emit({ kind: 'log', level: 'info', message: 'node removed', facts: { node: id, nodeName: name } }, write);
+  ctx.reply(call, { kind: 'done' }, write);
 }
 
-function emptyNode(image: State, now: Now, node: NodeRecord): void {
-  const workers = [...node.workers].flatMap((id) => image.workers.get(id) ?? []);
+function emptyNode(state: State, now: Now, node: NodeRecord): void {
+  const workers = [...node.workers].flatMap((id) => state.workers.get(id) ?? []);
   const reason = `node ${node.config.name} is drained`;
   for (const id of new Set(workers.map((worker) => worker.endpoint))) {
-    const endpoint = image.endpoints.get(id);
-    if (endpoint !== undefined) keepCapacity(image, now, endpoint, reason);
+    const endpoint = state.endpoints.get(id);
+    if (endpoint !== undefined) keepCapacity(state, now, endpoint, reason);
   }
-  for (const worker of workers) drainWorker(image, now, worker, reason);
+  for (const worker of workers) drainWorker(state, now, worker, reason);
 }
 
 /** Why a token lets no node join any more, or null. */
@@ -137,11 +138,11 @@ function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | n
 }
 
 /** Tokens that nobody can use are of no use to anyone. */
-function forgetSpent(image: State, out: StepResult, now: Now): void {
-  for (const [hash, token] of image.joinTokens) {
-    if (token.revoked || spent(token, now) === null) continue;
-    image.joinTokens.delete(hash);
-    putRow(image, out, 'join-token', hash, null);
+function forgetSpent(ctx: StepContext): void {
+  for (const [hash, token] of ctx.state.joinTokens) {
+    if (token.revoked || spent(token, ctx.now) === null) continue;
+    ctx.state.joinTokens.delete(hash);
+    putRow(ctx, 'join-token', hash, null);
   }
 }
 

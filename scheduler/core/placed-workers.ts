@@ -8,12 +8,12 @@ import type { State } from './image.ts';
 import type { NodeRecord } from './image/fleet.ts';
 
 /** The placed workers of a node. */
-export function placementsOf(image: State, node: NodeRecord): NodePlacements {
+export function placementsOf(state: State, node: NodeRecord): NodePlacements {
   const placements: NodePlacements = { nodeId: node.config.id, workers: [] };
   for (const id of node.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker === undefined || worker.drain) continue;
-    if (image.endpoints.get(worker.endpoint)?.config.kind !== 'LOAD_BALANCED') continue;
+    if (state.endpoints.get(worker.endpoint)?.config.kind !== 'LOAD_BALANCED') continue;
     const slots = Math.max(1, worker.maxConcurrency);
     placements.workers.push({ workerId: id, endpointId: worker.endpoint, releaseId: worker.release, slots });
   }
@@ -21,13 +21,13 @@ export function placementsOf(image: State, node: NodeRecord): NodePlacements {
 }
 
 /** The placements of a node when they differ from those that gateways were told last, else null. */
-export function changedPlacements(image: State, id: string): NodePlacements | null {
-  const node = image.nodes.get(id);
-  const placements = node === undefined ? { nodeId: id, workers: [] } : placementsOf(image, node);
+export function changedPlacements(state: State, id: string): NodePlacements | null {
+  const node = state.nodes.get(id);
+  const placements = node === undefined ? { nodeId: id, workers: [] } : placementsOf(state, node);
   // A worker never moves, and its endpoint and release never change.
   const named = placements.workers.map(({ workerId }) => workerId).join(' ');
-  if (named === (image.toldPlacements.get(id) ?? '')) return null;
-  if (named === '') image.toldPlacements.delete(id);
-  else image.toldPlacements.set(id, named);
+  if (named === (state.toldPlacements.get(id) ?? '')) return null;
+  if (named === '') state.toldPlacements.delete(id);
+  else state.toldPlacements.set(id, named);
   return placements;
 }

@@ -45,9 +45,9 @@ export class Placer {
   #last: NodeRecord | null = null;
 
   /** `avoid` names nodes that are not to be tried. */
-  constructor(image: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
-    this.#want = wanted(endpoint.config.id, release, image.settings);
-    for (const node of image.nodes.values()) {
+  constructor(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
+    this.#want = wanted(endpoint.config.id, release, state.settings);
+    for (const node of state.nodes.values()) {
       if (avoid.has(node.config.id)) this.#desk.add(node.config, startsFail);
       else this.#consider(node);
     }
@@ -87,18 +87,18 @@ export class Placer {
 }
 
 /** Plans one more worker of an endpoint. */
-export function place(image: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none): Placement {
-  return new Placer(image, endpoint, release, avoid).next();
+export function place(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none): Placement {
+  return new Placer(state, endpoint, release, avoid).next();
 }
 
 /** Why a plan cannot be carried out as the image stands now; null when it can. */
-export function staleness(image: State, plan: Plan): Rejected | null {
-  const node = image.nodes.get(plan.node);
-  const release = image.releases.get(plan.release);
-  const endpoint = image.endpoints.get(plan.endpoint);
+export function staleness(state: State, plan: Plan): Rejected | null {
+  const node = state.nodes.get(plan.node);
+  const release = state.releases.get(plan.release);
+  const endpoint = state.endpoints.get(plan.endpoint);
   if (node === undefined || release === undefined || endpoint === undefined || endpoint.config.release !== plan.release)
     return { reason: 'NODE_DISCONNECTED', detail: 'the plan is out of date' };
-  const fit = fitOn(wanted(plan.endpoint, release, image.settings), node, node.usage);
+  const fit = fitOn(wanted(plan.endpoint, release, state.settings), node, node.usage);
   if ('reason' in fit) return fit;
   if (fit.runtime !== plan.runtime) return { reason: 'RUNTIME_MISSING', detail: `${plan.runtime} is not the node's choice any more` };
   const facts = new Map(node.facts?.devices.map((device) => [device.uuid, device]));

@@ -30,11 +30,11 @@ export interface Explanation {
 }
 
 /** The reason for the head of an endpoint's queue. */
-export function queueReason(image: State, endpoint: EndpointRecord, now: Now): Explanation {
+export function queueReason(state: State, endpoint: EndpointRecord, now: Now): Explanation {
   if (endpoint.config.workersMax === 0) return { reason: 'PAUSED', detail: 'workersMax is 0' };
-  const workers = [...endpoint.workers].flatMap((id) => image.workers.get(id) ?? []);
+  const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);
   const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);
-  if (workers.some((worker) => isReady(worker) && image.nodes.get(worker.node)?.session !== null)) {
+  if (workers.some((worker) => isReady(worker) && state.nodes.get(worker.node)?.session !== null)) {
     const free = workers.some((worker) => isReady(worker) && worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono);
     return free ? { reason: '', detail: '' } : { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, no free slot` };
   }
@@ -45,12 +45,12 @@ export function queueReason(image: State, endpoint: EndpointRecord, now: Now): E
   if (sick?.status != null) return { reason: 'CRASH_LOOP', detail: `worker ${sick.id}: ${sick.status.reason}: ${sick.status.detail}` };
   const throttled = workers.find((worker) => worker.status?.state === WorkerState.THROTTLED);
   if (throttled !== undefined) return { reason: 'THROTTLED', detail: `worker ${throttled.id}: ${throttled.status?.detail ?? ''}` };
-  const starting = workers.find((worker) => !worker.drain && image.nodes.get(worker.node)?.session !== null);
+  const starting = workers.find((worker) => !worker.drain && state.nodes.get(worker.node)?.session !== null);
   if (starting !== undefined) {
     const pulling = starting.status?.reason === 'IMAGE_PULL';
     return { reason: pulling ? 'IMAGE_PULL' : 'WORKER_INITIALIZING', detail: `worker ${starting.id} is starting` };
   }
-  if (endpoint.rejections.length > 0 || image.nodes.size === 0 || workers.length > 0) {
+  if (endpoint.rejections.length > 0 || state.nodes.size === 0 || workers.length > 0) {
     const detail = explainRejections(endpoint.rejections) || 'no node is connected';
     return { reason: 'NO_CAPACITY', detail };
   }

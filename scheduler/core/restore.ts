@@ -1,6 +1,7 @@
 /** Take-over: the image as the store tells it, before any event. */
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
+import { StepContext } from './context.ts';
 import { adoptBuilds, buildSweepMs } from './builds.ts';
 import type { StepResult } from './effects.ts';
 import { type State, newState } from './image.ts';
@@ -46,32 +47,33 @@ export interface StoredState {
 }
 
 /** Builds the image and decides the first reads. */
-export function restore(settings: Settings, random: RandomState, stored: StoredState, now: Now, out: StepResult): State {
-  const image = newState(settings, random);
-  image.nextSeq = stored.highest.no + 1;
-  image.nextQueuePosition = stored.highest.position + 1;
-  image.nextDeletion = now.wall;
-  image.hooks.nextAt = now.wall;
+export function restore(settings: Settings, random: RandomState, stored: StoredState, now: Now, result: StepResult): State {
+  const state = newState(settings, random);
+  const ctx = new StepContext(state, now, result);
+  state.nextSeq = stored.highest.no + 1;
+  state.nextQueuePosition = stored.highest.position + 1;
+  state.nextDeletion = now.wall;
+  state.hooks.nextAt = now.wall;
   const desired: [string, StoredDesired][] = [];
   for (const row of stored.control) {
-    image.versions.set(rowKey(row.kind, row.key), row.version);
-    const desiredRow = takeRow(image, row);
+    state.versions.set(rowKey(row.kind, row.key), row.version);
+    const desiredRow = takeRow(state, row);
     if (desiredRow !== null) desired.push([row.key, desiredRow]);
   }
-  completeReleases(image);
-  for (const { config } of image.endpoints.values()) restoreEnvironment(image, config);
-  for (const key of image.keys.values()) awaitExpiry(image, now, key);
-  for (const [node, row] of desired) restoreDesired(image, now, node, row);
-  adoptBuilds(image, out);
-  for (const { account, bytes } of stored.bodies) image.bodyUse.set(account, { stored: bytes, pending: 0 });
-  restoreCounts(image, stored.counts);
-  for (const row of stored.leased) restoreLease(image, now, row);
-  for (const node of image.nodes.values()) awaitNode(image, now, node);
-  finishRecoveryIfReported(image);
-  image.deadlines.add(now.mono + scaleIntervalMs, { kind: 'scale' });
-  image.deadlines.add(now.mono + buildSweepMs, { kind: 'build-sweep' });
-  for (const endpoint of image.endpoints.values()) fill(image, out, now, endpoint);
-  return image;
+  completeReleases(state);
+  for (const { config } of state.endpoints.values()) restoreEnvironment(state, config);
+  for (const key of state.keys.values()) awaitExpiry(state, now, key);
+  for (const [node, row] of desired) restoreDesired(state, now, node, row);
+  adoptBuilds(ctx);
+  for (const { account, bytes } of stored.bodies) state.bodyUse.set(account, { stored: bytes, pending: 0 });
+  restoreCounts(state, stored.counts);
+  for (const row of stored.leased) restoreLease(state, now, row);
+  for (const node of state.nodes.values()) awaitNode(state, now, node);
+  finishRecoveryIfReported(state);
+  state.deadlines.add(now.mono + scaleIntervalMs, { kind: 'scale' });
+  state.deadlines.add(now.mono + buildSweepMs, { kind: 'build-sweep' });
+  for (const endpoint of state.endpoints.values()) fill(ctx, endpoint);
+  return state;
 }
 
 /** Rows of before do not tell the types of parameters. */
@@ -83,10 +85,10 @@ function withTypes(release: Release): Release {
   return { ...release, functions };
 }
 
-function takeRow(image: State, row: ControlRow): StoredDesired | null {
+function takeRow(state: State, row: ControlRow): StoredDesired | null {
   switch (row.kind) {
     case 'key': {
-      image.keys.set(row.key, { ...keyDefaults, ...(JSON.parse(row.value) as KeyRow) });
+      state.keys.set(row.key, { ...keyDefaults, ...(JSON.parse(row.value) as KeyRow) });
       return null;
     }
     case 'endpoint': {
@@ -94,102 +96,102 @@ function takeRow(image: State, row: ControlRow): StoredDesired | null {
       const stored = JSON.parse(row.value) as Stored<EndpointConfig, 'previousRelease' | 'releaseFrom'>;
       const config: EndpointConfig = { previousRelease: null, releaseFrom: 0, ...stored };
       // Positions are never given out twice, or a job would be taken for one from before a deployment.
-      image.nextQueuePosition = Math.max(image.nextQueuePosition, config.releaseFrom);
-      image.endpoints.set(config.id, newEndpointRecord(config));
+      state.nextQueuePosition = Math.max(state.nextQueuePosition, config.releaseFrom);
+      state.endpoints.set(config.id, newEndpointRecord(config));
       if (config.removing === undefined)
-        image.endpointsByName.set(endpointNameKey(config.account, config.environment, config.name), config.id);
+        state.endpointsByName.set(endpointNameKey(config.account, config.environment, config.name), config.id);
       return null;
     }
     case 'release':
-      image.releases.set(row.key, withTypes(JSON.parse(row.value) as Release));
+      state.releases.set(row.key, withTypes(JSON.parse(row.value) as Release));
       return null;
     case 'build':
       // Rows of earlier versions have no owners: see adoptBuilds.
-      image.builds.set(row.key, { owners: [], ...(JSON.parse(row.value) as Stored<BuildRow, 'owners'>) });
+      state.builds.set(row.key, { owners: [], ...(JSON.parse(row.value) as Stored<BuildRow, 'owners'>) });
       return null;
     case 'node': {
       const node = { draining: false, ...(JSON.parse(row.value) as Stored<NodeConfig, 'draining'> & { readonly removedAt?: number }) };
-      if (node.removedAt === undefined) image.nodes.set(row.key, newNodeRecord(node));
-      else image.removedNodes.set(row.key, { ...node, removedAt: node.removedAt });
+      if (node.removedAt === undefined) state.nodes.set(row.key, newNodeRecord(node));
+      else state.removedNodes.set(row.key, { ...node, removedAt: node.removedAt });
       return null;
     }
     case 'join-token': {
       // Rows of earlier versions are empty.
       const unlimited = { name: '', createdAt: 0, expiresAt: null, maxUses: null, uses: 0, revoked: false };
-      image.joinTokens.set(row.key, { ...unlimited, ...(JSON.parse(row.value) as Partial<JoinTokenRow>) });
+      state.joinTokens.set(row.key, { ...unlimited, ...(JSON.parse(row.value) as Partial<JoinTokenRow>) });
       return null;
     }
     case 'desired':
       return JSON.parse(row.value) as StoredDesired;
     case 'account':
       // Rows of earlier versions know no quotas of storage.
-      image.accounts.set(row.key, {
+      state.accounts.set(row.key, {
         buildQuota: null,
         bodyQuota: null,
         ...(JSON.parse(row.value) as Stored<AccountRow, 'buildQuota' | 'bodyQuota'>),
       });
       return null;
     case 'environment':
-      image.environments.set(row.key, JSON.parse(row.value) as EnvironmentRow);
+      state.environments.set(row.key, JSON.parse(row.value) as EnvironmentRow);
       return null;
     case 'deployment': {
       const deployment = JSON.parse(row.value) as DeploymentRow;
       const key = environmentKey(deployment.account, deployment.environment);
-      image.deployments.set(key, [...(image.deployments.get(key) ?? []), deployment]);
+      state.deployments.set(key, [...(state.deployments.get(key) ?? []), deployment]);
       return null;
     }
     case 'setting':
-      if (row.key === masterKeySetting) image.masterKey = JSON.parse(row.value) as MasterKeyRow;
+      if (row.key === masterKeySetting) state.masterKey = JSON.parse(row.value) as MasterKeyRow;
       return null;
   }
 }
 
 /** Endpoints may be older than the rows of environments. */
-function restoreEnvironment(image: State, { account, environment, removing }: EndpointConfig): void {
+function restoreEnvironment(state: State, { account, environment, removing }: EndpointConfig): void {
   const key = environmentKey(account, environment);
-  if (removing !== undefined || image.environments.has(key)) return;
-  image.environments.set(key, { account, name: environment, createdAt: 0, deployments: 0 });
+  if (removing !== undefined || state.environments.has(key)) return;
+  state.environments.set(key, { account, name: environment, createdAt: 0, deployments: 0 });
 }
 
 /** Rows of before releases had a place of their own for what a worker is placed by. */
-function completeReleases(image: State): void {
-  for (const [id, row] of image.releases) {
-    const config = image.endpoints.get(row.endpoint)?.config;
+function completeReleases(state: State): void {
+  for (const [id, row] of state.releases) {
+    const config = state.endpoints.get(row.endpoint)?.config;
     const { imageName = '', gpuIds = '', gpuCount = 0, cpu = '' } = config ?? {};
     const kept: Partial<Release> = row;
-    image.releases.set(id, { ...row, ...{ imageName, command: [], packages: [], python: '', gpuIds, gpuCount, cpu }, ...kept });
+    state.releases.set(id, { ...row, ...{ imageName, command: [], packages: [], python: '', gpuIds, gpuCount, cpu }, ...kept });
   }
 }
 
-function restoreDesired(image: State, now: Now, nodeId: string, row: StoredDesired): void {
-  const node = image.nodes.get(nodeId);
+function restoreDesired(state: State, now: Now, nodeId: string, row: StoredDesired): void {
+  const node = state.nodes.get(nodeId);
   if (node === undefined) return;
   node.epoch = row.epoch;
   for (const [worker, endpoint] of row.past ?? []) notePast(node, worker, endpoint);
-  const { unsizedCpuMillis: cpuMillis, unsizedMemoryBytes: memoryBytes } = image.settings;
+  const { unsizedCpuMillis: cpuMillis, unsizedMemoryBytes: memoryBytes } = state.settings;
   for (const worker of row.workers) {
-    const release = image.releases.get(worker.release);
+    const release = state.releases.get(worker.release);
     const reserve = release === undefined ? { cpuMillis, memoryBytes } : workerReserve(release, { cpuMillis, memoryBytes });
     const kept: Partial<DesiredWorker> = worker;
-    addWorker(image, {
+    addWorker(state, {
       ...worker,
       // Rows of before these were kept.
       ...{ runtime: release?.runtime === 'process' ? ('process' as const) : ('thread' as const), tokenKey: '', ...reserve },
       ...kept,
       node: nodeId,
-      ...initialWorkerState(image, now),
+      ...initialWorkerState(state, now),
     });
   }
   // Gateways read the restored placements with the whole directory.
-  changedPlacements(image, nodeId);
+  changedPlacements(state, nodeId);
 }
 
-function restoreCounts(image: State, counts: readonly EndpointCounts[]): void {
-  for (const { endpoint: id, state, priority, count, retried } of counts) {
-    const endpoint = image.endpoints.get(id);
+function restoreCounts(state: State, counts: readonly EndpointCounts[]): void {
+  for (const { endpoint: id, state: jobState, priority, count, retried } of counts) {
+    const endpoint = state.endpoints.get(id);
     if (endpoint === undefined) continue;
     endpoint.counts.retried += retried;
-    switch (state) {
+    switch (jobState) {
       case 'IN_QUEUE':
         Object.assign(endpoint.lanes[priority], emptyLane(false), { count });
         break;
@@ -210,11 +212,11 @@ function restoreCounts(image: State, counts: readonly EndpointCounts[]): void {
   }
 }
 
-function restoreLease(image: State, now: Now, row: JobRow): void {
+function restoreLease(state: State, now: Now, row: JobRow): void {
   const job = fromRow(row);
-  image.jobs.set(job.id, job);
+  state.jobs.set(job.id, job);
   if (row.lease === null) return;
-  image.workers.get(row.lease.worker)?.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
-  const node = image.nodes.get(row.lease.node);
-  if (node !== undefined) awaitNode(image, now, node);
+  state.workers.get(row.lease.worker)?.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
+  const node = state.nodes.get(row.lease.node);
+  if (node !== undefined) awaitNode(state, now, node);
 }

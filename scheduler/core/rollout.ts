@@ -26,7 +26,7 @@ export function mayTakeOld(endpoint: EndpointRecord, worker: WorkerRecord, posit
 }
 
 /** Old workers that go, because nothing may go to them any more. */
-export function retireOld(image: State, now: Now, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
+export function retireOld(state: State, now: Now, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
   const { previousRelease, releaseFrom, release } = endpoint.config;
   const owed =
     endpoint.config.kind === 'LOAD_BALANCED' ||
@@ -36,31 +36,31 @@ export function retireOld(image: State, now: Now, endpoint: EndpointRecord, old:
     });
   for (const worker of old) {
     if (worker.release === previousRelease && owed && !freshReady) continue;
-    drainWorker(image, now, worker, `release ${release} took its place`);
+    drainWorker(state, now, worker, `release ${release} took its place`);
   }
 }
 
 /** Asks an old worker to make room for a new one; one at a time. */
-export function makeRoom(image: State, now: Now, endpoint: EndpointRecord): void {
+export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void {
   let leaving: WorkerRecord | null = null;
   for (const id of endpoint.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker === undefined || worker.release === endpoint.config.release) continue;
     if (worker.drain) return;
     if (leaving === null || worker.attempts.size < leaving.attempts.size) leaving = worker;
   }
-  if (leaving !== null) drainWorker(image, now, leaving, `makes room for release ${endpoint.config.release}`);
+  if (leaving !== null) drainWorker(state, now, leaving, `makes room for release ${endpoint.config.release}`);
 }
 
 /**
  * Workers of the endpoint are about to go for a reason that is not the load's: as many as stay now
  * are asked for again. What of them nobody uses goes with the idle time-out.
  */
-export function keepCapacity(image: State, now: Now, endpoint: EndpointRecord, reason: string): void {
+export function keepCapacity(state: State, now: Now, endpoint: EndpointRecord, reason: string): void {
   let count = 0;
-  for (const id of endpoint.workers) if (image.workers.get(id)?.drain === false) count++;
+  for (const id of endpoint.workers) if (state.workers.get(id)?.drain === false) count++;
   if (count === 0) return;
   const until = now.mono + endpoint.config.idleTimeoutS * 1_000;
   endpoint.replace = { count: Math.max(count, endpoint.replace?.count ?? 0), until, reason };
-  image.dirtyEndpoints.add(endpoint.config.id);
+  state.dirtyEndpoints.add(endpoint.config.id);
 }

@@ -18,20 +18,20 @@ export interface Load {
 }
 
 /** A gateway tells the levels that changed. */
-export function levelsReported(image: State, now: Now, gateway: number, levels: readonly EndpointLevel[]): void {
+export function levelsReported(state: State, now: Now, gateway: number, levels: readonly EndpointLevel[]): void {
   for (const { endpointId, held, inFlight, oldestHeldMs } of levels) {
-    const endpoint = image.endpoints.get(endpointId);
+    const endpoint = state.endpoints.get(endpointId);
     if (endpoint === undefined) continue;
     if (held + inFlight === 0) endpoint.requests.delete(gateway);
     else endpoint.requests.set(gateway, { held, inFlight, heldSince: now.mono - oldestHeldMs });
-    image.dirtyEndpoints.add(endpointId);
+    state.dirtyEndpoints.add(endpointId);
   }
 }
 
 /** Its session ended: its requests are not known any more. */
-export function gatewayClosed(image: State, gateway: number): void {
-  for (const endpoint of image.endpoints.values()) {
-    if (endpoint.requests.delete(gateway)) image.dirtyEndpoints.add(endpoint.config.id);
+export function gatewayClosed(state: State, gateway: number): void {
+  for (const endpoint of state.endpoints.values()) {
+    if (endpoint.requests.delete(gateway)) state.dirtyEndpoints.add(endpoint.config.id);
   }
 }
 

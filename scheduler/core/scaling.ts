@@ -13,7 +13,7 @@
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
-import type { StepResult } from './effects.ts';
+import type { StepContext } from './context.ts';
 import type { State } from './image.ts';
 import type { EndpointRecord } from './image/endpoints.ts';
 import type { WorkerRecord } from './image/fleet.ts';
@@ -72,35 +72,35 @@ function wantedWorkers(input: ScalingInput): { readonly count: number; readonly 
 }
 
 /** Looks at one endpoint: asks for workers, or lets some go. */
-export function scaleEndpoint(image: State, out: StepResult, now: Now, endpoint: EndpointRecord): void {
+export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void {
   const { config } = endpoint;
   const fresh: WorkerRecord[] = [];
   const old: WorkerRecord[] = [];
   for (const id of endpoint.workers) {
-    const worker = image.workers.get(id);
+    const worker = ctx.state.workers.get(id);
     if (worker !== undefined && !worker.drain) (worker.release === config.release ? fresh : old).push(worker);
   }
   if (old.length > 0)
     retireOld(
-      image,
-      now,
+      ctx.state,
+      ctx.now,
       endpoint,
       old,
-      fresh.some((worker) => serves(image, worker)),
+      fresh.some((worker) => serves(ctx.state, worker)),
     );
-  moveFailing(image, out, now, endpoint, fresh);
+  moveFailing(ctx, endpoint, fresh);
   const staying = fresh.filter((worker) => !worker.drain);
-  const load = loadOf(endpoint, now);
-  if (load.waiting > 0) endpoint.lastWaiting = now.mono;
-  const wanted = wantedNow(endpoint, now, staying, load);
+  const load = loadOf(endpoint, ctx.now);
+  if (load.waiting > 0) endpoint.lastWaiting = ctx.now.mono;
+  const wanted = wantedNow(endpoint, ctx.now, staying, load);
   if (staying.length < wanted.count) {
     endpoint.surplusSince = null;
-    grow(image, out, now, endpoint, wanted.count - staying.length, wanted.reason);
+    grow(ctx, endpoint, wanted.count - staying.length, wanted.reason);
     return;
   }
   endpoint.rejections = [];
   endpoint.unplaced.count = 0;
-  shrink(image, now, endpoint, staying, load);
+  shrink(ctx.state, ctx.now, endpoint, staying, load);
 }
 
 /** What waits and runs: requests of a load-balanced endpoint, else the normal jobs. */
@@ -141,65 +141,65 @@ function wantedNow(
 }
 
 /** Takes jobs, as far as the scheduler knows. */
-function serves(image: State, worker: WorkerRecord): boolean {
-  return isReady(worker) && image.nodes.get(worker.node)?.session !== null;
+function serves(state: State, worker: WorkerRecord): boolean {
+  return isReady(worker) && state.nodes.get(worker.node)?.session !== null;
 }
 
 /** Workers whose starts fail on their node are tried on another one that can take them. */
-function moveFailing(image: State, out: StepResult, now: Now, endpoint: EndpointRecord, fresh: WorkerRecord[]): void {
+function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRecord[]): void {
   if (endpoint.starts.failures === 0) return;
-  const release = image.releases.get(endpoint.config.release);
+  const release = ctx.state.releases.get(endpoint.config.release);
   if (release === undefined) return;
   const trying = fresh.filter((worker) => !worker.ready);
   for (const worker of trying) {
     const here = endpoint.starts.nodes.get(worker.node);
     if (here === undefined || here.failures < nodeFailures || worker.failuresSeen === 0) continue;
-    const { plan } = place(image, endpoint, release, new Set([...avoidedNodes(endpoint, now), worker.node]));
+    const { plan } = place(ctx.state, endpoint, release, new Set([...avoidedNodes(endpoint, ctx.now), worker.node]));
     if (plan === null) continue;
-    drainWorker(image, now, worker, `its starts fail on this node (${endpoint.starts.lastError})`);
-    fresh.push(ask(image, out, now, endpoint, plan, `starts failed on another node (${endpoint.starts.lastError})`));
+    drainWorker(ctx.state, ctx.now, worker, `its starts fail on this node (${endpoint.starts.lastError})`);
+    fresh.push(ask(ctx, endpoint, plan, `starts failed on another node (${endpoint.starts.lastError})`));
     return;
   }
   if (!inCrashLoop(endpoint)) return;
-  for (const worker of trying.slice(1)) drainWorker(image, now, worker, 'starts fail: one worker tries again');
+  for (const worker of trying.slice(1)) drainWorker(ctx.state, ctx.now, worker, 'starts fail: one worker tries again');
 }
 
-function grow(image: State, out: StepResult, now: Now, endpoint: EndpointRecord, by: number, reason: string): void {
-  const release = image.releases.get(endpoint.config.release);
+function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: string): void {
+  const release = ctx.state.releases.get(endpoint.config.release);
   if (release === undefined) return;
-  const avoid = avoidedNodes(endpoint, now);
-  const refusal = avoid.size === 0 ? knownRefusal(image, release) : null;
+  const avoid = avoidedNodes(endpoint, ctx.now);
+  const refusal = avoid.size === 0 ? knownRefusal(ctx.state, release) : null;
   if (refusal !== null) {
-    noPlace(image, now, endpoint, refusal, by);
+    noPlace(ctx.state, ctx.now, endpoint, refusal, by);
     return;
   }
-  const placer = new Placer(image, endpoint, release, avoid);
+  const placer = new Placer(ctx.state, endpoint, release, avoid);
   for (let left = by; left > 0; left--) {
     let placed = placer.next();
     // Every place that is left has failed: tried again, after a pause.
-    if (placed.plan === null && avoid.size > 0 && now.mono >= endpoint.starts.retryAt) placed = place(image, endpoint, release);
+    if (placed.plan === null && avoid.size > 0 && ctx.now.mono >= endpoint.starts.retryAt) placed = place(ctx.state, endpoint, release);
     if (placed.plan === null) {
-      if (avoid.size === 0) noteRefusal(image, release, placed.rejections);
-      noPlace(image, now, endpoint, placed.rejections, left);
+      if (avoid.size === 0) noteRefusal(ctx.state, release, placed.rejections);
+      noPlace(ctx.state, ctx.now, endpoint, placed.rejections, left);
       return;
     }
-    ask(image, out, now, endpoint, placed.plan, reason);
+    ask(ctx, endpoint, placed.plan, reason);
   }
   endpoint.rejections = [];
   endpoint.unplaced.count = 0;
 }
 
-function ask(image: State, out: StepResult, now: Now, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
-  const worker = requestWorker(image, now, endpoint, plan, reason);
+function ask(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
+  const worker = requestWorker(ctx.state, ctx.now, endpoint, plan, reason);
   // Planned and asked for in one step: nothing can have come between.
   if ('reason' in worker) throw new Error(`the plan for endpoint ${endpoint.config.id} was stale at once: ${worker.reason}`);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
-  out.do({ kind: 'log', level: 'info', message: 'worker asked for', facts });
+  ctx.emit({ kind: 'log', level: 'info', message: 'worker asked for', facts });
   return worker;
 }
 
 /** Workers are wanted that no node can take. An old one may be what stands in the way. */
-function noPlace(image: State, now: Now, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
+function noPlace(state: State, now: Now, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
   if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
   endpoint.unplaced.count = count;
   if (endpoint.rejections !== rejected || rejected.length === 0) {
@@ -207,16 +207,16 @@ function noPlace(image: State, now: Now, endpoint: EndpointRecord, rejected: End
     noteDecision(endpoint, now, { kind: 'NO_PLACE', worker: '', node: '', reason });
   }
   endpoint.rejections = rejected;
-  makeRoom(image, now, endpoint);
+  makeRoom(state, now, endpoint);
 }
 
-function shrink(image: State, now: Now, endpoint: EndpointRecord, staying: readonly WorkerRecord[], load: Load): void {
+function shrink(state: State, now: Now, endpoint: EndpointRecord, staying: readonly WorkerRecord[], load: Load): void {
   const { config } = endpoint;
   const order = [...staying].sort(firstToGo);
   let left = staying.length;
   for (const worker of order) {
     if (left <= config.workersMax) break;
-    drainWorker(image, now, worker, `workersMax is ${config.workersMax}`);
+    drainWorker(state, now, worker, `workersMax is ${config.workersMax}`);
     left--;
   }
   const needed = config.scalerType === 'REQUEST_COUNT' ? Math.ceil((load.waiting + load.running) / Math.max(1, config.scalerValue)) : 0;
@@ -232,13 +232,13 @@ function shrink(image: State, now: Now, endpoint: EndpointRecord, staying: reado
     if (config.kind === 'LOAD_BALANCED' && !isWithoutRequests(worker)) continue;
     const idleMs = now.mono - (worker.ready ? worker.idleSince : Math.max(worker.askedAt, endpoint.lastWaiting));
     if (idleMs < config.idleTimeoutS * 1_000) continue;
-    drainWorker(image, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'nothing waits for it any more');
+    drainWorker(state, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'nothing waits for it any more');
     left--;
   }
   if (endpoint.surplusSince === null || left <= Math.max(1, floor) || now.mono - endpoint.surplusSince < config.idleTimeoutS * 1_000)
     return;
   const [surplus] = order.filter((worker) => !worker.drain);
-  if (surplus !== undefined) drainWorker(image, now, surplus, `not needed for ${config.idleTimeoutS} s`);
+  if (surplus !== undefined) drainWorker(state, now, surplus, `not needed for ${config.idleTimeoutS} s`);
   endpoint.surplusSince = now.mono;
 }
 

@@ -6,7 +6,7 @@
  * deployments, the keys of older worker tokens and webhooks' URLs in the master key's own row, and the s3Config of jobs,
  * which lie beside their inputs in the store. URLs of webhooks with secrets are under keys of their own (webhooks/urls.ts).
  */
-import type { StepResult } from './effects.ts';
+import type { StepContext } from './context.ts';
 import type { Command } from './events.ts';
 import type { State } from './image.ts';
 import { environmentKey, type DeploymentRow, type MasterKeyRow, type EncryptedRow } from './image/control-rows.ts';
@@ -33,19 +33,19 @@ export interface EncryptedValue {
 }
 
 /** All control rows with sealed values, those of jobs and of the master key's row left out. */
-export function* encryptedRows(image: State): Generator<{ readonly row: EncryptedRow; readonly values: readonly EncryptedValue[] }> {
-  for (const [key, { webhookSecretSealed, previousWebhookSecret }] of image.accounts) {
+export function* encryptedRows(state: State): Generator<{ readonly row: EncryptedRow; readonly values: readonly EncryptedValue[] }> {
+  for (const [key, { webhookSecretSealed, previousWebhookSecret }] of state.accounts) {
     const sealed = [webhookSecretSealed, previousWebhookSecret?.sealed].filter((value) => typeof value === 'string');
     if (sealed.length > 0)
       yield { row: { kind: 'account', key }, values: sealed.map((value) => ({ sealed: value, place: places.webhookSecret(key) })) };
   }
-  for (const [key, { endpoint, envSealed }] of image.releases) {
-    const config = image.endpoints.get(endpoint)?.config;
+  for (const [key, { endpoint, envSealed }] of state.releases) {
+    const config = state.endpoints.get(endpoint)?.config;
     // Without its endpoint a release is started nowhere any more: nobody can read its values, and nobody will.
     if (envSealed === null || config === undefined) continue;
     yield { row: { kind: 'release', key }, values: [{ sealed: envSealed, place: places.env(config) }] };
   }
-  for (const [key, history] of image.deployments) {
+  for (const [key, history] of state.deployments) {
     for (const { account, environment, number, endpoints } of history) {
       const values = endpoints.flatMap(({ input: { name, envSealed } }) =>
         envSealed === null ? [] : [{ sealed: envSealed, place: places.env({ account, environment, name }) }],
@@ -56,28 +56,28 @@ export function* encryptedRows(image: State): Generator<{ readonly row: Encrypte
 }
 
 /** Notes which master key is the present one. */
-export function putMasterKey(image: State, out: StepResult, call: number, row: MasterKeyRow): void {
-  image.masterKey = row;
-  out.do({ kind: 'answer', call, result: { kind: 'done' } }, putRow(image, out, 'setting', masterKeySetting, row));
+export function putMasterKey(ctx: StepContext, call: number, row: MasterKeyRow): void {
+  ctx.state.masterKey = row;
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'setting', masterKeySetting, row));
 }
 
 /** Replaces sealed values by others of the same texts, wherever in these rows they still are. */
-export function reencrypt(image: State, out: StepResult, call: number, { rows, values }: Extract<Command, { kind: 'reencrypt' }>): void {
+export function reencrypt(ctx: StepContext, call: number, { rows, values }: Extract<Command, { kind: 'reencrypt' }>): void {
   const renewed = (sealed: string): string => values.get(sealed) ?? sealed;
-  for (const row of rows) resealRow(image, out, row, renewed);
-  out.do({ kind: 'answer', call, result: { kind: 'done' } });
+  for (const row of rows) resealRow(ctx, row, renewed);
+  ctx.reply(call, { kind: 'done' });
 }
 
 /** The same for the credentials of jobs; those of a job that is gone by now are nobody's any more. */
-export function reencryptInputs(out: StepResult, call: number, { inputs }: Extract<Command, { kind: 'reencrypt-inputs' }>): void {
-  for (const { no, from, to } of inputs) out.write({ kind: 'reencrypt', no, from, to });
-  out.do({ kind: 'answer', call, result: { kind: 'done' } });
+export function reencryptInputs(ctx: StepContext, call: number, { inputs }: Extract<Command, { kind: 'reencrypt-inputs' }>): void {
+  for (const { no, from, to } of inputs) ctx.write({ kind: 'reencrypt', no, from, to });
+  ctx.reply(call, { kind: 'done' });
 }
 
-function resealRow(image: State, out: StepResult, row: EncryptedRow, renewed: (sealed: string) => string): void {
+function resealRow(ctx: StepContext, row: EncryptedRow, renewed: (sealed: string) => string): void {
   switch (row.kind) {
     case 'account': {
-      const known = image.accounts.get(row.key);
+      const known = ctx.state.accounts.get(row.key);
       if (known === undefined) return;
       const { webhookSecretSealed: secret, previousWebhookSecret: previous } = known;
       const account = {
@@ -85,20 +85,20 @@ function resealRow(image: State, out: StepResult, row: EncryptedRow, renewed: (s
         webhookSecretSealed: secret === null ? null : renewed(secret),
         ...(previous === undefined ? {} : { previousWebhookSecret: { ...previous, sealed: renewed(previous.sealed) } }),
       };
-      image.accounts.set(row.key, account);
-      putRow(image, out, 'account', row.key, account);
+      ctx.state.accounts.set(row.key, account);
+      putRow(ctx, 'account', row.key, account);
       return;
     }
     case 'release': {
-      const known = image.releases.get(row.key);
+      const known = ctx.state.releases.get(row.key);
       if (known?.envSealed == null) return;
       const release = { ...known, envSealed: renewed(known.envSealed) };
-      image.releases.set(row.key, release);
-      putRow(image, out, 'release', row.key, release);
+      ctx.state.releases.set(row.key, release);
+      putRow(ctx, 'release', row.key, release);
       return;
     }
     case 'deployment': {
-      const history = image.deployments.get(row.key) ?? [];
+      const history = ctx.state.deployments.get(row.key) ?? [];
       const known = history.find(({ number }) => number === row.number);
       if (known === undefined) return;
       const endpoints = known.endpoints.map((deployed) => {
@@ -106,11 +106,11 @@ function resealRow(image: State, out: StepResult, row: EncryptedRow, renewed: (s
         return envSealed === null ? deployed : { ...deployed, input: { ...deployed.input, envSealed: renewed(envSealed) } };
       });
       const deployment: DeploymentRow = { ...known, endpoints };
-      image.deployments.set(
+      ctx.state.deployments.set(
         environmentKey(known.account, known.environment),
         history.map((each) => (each === known ? deployment : each)),
       );
-      putRow(image, out, 'deployment', deploymentKey(deployment), deployment);
+      putRow(ctx, 'deployment', deploymentKey(deployment), deployment);
     }
   }
 }

@@ -5,6 +5,7 @@
  */
 import { assertNever } from '../../proto/errors.ts';
 
+import { StepContext } from './context.ts';
 import { freeSlot } from './attempts.ts';
 import { bodiesCounted } from './body-use.ts';
 import { buildSweepMs, forgetBuilds, putBuild } from './builds.ts';
@@ -38,231 +39,233 @@ const dueBatch = 50;
 const roomLookMs = 100;
 
 /** Applies one event. */
-export function step(image: State, event: CoreEvent, now: Now, out: StepResult): void {
-  const { capacity } = image;
-  apply(image, event, now, out);
-  if (image.capacity !== capacity) lookForRoom(image, now);
-  if (image.dirtyEndpoints.size > 0) scale(image, out, now);
-  if (image.dirtyNodes.size > 0) flushDesired(image, out);
+export function step(state: State, event: CoreEvent, now: Now, result: StepResult): void {
+  const ctx = new StepContext(state, now, result);
+  const { capacity } = state;
+  apply(ctx, event);
+  if (state.capacity !== capacity) lookForRoom(state, now);
+  if (state.dirtyEndpoints.size > 0) scale(ctx);
+  if (state.dirtyNodes.size > 0) flushDesired(ctx);
   // After the commit of this step's operations: a body may have found its row in one of them.
-  if (image.droppedBlobs.length > 0) out.do({ kind: 'drop-bodies', blobs: image.droppedBlobs.splice(0) });
+  if (state.droppedBlobs.length > 0) ctx.emit({ kind: 'drop-bodies', blobs: state.droppedBlobs.splice(0) });
 }
 
 /** A device that is free again is another endpoint's before the next look at all of them. Not at once: a fleet that shrinks frees thousands. */
-function lookForRoom(image: State, now: Now): void {
-  if (image.roomDue) return;
-  image.roomDue = true;
-  image.deadlines.add(now.mono + roomLookMs, { kind: 'room' });
+function lookForRoom(state: State, now: Now): void {
+  if (state.roomDue) return;
+  state.roomDue = true;
+  state.deadlines.add(now.mono + roomLookMs, { kind: 'room' });
 }
 
 /** Monotonic time at which the next tick is due; null when nothing is awaited. */
-export function nextDeadline(image: State, now: Now): number | null {
-  const wall = Math.min(image.readingDue ? Number.POSITIVE_INFINITY : image.nextDeletion, nextHookLook(image));
-  const next = Math.min(image.deadlines.next() ?? Number.POSITIVE_INFINITY, now.mono + Math.max(0, wall - now.wall));
+export function nextDeadline(state: State, now: Now): number | null {
+  const wall = Math.min(state.readingDue ? Number.POSITIVE_INFINITY : state.nextDeletion, nextHookLook(state));
+  const next = Math.min(state.deadlines.next() ?? Number.POSITIVE_INFINITY, now.mono + Math.max(0, wall - now.wall));
   return next === Number.POSITIVE_INFINITY ? null : next;
 }
 
-function apply(image: State, event: CoreEvent, now: Now, out: StepResult): void {
+function apply(ctx: StepContext, event: CoreEvent): void {
   switch (event.kind) {
     case 'submit':
-      return submit(image, out, now, event);
+      return submit(ctx, event);
     case 'get':
-      return get(image, out, now, event);
+      return get(ctx, event);
     case 'read-stream':
-      return readStream(image, out, now, event);
+      return readStream(ctx, event);
     case 'abandon': {
-      const waiter = findWaiter(image, event.ref);
-      if (waiter !== null) abandonWaiter(image, waiter);
+      const waiter = findWaiter(ctx.state, event.ref);
+      if (waiter !== null) abandonWaiter(ctx.state, waiter);
       return;
     }
     case 'channel-closed':
-      return dropChannel(image, event.channel);
+      return dropChannel(ctx.state, event.channel);
     case 'command':
-      return command(image, out, now, event.call, event.command);
+      return command(ctx, event.call, event.command);
     case 'session-opened':
-      return sessionOpened(image, out, now, event);
+      return sessionOpened(ctx, event);
     case 'session-closed':
-      return sessionClosed(image, out, now, event);
+      return sessionClosed(ctx, event);
     case 'agent':
-      return agentReported(image, out, now, event);
+      return agentReported(ctx, event);
     case 'refused':
-      dropBodiesOf(image, event.op);
-      if (event.cause !== null) refused(image, out, now, event.outcome, event.cause);
-      else if (event.op.kind === 'hook') noteHook(image, out, now, now.wall); // it was sent anew while it was tried
+      dropBodiesOf(ctx.state, event.op);
+      if (event.cause !== null) refused(ctx, event.outcome, event.cause);
+      else if (event.op.kind === 'hook') noteHook(ctx, ctx.now.wall); // it was sent anew while it was tried
       return;
     case 'job-read':
-      return jobRead(image, out, now, event.purpose, event.found);
+      return jobRead(ctx, event.purpose, event.found);
     case 'head-read':
-      return headRead(image, out, now, event);
+      return headRead(ctx, event);
     case 'due-read':
-      return dueRead(image, out, now, event);
+      return dueRead(ctx, event);
     case 'hooks-read':
-      return hooksRead(image, out, now, event);
+      return hooksRead(ctx, event);
     case 'hook-tried':
-      return hookTried(image, out, now, event);
+      return hookTried(ctx, event);
     case 'undelivered':
-      return undelivered(image, out, now, event);
+      return undelivered(ctx, event);
     case 'levels':
-      return levelsReported(image, now, event.gateway, event.levels);
+      return levelsReported(ctx.state, ctx.now, event.gateway, event.levels);
     case 'gateway-closed':
-      return gatewayClosed(image, event.gateway);
+      return gatewayClosed(ctx.state, event.gateway);
     case 'disk':
-      image.diskRefusal = event.refusal;
+      ctx.state.diskRefusal = event.refusal;
       return;
     case 'bodies-counted':
-      return bodiesCounted(image, event);
+      return bodiesCounted(ctx.state, event);
     case 'tick':
-      return tick(image, out, now);
+      return tick(ctx);
     default:
       return assertNever(event);
   }
 }
 
-function command(image: State, out: StepResult, now: Now, call: number, asked: Command): void {
+function command(ctx: StepContext, call: number, asked: Command): void {
   switch (asked.kind) {
     case 'cancel':
-      return cancel(image, out, now, call, asked.endpoint, asked.job);
+      return cancel(ctx, call, asked.endpoint, asked.job);
     case 'retry':
-      return retry(image, out, now, call, asked.endpoint, asked.job);
+      return retry(ctx, call, asked.endpoint, asked.job);
     case 'purge':
-      return purge(image, out, now, call, asked.endpoint);
+      return purge(ctx, call, asked.endpoint);
     case 'deploy':
-      return deploy(image, out, now, call, asked);
+      return deploy(ctx, call, asked);
     case 'put-build':
-      return putBuild(image, out, now, call, asked);
+      return putBuild(ctx, call, asked);
     case 'update-endpoint':
-      return updateEndpoint(image, out, now, call, asked.endpoint, asked.input);
+      return updateEndpoint(ctx, call, asked.endpoint, asked.input);
     case 'rollback':
-      return rollback(image, out, now, call, asked);
+      return rollback(ctx, call, asked);
     case 'undeploy':
-      return undeploy(image, out, call, asked);
+      return undeploy(ctx, call, asked);
     case 'create-environment':
-      return createEnvironment(image, out, now, call, asked.account, asked.environment);
+      return createEnvironment(ctx, call, asked.account, asked.environment);
     case 'delete-environment':
-      return deleteEnvironment(image, out, call, asked);
+      return deleteEnvironment(ctx, call, asked);
     case 'put-key':
-      return putKey(image, out, now, call, asked.key);
+      return putKey(ctx, call, asked.key);
     case 'revoke-key':
-      return revokeKey(image, out, call, asked.hash);
+      return revokeKey(ctx, call, asked.hash);
     case 'note-keys':
-      return noteKeys(image, out, now, call, asked.hashes);
+      return noteKeys(ctx, call, asked.hashes);
     case 'put-account':
-      return putAccount(image, out, now, call, asked);
+      return putAccount(ctx, call, asked);
     case 'put-webhook-secret':
-      return putWebhookSecret(image, out, call, asked);
+      return putWebhookSecret(ctx, call, asked);
     case 'rotate-webhook-secret':
-      return rotateWebhookSecret(image, out, now, call, asked);
+      return rotateWebhookSecret(ctx, call, asked);
     case 'put-master-key':
-      return putMasterKey(image, out, call, asked.row);
+      return putMasterKey(ctx, call, asked.row);
     case 'reencrypt':
-      return reencrypt(image, out, call, asked);
+      return reencrypt(ctx, call, asked);
     case 'reencrypt-inputs':
-      return reencryptInputs(out, call, asked);
+      return reencryptInputs(ctx, call, asked);
     case 'redeliver':
-      return redeliver(image, out, now, call, asked.webhook);
+      return redeliver(ctx, call, asked.webhook);
     case 'put-join-token':
-      return putJoinToken(image, out, now, call, asked);
+      return putJoinToken(ctx, call, asked);
     case 'revoke-join-token':
-      return revokeJoinToken(image, out, call, asked);
+      return revokeJoinToken(ctx, call, asked);
     case 'join':
-      return join(image, out, now, call, asked);
+      return join(ctx, call, asked);
     case 'drain-node':
     case 'resume-node':
-      return drainNode(image, out, now, call, asked);
+      return drainNode(ctx, call, asked);
     case 'remove-node':
-      return removeNode(image, out, now, call, asked);
+      return removeNode(ctx, call, asked);
     default:
       return assertNever(asked);
   }
 }
 
 /** A refused operation brought bodies that are in no row, unless the same operation was carried out before. */
-function dropBodiesOf(image: State, op: Op): void {
-  if (op.kind === 'submit') dropBody(image, op.input);
-  if (op.kind === 'finish') for (const body of [op.output, ...op.chunks]) dropBody(image, body);
+function dropBodiesOf(state: State, op: Op): void {
+  if (op.kind === 'submit') dropBody(state, op.input);
+  if (op.kind === 'finish') for (const body of [op.output, ...op.chunks]) dropBody(state, body);
 }
 
-function headRead(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'head-read' }>): void {
-  const endpoint = image.endpoints.get(event.endpoint);
+function headRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'head-read' }>): void {
+  const endpoint = ctx.state.endpoints.get(event.endpoint);
   if (endpoint === undefined) return;
   const lane = endpoint.lanes[event.priority];
   const { added, dropped } = finishRefill(
     lane,
     event.rows.map((row) => fromRow(row.job)),
     event.limit,
-    (id) => image.jobs.has(id),
+    (id) => ctx.state.jobs.has(id),
   );
-  for (const job of dropped) image.jobs.delete(job.id);
-  for (const job of added) if (job.position <= lane.covered) image.jobs.set(job.id, job);
-  fill(image, out, now, endpoint);
+  for (const job of dropped) ctx.state.jobs.delete(job.id);
+  for (const job of added) if (job.position <= lane.covered) ctx.state.jobs.set(job.id, job);
+  fill(ctx, endpoint);
 }
 
-function undelivered(image: State, out: StepResult, now: Now, event: Extract<CoreEvent, { kind: 'undelivered' }>): void {
-  const node = image.nodes.get(event.node);
+function undelivered(ctx: StepContext, event: Extract<CoreEvent, { kind: 'undelivered' }>): void {
+  const node = ctx.state.nodes.get(event.node);
   if (node === undefined) return;
-  const worker = freeSlot(image, now, node, event.job, event.token);
-  const job = image.jobs.get(event.job);
-  if (job !== undefined && job.token === event.token && job.lease !== null) requeue(image, out, job, false);
-  if (worker !== null) image.dirtyEndpoints.add(worker.endpoint);
+  const worker = freeSlot(ctx.state, ctx.now, node, event.job, event.token);
+  const job = ctx.state.jobs.get(event.job);
+  if (job !== undefined && job.token === event.token && job.lease !== null) requeue(ctx, job, false);
+  if (worker !== null) ctx.state.dirtyEndpoints.add(worker.endpoint);
 }
 
-function tick(image: State, out: StepResult, now: Now): void {
-  for (let due = image.deadlines.take(now.mono); due !== null; due = image.deadlines.take(now.mono)) handleDue(image, out, now, due);
-  if (now.wall >= image.nextDeletion && !image.readingDue) {
-    image.readingDue = true;
-    image.nextDeletion = Number.POSITIVE_INFINITY;
-    image.reads.due = readOpened(image);
-    out.do({ kind: 'read-due', limit: dueBatch });
+function tick(ctx: StepContext): void {
+  for (let due = ctx.state.deadlines.take(ctx.now.mono); due !== null; due = ctx.state.deadlines.take(ctx.now.mono)) handleDue(ctx, due);
+  if (ctx.now.wall >= ctx.state.nextDeletion && !ctx.state.readingDue) {
+    ctx.state.readingDue = true;
+    ctx.state.nextDeletion = Number.POSITIVE_INFINITY;
+    ctx.state.reads.due = readOpened(ctx.state);
+    ctx.emit({ kind: 'read-due', limit: dueBatch });
   }
-  lookForHooks(image, out, now);
+  lookForHooks(ctx);
 }
 
-function handleDue(image: State, out: StepResult, now: Now, due: Due): void {
+function handleDue(ctx: StepContext, due: Due): void {
   switch (due.kind) {
     case 'waiter':
-      return waitOver(image, out, now, due.waiter);
+      return waitOver(ctx, due.waiter);
     case 'record-start':
-      return recordStart(out, due.job, due.token);
+      return recordStart(ctx, due.job, due.token);
     case 'silence':
-      return silenceDue(image, out, now, due.node);
+      return silenceDue(ctx, due.node);
     case 'grace':
-      return graceOver(image, out, now, due.node);
+      return graceOver(ctx, due.node);
     case 'refill': {
-      const endpoint = image.endpoints.get(due.endpoint);
-      if (endpoint !== undefined) fill(image, out, now, endpoint);
+      const endpoint = ctx.state.endpoints.get(due.endpoint);
+      if (endpoint !== undefined) fill(ctx, endpoint);
       return;
     }
     case 'scale':
-      image.deadlines.add(now.mono + scaleIntervalMs, { kind: 'scale' });
-      for (const endpoint of image.endpoints.values()) {
-        if (needsLook(endpoint) || endpoint.config.removing !== undefined) image.dirtyEndpoints.add(endpoint.config.id);
+      ctx.state.deadlines.add(ctx.now.mono + scaleIntervalMs, { kind: 'scale' });
+      for (const endpoint of ctx.state.endpoints.values()) {
+        if (needsLook(endpoint) || endpoint.config.removing !== undefined) ctx.state.dirtyEndpoints.add(endpoint.config.id);
       }
       return;
     case 'room':
-      image.roomDue = false;
-      for (const endpoint of image.endpoints.values()) if (endpoint.unplaced.count > 0) image.dirtyEndpoints.add(endpoint.config.id);
+      ctx.state.roomDue = false;
+      for (const endpoint of ctx.state.endpoints.values())
+        if (endpoint.unplaced.count > 0) ctx.state.dirtyEndpoints.add(endpoint.config.id);
       return;
     case 'key-expiry':
-      return keyExpiry(image, out, now, due.hash);
+      return keyExpiry(ctx, due.hash);
     case 'build-sweep':
-      image.deadlines.add(now.mono + buildSweepMs, { kind: 'build-sweep' });
-      return forgetBuilds(image, out, now);
+      ctx.state.deadlines.add(ctx.now.mono + buildSweepMs, { kind: 'build-sweep' });
+      return forgetBuilds(ctx);
     default:
       assertNever(due);
   }
 }
 
-function scale(image: State, out: StepResult, now: Now): void {
-  if (image.recovering) return;
-  for (const id of image.dirtyEndpoints) {
-    const endpoint = image.endpoints.get(id);
+function scale(ctx: StepContext): void {
+  if (ctx.state.recovering) return;
+  for (const id of ctx.state.dirtyEndpoints) {
+    const endpoint = ctx.state.endpoints.get(id);
     if (endpoint === undefined) continue;
     if (endpoint.config.removing !== undefined) {
-      removalStep(image, out, now, endpoint);
+      removalStep(ctx, endpoint);
       continue;
     }
-    scaleEndpoint(image, out, now, endpoint);
-    fill(image, out, now, endpoint);
+    scaleEndpoint(ctx, endpoint);
+    fill(ctx, endpoint);
   }
-  image.dirtyEndpoints.clear();
+  ctx.state.dirtyEndpoints.clear();
 }

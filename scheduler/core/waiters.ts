@@ -4,7 +4,8 @@ import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Body } from '../store/store.ts';
 
-import type { StepResult, Write } from './effects.ts';
+import type { StepContext } from './context.ts';
+import type { Write } from './effects.ts';
 import type { Ref } from './events.ts';
 import type { Waiter } from './image/jobs.ts';
 import type { State } from './image.ts';
@@ -14,7 +15,7 @@ import { failureReply, jobReply, toPayload } from './views.ts';
 
 /** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
 export function addWaiter(
-  image: State,
+  state: State,
   now: Now,
   ref: Ref,
   endpoint: string,
@@ -36,55 +37,55 @@ export function addWaiter(
     immediate: waitMs <= 0,
     done: false,
   };
-  if (waitMs > 0) waiter.deadline = image.deadlines.add(now.mono + waitMs, { kind: 'waiter', waiter });
-  const list = image.waiters.get(job);
-  if (list === undefined) image.waiters.set(job, [waiter]);
+  if (waitMs > 0) waiter.deadline = state.deadlines.add(now.mono + waitMs, { kind: 'waiter', waiter });
+  const list = state.waiters.get(job);
+  if (list === undefined) state.waiters.set(job, [waiter]);
   else list.push(waiter);
-  let channel = image.channels.get(ref.channel);
+  let channel = state.channels.get(ref.channel);
   if (channel === undefined) {
     channel = new Map<number, Waiter>();
-    image.channels.set(ref.channel, channel);
+    state.channels.set(ref.channel, channel);
   }
   channel.set(ref.request, waiter);
   return waiter;
 }
 
 /** Forgets a waiter that will not be answered: its request is open no longer. */
-export function abandonWaiter(image: State, waiter: Waiter): void {
+export function abandonWaiter(state: State, waiter: Waiter): void {
   if (waiter.done) return;
   if (waiter.usage !== null) waiter.usage.open--;
-  dropWaiter(image, waiter);
+  dropWaiter(state, waiter);
 }
 
 /** Forgets a waiter. */
-export function dropWaiter(image: State, waiter: Waiter): void {
+export function dropWaiter(state: State, waiter: Waiter): void {
   if (waiter.done) return;
   waiter.done = true;
-  if (waiter.deadline !== null) image.deadlines.drop(waiter.deadline);
-  const list = image.waiters.get(waiter.job);
+  if (waiter.deadline !== null) state.deadlines.drop(waiter.deadline);
+  const list = state.waiters.get(waiter.job);
   if (list !== undefined) {
-    if (list.length === 1) image.waiters.delete(waiter.job);
+    if (list.length === 1) state.waiters.delete(waiter.job);
     else list.splice(list.indexOf(waiter), 1);
   }
-  const channel = image.channels.get(waiter.channel);
+  const channel = state.channels.get(waiter.channel);
   channel?.delete(waiter.request);
-  if (channel?.size === 0) image.channels.delete(waiter.channel);
+  if (channel?.size === 0) state.channels.delete(waiter.channel);
 }
 
-export function findWaiter(image: State, ref: Ref): Waiter | null {
-  return image.channels.get(ref.channel)?.get(ref.request) ?? null;
+export function findWaiter(state: State, ref: Ref): Waiter | null {
+  return state.channels.get(ref.channel)?.get(ref.request) ?? null;
 }
 
 /** Forgets every waiter of a channel that closed; whether its last answers arrived is not known. */
-export function dropChannel(image: State, channel: number): void {
-  for (const [job, handed] of image.handed) if (handed.channel === channel) image.handed.delete(job);
-  for (const waiter of [...(image.channels.get(channel)?.values() ?? [])]) abandonWaiter(image, waiter);
+export function dropChannel(state: State, channel: number): void {
+  for (const [job, handed] of state.handed) if (handed.channel === channel) state.handed.delete(job);
+  for (const waiter of [...(state.channels.get(channel)?.values() ?? [])]) abandonWaiter(state, waiter);
 }
 
 /** Answers a waiter with a job. */
-export function answerJob(image: State, out: StepResult, waiter: Waiter, job: Job, write: Write | null = null): void {
-  dropWaiter(image, waiter);
-  out.do({ kind: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
+export function answerJob(ctx: StepContext, waiter: Waiter, job: Job, write: Write | null = null): void {
+  dropWaiter(ctx.state, waiter);
+  ctx.emit({ kind: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
 }
 
 /** Where chunks stand: in the stream of which attempt, and from which index on when that is known. */
@@ -95,8 +96,7 @@ export interface ChunkPlace {
 
 /** Answers a waiter with stream chunks. */
 export function answerStream(
-  image: State,
-  out: StepResult,
+  ctx: StepContext,
   waiter: Waiter,
   state: JobState,
   chunks: readonly Body[],
@@ -104,9 +104,9 @@ export function answerStream(
   write: Write | null = null,
   at: ChunkPlace = {},
 ): void {
-  dropWaiter(image, waiter);
+  dropWaiter(ctx.state, waiter);
   const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }), ...at };
-  out.do(
+  ctx.emit(
     {
       kind: 'reply',
       channel: waiter.channel,
@@ -118,14 +118,14 @@ export function answerStream(
 }
 
 /** Answers a waiter with a refusal. */
-export function answerFailure(image: State, out: StepResult, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
-  dropWaiter(image, waiter);
-  out.do({ kind: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
+export function answerFailure(ctx: StepContext, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
+  dropWaiter(ctx.state, waiter);
+  ctx.emit({ kind: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
 }
 
 /** The job is not there (any more): whoever waits for it learns so. */
-export function answerGone(image: State, out: StepResult, job: string, write: Write | null): void {
-  for (const waiter of [...(image.waiters.get(job) ?? [])]) answerFailure(image, out, waiter, gone(waiter), write);
+export function answerGone(ctx: StepContext, job: string, write: Write | null): void {
+  for (const waiter of [...(ctx.state.waiters.get(job) ?? [])]) answerFailure(ctx, waiter, gone(waiter), write);
 }
 
 /** Why a waiter's job cannot be answered. */

@@ -1,7 +1,7 @@
 /** The desired workers of each node: kept in the store, told to agents whole, with an epoch. */
+import type { StepContext } from './context.ts';
 import { noteDecision } from './decisions.ts';
 import { emptyUpdate } from './directory.ts';
-import type { StepResult } from './effects.ts';
 import type { State } from './image.ts';
 import type { EndpointRecord } from './image/endpoints.ts';
 import type { NodeRecord, WorkerRecord } from './image/fleet.ts';
@@ -43,11 +43,11 @@ const mostPast = 512;
 const mostPastStored = 64;
 
 /** Asks for the worker of a plan, unless the plan is out of date. */
-export function requestWorker(image: State, now: Now, endpoint: EndpointRecord, plan: Plan, decision: string): WorkerRecord | Rejected {
-  const stale = staleness(image, plan);
+export function requestWorker(state: State, now: Now, endpoint: EndpointRecord, plan: Plan, decision: string): WorkerRecord | Rejected {
+  const stale = staleness(state, plan);
   if (stale !== null) return stale;
   const worker: WorkerRecord = {
-    id: freshId(image),
+    id: freshId(state),
     endpoint: endpoint.config.id,
     release: endpoint.config.release,
     node: plan.node,
@@ -55,22 +55,22 @@ export function requestWorker(image: State, now: Now, endpoint: EndpointRecord, 
     runtime: plan.runtime,
     cpuMillis: plan.cpuMillis,
     memoryBytes: plan.memoryBytes,
-    maxConcurrency: image.releases.get(endpoint.config.release)?.maxConcurrency ?? 1,
+    maxConcurrency: state.releases.get(endpoint.config.release)?.maxConcurrency ?? 1,
     decision,
     drain: false,
-    tokenKey: image.masterKey?.id ?? '',
-    ...initialWorkerState(image, now),
+    tokenKey: state.masterKey?.id ?? '',
+    ...initialWorkerState(state, now),
     placedMs: endpoint.unplaced.count === 0 ? 0 : Math.round(now.mono - endpoint.unplaced.since),
   };
-  addWorker(image, worker);
-  image.dirtyNodes.add(plan.node);
+  addWorker(state, worker);
+  state.dirtyNodes.add(plan.node);
   noteDecision(endpoint, now, { kind: 'ASK', worker: worker.id, node: worker.node, reason: decision });
   return worker;
 }
 
 /** What is known of a worker before its agent spoke of it. */
 export function initialWorkerState(
-  image: State,
+  state: State,
   now: Now,
 ): Pick<WorkerRecord, 'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'> {
   return {
@@ -80,45 +80,45 @@ export function initialWorkerState(
     askedAt: now.mono,
     placedMs: null,
     attempts: new Map(),
-    lastUsed: image.nextUse++,
+    lastUsed: state.nextUse++,
     idleSince: now.mono,
     notBefore: 0,
   };
 }
 
-export function addWorker(image: State, worker: WorkerRecord): void {
-  image.workers.set(worker.id, worker);
-  const node = image.nodes.get(worker.node);
+export function addWorker(state: State, worker: WorkerRecord): void {
+  state.workers.set(worker.id, worker);
+  const node = state.nodes.get(worker.node);
   node?.workers.add(worker.id);
   if (node !== undefined) occupy(node.usage, worker);
-  image.endpoints.get(worker.endpoint)?.workers.add(worker.id);
+  state.endpoints.get(worker.endpoint)?.workers.add(worker.id);
 }
 
 /** Asks a worker to finish what it holds and go. */
-export function drainWorker(image: State, now: Now, worker: WorkerRecord, decision: string): void {
+export function drainWorker(state: State, now: Now, worker: WorkerRecord, decision: string): void {
   if (worker.drain) return;
   worker.drain = true;
   worker.decision = decision;
-  image.dirtyNodes.add(worker.node);
-  const endpoint = image.endpoints.get(worker.endpoint);
+  state.dirtyNodes.add(worker.node);
+  const endpoint = state.endpoints.get(worker.endpoint);
   if (endpoint !== undefined) noteDecision(endpoint, now, { kind: 'DRAIN', worker: worker.id, node: worker.node, reason: decision });
 }
 
 /** The worker is gone, or its node is. */
-export function forgetWorker(image: State, id: string): void {
-  const worker = image.workers.get(id);
+export function forgetWorker(state: State, id: string): void {
+  const worker = state.workers.get(id);
   if (worker === undefined) return;
-  image.workers.delete(id);
-  const node = image.nodes.get(worker.node);
+  state.workers.delete(id);
+  const node = state.nodes.get(worker.node);
   node?.workers.delete(id);
   if (node !== undefined) {
     vacate(node.usage, worker);
     notePast(node, id, worker.endpoint);
   }
-  image.capacity++;
-  image.endpoints.get(worker.endpoint)?.workers.delete(id);
-  image.dirtyNodes.add(worker.node);
-  image.dirtyEndpoints.add(worker.endpoint);
+  state.capacity++;
+  state.endpoints.get(worker.endpoint)?.workers.delete(id);
+  state.dirtyNodes.add(worker.node);
+  state.dirtyEndpoints.add(worker.endpoint);
 }
 
 /** Remembers that a node ran a worker, so that its logs can be requested later. */
@@ -130,39 +130,39 @@ export function notePast(node: NodeRecord, worker: string, endpoint: string): vo
 }
 
 /** Node → the workers of an endpoint that it runs or ran: where the endpoint's logs are. */
-export function workersByNode(image: State, endpoint: string): Map<string, Set<string>> {
+export function workersByNode(state: State, endpoint: string): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
-  for (const [id, node] of image.nodes) {
+  for (const [id, node] of state.nodes) {
     const workers = new Set<string>();
     for (const [worker, of] of node.pastWorkers) if (of === endpoint) workers.add(worker);
-    for (const worker of node.workers) if (image.workers.get(worker)?.endpoint === endpoint) workers.add(worker);
+    for (const worker of node.workers) if (state.workers.get(worker)?.endpoint === endpoint) workers.add(worker);
     if (workers.size > 0) found.set(id, workers);
   }
   return found;
 }
 
 /** Writes and sends the desired set of every node that changed in this step. */
-export function flushDesired(image: State, out: StepResult): void {
-  for (const id of image.dirtyNodes) {
-    const node = image.nodes.get(id);
-    const placements = changedPlacements(image, id);
+export function flushDesired(ctx: StepContext): void {
+  for (const id of ctx.state.dirtyNodes) {
+    const node = ctx.state.nodes.get(id);
+    const placements = changedPlacements(ctx.state, id);
     const update = placements === null ? null : { ...emptyUpdate(), placements: [placements] };
     if (node === undefined) {
-      if (update !== null) out.do({ kind: 'directory', update });
+      if (update !== null) ctx.emit({ kind: 'directory', update });
       continue;
     }
     node.epoch++;
-    const workers = [...node.workers].flatMap((worker) => image.workers.get(worker) ?? []);
+    const workers = [...node.workers].flatMap((worker) => ctx.state.workers.get(worker) ?? []);
     const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: [...node.pastWorkers].slice(-mostPastStored) };
-    const write = putRow(image, out, 'desired', id, row);
-    if (update !== null) out.do({ kind: 'directory', update }, write);
+    const write = putRow(ctx, 'desired', id, row);
+    if (update !== null) ctx.emit({ kind: 'directory', update }, write);
     if (node.session !== null)
-      out.do(
+      ctx.emit(
         { kind: 'send-desired', node: id, session: node.session, epoch: node.epoch, workers: workers.map((worker) => ({ ...worker })) },
         write,
       );
   }
-  image.dirtyNodes.clear();
+  ctx.state.dirtyNodes.clear();
 }
 
 function toDesired(worker: WorkerRecord): DesiredWorker {
@@ -170,9 +170,9 @@ function toDesired(worker: WorkerRecord): DesiredWorker {
   return { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain, tokenKey };
 }
 
-function freshId(image: State): string {
+function freshId(state: State): string {
   for (;;) {
-    const id = randomName(image.random, 14);
-    if (!image.workers.has(id)) return id;
+    const id = randomName(state.random, 14);
+    if (!state.workers.has(id)) return id;
   }
 }

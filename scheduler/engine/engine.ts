@@ -31,7 +31,7 @@ type DispatchEffect = Extract<Effect, { kind: 'dispatch' }>;
 export interface Ports {
   reply(channel: number, reply: JobReply): void;
   send(node: string, session: number, event: SchedulerEvent): void;
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], image: State): void;
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void;
   sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
   closeSession(node: string, session: number, reason: string): void;
   /** A worker became ready, for metrics. */
@@ -89,7 +89,7 @@ export class Engine {
   /** Of the present image. */
   #bodies: BodyCount | null = null;
   readonly #calls = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
-  #image: State | null = null;
+  #state: State | null = null;
   #fence: Fence = { shard, term: 0n };
   #gathering = new StepResult();
   #scheduled = false;
@@ -111,20 +111,20 @@ export class Engine {
   }
 
   /** The image, for reading; UNAVAILABLE while there is none. */
-  get image(): State {
-    if (this.#image === null)
+  get state(): State {
+    if (this.#state === null)
       throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
-    return this.#image;
+    return this.#state;
   }
 
   /** @throws CapstanError UNAVAILABLE while the queue is being taken over. */
   mustBeUp(): void {
-    if (this.#image === null)
+    if (this.#state === null)
       throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
   }
 
   get up(): boolean {
-    return this.#image !== null;
+    return this.#state !== null;
   }
 
   get store(): Store {
@@ -151,19 +151,19 @@ export class Engine {
     const stored = await readState(store);
     this.#gathering = new StepResult();
     this.#payloads.clear();
-    const image = restore(settings, random, stored, clock.now(), this.#gathering);
-    image.diskRefusal = this.#diskRefusal;
-    this.#image = image;
-    this.#bodies = this.#countOf(image);
+    const state = restore(settings, random, stored, clock.now(), this.#gathering);
+    state.diskRefusal = this.#diskRefusal;
+    this.#state = state;
+    this.#bodies = this.#countOf(state);
     this.#schedule();
     this.#rearm();
   }
 
   /** Feeds one event to the core. */
   handle(event: CoreEvent): void {
-    const image = this.#image;
-    if (image === null) return;
-    step(image, event, this.#options.clock.now(), this.#gathering);
+    const state = this.#state;
+    if (state === null) return;
+    step(state, event, this.#options.clock.now(), this.#gathering);
     this.#schedule();
   }
 
@@ -171,7 +171,7 @@ export class Engine {
   command(command: Command): Promise<Answer> {
     const call = this.#nextCall++;
     return new Promise((resolve, reject) => {
-      if (this.#image === null) {
+      if (this.#state === null) {
         reject(new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs }));
         return;
       }
@@ -186,16 +186,16 @@ export class Engine {
     this.#stopTimer?.();
     if (this.#retry !== null) clearTimeout(this.#retry);
     if (this.#inFlight > 0 || this.#scheduled) await new Promise<void>((resolve) => this.#idle.push(resolve));
-    this.#image = null;
+    this.#state = null;
   }
 
   /**
    * Keeps the input of a job that the image holds, so that its dispatch needs no read. Every job that
    * leaves the image is ended or deleted by an operation of its number, which removes the input again.
    */
-  #keep(image: State, { id, no, hasS3 }: JobRow, input: Body): void {
+  #keep(state: State, { id, no, hasS3 }: JobRow, input: Body): void {
     // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
-    if (hasS3 || image.jobs.get(id)?.no !== no || ('inline' in input && input.inline.length > payloadInlineLimit)) return;
+    if (hasS3 || state.jobs.get(id)?.no !== no || ('inline' in input && input.inline.length > payloadInlineLimit)) return;
     this.#payloads.put(no, input);
   }
 
@@ -214,8 +214,8 @@ export class Engine {
    * The store takes batches in order, so their outcomes come in order, too.
    */
   #flush(): void {
-    const image = this.#image;
-    if (image === null) {
+    const state = this.#state;
+    if (state === null) {
       this.#settle();
       return;
     }
@@ -238,10 +238,10 @@ export class Engine {
     this.#options.store.commit(this.#fence, ops).then(
       (outcomes) => {
         this.#inFlight--;
-        if (this.#image !== image) return;
+        if (this.#state !== state) return;
         this.#options.watcher?.committed(writes, outcomes, this.#options.clock.now().mono - begun);
-        const refused = this.#applyOutcomes(image, writes, outcomes);
-        this.#bodies?.committed(writes, image.bodyUse.size > 0);
+        const refused = this.#applyOutcomes(state, writes, outcomes);
+        this.#bodies?.committed(writes, state.bodyUse.size > 0);
         // The next batch goes first: answering then costs the disk no time. Its effects come after it.
         if (this.#gathering.writes.length > 0) this.#flush();
         this.#carryOut(effects, refused);
@@ -249,14 +249,14 @@ export class Engine {
       },
       (error: unknown) => {
         this.#inFlight--;
-        if (this.#image === image) this.#fail(error);
+        if (this.#state === state) this.#fail(error);
         else this.#settle();
       },
     );
   }
 
-  #countOf(image: State): BodyCount {
-    const stands = (): boolean => this.#image === image && !this.#closed;
+  #countOf(state: State): BodyCount {
+    const stands = (): boolean => this.#state === state && !this.#closed;
     return new BodyCount({
       read: () => this.#options.store.read('bodyUsage'),
       counted: (stored, settled) => {
@@ -276,7 +276,7 @@ export class Engine {
   }
 
   /** Keeps the inputs of the jobs that were stored, and tells the core of the operations that were not carried out. */
-  #applyOutcomes(image: State, writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
+  #applyOutcomes(state: State, writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];
@@ -284,11 +284,11 @@ export class Engine {
       if (outcome?.kind === 'ok' && outcome.dropped !== undefined) this.#ports.dropBodies(outcome.dropped);
       if (outcome === undefined || outcome.kind === 'ok') {
         // Only now is it certain that the job exists: a repeated submission has a number that no job gets.
-        if (write.op.kind === 'submit') this.#keep(image, write.op.job, write.op.input);
+        if (write.op.kind === 'submit') this.#keep(state, write.op.job, write.op.input);
         continue;
       }
       (refused ??= new Set()).add(write);
-      step(image, { kind: 'refused', op: write.op, outcome, cause: write.cause }, this.#options.clock.now(), this.#gathering);
+      step(state, { kind: 'refused', op: write.op, outcome, cause: write.cause }, this.#options.clock.now(), this.#gathering);
     }
     return refused;
   }
@@ -310,7 +310,7 @@ export class Engine {
       case 'send':
         return this.#ports.send(effect.node, effect.session, effect.event);
       case 'send-desired':
-        return this.#ports.sendDesired(effect.node, effect.session, effect.epoch, effect.workers, this.image);
+        return this.#ports.sendDesired(effect.node, effect.session, effect.epoch, effect.workers, this.state);
       case 'dispatch':
         return this.#dispatch(effect);
       case 'close-session':
@@ -326,7 +326,7 @@ export class Engine {
           (rows) => {
             this.handle({ kind: 'head-read', endpoint: effect.endpoint, priority: effect.priority, rows, limit: effect.limit });
             // A job that ended while it was read is not in the image.
-            for (const { job, input } of rows) if (input !== null && this.#image !== null) this.#keep(this.#image, job, input);
+            for (const { job, input } of rows) if (input !== null && this.#state !== null) this.#keep(this.#state, job, input);
           },
         );
       case 'read-due': {
@@ -369,7 +369,7 @@ export class Engine {
     this.#read(
       (store) => store.read('payload', effect.no),
       (payload) => {
-        const job = this.#image?.jobs.get(effect.job);
+        const job = this.#state?.jobs.get(effect.job);
         const stands = job !== undefined && job.token === effect.token && job.lease !== null;
         if (stands && payload !== null) this.#ports.sendJob(effect, payload.input, payload.s3);
         else this.handle({ kind: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
@@ -379,13 +379,13 @@ export class Engine {
 
   /** Reads and hands the answer on, unless the image was dropped meanwhile. */
   #read<T>(ask: (store: Store) => Promise<T>, then: (answer: T) => void): void {
-    const image = this.#image;
+    const state = this.#state;
     ask(this.#options.store).then(
       (answer) => {
-        if (this.#image === image && image !== null) then(answer);
+        if (this.#state === state && state !== null) then(answer);
       },
       (error: unknown) => {
-        if (this.#image === image && !this.#closed) this.#fail(error);
+        if (this.#state === state && !this.#closed) this.#fail(error);
       },
     );
   }
@@ -399,10 +399,10 @@ export class Engine {
 
   /** One timer for the earliest deadline. It fires, then the sockets are polled, then the core is told. */
   #rearm(): void {
-    const image = this.#image;
-    if (image === null || this.#closed) return;
+    const state = this.#state;
+    if (state === null || this.#closed) return;
     const now = this.#options.clock.now();
-    const at = nextDeadline(image, now);
+    const at = nextDeadline(state, now);
     if (at === null || (this.#stopTimer !== null && this.#timerAt <= at)) return;
     this.#stopTimer?.();
     this.#timerAt = at;
@@ -420,12 +420,12 @@ export class Engine {
 
   /** Nothing of the last batch is known to be durable: forget the image. */
   #fail(error: unknown): void {
-    if (this.#image === null) return;
+    if (this.#state === null) return;
     const isStale = error instanceof StaleTermError;
     const isFull = error instanceof CapstanError && error.code === 'DISK_FULL';
     const fatal = !isStale && !isFull;
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
-    this.#image = null;
+    this.#state = null;
     this.#gathering = new StepResult();
     const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: takeOverRetryMs });
     for (const call of this.#calls.values()) call.reject(unavailable);

@@ -217,7 +217,7 @@ function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
 
 function addLevels(registry: Registry, { image, wall, channels, inputCache }: MetricsSource): void {
   /** A gauge that is set anew whenever it is read. */
-  const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, image: State) => void): void => {
+  const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, state: State) => void): void => {
     const gauge: Gauge = new Gauge({
       name,
       help,

@@ -79,7 +79,7 @@ export class MasterKeys {
   async settle(): Promise<void> {
     const { engine, cipher, tokens, urls, folder } = this.#options;
     await sweepTemporary(this.#secrets);
-    if (engine.image.masterKey === null) {
+    if (engine.state.masterKey === null) {
       const since = folder.created.masterKey ? this.#options.clock.now().wall : 0;
       await this.#put({ id: cipher.keyId, since, first: cipher.keyId, tokenKeys: [] });
     }
@@ -95,7 +95,7 @@ export class MasterKeys {
 
   get state(): MasterKeyState {
     const { engine, cipher } = this.#options;
-    const since = engine.image.masterKey?.since ?? 0;
+    const since = engine.state.masterKey?.since ?? 0;
     return { id: cipher.keyId, since: since === 0 ? null : since, rotating: this.#older.length > 0 };
   }
 
@@ -151,7 +151,7 @@ export class MasterKeys {
   /** The row that stands after the one of an earlier key: with the keys derived from earlier keys, under the present key. */
   #rowAfter({ id, first, tokenKeys, urlKeys = [] }: MasterKeyRow): MasterKeyRow {
     const { engine, cipher } = this.#options;
-    const wanted = new Set([...engine.image.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
+    const wanted = new Set([...engine.state.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
     const tokens = tokenKeys.filter((known) => wanted.has(known.id)).map((known) => this.#under(known, places.tokenKey(known.id)));
     const addresses = urlKeys.map((known) => this.#under(known, places.urlKey(known.id)));
     const before = this.#older.find((key) => masterKeyId(key) === id);
@@ -182,7 +182,7 @@ export class MasterKeys {
   }
 
   #row(): MasterKeyRow {
-    const row = this.#options.engine.image.masterKey;
+    const row = this.#options.engine.state.masterKey;
     if (row === null) throw new CapstanError('INTERNAL', 'the row of the master key is missing');
     return row;
   }
@@ -225,7 +225,7 @@ export class MasterKeys {
 
   async #renewRows(): Promise<number> {
     const { engine, cipher } = this.#options;
-    const stale = [...encryptedRows(engine.image)].filter(({ values }) => values.some(({ sealed }) => !cipher.isCurrent(headOf(sealed))));
+    const stale = [...encryptedRows(engine.state)].filter(({ values }) => values.some(({ sealed }) => !cipher.isCurrent(headOf(sealed))));
     let found = 0;
     let rows: EncryptedRow[] = [];
     let values = new Map<string, string>();

@@ -47,7 +47,7 @@ export class Authorizer {
     this.#engine = engine;
     this.#gatewayToken = gatewayToken;
     this.#workerTokens = workerTokens;
-    this.inputs = new LeasedInputs(() => engine.image);
+    this.inputs = new LeasedInputs(() => engine.state);
   }
 
   /** The caller behind the metadata. UNAUTHENTICATED when it shows nothing valid. */
@@ -58,7 +58,7 @@ export class Authorizer {
     if (sameSecret(token, this.#gatewayToken)) return { role: 'gateway' };
     const worker = this.worker(token);
     if (worker !== null) return worker;
-    const key = this.#engine.image.keys.get(hashKey(token).toString('hex'));
+    const key = this.#engine.state.keys.get(hashKey(token).toString('hex'));
     if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the key is not valid');
     const { account, scope, endpoints, environment } = key;
     return { role: 'account', account, scope, endpoints, environment };
@@ -67,9 +67,9 @@ export class Authorizer {
   /** The worker behind a token, as the holder of a key for its environment; null when the token is none, or its worker is gone. */
   worker(token: string): AccountPrincipal | null {
     const id = claimedWorker(token);
-    const worker = id === null ? undefined : this.#engine.image.workers.get(id);
+    const worker = id === null ? undefined : this.#engine.state.workers.get(id);
     if (worker !== undefined && !this.#workerTokens.isOf(token, worker)) return null;
-    const config = worker === undefined ? undefined : this.#engine.image.endpoints.get(worker.endpoint)?.config;
+    const config = worker === undefined ? undefined : this.#engine.state.endpoints.get(worker.endpoint)?.config;
     if (config === undefined) return null;
     const { account, environment } = config;
     return { role: 'account', account, scope: KeyScope.ENVIRONMENT, endpoints: [], environment };
@@ -137,7 +137,7 @@ export class Authorizer {
   }
 
   #node(id: string, secret: string): Principal {
-    const { nodes, removedNodes } = this.#engine.image;
+    const { nodes, removedNodes } = this.#engine.state;
     const removed = removedNodes.get(id);
     if (removed !== undefined && sameHash(hashKey(secret), Buffer.from(removed.secretHash, 'hex')))
       throw new CapstanError('NODE_REMOVED', `the node ${removed.name} was removed`);

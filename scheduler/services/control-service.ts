@@ -62,33 +62,33 @@ export class Control {
       watchDirectory: (call) => this.#watch(call),
       lookupKey: gateway('LookupKey', ({ hash, workerToken }) => {
         if (workerToken !== '') return workerKeyEntry(auth.worker(workerToken));
-        const key = engine.image.keys.get(Buffer.from(hash).toString('hex'));
+        const key = engine.state.keys.get(Buffer.from(hash).toString('hex'));
         if (key === undefined) throw new CapstanError('NOT_FOUND', 'no such key');
         return keyEntry(key);
       }),
       lookupEndpoint: gateway('LookupEndpoint', ({ endpointId }) => {
-        const endpoint = engine.image.endpoints.get(endpointId);
+        const endpoint = engine.state.endpoints.get(endpointId);
         if (endpoint === undefined || endpoint.config.removing !== undefined) throw endpointNotFound(endpointId);
-        return endpointEntry(engine.image, endpoint.config);
+        return endpointEntry(engine.state, endpoint.config);
       }),
       ...deployHandlers(this.#deps),
       ...keyHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {
-        const endpoints = liveEndpoints(engine.image, owner).filter(
+        const endpoints = liveEndpoints(engine.state, owner).filter(
           ({ config }) => (environment === '' || config.environment === environment) && sees(config),
         );
-        return { endpoints: endpoints.map((endpoint) => endpointInfo(engine.image, clock.now(), endpoint, false)) };
+        return { endpoints: endpoints.map((endpoint) => endpointInfo(engine.state, clock.now(), endpoint, false)) };
       }),
       getEndpoint: reader('GetEndpoint', ({ endpointId }, { account: owner, sees }) => {
-        const endpoint = engine.image.endpoints.get(endpointId);
+        const endpoint = engine.state.endpoints.get(endpointId);
         if (endpoint === undefined || endpoint.config.account !== owner || !sees(endpoint.config)) throw endpointNotFound(endpointId);
-        return endpointDetail(engine.image, endpoint, endpointInfo(engine.image, clock.now(), endpoint, false));
+        return endpointDetail(engine.state, endpoint, endpointInfo(engine.state, clock.now(), endpoint, false));
       }),
-      listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.image, who, endpointId) })),
+      listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.state, who, endpointId) })),
       ...nodeCalls(this.#deps),
       getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs }, metadata) => {
         const owner = auth.wholeReader(metadata);
-        const endpoint = engine.image.endpoints.get(endpointId);
+        const endpoint = engine.state.endpoints.get(endpointId);
         if (endpoint === undefined || endpoint.config.account !== owner) throw endpointNotFound(endpointId);
         const lines = await this.#deps.sessions.logs({ endpointId, workerId, limit: limit === 0 ? 100 : Math.min(limit, 1_000), afterMs });
         return { lines };
@@ -134,7 +134,7 @@ export class Control {
   #watch(call: Watcher): void {
     try {
       this.#deps.auth.gateway(call.metadata);
-      call.write(wholeDirectory(this.#deps.engine.image));
+      call.write(wholeDirectory(this.#deps.engine.state));
     } catch (error) {
       call.emit('error', toStatus(error));
       return;

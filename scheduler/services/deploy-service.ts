@@ -45,11 +45,11 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   const { engine, auth, cipher, log, clock, buildSize } = deps;
   const call = <Request, Reply>(name: string, handler: (request: Request, metadata: Metadata) => Promise<Reply> | Reply) =>
     unary<Request, Reply>(log, name, handler);
-  const info = (endpoint: EndpointRecord, created = false): EndpointInfo => endpointInfo(engine.image, clock.now(), endpoint, created);
+  const info = (endpoint: EndpointRecord, created = false): EndpointInfo => endpointInfo(engine.state, clock.now(), endpoint, created);
 
   /** What deployments are checked against. */
   function around(account: string, environment: string): ValidationContext {
-    const { settings, nodes } = engine.image;
+    const { settings, nodes } = engine.state;
     const fleet = new Set<string>();
     for (const { facts } of nodes.values()) for (const { model } of facts?.devices ?? []) fleet.add(model);
     return { account, environment, gpus: settings.gpus, fleet };
@@ -57,7 +57,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
 
   function deployed(answer: Answer): DeployResponse {
     if (answer.kind !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected answer');
-    const { image } = engine;
+    const { state: image } = engine;
     const endpoints = answer.endpoints.flatMap(({ id, created }) => {
       const endpoint = image.endpoints.get(id);
       return endpoint === undefined ? [] : [info(endpoint, created)];
@@ -78,19 +78,19 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       // Workers that bring their own program need no build.
       if (buildDigest !== '') {
         checkDigest(buildDigest);
-        const owned = ownedBuild(engine.image, account, buildDigest) !== undefined;
+        const owned = ownedBuild(engine.state, account, buildDigest) !== undefined;
         if (!owned || (await buildSize(buildDigest)) === null) throw buildNotFound(buildDigest);
       }
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
       return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints }));
     }),
     updateEndpoint: call('UpdateEndpoint', async ({ endpointId, patch }, metadata) => {
-      const endpoint = endpointNamed(engine.image, auth.account(metadata), 'default', endpointId);
+      const endpoint = endpointNamed(engine.state, auth.account(metadata), 'default', endpointId);
       const { account, environment, id } = endpoint.config;
-      const release = engine.image.releases.get(endpoint.config.release);
+      const release = engine.state.releases.get(endpoint.config.release);
       const sealed = release?.envSealed ?? null;
       const env = sealed === null ? {} : openEnv(cipher, endpoint.config, sealed);
-      const spec = patched({ ...specOf(engine.image, endpoint), env }, patch);
+      const spec = patched({ ...specOf(engine.state, endpoint), env }, patch);
       const checked = checkEndpoint(spec, around(account, environment), patch?.env ?? {});
       // The same values encrypted anew would be other bytes.
       const changed = encryptEnv(checked, cipher, { account, environment });
@@ -103,11 +103,11 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const account = auth.account(metadata);
       checkUndeploy(given, wanted, all);
       const environment = orDefault(given);
-      mustBeEnvironment(engine.image, account, environment);
+      mustBeEnvironment(engine.state, account, environment);
       const found =
         wanted.length > 0
-          ? wanted.map((name) => endpointNamed(engine.image, account, environment, name))
-          : inside(engine.image, account, environment);
+          ? wanted.map((name) => endpointNamed(engine.state, account, environment, name))
+          : inside(engine.state, account, environment);
       const endpoints = [...new Set(found)].map((endpoint) => info(endpoint));
       if (endpoints.length > 0) await engine.command({ kind: 'undeploy', account, endpoints: endpoints.map(({ id }) => id), stopJobs });
       return { endpoints };
@@ -115,7 +115,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     rollback: call('Rollback', async ({ environment: given, endpoint: wanted, build: digest }, metadata) => {
       const account = auth.account(metadata);
       const environment = orDefault(given);
-      const { image } = engine;
+      const { state: image } = engine;
       mustBeEnvironment(image, account, environment);
       const endpoint = wanted === '' ? null : endpointNamed(image, account, environment, wanted).config.id;
       const build = digest === '' ? null : wholeDigest(historyOf(image, account, environment), digest);
@@ -123,25 +123,25 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     }),
     listEnvironments: call('ListEnvironments', (_request, metadata) => {
       const { account, all, sees } = auth.reader(metadata);
-      const rows = [...engine.image.environments.values()].filter((row) => row.account === account);
-      const seen = rows.filter(({ name }) => all || inside(engine.image, account, name).some(({ config }) => sees(config)));
-      return { environments: seen.toSorted((a, b) => (a.name < b.name ? -1 : 1)).map((row) => environmentInfo(engine.image, row)) };
+      const rows = [...engine.state.environments.values()].filter((row) => row.account === account);
+      const seen = rows.filter(({ name }) => all || inside(engine.state, account, name).some(({ config }) => sees(config)));
+      return { environments: seen.toSorted((a, b) => (a.name < b.name ? -1 : 1)).map((row) => environmentInfo(engine.state, row)) };
     }),
     createEnvironment: call('CreateEnvironment', async ({ name }, metadata) => {
       const account = auth.account(metadata);
       checkName('name', name);
       await engine.command({ kind: 'create-environment', account, environment: name });
-      return environmentInfo(engine.image, mustBeEnvironment(engine.image, account, name));
+      return environmentInfo(engine.state, mustBeEnvironment(engine.state, account, name));
     }),
     deleteEnvironment: call('DeleteEnvironment', async ({ name, force, stopJobs }, metadata) => {
       const account = auth.account(metadata);
-      const endpoints = inside(engine.image, account, name).map((endpoint) => info(endpoint));
+      const endpoints = inside(engine.state, account, name).map((endpoint) => info(endpoint));
       await engine.command({ kind: 'delete-environment', account, environment: name, force, stopJobs });
       return { endpoints };
     }),
     listBuilds: call('ListBuilds', ({ environment, endpoint: wanted }, metadata) => {
       const account = auth.wholeReader(metadata);
-      const { image } = engine;
+      const { state: image } = engine;
       const only = wanted === '' ? null : endpointNamed(image, account, orDefault(environment), wanted).config.id;
       const rows = [...image.environments.values()].filter(
         (row) => row.account === account && (environment === '' || row.name === environment),
@@ -150,7 +150,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     }),
     listDeployments: call('ListDeployments', ({ environment: given, limit }, metadata) => {
       const account = auth.wholeReader(metadata);
-      const history = historyOf(engine.image, account, orDefault(given)).toReversed();
+      const history = historyOf(engine.state, account, orDefault(given)).toReversed();
       return { deployments: history.slice(0, limit === 0 ? 100 : Math.min(limit, 1_000)).map(deploymentInfo) };
     }),
   };
@@ -160,16 +160,16 @@ function orDefault(environment: string): string {
   return environment === '' ? 'default' : environment;
 }
 
-function inside(image: State, account: string, environment: string): EndpointRecord[] {
-  return liveEndpoints(image, account).filter(({ config }) => config.environment === environment);
+function inside(state: State, account: string, environment: string): EndpointRecord[] {
+  return liveEndpoints(state, account).filter(({ config }) => config.environment === environment);
 }
 
-function historyOf(image: State, account: string, environment: string): readonly DeploymentRow[] {
-  return image.deployments.get(environmentKey(account, environment)) ?? [];
+function historyOf(state: State, account: string, environment: string): readonly DeploymentRow[] {
+  return state.deployments.get(environmentKey(account, environment)) ?? [];
 }
 
-function mustBeEnvironment(image: State, account: string, name: string): EnvironmentRow {
-  const row = image.environments.get(environmentKey(account, name));
+function mustBeEnvironment(state: State, account: string, name: string): EnvironmentRow {
+  const row = state.environments.get(environmentKey(account, name));
   if (row === undefined) throw new CapstanError('NOT_FOUND', `environment ${JSON.stringify(name)} not found`, { field: 'environment' });
   return row;
 }
@@ -197,8 +197,8 @@ function patched(spec: EndpointSpec, patch: EndpointPatch | undefined): Endpoint
   return { ...spec, ...given, rateLimits: { ...spec.rateLimits, ...rateLimits }, env: { ...Object.fromEntries(kept), ...env } };
 }
 
-function environmentInfo(image: State, row: EnvironmentRow): EnvironmentInfo {
-  const endpoints = inside(image, row.account, row.name);
+function environmentInfo(state: State, row: EnvironmentRow): EnvironmentInfo {
+  const endpoints = inside(state, row.account, row.name);
   return {
     name: row.name,
     createdAtMs: BigInt(row.createdAt),
@@ -209,9 +209,9 @@ function environmentInfo(image: State, row: EnvironmentRow): EnvironmentInfo {
 }
 
 /** The builds of an environment, newest first; with `only`, those of one endpoint. */
-function buildInfos(image: State, account: string, environment: string, only: string | null): BuildInfo[] {
+function buildInfos(state: State, account: string, environment: string, only: string | null): BuildInfo[] {
   const found = new Map<string, { at: number; endpoints: Set<string>; functions: Set<string> }>();
-  for (const { at, endpoints } of historyOf(image, account, environment)) {
+  for (const { at, endpoints } of historyOf(state, account, environment)) {
     for (const { id, build, input } of endpoints) {
       if (only !== null && id !== only) continue;
       const entry = found.get(build) ?? { at: 0, endpoints: new Set(), functions: new Set() };
@@ -221,12 +221,12 @@ function buildInfos(image: State, account: string, environment: string, only: st
       for (const fn of input.functions) entry.functions.add(`${input.name}.${fn.name}`);
     }
   }
-  const current = inside(image, account, environment);
+  const current = inside(state, account, environment);
   const infos = [...found].map(([digest, { at, endpoints, functions }]): BuildInfo => {
-    const having = current.filter(({ config }) => image.releases.get(config.release)?.buildDigest === digest);
+    const having = current.filter(({ config }) => state.releases.get(config.release)?.buildDigest === digest);
     return {
       digest,
-      size: image.builds.get(digest)?.size ?? 0,
+      size: state.builds.get(digest)?.size ?? 0,
       environment,
       deployedAtMs: BigInt(at),
       endpoints: [...endpoints].toSorted(),

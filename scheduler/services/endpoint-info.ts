@@ -11,8 +11,8 @@ import { queueReason } from '../core/reasons.ts';
  * The endpoint with this id, or of this name in the environment.
  * @throws CapstanError NOT_FOUND.
  */
-export function endpointNamed(image: State, account: string, environment: string, wanted: string): EndpointRecord {
-  const live = liveEndpoints(image, account);
+export function endpointNamed(state: State, account: string, environment: string, wanted: string): EndpointRecord {
+  const live = liveEndpoints(state, account);
   const found =
     live.find(({ config }) => config.id === wanted) ??
     live.find(({ config }) => config.name === wanted && config.environment === environment);
@@ -21,16 +21,16 @@ export function endpointNamed(image: State, account: string, environment: string
 }
 
 /** Settings and state. Environment values are secret: they are left out. */
-export function endpointInfo(image: State, now: Now, endpoint: EndpointRecord, created: boolean): EndpointInfo {
+export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, created: boolean): EndpointInfo {
   const { config, lanes, counts } = endpoint;
   const waiting = lanes[0].count + lanes[1].count;
-  const why = waiting === 0 ? { reason: '', detail: '' } : queueReason(image, endpoint, now);
+  const why = waiting === 0 ? { reason: '', detail: '' } : queueReason(state, endpoint, now);
   return {
     id: config.id,
     environment: config.environment,
-    spec: specOf(image, endpoint),
+    spec: specOf(state, endpoint),
     releaseId: config.release,
-    buildDigest: image.releases.get(config.release)?.buildDigest ?? '',
+    buildDigest: state.releases.get(config.release)?.buildDigest ?? '',
     created,
     workers: endpoint.workers.size,
     jobsInQueue: waiting,
@@ -41,8 +41,8 @@ export function endpointInfo(image: State, now: Now, endpoint: EndpointRecord, c
 }
 
 /** What a deployment would say of the endpoint as it stands, without the values of its environment. */
-export function specOf(image: State, { config }: EndpointRecord): EndpointSpec {
-  const release = image.releases.get(config.release);
+export function specOf(state: State, { config }: EndpointRecord): EndpointSpec {
+  const release = state.releases.get(config.release);
   return {
     name: config.name,
     kind: config.kind === 'QUEUE' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,

@@ -11,9 +11,9 @@ import { workerCounts } from './worker-counts.ts';
 
 const MAX_UINT32 = 0xffff_ffff;
 
-export function nodeInfo(image: State, node: NodeRecord): NodeInfo {
+export function nodeInfo(state: State, node: NodeRecord): NodeInfo {
   let jobs = 0;
-  for (const id of node.workers) jobs += image.workers.get(id)?.attempts.size ?? 0;
+  for (const id of node.workers) jobs += state.workers.get(id)?.attempts.size ?? 0;
   return {
     id: node.config.id,
     name: node.config.name,
@@ -24,7 +24,7 @@ export function nodeInfo(image: State, node: NodeRecord): NodeInfo {
     draining: node.config.draining,
     jobs,
     ...given(node),
-    ...inAll(image, node),
+    ...inAll(state, node),
   };
 }
 
@@ -46,10 +46,10 @@ export function inAll({ settings }: State, { facts }: NodeRecord): Pick<NodeInfo
 }
 
 /** The workers that a reader may know of, of all endpoints or of one. */
-export function workerInfos(image: State, { account, sees }: Reader, endpointId: string): WorkerInfo[] {
+export function workerInfos(state: State, { account, sees }: Reader, endpointId: string): WorkerInfo[] {
   const infos: WorkerInfo[] = [];
-  for (const worker of image.workers.values()) {
-    const config = image.endpoints.get(worker.endpoint)?.config;
+  for (const worker of state.workers.values()) {
+    const config = state.endpoints.get(worker.endpoint)?.config;
     if (config === undefined || config.account !== account || !sees(config) || (endpointId !== '' && worker.endpoint !== endpointId))
       continue;
     infos.push(workerInfo(worker, config));
@@ -58,12 +58,12 @@ export function workerInfos(image: State, { account, sees }: Reader, endpointId:
 }
 
 /** An endpoint with its workers, and what was decided about it. */
-export function endpointDetail(image: State, endpoint: EndpointRecord, info: EndpointInfo): GetEndpointResponse {
+export function endpointDetail(state: State, endpoint: EndpointRecord, info: EndpointInfo): GetEndpointResponse {
   const { rejections, decisions, starts } = endpoint;
   return {
     info,
-    workerCounts: workerCounts(image, endpoint),
-    workers: [...endpoint.workers].flatMap((id) => image.workers.get(id) ?? []).map((worker) => workerInfo(worker, endpoint.config)),
+    workerCounts: workerCounts(state, endpoint),
+    workers: [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []).map((worker) => workerInfo(worker, endpoint.config)),
     rejections: rejections.map(({ reason, nodes, examples }) => ({
       reason,
       nodes,
@@ -82,8 +82,8 @@ export function endpointDetail(image: State, endpoint: EndpointRecord, info: End
 }
 
 /** Join tokens that were not revoked. */
-export function tokenInfos(image: State): JoinTokenInfo[] {
-  return [...image.joinTokens]
+export function tokenInfos(state: State): JoinTokenInfo[] {
+  return [...state.joinTokens]
     .filter(([, { revoked }]) => !revoked)
     .map(([hash, { name, createdAt, expiresAt, maxUses, uses }]) => ({
       id: tokenId(hash),

@@ -97,7 +97,7 @@ export class GatewaySessions {
   #removedNodes(): GatewayNotice {
     const { engine, clock } = this.#deps;
     const since = clock.now().wall - INVOKE_TOKEN_MS;
-    return { removedNodes: [...engine.image.removedNodes.values()].filter(({ removedAt }) => removedAt > since).map(({ id }) => id) };
+    return { removedNodes: [...engine.state.removedNodes.values()].filter(({ removedAt }) => removedAt > since).map(({ id }) => id) };
   }
 
   #tellNodes(): void {

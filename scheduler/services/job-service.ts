@@ -110,13 +110,13 @@ export class JobChannels {
         }),
       ),
       listJobs: gateway('ListJobs', (request: ListJobsRequest) => this.#limited(request.endpointId, 'requests', () => this.#list(request))),
-      getHealth: gateway('GetHealth', ({ endpointId }) => health(this.#engine.image, endpointId)),
+      getHealth: gateway('GetHealth', ({ endpointId }) => health(this.#engine.state, endpointId)),
     } satisfies JobServiceServer;
   }
 
   /** A unary call that counts towards an endpoint's rate limits while it is open. */
   async #limited<Reply>(endpointId: string, operation: LimitedOperation, handler: () => Promise<Reply>): Promise<Reply> {
-    const { image } = this.#engine;
+    const { state: image } = this.#engine;
     const endpoint = image.endpoints.get(endpointId);
     if (endpoint === undefined) throw endpointNotFound(endpointId);
     const usage = usageOf(endpoint, operation);
@@ -192,7 +192,7 @@ export class JobChannels {
       this.reply(ref.channel, failureReply(ref.request, error));
       return;
     }
-    const account = (this.#engine.up ? this.#engine.image.endpoints.get(endpoint)?.config.account : undefined) ?? '';
+    const account = (this.#engine.up ? this.#engine.state.endpoints.get(endpoint)?.config.account : undefined) ?? '';
     const refusal = submit.webhook === '' ? null : this.#urls.refusal(submit.webhook, account);
     if (refusal !== null) {
       const error = new CapstanError('INVALID_ARGUMENT', `webhook: ${refusal}`, { field: 'webhook' });
@@ -242,7 +242,7 @@ export class JobChannels {
   }
 
   async #list(request: ListJobsRequest): Promise<ListJobsResponse> {
-    const { image, store } = this.#engine;
+    const { state: image, store } = this.#engine;
     if (!image.endpoints.has(request.endpointId)) throw endpointNotFound(request.endpointId);
     const limit = request.limit === 0 ? 20 : Math.min(100, request.limit);
     const { jobs, total } = await store.read('page', request.endpointId, storedState(request.state), request.offset, limit);
@@ -250,8 +250,8 @@ export class JobChannels {
     return {
       total,
       jobs: jobs.map((whole) => {
-        const live = this.#engine.image.jobs.get(whole.job.id);
-        return live === undefined ? viewOfRow(whole, '') : view(this.#engine.image, now, live);
+        const live = this.#engine.state.jobs.get(whole.job.id);
+        return live === undefined ? viewOfRow(whole, '') : view(this.#engine.state, now, live);
       }),
     };
   }
@@ -280,10 +280,10 @@ export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Confi
 }
 
 /** Counts of an endpoint (WIRE.md section 1, /health). */
-function health(image: State, id: string): EndpointHealth {
-  const endpoint = image.endpoints.get(id);
+function health(state: State, id: string): EndpointHealth {
+  const endpoint = state.endpoints.get(id);
   if (endpoint === undefined) throw endpointNotFound(id);
-  const workers = workerCounts(image, endpoint);
+  const workers = workerCounts(state, endpoint);
   return {
     jobsCompleted: endpoint.counts.completed,
     jobsFailed: endpoint.counts.failed,

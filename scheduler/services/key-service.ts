@@ -55,14 +55,14 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
   const call = <Request, Reply>(name: string, handler: (request: Request, metadata: Metadata) => Promise<Reply> | Reply) =>
     unary<Request, Reply>(log, name, handler);
   const now = (): number => clock.now().wall;
-  const info = (id: string): AccountInfo => accountInfo(engine.image, id, uploads.use(id).bytes);
+  const info = (id: string): AccountInfo => accountInfo(engine.state, id, uploads.use(id).bytes);
 
   async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
-    if ([...engine.image.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
+    if ([...engine.state.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
       throw new CapstanError('QUOTA_EXCEEDED', `keys: the account has ${MAX_KEYS} already; revoke some`, { field: 'name' });
     const text = `cap_${randomBytes(24).toString('base64url')}`;
     const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
-    const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.image, account, request) }, now(), expiresAt);
+    const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.state, account, request) }, now(), expiresAt);
     await engine.command({ kind: 'put-key', key });
     return { text, key: keyInfo(key) };
   }
@@ -72,17 +72,17 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
       const own = auth.account(metadata);
       if (request.account !== '' && request.account !== own) {
         auth.operator(metadata);
-        mustBeAccount(engine.image, request.account);
+        mustBeAccount(engine.state, request.account);
       }
       return create(request, request.account === '' ? own : request.account);
     }),
     listKeys: call('ListKeys', (_request, metadata) => {
       const account = auth.wholeReader(metadata);
-      const keys = [...engine.image.keys.values()].filter((key) => key.account === account);
+      const keys = [...engine.state.keys.values()].filter((key) => key.account === account);
       return { keys: keys.toSorted((a, b) => a.createdAt - b.createdAt).map(keyInfo) };
     }),
     revokeKey: call('RevokeKey', async ({ id }, metadata) => {
-      const key = findKey(engine.image, auth.account(metadata), id);
+      const key = findKey(engine.state, auth.account(metadata), id);
       await engine.command({ kind: 'revoke-key', hash: key.hash });
       return { key: keyInfo(key) };
     }),
@@ -102,7 +102,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     }),
     listAccounts: call('ListAccounts', (_request, metadata) => {
       auth.operator(metadata);
-      const { image } = engine;
+      const { state: image } = engine;
       const ids = new Set([defaultAccount, ...image.accounts.keys(), ...[...image.keys.values()].map(({ account }) => account)]);
       return { accounts: [...ids].toSorted().map(info) };
     }),
@@ -117,8 +117,8 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
 }
 
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several keys have the name. */
-function findKey(image: State, account: string, wanted: string): KeyRow {
-  const keys = [...image.keys.values()].filter((key) => key.account === account);
+function findKey(state: State, account: string, wanted: string): KeyRow {
+  const keys = [...state.keys.values()].filter((key) => key.account === account);
   const byId = keys.find(({ hash }) => hash.slice(0, ID_LENGTH) === wanted);
   if (byId !== undefined) return byId;
   const [first, ...others] = wanted === '' ? [] : keys.filter(({ name }) => name === wanted);
@@ -131,7 +131,7 @@ function findKey(image: State, account: string, wanted: string): KeyRow {
 }
 
 /** What a key of this request is good for. */
-function scopeOf(image: State, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
+function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
   const environment = request.environment === '' ? 'default' : request.environment;
   if (request.scope !== KeyScope.ENDPOINTS && request.endpoints.length > 0)
     throw new CapstanError('INVALID_ARGUMENT', 'endpoints: go with the scope ENDPOINTS only', { field: 'endpoints' });
@@ -146,7 +146,7 @@ function scopeOf(image: State, account: string, request: CreateKeyRequest): Pick
     case KeyScope.ENDPOINTS: {
       if (request.endpoints.length === 0)
         throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must name at least one endpoint', { field: 'endpoints' });
-      const ids = request.endpoints.map((wanted) => endpointNamed(image, account, environment, wanted).config.id);
+      const ids = request.endpoints.map((wanted) => endpointNamed(state, account, environment, wanted).config.id);
       return { scope: request.scope, endpoints: [...new Set(ids)], environment: '' };
     }
     default:
@@ -160,8 +160,8 @@ function keyName(name: string): string {
   return name.trim();
 }
 
-function mustBeAccount(image: State, account: string): void {
-  if (account === defaultAccount || image.accounts.has(account)) return;
+function mustBeAccount(state: State, account: string): void {
+  if (account === defaultAccount || state.accounts.has(account)) return;
   throw new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'account' });
 }
 
@@ -179,18 +179,18 @@ function keyInfo(key: KeyRow): KeyInfo {
   };
 }
 
-function accountInfo(image: State, account: string, buildBytes: number): AccountInfo {
-  const endpoints = liveEndpoints(image, account);
+function accountInfo(state: State, account: string, buildBytes: number): AccountInfo {
+  const endpoints = liveEndpoints(state, account);
   return {
     id: account,
-    createdAtMs: BigInt(accountRow(image, account).createdAt),
-    workerQuota: quotaOf(image, account),
+    createdAtMs: BigInt(accountRow(state, account).createdAt),
+    workerQuota: quotaOf(state, account),
     workersMax: endpoints.reduce((sum, { config }) => sum + config.workersMax, 0),
     endpoints: endpoints.length,
     buildBytes: BigInt(buildBytes),
-    buildQuotaBytes: BigInt(buildQuotaOf(image, account)),
-    bodyBytes: BigInt(bodyBytesOf(image, account)),
-    bodyQuotaBytes: BigInt(bodyQuotaOf(image, account)),
+    buildQuotaBytes: BigInt(buildQuotaOf(state, account)),
+    bodyBytes: BigInt(bodyBytesOf(state, account)),
+    bodyQuotaBytes: BigInt(bodyQuotaOf(state, account)),
   };
 }
 

@@ -36,13 +36,13 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
       return handler(request);
     });
   const shown = (id: string): { node?: NodeInfo } => {
-    const node = engine.image.nodes.get(id);
-    return node === undefined ? {} : { node: nodeInfo(engine.image, node) };
+    const node = engine.state.nodes.get(id);
+    return node === undefined ? {} : { node: nodeInfo(engine.state, node) };
   };
   return {
     listNodes: unary(log, 'ListNodes', (_request, metadata) => {
       const account = auth.wholeReader(metadata);
-      const { image } = engine;
+      const { state: image } = engine;
       const info = (node: NodeRecord): NodeInfo =>
         account === defaultAccount ? nodeInfo(image, node) : sharedNodeInfo(image, node, account);
       return { nodes: [...image.nodes.values()].map(info) };
@@ -56,7 +56,7 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
       await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });
       return { joinToken, id: tokenId(hash) };
     }),
-    listJoinTokens: operator('ListJoinTokens', () => ({ tokens: tokenInfos(engine.image) })),
+    listJoinTokens: operator('ListJoinTokens', () => ({ tokens: tokenInfos(engine.state) })),
     revokeJoinToken: operator('RevokeJoinToken', async ({ id }) => {
       await engine.command({ kind: 'revoke-join-token', id });
       return {};

@@ -126,7 +126,7 @@ export class NodeSessions {
   }
 
   /** Sends the whole desired set with the releases it names. */
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], image: State): void {
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void {
     const specs: WorkerSpec[] = workers.map((worker) => ({
       workerId: worker.id,
       releaseId: worker.release,
@@ -137,8 +137,8 @@ export class NodeSessions {
     }));
     const releases: ReleaseSpec[] = [];
     for (const id of new Set(workers.map((worker) => worker.release))) {
-      const release = image.releases.get(id);
-      if (release !== undefined) releases.push(this.#releaseSpec(image, release));
+      const release = state.releases.get(id);
+      if (release !== undefined) releases.push(this.#releaseSpec(state, release));
     }
     this.send(node, session, { event: { $case: 'desired', value: { epoch, workers: specs, releases } } });
   }
@@ -181,7 +181,7 @@ export class NodeSessions {
 
   /** Sessions of the nodes that have lines of the endpoint, or of its worker that is named. */
   #logSources({ endpointId, workerId }: Omit<LogsRequest, 'requestId'>): Map<number, ReadonlySet<string>> {
-    const { image } = this.#engine;
+    const { state: image } = this.#engine;
     const sources = new Map<number, ReadonlySet<string>>();
     for (const [node, workers] of workersByNode(image, endpointId)) {
       const session = image.nodes.get(node)?.session ?? null;
@@ -232,7 +232,7 @@ export class NodeSessions {
       throw new CapstanError('INVALID_ARGUMENT', `incarnation: must have at most ${longestIncarnation} characters`, {
         field: 'incarnation',
       });
-    const known = this.#engine.image.nodes.get(node);
+    const known = this.#engine.state.nodes.get(node);
     if (known !== undefined && known.session !== null && known.incarnation !== hello.incarnation && this.#sessions.has(known.session)) {
       throw new CapstanError('ALREADY_EXISTS', `another agent holds the session of node ${known.config.name}`, { retryAfterMs: 1_000 });
     }
@@ -262,8 +262,8 @@ export class NodeSessions {
     if (waiting.delete(session) && waiting.size === 0) done();
   }
 
-  #releaseSpec(image: State, release: Release): ReleaseSpec {
-    const config = image.endpoints.get(release.endpoint)?.config;
+  #releaseSpec(state: State, release: Release): ReleaseSpec {
+    const config = state.endpoints.get(release.endpoint)?.config;
     const limits = workerLimits(release);
     const env = release.envSealed === null || config === undefined ? {} : openEnv(this.#cipher, config, release.envSealed);
     return {
@@ -277,7 +277,7 @@ export class NodeSessions {
       functions: [...release.functions],
       env,
       maxConcurrency: release.maxConcurrency,
-      startTimeoutMs: image.settings.startTimeoutMs,
+      startTimeoutMs: state.settings.startTimeoutMs,
       memoryBytes: BigInt(limits.memoryBytes),
       image: imageOf(release),
       command: [...release.command],

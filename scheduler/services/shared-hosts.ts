@@ -11,8 +11,8 @@ import type { NodeRecord, WorkerRecord } from '../core/image/fleet.ts';
 import { inAll } from './fleet-view.ts';
 
 /** What `account` may know of a node: its offer, and the account's own workers there. */
-export function sharedNodeInfo(image: State, node: NodeRecord, account: string): NodeInfo {
-  const own = ownWorkers(image, node, account);
+export function sharedNodeInfo(state: State, node: NodeRecord, account: string): NodeInfo {
+  const own = ownWorkers(state, node, account);
   const sum = (of: (worker: WorkerRecord) => number): number => own.reduce((total, worker) => total + of(worker), 0);
   return {
     id: node.config.id,
@@ -26,14 +26,14 @@ export function sharedNodeInfo(image: State, node: NodeRecord, account: string):
     cpuMillisGiven: sum(({ cpuMillis }) => cpuMillis),
     memoryBytesGiven: BigInt(sum(({ memoryBytes }) => memoryBytes)),
     devicesGiven: sum(({ devices }) => devices.length),
-    ...inAll(image, node),
+    ...inAll(state, node),
   };
 }
 
-function ownWorkers(image: State, node: NodeRecord, account: string): WorkerRecord[] {
+function ownWorkers(state: State, node: NodeRecord, account: string): WorkerRecord[] {
   return [...node.workers]
-    .flatMap((id) => image.workers.get(id) ?? [])
-    .filter(({ endpoint }) => image.endpoints.get(endpoint)?.config.account === account);
+    .flatMap((id) => state.workers.get(id) ?? [])
+    .filter(({ endpoint }) => state.endpoints.get(endpoint)?.config.account === account);
 }
 
 /** Named field by field: one that is added later is not shown before somebody thought of it. */

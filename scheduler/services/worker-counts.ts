@@ -11,10 +11,10 @@ import type { EndpointRecord } from '../core/image/endpoints.ts';
 
 export type WorkerCounts = Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', number>;
 
-export function workerCounts(image: State, endpoint: EndpointRecord): WorkerCounts {
+export function workerCounts(state: State, endpoint: EndpointRecord): WorkerCounts {
   const counts: WorkerCounts = { idle: 0, running: 0, initializing: 0, throttled: 0, unhealthy: 0 };
   for (const id of endpoint.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker === undefined) continue;
     if (worker.attempts.size > 0) counts.running++;
     else if (isReady(worker)) counts.idle++;

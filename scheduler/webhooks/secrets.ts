@@ -46,7 +46,7 @@ export class WebhookSecrets {
   }
 
   #row(account: string): AccountRow | undefined {
-    return this.#engine.image.accounts.get(account);
+    return this.#engine.state.accounts.get(account);
   }
 
   #seal(account: string, secret: string): string {

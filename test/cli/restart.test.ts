@@ -24,9 +24,9 @@ const rules = [
 const order = ['gateway', 'agent', 'scheduler'];
 
 function begun(): State {
-  const image = newState(rules, order);
-  step(image, { type: 'begin' }, 0);
-  return image;
+  const state = newState(rules, order);
+  step(state, { type: 'begin' }, 0);
+  return state;
 }
 
 function allReady(): State {
@@ -43,12 +43,12 @@ const does = (effects: readonly Effect[]): string[] =>
   );
 
 test('the others wait for the scheduler; ready is said once, when all are', (t) => {
-  const image = newState(rules, order);
-  t.deepEqual(does(step(image, { type: 'begin' }, 0)), ['spawn scheduler']);
-  t.deepEqual(does(step(image, { type: 'ready', part: 'scheduler' }, 1)), ['spawn gateway', 'spawn agent']);
-  t.deepEqual(does(step(image, { type: 'ready', part: 'agent' }, 2)), []);
-  t.deepEqual(does(step(image, { type: 'ready', part: 'gateway' }, 3)), ['all-ready']);
-  t.is(nextDeadline(image), null);
+  const state = newState(rules, order);
+  t.deepEqual(does(step(state, { type: 'begin' }, 0)), ['spawn scheduler']);
+  t.deepEqual(does(step(state, { type: 'ready', part: 'scheduler' }, 1)), ['spawn gateway', 'spawn agent']);
+  t.deepEqual(does(step(state, { type: 'ready', part: 'agent' }, 2)), []);
+  t.deepEqual(does(step(state, { type: 'ready', part: 'gateway' }, 3)), ['all-ready']);
+  t.is(nextDeadline(state), null);
 });
 
 test('a part that dies is started again after a pause that doubles up to its bound', (t) => {
@@ -181,12 +181,12 @@ testProp(
     ),
   ],
   (t, happenings) => {
-    const image = newState(rules, order);
+    const state = newState(rules, order);
     const running = new Map<string, number>();
     let now = 0;
     let finished = 0;
     const feed = (event: Parameters<typeof step>[1]): void => {
-      for (const effect of step(image, event, now)) {
+      for (const effect of step(state, event, now)) {
         if (effect.type === 'spawn') running.set(effect.part, (running.get(effect.part) ?? 0) + 1);
         if (effect.type === 'finished') finished += 1;
       }
@@ -211,6 +211,6 @@ testProp(
     feed({ type: 'stop' });
     for (let round = 0; round < 10; round += 1) for (const part of order) die(part, null);
     t.is(finished, 1);
-    t.is(nextDeadline(image), null);
+    t.is(nextDeadline(state), null);
   },
 );

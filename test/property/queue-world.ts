@@ -235,10 +235,10 @@ export class QueueWorld {
       highest: this.#store.read('highest'),
       bodies: this.#store.read('bodyUsage'),
     };
-    const image = restore(this.settings, [1, 2, 3, 4], stored, this.clock(), this.#gathering);
-    this.image = image;
+    const state = restore(this.settings, [1, 2, 3, 4], stored, this.clock(), this.#gathering);
+    this.image = state;
     this.#settle();
-    return image;
+    return state;
   }
 
   #command(command: Command): Answer | CapstanError {

@@ -70,26 +70,26 @@ export class ControlRules {
   }
 
   /** Holds after every step: quotas, and what endpoints and workers refer to. */
-  check(image: State): void {
+  check(state: State): void {
     let sum = 0;
     const names = new Set<string>();
-    for (const { config } of image.endpoints.values()) {
-      const release = image.releases.get(config.release);
+    for (const { config } of state.endpoints.values()) {
+      const release = state.releases.get(config.release);
       if (release === undefined) fail(`endpoint ${config.id} is of the release ${config.release}, which is not kept`);
-      if (!image.builds.has(release.buildDigest)) fail(`release ${release.id} is of the build ${release.buildDigest}, which is not kept`);
+      if (!state.builds.has(release.buildDigest)) fail(`release ${release.id} is of the build ${release.buildDigest}, which is not kept`);
       if (config.removing !== undefined) continue;
       if (names.has(config.name)) fail(`two endpoints have the name ${config.name}`);
       names.add(config.name);
       sum += config.workersMax;
     }
     if (sum > workerQuota) fail(`the endpoints' workersMax come to ${sum}, the quota is ${workerQuota}`);
-    for (const worker of image.workers.values())
-      if (!image.releases.has(worker.release)) fail(`worker ${worker.id} is of the release ${worker.release}, which is not kept`);
+    for (const worker of state.workers.values())
+      if (!state.releases.has(worker.release)) fail(`worker ${worker.id} is of the release ${worker.release}, which is not kept`);
   }
 
   /** Holds whenever nothing is gathered: the image's rows are those of the store, and endpoints have what was deployed last. */
-  checkRows(image: State, store: SqliteEngine): void {
-    const rows = rowsOf(image);
+  checkRows(state: State, store: SqliteEngine): void {
+    const rows = rowsOf(state);
     for (const kind of compared) {
       const stored = new Map(store.read('control', kind, '', 10_000).map(({ key, value }) => [key, value]));
       for (const [key, row] of rows[kind]) {
@@ -102,8 +102,8 @@ export class ControlRules {
       }
       for (const key of stored.keys()) fail(`the ${kind} ${key} is in the store alone`);
     }
-    for (const { config } of image.endpoints.values()) {
-      const build = image.releases.get(config.release)?.buildDigest;
+    for (const { config } of state.endpoints.values()) {
+      const build = state.releases.get(config.release)?.buildDigest;
       const newest = this.#newest(config.id, Number.POSITIVE_INFINITY);
       if (newest?.build !== build)
         fail(`endpoint ${config.id} runs the build ${build ?? 'none'}, deployed last was ${newest?.build ?? 'none'}`);
@@ -111,12 +111,12 @@ export class ControlRules {
   }
 
   /** After healing: what was removed is gone, with its workers and its waiting jobs. */
-  judge(image: State): void {
+  judge(state: State): void {
     for (const id of this.#removed) {
-      if (!this.#gone.has(id) || image.endpoints.has(id)) fail(`the removed endpoint ${id} is still there`);
+      if (!this.#gone.has(id) || state.endpoints.has(id)) fail(`the removed endpoint ${id} is still there`);
       for (const [job] of this.#ledger.waiting(id)) fail(`job ${job.id} of the removed endpoint ${id} still waits`);
     }
-    for (const worker of image.workers.values())
+    for (const worker of state.workers.values())
       if (this.#removed.has(worker.endpoint)) fail(`the worker ${worker.id} of the removed endpoint ${worker.endpoint} is still there`);
   }
 
@@ -165,17 +165,17 @@ export class ControlRules {
   }
 }
 
-function rowsOf(image: State): Record<(typeof compared)[number], Map<string, unknown>> {
-  const deployments = [...image.deployments].flatMap(([environment, rows]) =>
+function rowsOf(state: State): Record<(typeof compared)[number], Map<string, unknown>> {
+  const deployments = [...state.deployments].flatMap(([environment, rows]) =>
     rows.map((row) => [`${environment}/${String(row.number).padStart(10, '0')}`, row] as const),
   );
   return {
-    account: new Map(image.accounts),
-    key: new Map(image.keys),
-    environment: new Map(image.environments),
-    endpoint: new Map([...image.endpoints].map(([id, { config }]) => [id, config])),
-    release: new Map(image.releases),
-    build: new Map(image.builds),
+    account: new Map(state.accounts),
+    key: new Map(state.keys),
+    environment: new Map(state.environments),
+    endpoint: new Map([...state.endpoints].map(([id, { config }]) => [id, config])),
+    release: new Map(state.releases),
+    build: new Map(state.builds),
     deployment: new Map(deployments),
   };
 }

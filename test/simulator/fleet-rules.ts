@@ -15,14 +15,14 @@ export class FleetRules {
   #fresh = new Map<string, string>();
 
   /** Looks at the image after a step; throws when a rule is broken. */
-  check(image: State): void {
+  check(state: State): void {
     const fresh = new Map<string, string>();
-    for (const endpoint of image.endpoints.values()) if (hasFresh(image, endpoint)) fresh.set(endpoint.config.id, endpoint.config.release);
-    for (const job of image.jobs.values()) if (job.lease !== null) this.#checkLease(image, job, fresh);
+    for (const endpoint of state.endpoints.values()) if (hasFresh(state, endpoint)) fresh.set(endpoint.config.id, endpoint.config.release);
+    for (const job of state.jobs.values()) if (job.lease !== null) this.#checkLease(state, job, fresh);
     this.#fresh = fresh;
-    for (const node of image.nodes.values()) {
+    for (const node of state.nodes.values()) {
       for (const id of node.workers) {
-        const worker = image.workers.get(id);
+        const worker = state.workers.get(id);
         if (worker === undefined) fail(`node ${node.config.id} lists the worker ${id}, which is not there`);
         if (worker.node !== node.config.id) fail(`node ${node.config.id} lists the worker ${id} of node ${worker.node}`);
         if (node.config.draining && !worker.drain) fail(`the drained node ${node.config.id} has the worker ${id}, which is to stay`);
@@ -30,15 +30,15 @@ export class FleetRules {
         if (lost !== undefined) fail(`the worker ${id} is to stay, although its device ${lost.uuid} is lost`);
       }
     }
-    checkPlacements(image);
+    checkPlacements(state);
   }
 
-  #checkLease(image: State, job: JobRecord, fresh: ReadonlyMap<string, string>): void {
+  #checkLease(state: State, job: JobRecord, fresh: ReadonlyMap<string, string>): void {
     const key = `${job.id} ${job.token}`;
     if (this.#seen.has(key)) return;
     this.#seen.add(key);
-    const config = image.endpoints.get(job.endpoint)?.config;
-    const worker = image.workers.get(job.lease?.worker ?? '');
+    const config = state.endpoints.get(job.endpoint)?.config;
+    const worker = state.workers.get(job.lease?.worker ?? '');
     if (config === undefined || worker === undefined || worker.release === config.release) return;
     if (job.position >= config.releaseFrom) fail(`job ${job.id}, submitted after a deployment, was given to a worker of an older release`);
     const { id } = config;
@@ -48,20 +48,20 @@ export class FleetRules {
 }
 
 /** Gateways were told exactly the placed workers of load-balanced endpoints. */
-function checkPlacements(image: State): void {
-  for (const id of new Set([...image.nodes.keys(), ...image.toldPlacements.keys()])) {
-    const node = image.nodes.get(id);
-    const placed = node === undefined ? [] : placementsOf(image, node).workers.map(({ workerId }) => workerId);
-    const told = image.toldPlacements.get(id) ?? '';
+function checkPlacements(state: State): void {
+  for (const id of new Set([...state.nodes.keys(), ...state.toldPlacements.keys()])) {
+    const node = state.nodes.get(id);
+    const placed = node === undefined ? [] : placementsOf(state, node).workers.map(({ workerId }) => workerId);
+    const told = state.toldPlacements.get(id) ?? '';
     if (placed.join(' ') !== told) fail(`gateways were told the workers "${told}" of node ${id}, which has "${placed.join(' ')}"`);
   }
 }
 
-function hasFresh(image: State, endpoint: EndpointRecord): boolean {
+function hasFresh(state: State, endpoint: EndpointRecord): boolean {
   for (const id of endpoint.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker === undefined || worker.release !== endpoint.config.release || !isReady(worker)) continue;
-    if (image.nodes.get(worker.node)?.session != null) return true;
+    if (state.nodes.get(worker.node)?.session != null) return true;
   }
   return false;
 }

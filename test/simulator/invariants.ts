@@ -126,13 +126,13 @@ export class Ledger {
 }
 
 /** Holds at every moment: slots, windows, waiters, what is given out on nodes. */
-export function checkImage(image: State): void {
-  for (const node of image.nodes.values()) checkUsage(image, node);
-  for (const worker of image.workers.values()) {
+export function checkImage(state: State): void {
+  for (const node of state.nodes.values()) checkUsage(state, node);
+  for (const worker of state.workers.values()) {
     if (worker.attempts.size > worker.maxConcurrency)
       fail(`worker ${worker.id} holds ${worker.attempts.size} jobs of ${worker.maxConcurrency}`);
   }
-  for (const { lanes } of image.endpoints.values()) {
+  for (const { lanes } of state.endpoints.values()) {
     for (const lane of lanes) {
       let last = -1;
       for (let i = lane.head; i < lane.window.length; i++) {
@@ -140,24 +140,24 @@ export function checkImage(image: State): void {
         if (job?.phase !== 'QUEUED') continue;
         if (job.position <= last) fail(`window out of order at ${job.id}`);
         last = job.position;
-        if (image.jobs.get(job.id) !== job) fail(`job ${job.id} is in a window, but not in the image`);
+        if (state.jobs.get(job.id) !== job) fail(`job ${job.id} is in a window, but not in the image`);
       }
       if (lane.count < 0) fail('a lane counts fewer than no jobs');
     }
   }
-  for (const job of image.jobs.values())
+  for (const job of state.jobs.values())
     if ((job.lease === null) !== (job.phase === 'QUEUED'))
       fail(`job ${job.id} is ${job.phase} with lease ${job.lease === null ? 'none' : 'held'}`);
-  for (const [id, waiters] of image.waiters) {
+  for (const [id, waiters] of state.waiters) {
     for (const waiter of waiters) if (waiter.done || waiter.job !== id) fail(`waiter of ${id} is done but kept`);
   }
 }
 
 /** The counters of a node against its workers; nothing is given out twice. */
-function checkUsage(image: State, node: NodeRecord): void {
-  if (isCounted(image, node)) return;
-  const counted = recount(image, node);
-  const given = [...node.workers].flatMap((id) => image.workers.get(id)?.devices ?? []);
+function checkUsage(state: State, node: NodeRecord): void {
+  if (isCounted(state, node)) return;
+  const counted = recount(state, node);
+  const given = [...node.workers].flatMap((id) => state.workers.get(id)?.devices ?? []);
   if (new Set(given).size < given.length) fail(`node ${node.config.id} gave a device to two workers: ${given.join()}`);
   const shown = (usage: NodeUsage): string =>
     JSON.stringify([usage.cpuMillis, usage.memoryBytes, [...usage.devices], [...usage.endpoints]]);
@@ -165,12 +165,12 @@ function checkUsage(image: State, node: NodeRecord): void {
 }
 
 /** Whether the counters are those of the workers: after each step, so nothing is built for it. */
-function isCounted(image: State, { usage, workers }: NodeRecord): boolean {
+function isCounted(state: State, { usage, workers }: NodeRecord): boolean {
   let cpuMillis = 0;
   let memoryBytes = 0;
   let devices = 0;
   for (const id of workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker === undefined) continue;
     cpuMillis += worker.cpuMillis;
     memoryBytes += worker.memoryBytes;
@@ -180,17 +180,17 @@ function isCounted(image: State, { usage, workers }: NodeRecord): boolean {
   }
   for (const [endpoint, count] of usage.endpoints) {
     let found = 0;
-    for (const id of workers) if (image.workers.get(id)?.endpoint === endpoint) found++;
+    for (const id of workers) if (state.workers.get(id)?.endpoint === endpoint) found++;
     if (found !== count) return false;
   }
   return usage.cpuMillis === cpuMillis && usage.memoryBytes === memoryBytes && usage.devices.size === devices;
 }
 
 /** Holds whenever nothing is gathered: the counters against a recount. */
-export function checkCounts(image: State, store: SqliteEngine): void {
+export function checkCounts(state: State, store: SqliteEngine): void {
   const found = new Map<string, number>();
   for (const { endpoint, state, priority, count } of store.read('counts')) found.set(`${endpoint} ${state} ${priority}`, count);
-  for (const [id, { lanes, counts }] of image.endpoints) {
+  for (const [id, { lanes, counts }] of state.endpoints) {
     for (const priority of [0, 1] as const) {
       const queued = found.get(`${id} IN_QUEUE ${priority}`) ?? 0;
       if (lanes[priority].count !== queued)
@@ -202,8 +202,8 @@ export function checkCounts(image: State, store: SqliteEngine): void {
 }
 
 /** Everything a lane of the endpoint claims to be in its window is really there. */
-export function checkWindows(image: State, store: SqliteEngine, id: string): void {
-  const endpoint = image.endpoints.get(id);
+export function checkWindows(state: State, store: SqliteEngine, id: string): void {
+  const endpoint = state.endpoints.get(id);
   if (endpoint !== undefined) {
     for (const priority of [0, 1] as const) {
       const lane = endpoint.lanes[priority];

@@ -66,32 +66,32 @@ export class Operator {
   }
 
   /** Settings without a build; some ask for more workers than the quota has. */
-  #update(image: State): void {
+  #update(state: State): void {
     const { random } = this.#world;
-    const endpoint = this.#anyOf(image);
-    const config = image.endpoints.get(endpoint)?.config;
+    const endpoint = this.#anyOf(state);
+    const config = state.endpoints.get(endpoint)?.config;
     const input = deployed.find(({ name }) => name === config?.name);
     if (input === undefined) return;
     const settings = { workersMax: random.int(1, 8), requestsPerWorker: ++this.#change };
     this.#reach.command({ kind: 'update-endpoint', endpoint, input: { ...input, ...settings } });
   }
 
-  #rollback(image: State): void {
-    const endpoint = this.#world.random.chance(0.5) ? null : this.#anyOf(image);
+  #rollback(state: State): void {
+    const endpoint = this.#world.random.chance(0.5) ? null : this.#anyOf(state);
     this.#reach.command({ kind: 'rollback', account, environment, endpoint, build: null });
   }
 
-  #undeploy(image: State): void {
-    this.#reach.command({ kind: 'undeploy', account, endpoints: [this.#anyOf(image)], stopJobs: this.#world.random.chance(0.5) });
+  #undeploy(state: State): void {
+    this.#reach.command({ kind: 'undeploy', account, endpoints: [this.#anyOf(state)], stopJobs: this.#world.random.chance(0.5) });
   }
 
-  #purge(image: State): void {
-    this.#reach.command({ kind: 'purge', endpoint: this.#anyOf(image) });
+  #purge(state: State): void {
+    this.#reach.command({ kind: 'purge', endpoint: this.#anyOf(state) });
   }
 
-  #node(image: State): void {
+  #node(state: State): void {
     const { random } = this.#world;
-    const nodes = [...image.nodes.keys()];
+    const nodes = [...state.nodes.keys()];
     if (nodes.length === 0) return;
     const node = random.pick(nodes);
     const what = random.next();
@@ -101,8 +101,8 @@ export class Operator {
   }
 
   /** Also one that is being removed. */
-  #anyOf(image: State): string {
-    const ids = [...image.endpoints.keys()];
+  #anyOf(state: State): string {
+    const ids = [...state.endpoints.keys()];
     return ids.length === 0 ? 'none' : this.#world.random.pick(ids);
   }
 }

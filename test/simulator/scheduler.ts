@@ -62,7 +62,7 @@ export interface Wiring {
   /** Every operation and its outcome, as the store took them. */
   observe(op: Op, outcome: Outcome): void;
   /** After each step. */
-  check(image: State): void;
+  check(state: State): void;
   crashed(): void;
 }
 
@@ -293,11 +293,11 @@ export class SimScheduler {
     });
   }
 
-  #mutated(event: CoreEvent, image: State): CoreEvent {
+  #mutated(event: CoreEvent, state: State): CoreEvent {
     if (this.mutation !== 'ignore-token' || event.kind !== 'agent') return event;
     const report = event.events[0]?.event;
-    const job = report?.$case === 'ended' ? image.jobs.get(report.value.jobId) : undefined;
-    const session = image.nodes.get(job?.lease?.node ?? '')?.session ?? null;
+    const job = report?.$case === 'ended' ? state.jobs.get(report.value.jobId) : undefined;
+    const session = state.nodes.get(job?.lease?.node ?? '')?.session ?? null;
     if (report?.$case !== 'ended' || job?.lease == null || session === null) return event;
     const forged = { event: { $case: 'ended', value: { ...report.value, token: job.token } } } as const;
     return { ...event, node: job.lease.node, session, events: [forged] };
@@ -318,26 +318,26 @@ export class SimScheduler {
   }
 }
 
-function freeOnPaper(image: State): void {
-  for (const worker of image.workers.values()) {
-    for (const [key, { job }] of worker.attempts) if (!image.jobs.has(job)) worker.attempts.delete(key);
+function freeOnPaper(state: State): void {
+  for (const worker of state.workers.values()) {
+    for (const [key, { job }] of worker.attempts) if (!state.jobs.has(job)) worker.attempts.delete(key);
   }
 }
 
-function dropAnswered(image: State): void {
-  for (const [id, { token, next }] of image.handed) {
-    const job = image.jobs.get(id);
-    if (job?.token === token) dropBelow(image, job, next);
+function dropAnswered(state: State): void {
+  for (const [id, { token, next }] of state.handed) {
+    const job = state.jobs.get(id);
+    if (job?.token === token) dropBelow(state, job, next);
   }
 }
 
-function keepDrained(image: State): void {
-  for (const worker of image.workers.values()) if (image.nodes.get(worker.node)?.config.draining === true) worker.drain = false;
+function keepDrained(state: State): void {
+  for (const worker of state.workers.values()) if (state.nodes.get(worker.node)?.config.draining === true) worker.drain = false;
 }
 
 /** For one step, no job is too new for an old worker; gives what puts the boundaries back. */
-function withoutBoundaries(image: State): () => void {
-  const kept = [...image.endpoints.values()].map((endpoint) => ({ endpoint, config: endpoint.config }));
+function withoutBoundaries(state: State): () => void {
+  const kept = [...state.endpoints.values()].map((endpoint) => ({ endpoint, config: endpoint.config }));
   const opened = new Map(kept.map(({ endpoint, config }) => [endpoint, { ...config, releaseFrom: Number.MAX_SAFE_INTEGER }]));
   for (const [endpoint, config] of opened) endpoint.config = config;
   return () => {
@@ -345,34 +345,34 @@ function withoutBoundaries(image: State): () => void {
   };
 }
 
-function revive(image: State): void {
-  for (const endpoint of image.endpoints.values()) {
+function revive(state: State): void {
+  for (const endpoint of state.endpoints.values()) {
     const { removing, ...config } = endpoint.config;
     if (removing !== undefined) endpoint.config = config;
   }
 }
 
 /** For the step of a rollback, the newest deployments with another build than the present one are not there. */
-function withoutABuild(image: State, event: CoreEvent): (() => void) | null {
+function withoutABuild(state: State, event: CoreEvent): (() => void) | null {
   if (event.kind !== 'command' || event.command.kind !== 'rollback') return null;
-  const kept = new Map(image.deployments);
+  const kept = new Map(state.deployments);
   for (const [key, history] of kept) {
     const builds = [...new Set(history.toReversed().flatMap(({ endpoints }) => endpoints.map(({ build }) => build)))];
-    image.deployments.set(
+    state.deployments.set(
       key,
       history.filter(({ endpoints }) => endpoints.every(({ build }) => build !== builds[1])),
     );
   }
   return () => {
     for (const [key, history] of kept) {
-      const added = (image.deployments.get(key) ?? []).filter((row) => !history.includes(row));
-      image.deployments.set(key, [...history, ...added]);
+      const added = (state.deployments.get(key) ?? []).filter((row) => !history.includes(row));
+      state.deployments.set(key, [...history, ...added]);
     }
   };
 }
 
-function forgetSecret(image: State, event: CoreEvent): void {
+function forgetSecret(state: State, event: CoreEvent): void {
   if (event.kind !== 'command' || event.command.kind !== 'rotate-webhook-secret') return;
-  const row = image.accounts.get(event.command.account);
-  if (row !== undefined) image.accounts.set(event.command.account, { ...row, webhookSecretSealed: null });
+  const row = state.accounts.get(event.command.account);
+  if (row !== undefined) state.accounts.set(event.command.account, { ...row, webhookSecretSealed: null });
 }

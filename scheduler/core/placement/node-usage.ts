@@ -25,7 +25,7 @@ export function vacate(usage: NodeUsage, worker: WorkerRecord): void {
 
 /** Devices that the node's agent holds for workers which are not the image's (any more). */
 export function noteOrphans(
-  image: State,
+  state: State,
   node: NodeRecord,
   reported: Iterable<{ readonly workerId: string; readonly deviceUuids: readonly string[] }>,
 ): void {
@@ -33,15 +33,15 @@ export function noteOrphans(
   for (const { workerId, deviceUuids } of reported) if (!node.workers.has(workerId)) for (const device of deviceUuids) orphans.add(device);
   if (orphans.size === 0 && node.usage.orphans.size === 0) return;
   // Some of them may be free now.
-  if (node.usage.orphans.size > 0) image.capacity++;
+  if (node.usage.orphans.size > 0) state.capacity++;
   node.usage.orphans = orphans;
 }
 
 /** The same, counted anew. */
-export function recount(image: State, node: NodeRecord): NodeUsage {
+export function recount(state: State, node: NodeRecord): NodeUsage {
   const usage = noUsage();
   for (const id of node.workers) {
-    const worker = image.workers.get(id);
+    const worker = state.workers.get(id);
     if (worker !== undefined) occupy(usage, worker);
   }
   return usage;

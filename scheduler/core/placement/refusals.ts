@@ -8,16 +8,16 @@ import type { RejectionGroup } from './rejections.ts';
 import { languageOf } from './runtime-choice.ts';
 
 /** Why no node can take a worker of the release, when that was found out and still holds. */
-export function knownRefusal(image: State, release: Release): readonly RejectionGroup[] | null {
-  return image.refusals.capacity === image.capacity ? (image.refusals.known.get(needsOf(release)) ?? null) : null;
+export function knownRefusal(state: State, release: Release): readonly RejectionGroup[] | null {
+  return state.refusals.capacity === state.capacity ? (state.refusals.known.get(needsOf(release)) ?? null) : null;
 }
 
-export function noteRefusal(image: State, release: Release, groups: readonly RejectionGroup[]): void {
+export function noteRefusal(state: State, release: Release, groups: readonly RejectionGroup[]): void {
   // Room on a disk depends on the build, too.
   if (groups.some(({ reason }) => reason === 'DISK')) return;
-  if (image.refusals.capacity !== image.capacity) image.refusals.known.clear();
-  image.refusals.capacity = image.capacity;
-  image.refusals.known.set(needsOf(release), groups);
+  if (state.refusals.capacity !== state.capacity) state.refusals.known.clear();
+  state.refusals.capacity = state.capacity;
+  state.refusals.known.set(needsOf(release), groups);
 }
 
 function needsOf(release: Release): string {

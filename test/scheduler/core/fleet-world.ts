@@ -267,9 +267,9 @@ export class FleetWorld {
     const out = new StepResult();
     const now = { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
     const stored = { control: [...this.#rows.values()], counts: [], leased: [], highest: { no: 0, position: 0 }, bodies: [] };
-    const image = restore(this.#settings, [1, 2, 3, ++this.#life], stored, now, out);
+    const state = restore(this.#settings, [1, 2, 3, ++this.#life], stored, now, out);
     this.#carryOut(out);
-    return image;
+    return state;
   }
 
   #carryOut(out: StepResult): void {

@@ -31,12 +31,12 @@ const finish = (endpoint: string): Write => ({
 });
 
 test('the series of an endpoint that was removed go with the next new one', async (t) => {
-  const image = newState(defaultSettings, [1, 2, 3, 4]);
+  const state = newState(defaultSettings, [1, 2, 3, 4]);
   const present = new Set<string>();
   // Only the ids of the endpoints matter to the series of what ended.
   const endpoints = { has: (id: string) => present.has(id), [Symbol.iterator]: () => [][Symbol.iterator](), values: () => [] };
   const metrics = new SchedulerMetrics({
-    image: () => ({ ...image, endpoints: endpoints as unknown as Map<string, EndpointRecord> }),
+    image: () => ({ ...state, endpoints: endpoints as unknown as Map<string, EndpointRecord> }),
     wall: () => 0,
     channels: () => 0,
     inputCache: () => ({ jobs: 0, bytes: 0 }),

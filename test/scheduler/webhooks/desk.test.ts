@@ -1,6 +1,7 @@
 /** Whose webhooks are sent when there is not room for all: however many receivers are dead, the others' leave at once. */
 import test from 'ava';
 
+import { StepContext } from '../../../scheduler/core/context.ts';
 import { StepResult } from '../../../scheduler/core/effects.ts';
 import { hooksRead, hookTried, lookForHooks, nextHookLook, noteHook } from '../../../scheduler/core/hooks.ts';
 import { newState, type State } from '../../../scheduler/core/image.ts';
@@ -11,13 +12,13 @@ const now = { wall: 1_000_000, mono: 0 };
 
 /** An outbox in memory behind the desk. */
 class Outbox {
-  readonly image: State;
+  readonly state: State;
   readonly rows = new Map<string, HookHead>();
   readonly sent: string[] = [];
   looks = 0;
 
   constructor(settings: Partial<typeof defaultSettings>) {
-    this.image = newState({ ...defaultSettings, ...settings }, [1, 2, 3, 4]);
+    this.state = newState({ ...defaultSettings, ...settings }, [1, 2, 3, 4]);
   }
 
   add(id: string, host: string): void {
@@ -33,23 +34,18 @@ class Outbox {
       error: null,
     } as const;
     this.rows.set(id, row);
-    this.do((out) => noteHook(this.image, out, now, now.wall));
+    this.do((ctx) => noteHook(ctx, now.wall));
   }
 
   end(id: string, result: 'delivered' | 'failed'): void {
-    this.do((out) =>
-      hookTried(
-        this.image,
-        out,
-        now,
-        result === 'failed' ? { kind: 'hook-tried', id, result, error: 'e' } : { kind: 'hook-tried', id, result },
-      ),
+    this.do((ctx) =>
+      hookTried(ctx, result === 'failed' ? { kind: 'hook-tried', id, result, error: 'e' } : { kind: 'hook-tried', id, result }),
     );
   }
 
-  do(work: (out: StepResult) => void): void {
+  do(work: (ctx: StepContext) => void): void {
     const out = new StepResult();
-    work(out);
+    work(new StepContext(this.state, now, out));
     for (const { op } of out.writes) {
       if (op.kind !== 'hook') continue;
       const row = this.rows.get(op.id) as HookHead;
@@ -71,9 +67,7 @@ class Outbox {
         hooks.push(row);
       }
       const later = [...this.rows.values()].map(({ dueAt }) => dueAt).filter((at) => at > now.wall);
-      this.do((next) =>
-        hooksRead(this.image, next, now, { kind: 'hooks-read', hooks, nextAt: later.length === 0 ? null : Math.min(...later), limit }),
-      );
+      this.do((next) => hooksRead(next, { kind: 'hooks-read', hooks, nextAt: later.length === 0 ? null : Math.min(...later), limit }));
     }
   }
 }
@@ -89,8 +83,8 @@ test('one host has its share of the room, and its next delivery takes the place 
   for (const id of ['slow-0', 'slow-2', 'slow-3', 'other']) outbox.end(id, 'delivered');
   for (const id of ['slow-4', 'slow-5']) outbox.end(id, 'delivered');
   t.is(outbox.rows.size, 0);
-  t.is(outbox.image.hooks.open.size, 0);
-  t.is(outbox.image.hooks.perHost.size, 0);
+  t.is(outbox.state.hooks.open.size, 0);
+  t.is(outbox.state.hooks.perHost.size, 0);
 });
 
 test('hosts that failed share half of the room, however many they are', (t) => {
@@ -99,12 +93,12 @@ test('hosts that failed share half of the room, however many they are', (t) => {
   for (const host of dead) outbox.add(`${host} first`, host);
   // Each fails once and is known from then on.
   for (const host of dead) outbox.end(`${host} first`, 'failed');
-  t.is(outbox.image.hooks.open.size, 0);
+  t.is(outbox.state.hooks.open.size, 0);
   outbox.sent.length = 0;
   for (const host of dead) for (let i = 0; i < 5; i++) outbox.add(`${host} ${i}`, host);
-  t.is(outbox.image.hooks.open.size, 4);
+  t.is(outbox.state.hooks.open.size, 4);
   for (let i = 0; i < 4; i++) outbox.add(`good-${i}`, `good-${i}`);
-  t.is(outbox.image.hooks.open.size, 8, 'the other half is there for the others');
+  t.is(outbox.state.hooks.open.size, 8, 'the other half is there for the others');
   t.deepEqual(outbox.sent.slice(-4), ['good-0', 'good-1', 'good-2', 'good-3']);
 });
 
@@ -113,20 +107,20 @@ test('a host that took one is no longer counted among those that failed', (t) =>
   outbox.add('a', 'moody');
   outbox.end('a', 'failed');
   for (const id of ['b', 'c', 'd', 'e']) outbox.add(id, 'moody');
-  t.is(outbox.image.hooks.open.size, 2);
+  t.is(outbox.state.hooks.open.size, 2);
   outbox.end('b', 'delivered');
-  t.is(outbox.image.hooks.open.size, 3);
+  t.is(outbox.state.hooks.open.size, 3);
 });
 
 test('nobody looks again and again for what has no room, and somebody does when there is some', (t) => {
   const outbox = new Outbox({ hooksOpen: 100, hooksPerHost: 1 });
   for (let i = 0; i < 50; i++) outbox.add(`${i}`, 'slow');
   const { looks } = outbox;
-  t.is(outbox.image.hooks.open.size, 1);
+  t.is(outbox.state.hooks.open.size, 1);
   t.true(looks <= 51);
-  outbox.do((out) => lookForHooks(outbox.image, out, now));
+  outbox.do((ctx) => lookForHooks(ctx));
   t.is(outbox.looks, looks);
-  t.is(nextHookLook(outbox.image), Number.POSITIVE_INFINITY);
+  t.is(nextHookLook(outbox.state), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 50; i++) outbox.end(outbox.sent.at(-1) as string, 'delivered');
   t.is(outbox.rows.size, 0);
 });
