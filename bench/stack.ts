@@ -24,7 +24,7 @@ export interface Stack {
   close(): Promise<void>;
 }
 
-/** Counts of GET /health that the bench waits on (WIRE.md section 1). */
+/** Counts of GET /health that the bench waits on. */
 export interface Health {
   readonly jobs: { readonly completed: number; readonly failed: number; readonly inProgress: number; readonly inQueue: number };
   readonly workers: { readonly idle: number; readonly running: number };

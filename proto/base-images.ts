@@ -12,11 +12,11 @@ export interface BaseImage {
   readonly language: Language;
   /** Carries CUDA, for GPU endpoints. */
   readonly cuda: boolean;
-  /** Python packages that it has, and that builds therefore leave out (SPEC.md, Deployment tool commands). */
+  /** Python packages that it has, and that builds therefore leave out. */
   readonly packages: readonly string[];
 }
 
-/** SPEC.md, Deployment tool commands: packages pre-installed in the base image. */
+/** Packages pre-installed in the base image. */
 export const preinstalledPackages = ['torch', 'torchvision', 'torchaudio', 'numpy', 'triton'] as const;
 
 export const baseImages: readonly BaseImage[] = [

@@ -23,7 +23,7 @@ const DIGEST = /^[0-9a-f]{64}$/;
 const UNFINISHED = '.new-';
 /** A note on the build lies beside it; written first, so that a build without one was never finished. */
 const NOTE_SUFFIX = '.note';
-/** Largest artifact, bytes (SPEC.md, Other limits). */
+/** Largest artifact, bytes. */
 const MAX_ARTIFACT_BYTES = 500_000_000;
 
 export interface CacheOptions {

@@ -1,5 +1,5 @@
 /**
- * A build's archive into a folder, safely (DESIGN.md section 6): nothing outside of the folder,
+ * A build's archive into a folder, safely: nothing outside of the folder,
  * neither by path nor by link, no devices, bounded in entries and bytes. An archive that breaks a
  * rule is refused whole, with the entry's name.
  */

@@ -1,4 +1,4 @@
-/** The agent as arbiter of its slots: what it takes, refuses, stops and reports (DESIGN.md invariants 2, 6 and 8). */
+/** The agent as arbiter of its slots: what it takes, refuses, stops and reports (invariants 2, 6 and 8). */
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
 import { append, isStoring, newChunkLog, rewind, grantCredits, takeUnsent, type ChunkLog } from './chunks.ts';
@@ -8,9 +8,9 @@ import { attemptKey, type Attempt, type AttemptKey, type State, type StopCause, 
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { endIfFree, forgiveFailures } from './workers.ts';
 
-/** Documents above this size, bytes, travel through the blob store (docs/architecture.md, Bodies). */
+/** Documents above this size, bytes, travel through the blob store (docs/borders.md, Bodies). */
 const INLINE_BYTES = 64 * 1024;
-/** The error of a job whose handler ran too long (WIRE.md section 1). */
+/** The error of a job whose handler ran too long. */
 const TIMED_OUT_ERROR = 'executionTimeout exceeded';
 /** A handler that is out of time and stops within this time, ms, ends with its slot; of any other the end is reported first. */
 export const TIMED_OUT_GRACE_MS = 500;

@@ -1,6 +1,6 @@
 /**
  * The chunks of one attempt that the caller has not read yet, kept to be sent again after a new
- * session (DESIGN.md section 4: stream chunks live with their attempt).
+ * session.
  *
  * Bounds. A generator runs ahead of the agent by its credits only. The log keeps at most
  * {@link KEPT_CHUNKS} chunks or {@link KEPT_BYTES} bytes. When it is full:

@@ -1,7 +1,7 @@
 /**
  * The agent's core: synchronous and deterministic. `step` takes one event, changes the image and
  * answers what is to be done; `nextDeadline` says when time itself is the next event. No promise,
- * timer, clock or I/O in here: the engine has them (DESIGN.md section 5).
+ * timer, clock or I/O in here: the engine has them.
  */
 import { assertNever } from '../../proto/errors.ts';
 import { RefusalReason, type DesiredWorkers } from '../../proto/gen/capstan/v1/nodes.ts';

@@ -173,7 +173,7 @@ export class Engine {
     this.#timer = setTimeout(() => this.#onTimer(), Math.min(MAX_TIMER_MS, Math.max(0, at - performance.now())));
   }
 
-  /** The sockets are polled once more first: an end that has already arrived is no time-out (DESIGN.md invariant 5). */
+  /** The sockets are polled once more first: an end that has already arrived is no time-out (invariant 5). */
   #onTimer(): void {
     this.#timerAt = undefined;
     setImmediate(() => setImmediate(() => this.feed({ kind: 'tick' })));
@@ -353,7 +353,7 @@ export class Engine {
     );
   }
 
-  /** What user code calls other endpoints with (SPEC.md, Cross-endpoint calls). */
+  /** What user code calls other endpoints with. */
   #ownEnv(workerId: string, { endpointId, endpointName, environment }: ReleaseSpec): Record<string, string> {
     return {
       CAPSTAN_URL: this.#deps.publicUrl === '' ? this.#publicUrl : this.#deps.publicUrl,

@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
-/** What the tool leaves out of artifacts (SPEC.md, Development server and local preview). */
+/** What the tool leaves out of artifacts. */
 const NAMES = ['torch', 'torchvision', 'torchaudio', 'numpy', 'triton'];
 const TIMEOUT_MS = 20_000;
 

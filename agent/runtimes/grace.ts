@@ -23,7 +23,7 @@ export function afterGrace(ms: number, then: () => void, pid?: number): () => vo
   const before = pid === undefined ? null : readStat(pid);
   const step = async (): Promise<void> => {
     counted += Math.min(LONGEST_STEP_MS, performance.now() - armedAt);
-    // What has already arrived is heard first (DESIGN.md invariant 5).
+    // What has already arrived is heard first (invariant 5).
     await new Promise((resolve) => setImmediate(resolve));
     const starved = counted >= ms && counted < ms * PATIENCE && isStarved(ms, pid, before);
     if (over) return;

@@ -155,9 +155,9 @@ export interface LogEntry {
 
 /** Chunks a generator may be ahead of the credits it was given. */
 export const FIRST_CREDITS = 32;
-/** Longest result, bytes (WIRE.md section 1). */
+/** Longest result, bytes. */
 export const MAX_RESULT_BYTES = 20 * 1024 * 1024;
-/** Longest chunk, bytes (WIRE.md section 1). */
+/** Longest chunk, bytes. */
 export const MAX_CHUNK_BYTES = 1024 * 1024;
 /** Longest progress update, bytes: it travels inline. */
 export const MAX_PROGRESS_BYTES = 64 * 1024;

@@ -1,4 +1,4 @@
-/** The storage credentials of a job as its worker gets them (SPEC.md, s3Config object). */
+/** The storage credentials of a job as its worker gets them. */
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 
 /** Secret. Any object: its members are between the caller and the function. */

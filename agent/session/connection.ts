@@ -29,7 +29,7 @@ export function blobClient({ address, credentials }: SchedulerTarget): BlobServi
   return new BlobServiceClient(address, credentials, OPTIONS);
 }
 
-/** docs/architecture.md, Credentials over gRPC. */
+/** docs/borders.md, Credentials over gRPC. */
 export function nodeMetadata(identity: Identity): Metadata {
   const metadata = new Metadata();
   metadata.set('authorization', `Bearer ${identity.nodeSecret}`);

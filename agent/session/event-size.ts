@@ -1,4 +1,4 @@
-/** What an agent's events weigh, so that messages of many stay within bounds (docs/architecture.md, Bodies). */
+/** What an agent's events weigh, so that messages of many stay within bounds (docs/borders.md, Bodies). */
 import { AgentEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 

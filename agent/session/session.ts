@@ -226,7 +226,7 @@ export class Session {
     live.timer = setTimeout(() => this.#watch(live), Math.max(1, next - now));
   }
 
-  /** A stalled loop is not a dead peer: the sockets are polled once more before the session is given up (DESIGN.md invariant 5). */
+  /** A stalled loop is not a dead peer: the sockets are polled once more before the session is given up (invariant 5). */
   #checkSilence(live: Live): void {
     setImmediate(() => {
       setImmediate(() => {

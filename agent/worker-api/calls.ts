@@ -1,4 +1,4 @@
-/** The calls of the worker API (WIRE.md section 2), as an app without a server of its own. */
+/** The calls of the worker API, as an app without a server of its own. */
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 

@@ -1,6 +1,6 @@
 /** What the worker API needs of the worker behind it: one desk a worker, told by whatever runs it. */
 
-/** What one call of a worker for work asks (WIRE.md section 2, Take). */
+/** What one call of a worker for work asks. */
 export interface TakeRequest {
   /** Jobs it has room for. */
   readonly count: number;

@@ -1,4 +1,4 @@
-/** The variables by which a foreign worker finds the agent (WIRE.md section 2). */
+/** The variables by which a foreign worker finds the agent. */
 
 export interface Caller {
   readonly workerId: string;

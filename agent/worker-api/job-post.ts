@@ -1,4 +1,4 @@
-/** The documents that workers post, read without changing a byte of what goes on to the caller (WIRE.md section 2, Done and Generators). */
+/** The documents that workers post, read without changing a byte of what goes on to the caller. */
 import { isUtf8 } from 'node:buffer';
 
 import { scanObject, type Span } from '../../proto/json-scan.ts';

@@ -1,6 +1,6 @@
 /**
  * The agent's HTTP server for foreign workers: programs and images that speak the protocol of
- * WIRE.md section 2 run against it unchanged. Each worker has a token of its own and reaches its
+ * the worker protocol (docs/foreign-workers.md) run against it unchanged. Each worker has a token of its own and reaches its
  * own jobs only; whoever has none gets 401 and learns nothing.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';

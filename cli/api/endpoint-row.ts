@@ -13,7 +13,7 @@ export interface EndpointRow {
   readonly workers: number;
   readonly jobsInQueue: number;
   readonly jobsInProgress: number;
-  /** Why jobs wait; empty when nothing is wrong (DESIGN.md invariant 11). */
+  /** Why jobs wait; empty when nothing is wrong (invariant 11). */
   readonly queueReason: string;
   readonly queueDetail: string;
   readonly functions: readonly string[];

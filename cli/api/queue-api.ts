@@ -2,7 +2,7 @@
 import { CapstanError, codeOfStatus } from '../../proto/errors.ts';
 import { certificateProblem } from './certificate-trust.ts';
 
-/** A job as GET /requests and /status show it (WIRE.md section 1). */
+/** A job as GET /requests and /status show it. */
 export interface JobStatus {
   readonly id: string;
   readonly status: string;

@@ -6,7 +6,7 @@ export interface WorkerRow {
   readonly endpointId: string;
   /** Name of the endpoint. */
   readonly endpoint: string;
-  /** A word of DESIGN.md section 2: `IDLE`, `RUNNING`, … */
+  /** State of the worker: `IDLE`, `RUNNING`, … */
   readonly state: string;
   readonly reason: string;
   readonly detail: string;

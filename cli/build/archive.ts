@@ -1,5 +1,5 @@
 /**
- * The artifact (SPEC.md, Build artifact) as a tar in several gzip members: the application's files, then layers of
+ * The artifact as a tar in several gzip members: the application's files, then layers of
  * installed packages, each packed once and kept, then the tar's end. Any reader of gzip joins the members. The same
  * input gives the same bytes: entries in order of path, no times, no owners, two modes.
  */

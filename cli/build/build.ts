@@ -1,5 +1,5 @@
 /**
- * `capstan build` (SPEC.md, Build steps): discovers what is declared, groups it by endpoint, generates a handler
+ * `capstan build`: discovers what is declared, groups it by endpoint, generates a handler
  * file for each, writes the manifest, installs the packages, packs all of it.
  */
 import { createHash } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
  * Handler files for Node, one for each endpoint: they load the endpoint's own file as it is, and let stubs stand
- * in for the files of other endpoints (SPEC.md, Cross-endpoint calls), for imports at the top as for `import()`.
+ * in for the files of other endpoints, for imports at the top as for `import()`.
  */
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from '../discovery/declared.ts';

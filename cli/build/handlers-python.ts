@@ -1,6 +1,6 @@
 /**
  * Handler files in Python, one for each endpoint: they load the endpoint's own file as it is, and let stubs stand
- * in for the files of other endpoints (SPEC.md, Cross-endpoint calls). So an import of another endpoint's function,
+ * in for the files of other endpoints. So an import of another endpoint's function,
  * wherever it is written, gives a stub, and neither runs that file nor needs what it imports.
  */
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';

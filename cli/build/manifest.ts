@@ -1,4 +1,4 @@
-/** The manifest of a declared application (SPEC.md, Deployment manifest; further keys of WIRE.md section 6). */
+/** The manifest of a declared application. */
 import { defaultBaseImage } from '../../proto/base-images.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { resourceOf } from '../../sdk/typescript/settings.ts';

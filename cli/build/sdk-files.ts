@@ -1,4 +1,4 @@
-/** The SDKs as files of an artifact, so that a worker installs nothing (SPEC.md, rule 4 of What the service does). */
+/** The SDKs as files of an artifact, so that a worker installs nothing. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stripTypeScriptTypes } from 'node:module';

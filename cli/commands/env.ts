@@ -10,7 +10,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 
 const ACTIONS = ['list', 'get', 'create', 'delete'] as const;
 
-/** `capstan env <action> [environment]` (SPEC.md, Deployment tool commands: `env get` shows the endpoint URLs). */
+/** `capstan env <action> [environment]`. */
 export const environments: Command = {
   name: 'env',
   summary: 'List environments, show one with its endpoints’ URLs, create or delete one.',

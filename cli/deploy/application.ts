@@ -49,7 +49,7 @@ export async function readApplication(folder: string): Promise<Application> {
   return { folder, endpoints, published: manifest.published, warnings: manifest.warnings };
 }
 
-/** `.tool/tool_manifest.json` (SPEC.md, Build artifact), unless the manifest was written there by hand. */
+/** `.tool/tool_manifest.json`, unless the manifest was written there by hand. */
 export async function publishManifest(folder: string, published: string): Promise<void> {
   const target = join(folder, TOOL_FOLDER, MANIFEST_NAME);
   if ((await writtenManifest(folder))?.path === target) return;

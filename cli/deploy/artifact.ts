@@ -9,7 +9,6 @@ import { listFiles } from './files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 import { sizeText } from './size-text.ts';
 
-/** SPEC.md, Limits: bytes. */
 const ARTIFACT_LIMIT = 500_000_000;
 /** Where the tool keeps what it makes, inside the application's folder. */
 export const TOOL_FOLDER = '.tool';

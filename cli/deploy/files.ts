@@ -37,7 +37,7 @@ interface Rules {
 /**
  * Lists the folder. `.gitignore` files hold for their subtree, `.toolignore` of the folder for
  * everything; installed dependencies are taken along whatever `.gitignore` says, since a node
- * installs nothing (SPEC.md, rule 4 of What the service does).
+ * installs nothing.
  * What `skip` says of a name and its path is left out.
  * @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder.
  */

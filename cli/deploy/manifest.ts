@@ -1,5 +1,5 @@
 /**
- * The manifest of an application (SPEC.md, Deployment manifest; further keys of WIRE.md section 6).
+ * The manifest of an application (docs/tool.md).
  * Keys we do not know are kept and carried along, and told where they look like a slip; a key we know must fit its rule.
  */
 import { z } from 'zod';
@@ -20,7 +20,7 @@ export interface ManifestFunction {
   readonly module: string;
 }
 
-/** One endpoint with the defaults filled in (WIRE.md section 5). */
+/** One endpoint with the defaults filled in. */
 export interface ManifestEndpoint {
   readonly name: string;
   readonly kind: 'queue' | 'load-balanced';
@@ -76,7 +76,7 @@ function integer(min: number, max: number): z.ZodOptional<z.ZodNullable<z.ZodNum
   return z.number(rule).int(rule).min(min, rule).max(max, rule).nullish();
 }
 
-/** Operations that have rate limits (SPEC.md, Rate limits). */
+/** Operations that have rate limits. */
 const operations = ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue', 'openai', 'requests'];
 const count = z
   .number('must be an integer, 0 for no limit')
@@ -149,7 +149,7 @@ const manifestSchema = z.looseObject(
   'must be an object with the key resources',
 );
 
-/** Ours, and those that builds and the service's first tool write beside them (WIRE.md section 6). */
+/** Ours, and those that builds and the service's first tool write beside them. */
 const knownKeys = {
   manifest: [
     ...Object.keys(manifestSchema.shape),
@@ -296,7 +296,7 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
   return violations;
 }
 
-/** SPEC.md: two functions with the same name must not be defined in one application. */
+/** Two functions with the same name must not be defined in one application. */
 function checkFunctionNames(endpoints: readonly ManifestEndpoint[]): Breach[] {
   const seen = new Map<string, string>();
   const violations: Breach[] = [];

@@ -1,4 +1,4 @@
-/** What a deployment is told to people: the endpoints by kind (SPEC.md, deploy) and the command to try next. */
+/** What a deployment is told to people: the endpoints by kind and the command to try next. */
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { quote } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';

@@ -1,4 +1,4 @@
-/** What the development server says where no function answers: a page to a browser, SPEC.md's error body to anything else. */
+/** What the development server says where no function answers: an HTML page for browsers, `{error, detail}` for other clients. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 export interface Refusal {

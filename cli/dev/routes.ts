@@ -1,4 +1,4 @@
-/** Where the development server serves what is declared: by the worker file's name (SPEC.md, Development server). */
+/** Where the development server serves what is declared: by the worker file's name. */
 import type { DeclaredEndpoint, DeclaredFunction } from '../discovery/declared.ts';
 
 export interface DevRoute {

@@ -1,4 +1,4 @@
-/** The development server: what a project declares, on localhost, without keys, queues or builds (SPEC.md, Development server). */
+/** The development server: what a project declares, on localhost, without keys, queues or builds. */
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
 
@@ -14,7 +14,7 @@ import type { Project } from './project.ts';
 import { pageOf, refuse, wantsPage, type Refusal } from './refusal.ts';
 import { matchRoute, type DevRoute, type RouteMatch } from './routes.ts';
 
-/** SPEC.md leaves it open; WIRE.md section 4 for routes. */
+/** The largest body of a request, bytes; the same as for deployed endpoints. */
 const MAX_BODY_BYTES = 30 * 1024 * 1024;
 
 export interface DevServer {
@@ -208,7 +208,7 @@ async function running<T>(
   }
 }
 
-/** The page for a function that threw, whose answer is SPEC.md's error body; null for an answer of its own. */
+/** Returns the HTML page for a function that threw (its answer is `{error, detail}`), or null for any other answer. */
 function errorPage(answer: Buffer, log: readonly string[]): Buffer | null {
   let body: unknown;
   try {

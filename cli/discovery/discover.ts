@@ -1,4 +1,4 @@
-/** From a folder to the endpoints its sources declare, with the rules over all of them (SPEC.md, What the service does). */
+/** From a folder to the endpoints its sources declare, with the rules over all of them. */
 import { sameRoute } from '../../sdk/typescript/routes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';

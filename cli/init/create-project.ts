@@ -1,4 +1,4 @@
-/** Writes the files of a new project (WIRE.md section 6). */
+/** Writes the files of a new project. */
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 

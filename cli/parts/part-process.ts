@@ -1,5 +1,5 @@
 /**
- * One part as a process (docs/architecture.md, Processes under `capstan up`): starts it, says so,
+ * One part as a process (docs/borders.md, Processes under `capstan up`): starts it, says so,
  * and closes it when it is told to end or when the supervisor is gone.
  */
 import { CapstanError, type ErrorCode } from '../../proto/errors.ts';

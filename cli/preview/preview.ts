@@ -1,5 +1,5 @@
 /**
- * `capstan deploy --preview` (SPEC.md, Deployment tool commands): a stack of its own on a temporary folder, a container
+ * `capstan deploy --preview`: a stack of its own on a temporary folder, a container
  * network of its own, one container for each endpoint; all of it gone when it ends.
  */
 import { execFile } from 'node:child_process';

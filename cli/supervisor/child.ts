@@ -5,7 +5,7 @@ import { z } from 'zod';
 
 import type { Refusal } from './core/restart.ts';
 
-/** What a part sends over its channel (docs/architecture.md, Processes under `capstan up`). */
+/** What a part sends over its channel (docs/borders.md, Processes under `capstan up`). */
 const messageSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ready'), address: z.string().default('') }),
   z.object({ type: z.literal('failed'), code: z.string(), message: z.string() }),

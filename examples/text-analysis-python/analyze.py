@@ -1,4 +1,4 @@
-"""Counts of a text. The keys are those of the answer to POST /analyze in SPEC.md's reference application."""
+"""Counts of a text. The keys are those of POST /analyze in the reference application."""
 import re
 
 # What Unicode calls white space. str.split() would also split at the separators U+001C to U+001F.

@@ -1,4 +1,4 @@
-/** Counts of a text. The keys are those of the answer to POST /analyze in SPEC.md's reference application. */
+/** Counts of a text. The keys are those of POST /analyze in the reference application. */
 export interface Analysis {
   text: string;
   statistics: {

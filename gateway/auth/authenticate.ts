@@ -89,7 +89,7 @@ export function isWorkerToken(text: string): boolean {
   return WORKER_TOKEN.test(text);
 }
 
-/** The key inside `Bearer KEY`, or the raw key (WIRE.md section 1: worker code sends it so). */
+/** The key inside `Bearer KEY`, or the raw key. */
 export function keyText(header: string | undefined): string {
   if (header === undefined || header.trim() === '') {
     throw new CapstanError('UNAUTHENTICATED', 'the header Authorization is missing; send Authorization: Bearer <API_KEY>');

@@ -1,4 +1,4 @@
-/** Which key may do what (DESIGN.md section 6; scopes of proto KeyScope). Pure. */
+/** Which key may do what (scopes of proto KeyScope). Pure. */
 import { assertNever, CapstanError } from '../../proto/errors.ts';
 import { KeyScope, type EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import type { Key } from '../directory/directory.ts';
@@ -9,7 +9,7 @@ export type Access = 'read' | 'take' | 'call';
 
 /**
  * Null when the key may do this with the endpoint. An endpoint of another account is not there;
- * a key whose scope is too small is refused with 401 (SPEC.md, Errors).
+ * a key whose scope is too small is refused with 401.
  */
 export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | undefined, access: Access): CapstanError | null {
   if (endpoint === undefined || endpoint.accountId !== key.accountId) {

@@ -11,7 +11,7 @@ import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 /** Numbers of the messages: unsigned, 32 bits. */
 const MAX_NUMBER = 4_294_967_295;
 const NAMED = 20;
-/** The service's default, as in a manifest (WIRE.md section 5): in the message 0 would be an endpoint that is paused. */
+/** The service's default, as in a manifest: in the message 0 would be an endpoint that is paused. */
 const DEFAULT_WORKERS_MAX = 3;
 
 type Check = (field: string, value: unknown) => void;

@@ -1,5 +1,5 @@
 /**
- * Answers about jobs (WIRE.md section 1), written by hand: outputs, progress and chunks are
+ * Answers about jobs, written by hand: outputs, progress and chunks are
  * spliced in as the bytes they are, never parsed and written again.
  */
 import { Readable } from 'node:stream';
@@ -64,7 +64,7 @@ export function statusParts(job: Job, bigOutputs = true): Part[] {
   return [`${head},"output":`, output, tail];
 }
 
-/** `{"status","stream":[{"output":chunk}…]}` (WIRE.md section 1). */
+/** `{"status","stream":[{"output":chunk}…]}`. */
 export function streamParts(part: StreamPart): Part[] {
   const parts: Part[] = [`{"status":"${statusName(part.state)}","stream":[`];
   let separator = '{"output":';

@@ -97,7 +97,7 @@ function refuse(socket: Duplex, status: number, title: string, message: string):
   );
 }
 
-/** A problem document that has `error`, too: it may have been for the host of a load-balanced endpoint (SPEC.md, Error bodies). */
+/** A problem document that has `error`, too: it may have been for the host of a load-balanced endpoint. */
 function bodyOf(status: number, title: string, message: string): string {
   return JSON.stringify({ ...(JSON.parse(problemText(status, title, message)) as object), error: title });
 }

@@ -1,4 +1,4 @@
-/** Refusals as problem documents (WIRE.md section 1, Errors): `{"status","title","detail"}` with the matching HTTP status. */
+/** Refusals as problem documents: `{"status","title","detail"}` with the matching HTTP status. */
 import type { FastifyReply } from 'fastify';
 
 import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../proto/errors.ts';
@@ -40,7 +40,7 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
   reply.send(problemText(entry.http, entry.title, error.message, error.jobId));
 }
 
-/** OpenAI's clients expect its shape of errors, whatever went wrong (WIRE.md section 3). */
+/** OpenAI's clients expect its shape of errors, whatever went wrong. */
 export function sendOpenAiError(reply: FastifyReply, error: OpenAiError): void {
   if (reply.sent) return;
   drain(reply.request.raw, DRAIN);

@@ -25,7 +25,6 @@ const httpUrl = z
   .max(MAX_URL, `must be at most ${MAX_URL} characters long`)
   .refine(isHttpUrl, 'must be an http or https URL');
 
-/** SPEC.md, policy object. */
 const policySchema = z
   .object(
     {
@@ -60,7 +59,7 @@ const inputSchema = z
   })
   .meta({ type: 'object', additionalProperties: true, description: 'Parameters of the handler function. Passed on byte for byte.' });
 
-/** SPEC.md, Job submission body. Unknown top-level keys are ignored. */
+/** Unknown top-level keys are ignored. */
 export const submissionSchema = z.object(
   {
     input: inputSchema,
@@ -112,7 +111,7 @@ function waitSchema(byDefault: number, min: number, max: number): z.ZodType<numb
   });
 }
 
-/** Wait of /runsync and /status-sync, ms (WIRE.md section 1). */
+/** Wait of /runsync and /status-sync, ms. */
 export const DEFAULT_WAIT_MS = 90_000;
 /** Wait of /stream, ms: "about 10 s", less what a client needs that gives up after exactly 10 s (Python's does). */
 export const DEFAULT_STREAM_WAIT_MS = 8_000;

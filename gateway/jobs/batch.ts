@@ -1,4 +1,4 @@
-/** Cutting a turn's requests into messages of about 1 MiB (docs/architecture.md, Batches). */
+/** Cutting a turn's requests into messages of about 1 MiB (docs/borders.md, Batches). */
 import { BATCH_BYTES } from '../../proto/batches.ts';
 import type { JobRequest, JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 

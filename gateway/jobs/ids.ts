@@ -33,7 +33,7 @@ function uuid(): string {
   return uuidv7({ msecs: lastMs, seq: sequence, random: bytes });
 }
 
-/** Id of a /run job (WIRE.md section 1). */
+/** Id of a /run job. */
 export function runId(): string {
   return `${uuid()}-u1`;
 }

@@ -17,7 +17,7 @@ export class RawJson {
   }
 }
 
-/** The members of a body that the gateway knows; others are ignored (WIRE.md section 1). */
+/** The members of a body that the gateway knows; others are ignored. */
 export interface ParsedBody {
   readonly input?: RawJson;
   readonly webhook?: unknown;

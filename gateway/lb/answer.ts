@@ -1,4 +1,4 @@
-/** Errors on the hosts of load-balanced endpoints: `{error, detail}` with the matching status (SPEC.md, Error bodies). */
+/** Errors on the hosts of load-balanced endpoints: `{error, detail}` with the matching status. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
 import { errorTable, retryAfterS, type CapstanError } from '../../proto/errors.ts';

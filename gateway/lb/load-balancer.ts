@@ -1,5 +1,5 @@
 /**
- * Load-balanced requests (WIRE.md section 4): from the socket to a worker and back, past the queue
+ * Load-balanced requests: from the socket to a worker and back, past the queue
  * API's framework, since their bodies are passed on as they come.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';

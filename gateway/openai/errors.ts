@@ -1,6 +1,6 @@
 /**
  * Errors as OpenAI's clients know them: `{"error":{"message","type","param","code"}}` with a real
- * HTTP status (WIRE.md section 3). Pure.
+ * HTTP status. Pure.
  */
 import { assertNever, errorTable, retryAfterS, type CapstanError, type ErrorCode } from '../../proto/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
@@ -84,7 +84,7 @@ export function jobAsOpenAi(job: Job): OpenAiError | null {
   }
 }
 
-/** A foreign worker's error is a JSON text with the message among other things (WIRE.md section 2). */
+/** A foreign worker's error is a JSON text with the message among other things. */
 function workerMessage(error: string): string {
   if (!error.startsWith('{')) return error;
   try {

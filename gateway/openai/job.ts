@@ -19,7 +19,7 @@ import type { Bodies } from '../blobs/bodies.ts';
 import type { Answer, JobChannel, Operation } from '../jobs/channel.ts';
 import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from './errors.ts';
 
-/** Waits for as long as any job can live (SPEC.md, policy.ttl). */
+/** Waits for as long as any job can live. */
 const LIFETIME_MS = 604_800_000;
 /** One read of the stream; nothing comes of a shorter one but more of them. */
 const READ_WAIT_MS = 60_000;

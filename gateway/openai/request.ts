@@ -1,4 +1,4 @@
-/** From a request on `/v2/<endpoint>/openai/*` to the input of its job (WIRE.md section 3). Pure. */
+/** From a request on `/v2/<endpoint>/openai/*` to the input of its job. Pure. */
 import { isUtf8 } from 'node:buffer';
 
 import { CapstanError } from '../../proto/errors.ts';

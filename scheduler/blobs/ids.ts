@@ -8,10 +8,10 @@ import { CapstanError } from '../../proto/errors.ts';
 
 export type BlobKind = 'build' | 'body';
 
-/** The most bytes of a build (SPEC.md, Limits: 500 MB). */
+/** The most bytes of a build. */
 export const MAX_BUILD_BYTES = 500_000_000;
 
-/** The most bytes of a body: 20 MiB (WIRE.md section 1, Limits), and room for what encoding adds. */
+/** The most bytes of a body: 20 MiB, and room for what encoding adds. */
 export const MAX_BODY_BYTES = 21 * 1024 * 1024;
 
 /** The most bytes of a kind. */

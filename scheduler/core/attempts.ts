@@ -1,6 +1,6 @@
 /**
  * What agents report of attempts. A start, chunk or result counts only with the job's present
- * token (DESIGN.md invariant 2); whatever the scheduler has decided is acknowledged, stale and
+ * token (invariant 2); whatever the scheduler has decided is acknowledged, stale and
  * unknown results included, so that agents can forget them. A slot is free when the agent says so.
  */
 import {

@@ -1,5 +1,5 @@
 /**
- * Webhook deliveries (SPEC.md, Events; DESIGN.md invariant 12): which are tried when, and what
+ * Webhook deliveries (invariant 12): which are tried when, and what
  * becomes of a try.
  *
  *            finish                    2xx but 200, error, time-out: tries + 1
@@ -24,7 +24,7 @@ import type { JobRecord } from './image/jobs.ts';
 import type { Now } from './now.ts';
 import { shownUrl } from './webhook-url.ts';
 
-/** Tries of a delivery: the first and 2 more (SPEC.md, Events). */
+/** Tries of a delivery: the first and 2 more. */
 export const hookTries = 3;
 /** From the end of a failed try to the next one, ms. */
 export const hookSpacingMs = 10_000;

@@ -1,5 +1,5 @@
 /**
- * Rate limits (SPEC.md, Rate limits): per endpoint and operation, at most so many requests in any
+ * Rate limits: per endpoint and operation, at most so many requests in any
  * 10 seconds and so many open at once. The effective limit is the higher of the base limit and
  * running workers × requests per worker; the concurrent one grows in proportion.
  *
@@ -22,7 +22,6 @@ export interface Limit {
 
 export type Limits = Readonly<Record<LimitedOperation, Limit>>;
 
-/** SPEC.md, Rate limits. */
 export const defaultLimits: Limits = {
   runsync: { requests: 2_000, concurrent: 400 },
   run: { requests: 1_000, concurrent: 200 },
@@ -34,7 +33,7 @@ export const defaultLimits: Limits = {
   requests: { requests: 10, concurrent: 2 },
 };
 
-/** Requests per window that one running worker adds (SPEC.md leaves the figure open). */
+/** Requests per window that one running worker adds. */
 export const defaultRequestsPerWorker = 100;
 
 /** What one operation of one endpoint has accepted. */

@@ -1,4 +1,4 @@
-/** Why a queued job waits (DESIGN.md invariant 11): one code, and the facts behind it for people. */
+/** Why a queued job waits (invariant 11): one code, and the facts behind it for people. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from './crash-loops.ts';

@@ -1,4 +1,4 @@
-/** What callers ask of jobs: submit, get, stream, cancel, retry, purge (SPEC.md, Queue-based endpoints). */
+/** What callers ask of jobs: submit, get, stream, cancel, retry, purge. */
 import { CapstanError } from '../../proto/errors.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';

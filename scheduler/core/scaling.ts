@@ -1,5 +1,5 @@
 /**
- * How many workers an endpoint gets (WIRE.md section 5). Jobs with lowPriority are left out of
+ * How many workers an endpoint gets. Jobs with lowPriority are left out of
  * every input.
  *
  * Growth is the scaler's; from none to one at once. Shrinking is the idle time-out's, for both

@@ -1,7 +1,7 @@
 /**
  * Nodes and their sessions. A node that reports is believed about what it runs; leases it does
  * not know are requeued uncharged, leases of an earlier incarnation are lost at once, and a node
- * without a session keeps its leases for a grace period (DESIGN.md invariant 6).
+ * without a session keeps its leases for a grace period (invariant 6).
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';

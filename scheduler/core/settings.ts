@@ -4,14 +4,14 @@ import { defaultLimits, defaultRequestsPerWorker, type Limits } from './rate-lim
 
 /** Times in ms. */
 export interface Settings {
-  /** Defaults of SPEC.md, policy object. */
+  /** Defaults of a job's policy. */
   readonly executionTimeoutMs: number;
   readonly ttlMs: number;
   readonly runRetentionMs: number;
   readonly runsyncRetentionMs: number;
   /** Charged attempts before a job ends FAILED. */
   readonly maxAttempts: number;
-  /** Sum of workersMax an account may have (SPEC.md, Other limits). */
+  /** Sum of workersMax an account may have. */
   readonly workerQuota: number;
   /** Bytes an account may have in the artifact store, and in bodies of its jobs above the inline size. */
   readonly buildQuotaBytes: number;

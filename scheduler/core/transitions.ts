@@ -15,7 +15,7 @@
  *
  * LEASED: handed to a worker, not reported started; callers still see IN_QUEUE.
  * Whatever the table does not list is refused or ignored: late progress and results change nothing
- * (DESIGN.md invariant 3). The store repeats the guards in SQL.
+ * (invariant 3). The store repeats the guards in SQL.
  */
 
 export type Phase = 'QUEUED' | 'LEASED' | 'STARTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'DELETED';

@@ -1,4 +1,4 @@
-/** How jobs look to callers: the public shape (WIRE.md section 1) from the image or from a stored row. */
+/** How jobs look to callers: the public shape from the image or from a stored row. */
 import { JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../proto/errors.ts';

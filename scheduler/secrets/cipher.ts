@@ -1,5 +1,5 @@
 /**
- * Encryption at rest of small texts: s3Config and env values (DESIGN.md invariant 10).
+ * Encryption at rest of small texts: s3Config and env values (invariant 10).
  *
  *   byte 0       version, 1
  *   bytes 1–4    id of the key: tells which key encrypted it, reveals nothing of the key

@@ -1,5 +1,5 @@
 /**
- * The data folder's frame (docs/architecture.md, Data folder): its layout version and the secrets
+ * The data folder's frame (docs/borders.md, Data folder): its layout version and the secrets
  * made at the first start. `version` is written last, after the database was made: a folder without it is
  * one whose first start has not finished, and is finished by the next; one that has it has lost what is missing.
  */

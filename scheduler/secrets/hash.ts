@@ -1,5 +1,5 @@
 /**
- * Keys and tokens are stored as SHA-256 (DESIGN.md invariant 10). A plain hash is enough because
+ * Keys and tokens are stored as SHA-256 (invariant 10). A plain hash is enough because
  * they are long and random: there is nothing to guess that slow hashing would protect.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';

@@ -1,4 +1,4 @@
-/** What a deployment may ask for (SPEC.md, Endpoint configuration; WIRE.md sections 5 and 6). */
+/** What a deployment may ask for. */
 import { createHash } from 'node:crypto';
 
 import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
@@ -149,7 +149,7 @@ function checkRoutes({ name, routes, functions }: EndpointSpec, kind: 'QUEUE' | 
   }
 }
 
-/** What runs: functions of the build, or a worker that speaks the worker protocol itself (WIRE.md section 2). */
+/** What runs: functions of the build, or a worker that speaks the worker protocol itself. */
 function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void {
   const field = (part: string): string => `${spec.name}.${part}`;
   const { functions, command, imageName, packages } = spec;

@@ -279,7 +279,7 @@ export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Confi
   return { more: '', json: '', ...(JSON.parse(cipher.decrypt(sealed, places.s3(job))) as Omit<S3Config, 'more' | 'json'>) };
 }
 
-/** Counts of an endpoint (WIRE.md section 1, /health). */
+/** Counts of an endpoint. */
 function health(state: State, id: string): EndpointHealth {
   const endpoint = state.endpoints.get(id);
   if (endpoint === undefined) throw endpointNotFound(id);

@@ -1,6 +1,6 @@
 /**
  * The gRPC server that the scheduler's services are put on: message limits, keepalive, and the two
- * standard services that need no credentials, health and reflection (docs/architecture.md, Borders).
+ * standard services that need no credentials, health and reflection (docs/borders.md, Borders).
  */
 import { Server, type Metadata, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 

@@ -1,5 +1,5 @@
 /**
- * An endpoint's workers by what they do, as /health and the metrics count them (WIRE.md section 1).
+ * An endpoint's workers by what they do, as /health and the metrics count them.
  * Throttled are those that the scaler wants and no node can take, and those that wait on their node
  * for a device. While starts fail again and again, what tries to start counts as unhealthy.
  */

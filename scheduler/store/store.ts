@@ -1,5 +1,5 @@
 /**
- * The store as the core sees it: one interface, a driver per database (DESIGN.md section 5).
+ * The store as the core sees it: one interface, a driver per database.
  * The core keeps the authoritative image of what it works on; the store makes it durable and
  * holds what the image does not (queue tails, bodies, ended jobs).
  *
@@ -17,7 +17,7 @@ export type JobKind = 'RUN' | 'RUNSYNC';
 /** A JSON text: inline (UTF-8), or in the blob store. */
 export type Body = { readonly inline: Uint8Array } | { readonly blob: string; readonly size: number };
 
-/** Who holds a job's lease (DESIGN.md invariant 2). The token is the row's. */
+/** Who holds a job's lease (invariant 2). The token is the row's. */
 export interface Lease {
   readonly node: string;
   readonly incarnation: string;
@@ -60,8 +60,7 @@ export interface JobRow {
 }
 
 /**
- * An ended job's webhook delivery as the core orders it, written with the end (DESIGN.md
- * invariant 12). The driver adds copies of the job's input and output: a delivery needs nothing of
+ * An ended job's webhook delivery as the core orders it, written with the end. The driver adds copies of the job's input and output: a delivery needs nothing of
  * its job any more.
  */
 export interface NewHook {

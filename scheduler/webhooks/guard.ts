@@ -1,5 +1,5 @@
 /**
- * Which addresses webhooks may reach (DESIGN.md section 6): public ones, and what the operator's
+ * Which addresses webhooks may reach: public ones, and what the operator's
  * list opens. The same rule is asked twice: at submission, where the URL alone may show that it
  * cannot be, and at every connection, with the addresses that the name has at that moment.
  */

@@ -1,4 +1,4 @@
-/** The body of a webhook (WIRE.md section 1, Webhook), composed as it is sent: large bodies stay in the blob store. */
+/** The body of a webhook, composed as it is sent: large bodies stay in the blob store. */
 import type { ReadableBlob } from '../blobs/file-store.ts';
 import type { Body, HookRow } from '../store/store.ts';
 

@@ -19,14 +19,14 @@ export interface EndpointOptions {
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
-/** SPEC.md, policy object; times in ms. */
+/** Execution policy of a job; times in ms. */
 export interface Policy {
   readonly executionTimeout?: number | undefined;
   readonly ttl?: number | undefined;
   readonly lowPriority?: boolean | undefined;
 }
 
-/** SPEC.md, s3Config object: handed to the worker's code. */
+/** Storage credentials that the service passes to the worker's code. */
 export interface S3Config {
   readonly accessId: string;
   readonly accessSecret: string;

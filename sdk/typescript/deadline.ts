@@ -1,6 +1,6 @@
 /** The end of the time that a caller gives to a call. */
 
-/** The service waits at least this long, ms (WIRE.md section 1). */
+/** The service waits at least this long, ms. */
 const SHORTEST_WAIT_MS = 1_000;
 /** How long beyond the deadline an answer that was asked for is waited for, ms: it tells the job's id. */
 const SLACK_MS = 5_000;

@@ -1,5 +1,5 @@
 /**
- * Declaring endpoints (SPEC.md, Endpoint configuration):
+ * Declaring endpoints:
  *
  *   export const embed = endpoint({ name: 'embed', gpu: 'ANY' }, (text: string) => …);     queue-based
  *
@@ -31,7 +31,7 @@ export interface JobContext {
   readonly signal: AbortSignal;
   /** Tells how far the job is; status calls show the last value. At most 64 KiB of JSON. */
   progress(value: unknown): void;
-  /** As the caller sent it (SPEC.md, s3Config object); secret. */
+  /** As the caller sent it; secret. */
   readonly s3Config:
     | {
         readonly accessId: string;

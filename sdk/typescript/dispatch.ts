@@ -1,4 +1,4 @@
-/** One call of a function of another endpoint: manifest, state manager, target (SPEC.md, Cross-endpoint calls). */
+/** One call of a function of another endpoint: manifest, state manager, target. */
 import { EndpointClient } from './client.ts';
 import { chunksOf, JSON_LINES, valueOf } from './chunks.ts';
 import { stopSignal, variable } from './environment.ts';

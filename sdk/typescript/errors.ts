@@ -3,7 +3,7 @@
  * the job did not complete.
  */
 
-/** The service's problem document (WIRE.md section 1, Errors). */
+/** The service's problem document. */
 export interface Problem {
   readonly status: number;
   readonly title?: string;

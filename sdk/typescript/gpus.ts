@@ -29,5 +29,5 @@ export const GpuGroup = {
 
 export type GpuGroup = (typeof GpuGroup)[keyof typeof GpuGroup];
 
-/** What makes workers start (WIRE.md section 5): how long the oldest job has waited (s), or how many there are for each worker. */
+/** What makes workers start: how long the oldest job has waited (s), or how many there are for each worker. */
 export type ScalerType = 'QUEUE_DELAY' | 'REQUEST_COUNT';

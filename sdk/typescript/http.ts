@@ -122,7 +122,7 @@ async function tryOnce<T>(
   }
 }
 
-/** Clients of the queue API treat only 200 as success (WIRE.md section 1). */
+/** Clients of the queue API treat only 200 as success. */
 function isOk(status: number): boolean {
   return status === 200;
 }

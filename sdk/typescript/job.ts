@@ -3,7 +3,7 @@ import { Deadline } from './deadline.ts';
 import { ConflictError, ConnectionError, jobError, TimeoutError } from './errors.ts';
 import { call, exchange, parsed, sleep, type CallRequest, type Connection } from './http.ts';
 
-/** SPEC.md, States and transitions; WIRE.md section 1. */
+/** Status of a job, as the HTTP API returns it. */
 export type JobStatus = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
 
 /** A job as /status tells it; times in ms. */
@@ -36,7 +36,7 @@ export const LONGEST_WAIT_MS = 60_000;
 const STREAM_WAIT_MS = 8_000;
 /** The place before every chunk that is kept. */
 const STREAM_START = '0.0';
-/** Below this the service does not wait, ms (WIRE.md section 1). */
+/** Below this the service does not wait, ms. */
 const SHORTEST_WAIT_MS = 1_000;
 
 export class Job<Output = unknown> {

@@ -1,8 +1,8 @@
-/** Where the endpoints of this worker's environment are, asked of the state manager (SPEC.md, Cross-endpoint calls). */
+/** Where the endpoints of this worker's environment are, asked of the state manager. */
 import { DispatchError } from './errors.ts';
 import { call, type Connection } from './http.ts';
 
-/** Time an address is trusted, ms (SPEC.md, Limits). */
+/** Time an address is trusted, ms. */
 const TRUSTED_MS = 300_000;
 
 const QUERY = 'query($environment: String!, $name: String!) { endpoint(environment: $environment, name: $name) { id name kind url } }';

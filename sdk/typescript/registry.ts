@@ -26,7 +26,7 @@ export function forgetDeclarations(): void {
 }
 
 /**
- * The rules over all declarations of one application (SPEC.md, What the service does): one name is one
+ * The rules over all declarations of one application: one name is one
  * endpoint, and no two functions have one name.
  * @throws DeclarationError with both places.
  */

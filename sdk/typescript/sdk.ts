@@ -1,4 +1,4 @@
-/** `@capstan/sdk`: declares endpoints, and calls them (SPEC.md, Endpoint configuration and Python SDK, in the manners of TypeScript). */
+/** `@capstan/sdk`: declares endpoints, and calls them. */
 export {
   EndpointClient,
   type CallOptions,

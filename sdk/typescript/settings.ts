@@ -1,4 +1,4 @@
-/** The settings of an endpoint, checked where they are declared (SPEC.md, Endpoint configuration; WIRE.md sections 5 and 6). */
+/** The settings of an endpoint, checked where they are declared. */
 import { DeclarationError } from './errors.ts';
 import type { GpuGroup, ScalerType } from './gpus.ts';
 

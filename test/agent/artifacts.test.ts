@@ -1,4 +1,4 @@
-/** Builds on the node: fetched once, verified, unpacked safely, kept within bounds (DESIGN.md section 6). */
+/** Builds on the node: fetched once, verified, unpacked safely, kept within bounds. */
 import { access, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';

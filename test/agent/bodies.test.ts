@@ -1,4 +1,4 @@
-/** Large inputs, outputs and chunks through the blob store (docs/architecture.md, Bodies). */
+/** Large inputs, outputs and chunks through the blob store (docs/borders.md, Bodies). */
 import test from 'ava';
 
 import { CapstanError } from '../../proto/errors.ts';

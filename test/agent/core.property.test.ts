@@ -1,4 +1,4 @@
-/** Whatever happens in whatever order, the core keeps its promises (DESIGN.md invariants 2, 6, 7, 8). */
+/** Whatever happens in whatever order, the core keeps its promises (invariants 2, 6, 7, 8). */
 import { fc, testProp } from '@fast-check/ava';
 
 import { WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';

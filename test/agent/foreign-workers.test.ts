@@ -1,4 +1,4 @@
-/** Workers that speak the protocol of WIRE.md section 2 themselves, as processes, with a worker of the standard library alone. */
+/** Workers that speak the worker protocol themselves, as processes, with a worker of the standard library alone. */
 import { readFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join } from 'node:path';

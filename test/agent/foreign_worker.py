@@ -1,5 +1,5 @@
 """
-A worker that speaks the protocol of WIRE.md section 2 with nothing but the standard library.
+A worker that speaks the worker protocol with nothing but the standard library.
 What it does with a job stands in the job's input.
 """
 import json

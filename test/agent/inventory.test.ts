@@ -1,4 +1,4 @@
-/** Devices as nvidia-smi tells of them, however it behaves (DESIGN.md section 7, SPEC of issue: a reason, never a crash). */
+/** Devices as nvidia-smi tells of them, however it behaves. */
 import { existsSync } from 'node:fs';
 import { appendFile, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** No process stays behind, however the agent or a worker ends (DESIGN.md section 6). */
+/** No process stays behind, however the agent or a worker ends. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';

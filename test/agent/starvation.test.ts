@@ -1,4 +1,4 @@
-/** A worker, or an agent, that gets no processor for a while is not taken for one that does not obey (DESIGN.md invariant 5). */
+/** A worker, or an agent, that gets no processor for a while is not taken for one that does not obey (invariant 5). */
 import test, { type ExecutionContext } from 'ava';
 
 import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';

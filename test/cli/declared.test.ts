@@ -86,7 +86,7 @@ test('TypeScript: a function calls another endpoint’s function; its other expo
   });
 });
 
-test('the manifest is that of SPEC.md, and the folder’s own; the artifact holds no time', async (t) => {
+test('the manifest has the documented shape and only the folder’s own content; the artifact holds no time', async (t) => {
   const folder = await folderOf(t, typescript);
   const build = async (): Promise<{ digest: string; path: string }> =>
     JSON.parse(await stack.tool('build', folder, '--json')) as { digest: string; path: string };

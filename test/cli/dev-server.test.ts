@@ -227,7 +227,7 @@ test('routes get and give what deployed ones do, in a project of two languages',
   await writeFile(first, '');
   t.is((await reader?.read())?.value, 'data: {"n":2}\n\n');
 
-  // People get a page where programs get SPEC.md's error body.
+  // People get a page where programs get `{error, detail}`.
   const failed = async (accept: string): Promise<Response> => fetch(`${base}/api/failing`, { method: 'POST', headers: { accept } });
   t.deepEqual(await (await failed('*/*')).json(), { error: 'Internal Server Error', detail: 'no <more>' });
   const page = await (await failed('text/html')).text();

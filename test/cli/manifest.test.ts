@@ -1,4 +1,4 @@
-/** The rules of tool_manifest.json (SPEC.md, Deployment manifest), each broken once, named by path. */
+/** The rules of tool_manifest.json, each broken once, named by path. */
 import test from 'ava';
 
 import { CapstanError } from '../../proto/errors.ts';

@@ -1,4 +1,4 @@
-/** The public npm client `openai`, unmodified, against a whole stack (WIRE.md section 3). */
+/** The public npm client `openai`, unmodified, against a whole stack. */
 import test from 'ava';
 import OpenAI, {
   APIError,

@@ -1,4 +1,4 @@
-/** The public Python client `runpod` 1.12.0, unmodified, sync and asyncio, against a whole stack (WIRE.md section 1). */
+/** The public Python client `runpod` 1.12.0, unmodified, sync and asyncio, against a whole stack. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';

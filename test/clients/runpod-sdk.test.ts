@@ -1,4 +1,4 @@
-/** The public npm client `runpod-sdk`, unmodified, against a whole stack (WIRE.md section 1). */
+/** The public npm client `runpod-sdk`, unmodified, against a whole stack. */
 import test from 'ava';
 import runpodSdk, { type EndpointOutput } from 'runpod-sdk';
 

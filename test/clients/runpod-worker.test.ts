@@ -1,5 +1,5 @@
 /**
- * The public Python package `runpod` 1.12.0 as a worker, unmodified (WIRE.md section 2). Needs
+ * The public Python package `runpod` 1.12.0 as a worker, unmodified. Needs
  * Python and PyPI once; where they are not to be had, its tests are skipped and say why, and so is
  * the one in a container where no engine can be started. What it does is tested without the package
  * in test/agent/foreign-workers.test.ts.

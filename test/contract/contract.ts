@@ -1,5 +1,5 @@
 /**
- * The contract suite: every row of SPEC.md's tables and of WIRE.md section 1 as a test over real
+ * The contract suite: every documented row of the HTTP API as a test over real
  * HTTP against a whole stack. A row's title begins with its source.
  */
 import { join } from 'node:path';
@@ -115,7 +115,7 @@ export function contract(test: TestFn, variables: Readonly<Record<string, string
   };
 }
 
-/** The problem document of WIRE.md section 1, Errors. */
+/** A problem document. */
 export function isProblem(t: ExecutionContext, answer: Answer, status: number, detail: RegExp): void {
   t.is(answer.status, status, answer.text);
   t.is(answer.headers.get('content-type'), 'application/json; charset=utf-8');

@@ -1,4 +1,4 @@
-/** SPEC.md, Events, and WIRE.md section 1, Webhook, through a whole stack; the spacing of tries is proved with a clock of its own in test/integration/webhooks.test.ts. */
+/** Webhooks through a whole stack; the spacing of tries is proved with a clock of its own in test/integration/webhooks.test.ts. */
 import test from 'ava';
 
 import { Receiver, type Received } from '../support/receiver.ts';
@@ -8,7 +8,7 @@ const api = contract(test);
 
 const payloadOf = ({ body }: Received): Record<string, unknown> => JSON.parse(body.toString()) as Record<string, unknown>;
 
-test('SPEC.md, Events: the webhook of a job is called when it completes, by POST, with the captured shape', async (t) => {
+test('Events: the webhook of a job is called when it completes, by POST, with the captured shape', async (t) => {
   const receiver = await Receiver.open(t);
   const id = await api.run('echo', { a: 1 }, { webhook: receiver.url() });
   const post = await receiver.next();
@@ -20,7 +20,7 @@ test('SPEC.md, Events: the webhook of a job is called when it completes, by POST
   for (const header of ['webhook-id', 'webhook-timestamp', 'webhook-signature']) t.truthy(post.headers[header]);
 });
 
-test('SPEC.md, Events: registration works with /runsync too, and for a job that fails', async (t) => {
+test('Events: registration works with /runsync too, and for a job that fails', async (t) => {
   const receiver = await Receiver.open(t);
   const body = { input: { b: 2 }, webhook: receiver.url() };
   const answer = await api.call('POST', '/v2/:failing/runsync', { body });
@@ -28,7 +28,7 @@ test('SPEC.md, Events: registration works with /runsync too, and for a job that 
   t.like(payloadOf(await receiver.next()), { id: answer.json['id'], status: 'FAILED', output: null, error: 'cannot do {"b":2}' });
 });
 
-test('WIRE.md, Webhook: a job cancelled while it runs is posted as CANCELLED', async (t) => {
+test('Webhook: a job cancelled while it runs is posted as CANCELLED', async (t) => {
   const receiver = await Receiver.open(t);
   const id = await api.run('endless', {}, { webhook: receiver.url() });
   await api.running('endless', id);
@@ -43,7 +43,7 @@ for (const webhook of [
   'http://3232235777/',
   'http://0xa000001/',
 ]) {
-  test(`WIRE.md, Webhook: private addresses are refused at once: ${webhook}`, async (t) => {
+  test(`Webhook: private addresses are refused at once: ${webhook}`, async (t) => {
     for (const call of ['run', 'runsync']) {
       const answer = await api.call('POST', `/v2/:echo/${call}`, { body: { input: {}, webhook } });
       t.is(answer.status, 400);

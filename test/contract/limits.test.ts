@@ -1,4 +1,4 @@
-/** Rate limits over HTTP with the figures of SPEC.md (SPEC.md, Rate limits); no worker runs, so the base counts. */
+/** Rate limits over HTTP with the default figures; no worker runs, so the base counts. */
 import test, { type ExecutionContext } from 'ava';
 import { Agent, request } from 'undici';
 
@@ -64,30 +64,30 @@ function exactly(t: ExecutionContext, limit: number, { accepted, refused, ms }: 
   t.true(Number.isInteger(seconds) && seconds >= 1 && seconds <= 10);
 }
 
-test('SPEC.md, Rate limits: /run 1000 requests per 10 seconds', async (t) => {
+test('Rate limits: /run 1000 requests per 10 seconds', async (t) => {
   exactly(t, 1000, await burst(t, 1020, 50, 'POST', '/v2/:limited-run/run', { input: {} }));
 });
 
-test('SPEC.md, Rate limits: /status 2000 requests per 10 seconds', async (t) => {
+test('Rate limits: /status 2000 requests per 10 seconds', async (t) => {
   const job = await api.run('limited-status');
   exactly(t, 2000, await burst(t, 2020, 50, 'GET', `/v2/:limited-status/status/${job}`));
 });
 
-test('SPEC.md, Rate limits: /stream 2000 requests per 10 seconds', async (t) => {
+test('Rate limits: /stream 2000 requests per 10 seconds', async (t) => {
   const job = await api.run('limited-stream');
   exactly(t, 2000, await burst(t, 2020, 50, 'GET', `/v2/:limited-stream/stream/${job}?wait=0`));
 });
 
-test('SPEC.md, Rate limits: /cancel 100 requests per 10 seconds', async (t) => {
+test('Rate limits: /cancel 100 requests per 10 seconds', async (t) => {
   // A refusal counts as well: the job is not there.
   exactly(t, 100, await burst(t, 110, 5, 'POST', '/v2/:limited-cancel/cancel/no-such-job'));
 });
 
-test('SPEC.md, Rate limits: /purge-queue 2 requests per 10 seconds', async (t) => {
+test('Rate limits: /purge-queue 2 requests per 10 seconds', async (t) => {
   exactly(t, 2, await burst(t, 4, 1, 'POST', '/v2/:limited-purge/purge-queue'));
 });
 
-test('SPEC.md, Rate limits: /requests 10 requests per 10 seconds', async (t) => {
+test('Rate limits: /requests 10 requests per 10 seconds', async (t) => {
   exactly(t, 10, await burst(t, 12, 1, 'GET', '/v2/:limited-requests/requests'));
 });
 
@@ -95,7 +95,7 @@ for (const [name, method, path, body] of [
   ['/runsync', 'POST', '/v2/:limited-runsync/runsync', { input: {} }],
   ['/openai/*', 'GET', '/v2/:limited-openai/openai/v1/models', undefined],
 ] as const) {
-  test(`SPEC.md, Rate limits: ${name} 400 at once`, async (t) => {
+  test(`Rate limits: ${name} 400 at once`, async (t) => {
     const agent = new Agent({ connections: 410 });
     t.teardown(async () => agent.destroy());
     const url = `${api.stack.url}${path.replace(/:([a-z-]+)/, (_all, endpoint: string) => api.id(endpoint))}`;
@@ -127,7 +127,7 @@ for (const [name, method, path, body] of [
   });
 }
 
-test('SPEC.md, Rate limits: an endpoint without them is not limited', async (t) => {
+test('Rate limits: an endpoint without them is not limited', async (t) => {
   const { refused } = await burst(t, 30, 1, 'GET', '/v2/:parked/requests');
   t.is(refused.length, 0);
 });

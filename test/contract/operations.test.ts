@@ -1,4 +1,4 @@
-/** Every operation, its shapes and its status codes (SPEC.md, Endpoints, Authentication, Errors; WIRE.md section 1). */
+/** Every operation, its shapes and its status codes. */
 import test from 'ava';
 
 import { contract, isProblem, TERMINAL, type Answer } from './contract.ts';
@@ -7,7 +7,7 @@ const api = contract(test);
 
 // ---------------------------------------------------------------- the status object, state by state
 
-test('WIRE.md, statuses: IN_QUEUE has neither times nor worker, but says why it waits', async (t) => {
+test('statuses: IN_QUEUE has neither times nor worker, but says why it waits', async (t) => {
   const job = await api.run('parked');
   const answer = await api.call('GET', `/v2/:parked/status/${job}`);
   t.deepEqual(answer.json, { id: job, status: 'IN_QUEUE', queueReason: 'PAUSED' });
@@ -21,7 +21,7 @@ test('queueReason: a lowPriority job starts no worker', async (t) => {
   t.is((await api.ended('cold', job)).json['status'], 'COMPLETED');
 });
 
-test('WIRE.md, statuses: IN_PROGRESS has delayTime, workerId and the last progress', async (t) => {
+test('statuses: IN_PROGRESS has delayTime, workerId and the last progress', async (t) => {
   const job = await api.run('endless');
   const { json } = await api.running('endless', job);
   t.deepEqual(Object.keys(json).sort(), ['delayTime', 'id', 'output', 'status', 'workerId']);
@@ -29,7 +29,7 @@ test('WIRE.md, statuses: IN_PROGRESS has delayTime, workerId and the last progre
   t.true(Number.isInteger(json['delayTime']));
 });
 
-test('WIRE.md, statuses: COMPLETED has output, delayTime, executionTime, workerId', async (t) => {
+test('statuses: COMPLETED has output, delayTime, executionTime, workerId', async (t) => {
   const { json } = await api.call('POST', '/v2/:echo/runsync', { body: { input: { a: [1] } } });
   t.deepEqual(Object.keys(json).sort(), ['delayTime', 'executionTime', 'id', 'output', 'status', 'workerId']);
   t.deepEqual(json['output'], { a: [1] });
@@ -37,14 +37,14 @@ test('WIRE.md, statuses: COMPLETED has output, delayTime, executionTime, workerI
   t.deepEqual((await api.call('GET', `/v2/:echo/status/${String(json['id'])}`)).json, json);
 });
 
-test('SPEC.md, Job: FAILED has the function’s message as error, a string, and no output', async (t) => {
+test('Job: FAILED has the function’s message as error, a string, and no output', async (t) => {
   const { json } = await api.call('POST', '/v2/:failing/runsync', { body: { input: { n: 1 } } });
   t.deepEqual(Object.keys(json).sort(), ['delayTime', 'error', 'executionTime', 'id', 'status', 'workerId']);
   t.is(json['error'], 'cannot do {"n":1}');
   t.is(json['status'], 'FAILED');
 });
 
-test('WIRE.md, cancel: a queued job has neither delayTime nor executionTime, a running one both; the handler is stopped', async (t) => {
+test('cancel: a queued job has neither delayTime nor executionTime, a running one both; the handler is stopped', async (t) => {
   const queued = await api.run('parked');
   t.deepEqual((await api.call('POST', `/v2/:parked/cancel/${queued}`)).json, { id: queued, status: 'CANCELLED' });
   t.deepEqual((await api.call('GET', `/v2/:parked/status/${queued}`)).json, { id: queued, status: 'CANCELLED' });
@@ -62,7 +62,7 @@ test('WIRE.md, cancel: a queued job has neither delayTime nor executionTime, a r
 // ---------------------------------------------------------------- reading
 
 for (const method of ['GET', 'POST']) {
-  test(`WIRE.md, /status: ${method} is accepted`, async (t) => {
+  test(`/status: ${method} is accepted`, async (t) => {
     const job = await api.run('echo', { a: 1 });
     t.like((await api.ended('echo', job)).json, { status: 'COMPLETED', output: { a: 1 } });
     t.like((await api.call(method, `/v2/:echo/status/${job}`)).json, { id: job, status: 'COMPLETED', output: { a: 1 } });
@@ -71,7 +71,7 @@ for (const method of ['GET', 'POST']) {
   });
 }
 
-test('WIRE.md, /status-sync: answers when the job ends, or with its state when the wait is over', async (t) => {
+test('/status-sync: answers when the job ends, or with its state when the wait is over', async (t) => {
   const waiting = await api.run('parked');
   t.like((await api.call('GET', `/v2/:parked/status-sync/${waiting}?wait=1000`)).json, { id: waiting, status: 'IN_QUEUE' });
   const asked = api.call('GET', `/v2/:parked/status-sync/${waiting}`);
@@ -79,7 +79,7 @@ test('WIRE.md, /status-sync: answers when the job ends, or with its state when t
   t.like((await asked).json, { id: waiting, status: 'CANCELLED' });
 });
 
-test('WIRE.md, /stream: drains on read; the terminal answer carries the rest, the next one nothing', async (t) => {
+test('/stream: drains on read; the terminal answer carries the rest, the next one nothing', async (t) => {
   const job = await api.run('counting', { count: 5 });
   const chunks: unknown[] = [];
   let last: Answer;
@@ -112,7 +112,7 @@ test('docs/api.md, /stream: a reader that tells its place gets again what an ans
   t.regex(String(refused.json['detail']), /after/);
 });
 
-test('WIRE.md, /stream: read only after the end, it is all there at once', async (t) => {
+test('/stream: read only after the end, it is all there at once', async (t) => {
   const job = await api.run('counting', { count: 3 });
   await api.ended('counting', job);
   t.deepEqual((await api.call('POST', `/v2/:counting/stream?id=${job}`)).json, {
@@ -121,19 +121,19 @@ test('WIRE.md, /stream: read only after the end, it is all there at once', async
   });
 });
 
-test('WIRE.md section 7: an error of a generator is not swallowed', async (t) => {
+test('an error of a generator is not swallowed', async (t) => {
   const job = await api.run('counting', { count: 2, fails: true });
   t.like((await api.ended('counting', job)).json, { status: 'FAILED', error: 'lost count' });
   const { json } = await api.call('GET', `/v2/:counting/stream/${job}`);
   t.like(json, { status: 'FAILED', error: 'lost count', stream: [{ output: 1 }, { output: 2 }] });
 });
 
-test('WIRE.md, /stream: of a job that waits it is an empty array', async (t) => {
+test('/stream: of a job that waits it is an empty array', async (t) => {
   const job = await api.run('parked');
   t.deepEqual((await api.call('GET', `/v2/:parked/stream/${job}?wait=0`)).json, { status: 'IN_QUEUE', stream: [] });
 });
 
-test('WIRE.md, /health: all five job counts and all six worker counts, always', async (t) => {
+test('/health: all five job counts and all six worker counts, always', async (t) => {
   const { json } = await api.call('GET', '/v2/:echo/health');
   t.deepEqual(Object.keys(json), ['jobs', 'workers']);
   const { jobs, workers } = json as Record<'jobs' | 'workers', Record<string, number>>;
@@ -142,7 +142,7 @@ test('WIRE.md, /health: all five job counts and all six worker counts, always', 
   for (const count of [...Object.values(jobs), ...Object.values(workers)]) t.true(Number.isInteger(count) && count >= 0);
 });
 
-test.serial('WIRE.md, /requests: a page of the endpoint’s jobs, newest first, filtered by status', async (t) => {
+test.serial('/requests: a page of the endpoint’s jobs, newest first, filtered by status', async (t) => {
   await api.call('POST', '/v2/:parked/purge-queue');
   const before = Number((await api.call('GET', '/v2/:parked/requests')).json['total']);
   const jobs = [await api.run('parked'), await api.run('parked'), await api.run('parked')];
@@ -173,7 +173,7 @@ for (const [query, detail] of [
 
 // ---------------------------------------------------------------- changing
 
-test('SPEC.md, /cancel, /retry, /stream: the id as a path segment, as ?id= or in the body', async (t) => {
+test('/cancel, /retry, /stream: the id as a path segment, as ?id= or in the body', async (t) => {
   for (const [path, body] of [
     ['/v2/:parked/cancel/ID', undefined],
     ['/v2/:parked/cancel?id=ID', undefined],
@@ -187,14 +187,14 @@ test('SPEC.md, /cancel, /retry, /stream: the id as a path segment, as ?id= or in
   isProblem(t, await api.call('GET', '/v2/:parked/stream'), 400, /id: is required/);
 });
 
-test('WIRE.md: POSTs with an empty body and a JSON content type are accepted', async (t) => {
+test('POSTs with an empty body and a JSON content type are accepted', async (t) => {
   const headers = { 'content-type': 'application/json' };
   const job = await api.run('parked');
   t.is((await api.call('POST', `/v2/:parked/cancel/${job}`, { headers })).status, 200);
   t.is((await api.call('POST', '/v2/:echo/purge-queue', { headers })).status, 200);
 });
 
-test('WIRE.md, /retry: from FAILED, same id and input, old output dropped', async (t) => {
+test('/retry: from FAILED, same id and input, old output dropped', async (t) => {
   const job = await api.run('failing', { n: 7 });
   t.is((await api.ended('failing', job)).json['status'], 'FAILED');
   t.deepEqual((await api.call('POST', `/v2/:failing/retry/${job}`)).json, { id: job, status: 'IN_QUEUE' });
@@ -203,7 +203,7 @@ test('WIRE.md, /retry: from FAILED, same id and input, old output dropped', asyn
   t.false('retries' in json, 'the attempts count anew');
 });
 
-test('WIRE.md, /retry and /cancel: 409 in a state that forbids it', async (t) => {
+test('/retry and /cancel: 409 in a state that forbids it', async (t) => {
   const done = String((await api.call('POST', '/v2/:echo/runsync', { body: { input: {} } })).json['id']);
   isProblem(t, await api.call('POST', `/v2/:echo/retry/${done}`), 409, /only a FAILED or TIMED_OUT job can be retried/);
   isProblem(t, await api.call('POST', `/v2/:echo/cancel/${done}`), 409, /only a queued or running job can be cancelled/);
@@ -214,7 +214,7 @@ test('WIRE.md, /retry and /cancel: 409 in a state that forbids it', async (t) =>
   isProblem(t, await api.call('POST', `/v2/:parked/retry/${waiting}`), 409, /CANCELLED/);
 });
 
-test.serial('WIRE.md, /purge-queue: only jobs in the queue; they end CANCELLED with that reason', async (t) => {
+test.serial('/purge-queue: only jobs in the queue; they end CANCELLED with that reason', async (t) => {
   await api.call('POST', '/v2/:parked/purge-queue');
   const jobs = [await api.run('parked'), await api.run('parked', {}, { policy: { lowPriority: true } })];
   t.deepEqual((await api.call('POST', '/v2/:parked/purge-queue')).json, { removed: 2, status: 'completed' });
@@ -231,7 +231,7 @@ test.serial('WIRE.md, /purge-queue: only jobs in the queue; they end CANCELLED w
   t.is((await api.call('GET', `/v2/:endless/status/${running}`)).json['status'], 'IN_PROGRESS');
 });
 
-test('WIRE.md, FIFO: one worker takes the jobs of a priority in the order they came', async (t) => {
+test('FIFO: one worker takes the jobs of a priority in the order they came', async (t) => {
   const jobs: string[] = [];
   for (let n = 0; n < 8; n += 1) jobs.push(await api.run('ordered'));
   const calls: unknown[] = [];
@@ -258,18 +258,18 @@ const operations: readonly (readonly [method: string, path: string, body?: objec
 for (const [method, path, body] of operations) {
   const at = (endpoint: string): string => path.replace('ENDPOINT', endpoint).replace('JOB', 'no-such-job');
   const options = body === undefined ? {} : { body };
-  test(`SPEC.md, Authentication: ${method} ${path} without a key, or with a wrong one, is 401`, async (t) => {
+  test(`Authentication: ${method} ${path} without a key, or with a wrong one, is 401`, async (t) => {
     for (const authorization of [null, 'Bearer wrong', 'wrong', 'Bearer ', 'Basic dXNlcjpwYXNz']) {
       const answer = await api.call(method, at(':echo'), { ...options, authorization });
       isProblem(t, answer, 401, /key|Authorization/);
       t.is(answer.headers.get('www-authenticate'), 'Bearer');
     }
   });
-  test(`SPEC.md, Errors: ${method} ${path} of an unknown endpoint is 404`, async (t) => {
+  test(`Errors: ${method} ${path} of an unknown endpoint is 404`, async (t) => {
     isProblem(t, await api.call(method, at('nosuchendpoint'), options), 404, /endpoint "nosuchendpoint" does not exist/);
   });
   if (path.endsWith('JOB')) {
-    test(`SPEC.md, Errors: ${method} ${path} of an unknown job is 404`, async (t) => {
+    test(`Errors: ${method} ${path} of an unknown job is 404`, async (t) => {
       isProblem(t, await api.call(method, at(':echo'), options), 404, /no-such-job/);
     });
   }
@@ -280,12 +280,12 @@ for (const [method, path, body] of operations) {
   });
 }
 
-test('WIRE.md, Auth: the raw key without Bearer is accepted', async (t) => {
+test('Auth: the raw key without Bearer is accepted', async (t) => {
   t.is((await api.call('GET', '/v2/:echo/health', { authorization: api.stack.apiKey })).status, 200);
   t.is((await api.call('GET', '/v2/:echo/health', { authorization: `bearer ${api.stack.apiKey}` })).status, 200);
 });
 
-test('SPEC.md, Authentication: header names in any letter case', async (t) => {
+test('Authentication: header names in any letter case', async (t) => {
   const headers = { AUTHORIZATION: `Bearer ${api.stack.apiKey}`, 'CONTENT-TYPE': 'application/json' };
   const url = `${api.stack.url}/v2/${api.id('echo')}/runsync`;
   t.is((await fetch(url, { method: 'POST', headers, body: '{"input":{}}' })).status, 200);

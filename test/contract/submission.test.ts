@@ -1,4 +1,4 @@
-/** Submitting: fields, bounds, sizes, ids (SPEC.md, Job submission body, policy and s3Config; WIRE.md section 1). */
+/** Submitting: fields, bounds, sizes, ids. */
 import { createHash } from 'node:crypto';
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { contract, isProblem } from './contract.ts';
 const api = contract(test);
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}';
 
-test('WIRE.md, /run: 200 with id and IN_QUEUE, nothing else; ids are <uuid>-u1', async (t) => {
+test('/run: 200 with id and IN_QUEUE, nothing else; ids are <uuid>-u1', async (t) => {
   const answer = await api.call('POST', '/v2/:echo/run', { body: { input: {} } });
   t.is(answer.status, 200);
   t.deepEqual(Object.keys(answer.json), ['id', 'status']);
@@ -19,14 +19,14 @@ test('WIRE.md, /run: 200 with id and IN_QUEUE, nothing else; ids are <uuid>-u1',
   t.is(answer.headers.get('content-type'), 'application/json; charset=utf-8');
 });
 
-test('WIRE.md, /runsync: waits; ids are sync-<uuid>-u1', async (t) => {
+test('/runsync: waits; ids are sync-<uuid>-u1', async (t) => {
   const answer = await api.call('POST', '/v2/:echo/runsync', { body: { input: { a: 1 } } });
   t.is(answer.status, 200);
   t.like(answer.json, { status: 'COMPLETED', output: { a: 1 } });
   t.regex(String(answer.json['id']), new RegExp(`^sync-${UUID}-u1$`));
 });
 
-test('WIRE.md, /runsync: when the wait ends first, 200 with the id and the state it then has', async (t) => {
+test('/runsync: when the wait ends first, 200 with the id and the state it then has', async (t) => {
   const answer = await api.call('POST', '/v2/:parked/runsync?wait=1000', { body: { input: {} } });
   t.is(answer.status, 200);
   t.is(answer.json['status'], 'IN_QUEUE');
@@ -45,17 +45,17 @@ for (const [what, body, detail] of [
   ['a webhook that is no URL', { input: {}, webhook: 'nonsense' }, /webhook: must be an http or https URL/],
 ] as const) {
   for (const operation of ['run', 'runsync']) {
-    test(`SPEC.md, Job submission body: /${operation} refuses ${what}`, async (t) => {
+    test(`Job submission body: /${operation} refuses ${what}`, async (t) => {
       isProblem(t, await api.call('POST', `/v2/:echo/${operation}`, { body }), 400, detail);
     });
   }
 }
 
-test('WIRE.md, Body: {"input":{}} is legal and reaches the handler as {}', async (t) => {
+test('Body: {"input":{}} is legal and reaches the handler as {}', async (t) => {
   t.deepEqual((await api.call('POST', '/v2/:echo/runsync', { body: { input: {} } })).json['output'], {});
 });
 
-test('WIRE.md, Body: unknown top-level keys are ignored, webhookV2 among them', async (t) => {
+test('Body: unknown top-level keys are ignored, webhookV2 among them', async (t) => {
   const answer = await api.call('POST', '/v2/:echo/runsync', { body: { input: { a: 1 }, webhookV2: 7, other: { x: [] } } });
   t.like(answer.json, { status: 'COMPLETED', output: { a: 1 } });
 });
@@ -84,7 +84,7 @@ const bounds: readonly (readonly [field: string, value: unknown, ok: boolean])[]
   ['lowPriority', 'yes', false],
 ];
 for (const [field, value, ok] of bounds) {
-  test(`SPEC.md, policy object: ${field} ${JSON.stringify(value)} is ${ok ? 'accepted' : 'refused'}`, async (t) => {
+  test(`policy object: ${field} ${JSON.stringify(value)} is ${ok ? 'accepted' : 'refused'}`, async (t) => {
     const answer = await api.call('POST', '/v2/:parked/run', { body: { input: {}, policy: { [field]: value } } });
     if (ok) t.is(answer.status, 200, answer.text);
     else isProblem(t, answer, 400, new RegExp(`policy\\.${field}: must be`));
@@ -110,7 +110,7 @@ test('s3Config: any object reaches the function as it came', async (t) => {
   isProblem(t, await api.call('POST', '/v2/:parked/run', { body: { input: {}, s3Config: [] } }), 400, /s3Config: must be an object/);
 });
 
-test('SPEC.md, s3Config object: passed to the worker; with env values it shows nowhere else', async (t) => {
+test('s3Config object: passed to the worker; with env values it shows nowhere else', async (t) => {
   // The service only passes the object on: what else stands in it goes along.
   const withRegion = { ...s3Config, region: 'region-value' };
   const answer = await api.call('POST', '/v2/:secrets/runsync', { body: { input: {}, s3Config: withRegion } });
@@ -144,7 +144,7 @@ for (const [operation, limit, bytes] of [
   ['run', '10MiB', 10 * 1024 * 1024],
   ['runsync', '20MiB', 20 * 1024 * 1024],
 ] as const) {
-  test(`WIRE.md, Limits: the body of /${operation} may have ${limit}, not a byte more`, async (t) => {
+  test(`Limits: the body of /${operation} may have ${limit}, not a byte more`, async (t) => {
     const frame = '{"input":{"x":""}}'.length;
     const body = (size: number): string => `{"input":{"x":"${'a'.repeat(size - frame)}"}}`;
     isProblem(
@@ -157,7 +157,7 @@ for (const [operation, limit, bytes] of [
   });
 }
 
-test('WIRE.md, Limits: a result may have 20 MiB; a larger one is the job’s failure', async (t) => {
+test('Limits: a result may have 20 MiB; a larger one is the job’s failure', async (t) => {
   const MiB20 = 20 * 1024 * 1024;
   const fits = await api.call('POST', '/v2/:large/runsync', { body: { input: { bytes: MiB20 - 2 } } });
   t.is(String(fits.json['output']).length, MiB20 - 2);
@@ -165,7 +165,7 @@ test('WIRE.md, Limits: a result may have 20 MiB; a larger one is the job’s fai
   t.like(beyond.json, { status: 'FAILED', error: `the result has ${MiB20 + 1} bytes; at most 20 MiB are allowed` });
 });
 
-test('WIRE.md, stream: a chunk may have 1 MiB; a larger one is the job’s failure', async (t) => {
+test('stream: a chunk may have 1 MiB; a larger one is the job’s failure', async (t) => {
   const MiB = 1024 * 1024;
   const fits = await api.call('POST', '/v2/:largechunk/runsync', { body: { input: { bytes: MiB - 2 } } });
   t.is(fits.json['status'], 'COMPLETED');

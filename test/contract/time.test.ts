@@ -1,5 +1,5 @@
 /**
- * What time does to a job (SPEC.md, policy object, States and transitions, Limits), with the smallest
+ * What time does to a job, with the smallest
  * settings there are; days are tested on the core itself (test/property/retention.test.ts).
  */
 import test from 'ava';
@@ -8,7 +8,7 @@ import { contract, isProblem } from './contract.ts';
 
 const api = contract(test, { CAPSTAN_RUN_RETENTION_MS: '3000', CAPSTAN_RUNSYNC_RETENTION_MS: '1000' });
 
-test('SPEC.md, Limits: the result of /run and of /runsync is gone when its retention is over', async (t) => {
+test('Limits: the result of /run and of /runsync is gone when its retention is over', async (t) => {
   const job = await api.run('echo', { a: 1 });
   t.like((await api.ended('echo', job)).json, { status: 'COMPLETED' });
   const sync = String((await api.call('POST', '/v2/:echo/runsync', { body: { input: {} } })).json['id']);
@@ -36,7 +36,7 @@ test('Idempotency-Key: it outlives its job; a submission repeated then is 409 wi
   }
 });
 
-test('SPEC.md, Limits: retention holds for every terminal state', async (t) => {
+test('Limits: retention holds for every terminal state', async (t) => {
   const failed = await api.run('failing');
   const cancelled = await api.run('parked');
   await api.call('POST', `/v2/:parked/cancel/${cancelled}`);
@@ -46,13 +46,13 @@ test('SPEC.md, Limits: retention holds for every terminal state', async (t) => {
   isProblem(t, await api.call('POST', `/v2/:failing/retry/${failed}`), 404, /not found/);
 });
 
-test('SPEC.md, policy.ttl: a job that waits is deleted at its end; whoever waits learns so', async (t) => {
+test('policy.ttl: a job that waits is deleted at its end; whoever waits learns so', async (t) => {
   const job = await api.run('parked', {}, { policy: { ttl: 10_000 } });
   isProblem(t, await api.call('GET', `/v2/:parked/status-sync/${job}?wait=60000`), 404, /its ttl or retention is over/);
   isProblem(t, await api.call('GET', `/v2/:parked/status/${job}`), 404, /not found/);
 });
 
-test('SPEC.md, policy.ttl: a job that runs is deleted too, and its handler stopped', async (t) => {
+test('policy.ttl: a job that runs is deleted too, and its handler stopped', async (t) => {
   const job = await api.run('single', {}, { policy: { ttl: 10_000 } });
   await api.running('single', job);
   const next = await api.run('single', {}, { policy: { ttl: 60_000 } });
@@ -62,7 +62,7 @@ test('SPEC.md, policy.ttl: a job that runs is deleted too, and its handler stopp
   t.is((await api.call('POST', `/v2/:single/cancel/${next}`)).status, 200);
 });
 
-test('SPEC.md, policy.executionTimeout: TIMED_OUT with executionTimeout exceeded; WIRE.md, /retry: from TIMED_OUT', async (t) => {
+test('policy.executionTimeout: TIMED_OUT with executionTimeout exceeded; /retry: from TIMED_OUT', async (t) => {
   const job = await api.run('endless', {}, { policy: { executionTimeout: 5_000 } });
   const { json } = await api.ended('endless', job);
   t.like(json, { id: job, status: 'TIMED_OUT', error: 'executionTimeout exceeded' });
@@ -73,7 +73,7 @@ test('SPEC.md, policy.executionTimeout: TIMED_OUT with executionTimeout exceeded
   t.is((await api.call('POST', `/v2/:endless/cancel/${job}`)).status, 200);
 });
 
-test('SPEC.md, policy.executionTimeout: counts only what runs, not what waits', async (t) => {
+test('policy.executionTimeout: counts only what runs, not what waits', async (t) => {
   const first = await api.run('failing');
   const job = await api.run('parked', {}, { policy: { executionTimeout: 5_000, ttl: 60_000 } });
   await api.ended('failing', first);

@@ -1,4 +1,4 @@
-/** The reference application (SPEC.md) in both languages, over HTTP, with its exact shapes and roundings; its GPU is a fake one. */
+/** The reference application in both languages, over HTTP, with its exact shapes and roundings; its GPU is a fake one. */
 import { cp, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 

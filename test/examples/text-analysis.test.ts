@@ -1,4 +1,4 @@
-/** The sample endpoint gives what POST /analyze of SPEC.md's reference application gives. */
+/** The sample endpoint gives what POST /analyze of the reference application gives. */
 import { fc, testProp } from '@fast-check/ava';
 import test from 'ava';
 

@@ -1,6 +1,6 @@
 /**
  * kill -9 of the scheduler, the agent and the gateway under load: what was acknowledged ends as it
- * was asked for and is recorded once (DESIGN.md invariants 1, 2 and 3), streams have no gaps, and
+ * was asked for and is recorded once (invariants 1, 2 and 3), streams have no gaps, and
  * webhooks arrive (invariant 12). `CAPSTAN_TEST_SEED` replays an order.
  */
 import { randomInt } from 'node:crypto';

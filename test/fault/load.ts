@@ -1,5 +1,5 @@
 /**
- * A caller as SPEC.md asks for: keep-alive connections, a steady rate of /run and /runsync, and
+ * A caller as the API asks for: keep-alive connections, a steady rate of /run and /runsync, and
  * the memory of what was acknowledged. Most requests carry an Idempotency-Key and are sent again
  * with it until they are acknowledged; every fourth has none and is given up when its answer gets
  * lost, so what became of it is open.

@@ -1,6 +1,6 @@
 /**
  * A part that is silent for longer than the limits, and then speaks again: what it says of leases
- * that were given up meanwhile counts no more (DESIGN.md invariants 2, 5 and 6).
+ * that were given up meanwhile counts no more (invariants 2, 5 and 6).
  */
 import { join } from 'node:path';
 

@@ -1,4 +1,4 @@
-/** kill -9 of worker hosts: their jobs go to the next worker, unless they have used their attempts up (DESIGN.md invariant 6). */
+/** kill -9 of worker hosts: their jobs go to the next worker, unless they have used their attempts up (invariant 6). */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 

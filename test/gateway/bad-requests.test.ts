@@ -1,6 +1,6 @@
 /**
  * What a caller may get wrong: each has its status and a message that names field and rule, nothing
- * reaches the scheduler, and the connection goes on working (SPEC.md, Errors; WIRE.md section 1).
+ * reaches the scheduler, and the connection goes on working.
  */
 import test from 'ava';
 import fc from 'fast-check';

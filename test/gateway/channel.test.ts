@@ -1,4 +1,4 @@
-/** The job channel under trouble: nothing acknowledged is lost, nothing is sent twice as something new (DESIGN.md invariant 1). */
+/** The job channel under trouble: nothing acknowledged is lost, nothing is sent twice as something new (invariant 1). */
 import { once } from 'node:events';
 import { isDeepStrictEqual } from 'node:util';
 

@@ -1,4 +1,4 @@
-/** Job ids (WIRE.md section 1; DESIGN.md section 4: keys that grow). */
+/** Job ids. */
 import test from 'ava';
 
 import { runId, runsyncId } from '../../gateway/jobs/ids.ts';

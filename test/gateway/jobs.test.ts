@@ -1,4 +1,4 @@
-/** The operations and the shapes of their answers (WIRE.md section 1). */
+/** The operations and the shapes of their answers. */
 import test from 'ava';
 
 import { CapstanError } from '../../proto/errors.ts';

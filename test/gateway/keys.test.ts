@@ -1,4 +1,4 @@
-/** Who may do what (SPEC.md, Authentication; DESIGN.md section 6), and how fast the gateway learns of changes. */
+/** Who may do what, and how fast the gateway learns of changes. */
 import test from 'ava';
 
 import { nodeOf } from '../../gateway/invoke/token.ts';

@@ -1,4 +1,4 @@
-/** The OpenAI route: what becomes of a call, of its answer and of its errors (WIRE.md section 3). */
+/** The OpenAI route: what becomes of a call, of its answer and of its errors. */
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 

@@ -383,7 +383,7 @@ test('an endpoint’s form is read as it is written, and what is no such form is
   }
   const named = await ask(mutation, { build, endpoints: [{ ...web, env: { 'A=B': 'c' } }] });
   t.regex(named.errors[0]?.message ?? '', /^e\.env\["A=B"\]: must be a name of letters, digits and underscores$/);
-  // What is left out is the service's default (WIRE.md section 5), as in a manifest.
+  // What is left out is the service's default, as in a manifest.
   for (const [more, idleTimeout, workersMax] of [
     [{}, 5, 3],
     [{ idleTimeout: 7, image_name: null, public: true, workersMax: null }, 7, 3],

@@ -1,4 +1,4 @@
-/** The scheduler over real gRPC, its agent and gateway played by the test (DESIGN.md section 3). */
+/** The scheduler over real gRPC, its agent and gateway played by the test. */
 import test, { type ExecutionContext } from 'ava';
 
 import { JobKind, JobState, WorkerState } from '../../proto/gen/capstan/v1/common.ts';

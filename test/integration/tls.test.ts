@@ -1,4 +1,4 @@
-/** gRPC between the parts under certificates of both sides (DESIGN.md section 6), and never plain to another host. */
+/** gRPC between the parts under certificates of both sides, and never plain to another host. */
 import { execFileSync } from 'node:child_process';
 import { realpath, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

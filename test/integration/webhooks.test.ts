@@ -1,4 +1,4 @@
-/** Webhooks as receivers see them (SPEC.md, Events; WIRE.md section 1, Webhook; DESIGN.md invariant 12). */
+/** Webhooks as receivers see them (invariant 12). */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 

@@ -1,4 +1,4 @@
-/** What user code finds in its environment, to call other endpoints with (SPEC.md, Cross-endpoint calls). */
+/** What user code finds in its environment, to call other endpoints with. */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 

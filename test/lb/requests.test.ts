@@ -1,4 +1,4 @@
-/** Load-balanced endpoints from outside (SPEC.md, Load-balanced endpoints; WIRE.md section 4). */
+/** Load-balanced endpoints from outside. */
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';

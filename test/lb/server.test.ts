@@ -1,4 +1,4 @@
-/** Workers that listen themselves (WIRE.md section 4): requests and connections are passed on to them. */
+/** Workers that listen themselves: requests and connections are passed on to them. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';

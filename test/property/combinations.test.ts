@@ -1,4 +1,4 @@
-/** What SPEC.md and WIRE.md say of one thing each, where two of them meet: policies with /retry, waits with ends, keys with both submissions. */
+/** Rules of the API where two of them meet: policies with /retry, waits with ends, keys with both submissions. */
 import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError } from '../../proto/errors.ts';

@@ -1,4 +1,4 @@
-/** What placement never does, whatever the fleet and whatever happens to it (DESIGN.md invariant 7). */
+/** What placement never does, whatever the fleet and whatever happens to it (invariant 7). */
 import { fc, testProp } from '@fast-check/ava';
 
 import { Device, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';

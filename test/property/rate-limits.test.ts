@@ -1,4 +1,4 @@
-/** Rate limits (SPEC.md, Rate limits): exact in every window of 10 s, whenever it begins. */
+/** Rate limits: exact in every window of 10 s, whenever it begins. */
 import test from 'ava';
 import { fc, testProp } from '@fast-check/ava';
 
@@ -103,7 +103,7 @@ testProp(
   },
 );
 
-test('the defaults are those of SPEC.md', (t) => {
+test('the defaults are the documented ones', (t) => {
   t.deepEqual(defaultLimits, {
     runsync: { requests: 2000, concurrent: 400 },
     run: { requests: 1000, concurrent: 200 },

@@ -1,5 +1,5 @@
 /**
- * How long a job is there (SPEC.md, policy.ttl and Limits; DESIGN.md invariant 5): ttl runs from the
+ * How long a job is there (invariant 5): ttl runs from the
  * submission until the end of the job and then stops counting, retention runs from the end.
  */
 import test from 'ava';

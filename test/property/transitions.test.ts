@@ -1,5 +1,5 @@
 /**
- * The life of a job against a model of it (SPEC.md, States and transitions; WIRE.md section 1): whatever
+ * The life of a job against a model of it: whatever
  * callers, agents, time and restarts do in whatever order, every job is in the state the model says,
  * with the fields that belong to it, and every refusal has the right code.
  */

@@ -1,6 +1,6 @@
 /**
  * What must hold of workers, releases, nodes and devices after every step of the scheduler
- * (scheduler/core/rollout.ts, nodes.ts; DESIGN.md invariant 7).
+ * (scheduler/core/rollout.ts, nodes.ts; invariant 7).
  */
 import { isReady } from '../../scheduler/core/dispatch.ts';
 import type { State } from '../../scheduler/core/image.ts';

@@ -1,5 +1,5 @@
 /**
- * The invariants of DESIGN.md section 3, checked from outside the core: from the operations the
+ * The invariants (docs/invariants.md), checked from outside the core: from the operations the
  * store took, from what agents were sent, and by recounting.
  */
 import type { State } from '../../scheduler/core/image.ts';

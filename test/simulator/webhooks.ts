@@ -1,6 +1,5 @@
 /**
- * Receivers of webhooks in the simulated world, and what holds of deliveries (DESIGN.md invariant
- * 12), checked from what the store took and from what the receivers saw.
+ * Receivers of webhooks in the simulated world, and what holds of deliveries, checked from what the store took and from what the receivers saw.
  */
 import { hookKeepMs, hookSpacingMs, hookTries } from '../../scheduler/core/hooks.ts';
 import type { CoreEvent } from '../../scheduler/core/events.ts';

@@ -14,13 +14,13 @@ import { until } from './until.ts';
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 const PREFIX = 'capstan-test';
 
-/** Counts of GET /health (WIRE.md section 1). */
+/** Counts of GET /health. */
 export interface Health {
   readonly jobs: Readonly<Record<'completed' | 'failed' | 'inProgress' | 'inQueue' | 'retried', number>>;
   readonly workers: Readonly<Record<'idle' | 'initializing' | 'ready' | 'running' | 'throttled' | 'unhealthy', number>>;
 }
 
-/** A status document of a job (WIRE.md section 1). */
+/** A status document of a job. */
 export interface JobDocument {
   readonly id: string;
   readonly status: string;

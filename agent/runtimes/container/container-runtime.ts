@@ -33,7 +33,7 @@ import { ContainerSpares, type SpareLimits } from './spares.ts';
 import type { ContainerDeps } from './worker-container.ts';
 import { ContainerSpecBuilder, type ContainerShape, type ContainerSpecBuilderOptions } from './worker-orders.ts';
 
-/** Where an image that listens itself does so, unless its endpoint's environment says otherwise (WIRE.md section 4). */
+/** Where an image that listens itself does so, unless its endpoint's environment says otherwise. */
 const DEFAULT_PORT = 80;
 
 export interface ContainerRuntimeOptions extends ContainerSpecBuilderOptions {
@@ -172,7 +172,7 @@ export class ContainerRuntime implements Runtime {
     return host;
   }
 
-  /** An image that speaks the worker protocol itself (WIRE.md section 2), with a way to the agent. */
+  /** An image that speaks the worker protocol itself, with a way to the agent. */
   #startForeign(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     const { foreign } = this.#options;
     if (foreign === undefined) return notStarted(events, 'this agent serves no workers with a program of their own');
@@ -200,7 +200,7 @@ export class ContainerRuntime implements Runtime {
     return foreign.workers.start(spec, events, carry, `http://${this.#orders.isForeignOnHost ? '127.0.0.1' : HOST_NAME}:${api.port}`);
   }
 
-  /** An image that listens itself (WIRE.md section 4). */
+  /** An image that listens itself. */
   #startServer(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     if (spec.image === '') return notStarted(events, 'the release names no image');
     const worker = new ServerWorker(events);

@@ -1,5 +1,5 @@
 /**
- * A worker that speaks the worker protocol itself (WIRE.md section 2): behind the interface that
+ * A worker that speaks the worker protocol itself: behind the interface that
  * every runtime offers, and behind the HTTP calls with which it fetches its jobs.
  *
  * What tells that a job is over is its post. Three things besides do so, since a worker posts

@@ -1,5 +1,5 @@
 /**
- * A worker that listens itself (WIRE.md section 4): it gets PORT and PORT_HEALTH, is asked GET /ping
+ * A worker that listens itself: it gets PORT and PORT_HEALTH, is asked GET /ping
  * (200 ready, 204 still initialising), and requests are passed on to it as they come.
  */
 import { Agent, get } from 'node:http';

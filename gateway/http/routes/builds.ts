@@ -14,7 +14,7 @@ import { bodyError, partiesOf, shortageError } from '../request-body.ts';
 import type { Services } from '../services.ts';
 import { answers } from './describe.ts';
 
-/** The most bytes of a build (SPEC.md, Limits: 500 MB). */
+/** The most bytes of a build. */
 const MAX_BUILD_BYTES = 500_000_000;
 
 /** What an upload holds in memory on its way to the store, bytes. */

@@ -1,4 +1,4 @@
-/** /cancel, /retry and /purge-queue: changing jobs (WIRE.md section 1). */
+/** /cancel, /retry and /purge-queue: changing jobs. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../proto/errors.ts';

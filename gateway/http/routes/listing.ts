@@ -1,4 +1,4 @@
-/** /health and /requests: reading an endpoint (WIRE.md section 1). */
+/** /health and /requests: reading an endpoint. */
 import type { FastifyInstance } from 'fastify';
 
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';

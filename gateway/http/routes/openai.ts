@@ -1,4 +1,4 @@
-/** `/v2/<endpoint>/openai/*`: OpenAI's API in front of a queue endpoint (WIRE.md section 3). */
+/** `/v2/<endpoint>/openai/*`: OpenAI's API in front of a queue endpoint. */
 import { Readable } from 'node:stream';
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';

@@ -1,4 +1,4 @@
-/** Which job a request is about: a path segment, `?id=`, or JSON `{"id":…}` (WIRE.md section 1). */
+/** Which job a request is about: a path segment, `?id=`, or JSON `{"id":…}`. */
 import type { FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../proto/errors.ts';

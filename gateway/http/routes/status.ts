@@ -1,4 +1,4 @@
-/** /status, /status-sync and /stream: reading one job (WIRE.md section 1). */
+/** /status, /status-sync and /stream: reading one job. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../proto/errors.ts';
@@ -41,7 +41,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
   const onStream = createGuard(services, 'take', MAX_REFERENCE_BYTES);
   const whenPosted = { 413: 'The body is too large.', 415: 'The body is not JSON, or is encoded.' };
 
-  // Some clients read with POST (WIRE.md section 1).
+  // Some clients read with POST.
   for (const method of ['GET', 'POST'] as const) {
     const refusals = method === 'POST' ? whenPosted : {};
     app.route({

@@ -1,4 +1,4 @@
-/** POST /run and /runsync (SPEC.md, Queue-based endpoints; WIRE.md section 1). */
+/** POST /run and /runsync. */
 import { createHash } from 'node:crypto';
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -27,7 +27,7 @@ import {
 import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 
-/** Inputs up to here travel inside the submission (docs/architecture.md, Bodies). */
+/** Inputs up to here travel inside the submission (docs/borders.md, Bodies). */
 export const MAX_INLINE_BYTES = 64 * 1024;
 const conflicts = {
   409: 'The Idempotency-Key was used with another body, the result of its job has expired (`id` names the job), or the input would pass the account’s quota of bodies.',
@@ -144,7 +144,7 @@ function answered(services: Services, reply: FastifyReply, jobId: string, kind: 
   }
   const { job } = answer;
   if (kind === JobKind.RUN && job.id === jobId) {
-    // A new job is IN_QUEUE to its caller, however fast it was taken (SPEC.md, States and transitions).
+    // A new job is IN_QUEUE to its caller, however fast it was taken.
     reply.header('content-type', JSON_TYPE).send(submittedText(jobId, 'IN_QUEUE'));
     return;
   }

@@ -1,4 +1,4 @@
-/** CPU selections, `cpu<gen>-<vCPU>-<RAM GB>` (SPEC.md, Endpoint configuration). */
+/** CPU selections, `cpu<gen>-<vCPU>-<RAM GB>`. */
 
 /** What a CPU worker gets. */
 export interface CpuSize {

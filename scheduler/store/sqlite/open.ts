@@ -85,7 +85,7 @@ function prepareConnection(db: Database.Database): void {
   // keeps the WAL's index in our own memory, so a transaction makes no locking calls.
   db.pragma('locking_mode = EXCLUSIVE');
   db.pragma('journal_mode = WAL');
-  // Acknowledged means durable (DESIGN.md invariant 1): the WAL is synced at each commit.
+  // Acknowledged means durable (invariant 1): the WAL is synced at each commit.
   db.pragma('synchronous = FULL');
   db.pragma('fullfsync = ON');
   // The engine checkpoints between commits (SqliteEngine.tidy); this is only the backstop.

@@ -1,4 +1,4 @@
-"""Work at another endpoint that nobody waits for any more is cancelled there, as far as that can be done (SPEC.md, Cross-endpoint calls)."""
+"""Work at another endpoint that nobody waits for any more is cancelled there, as far as that can be done."""
 from __future__ import annotations
 
 import sys

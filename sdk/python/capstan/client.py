@@ -1,4 +1,4 @@
-"""A queue-based endpoint as its callers use it (SPEC.md, Python SDK). The twin for asyncio is :mod:`capstan.aio`."""
+"""A queue-based endpoint as its callers use it. The twin for asyncio is :mod:`capstan.aio`."""
 from __future__ import annotations
 
 from typing import Any, Dict, Iterator, Mapping, Optional

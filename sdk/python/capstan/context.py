@@ -15,7 +15,7 @@ class Context(Protocol):
     endpoint_id: str
     #: 1 for the first started attempt.
     attempt: int
-    #: As the caller sent it (SPEC.md, s3Config object); None without.
+    #: As the caller sent it; None without.
     s3_config: Optional[Dict[str, Any]]
 
     @property

@@ -1,4 +1,4 @@
-"""Declaring endpoints: ``Endpoint(name=…)`` as a decorator, or its routes (SPEC.md, Endpoint configuration)."""
+"""Declaring endpoints: ``Endpoint(name=…)`` as a decorator, or its routes."""
 from __future__ import annotations
 
 import sys

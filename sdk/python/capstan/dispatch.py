@@ -1,4 +1,4 @@
-"""One call of a function of another endpoint, as an exchange: manifest, state manager, target (SPEC.md, Cross-endpoint calls)."""
+"""One call of a function of another endpoint, as an exchange: manifest, state manager, target."""
 from __future__ import annotations
 
 import json

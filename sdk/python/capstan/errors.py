@@ -17,7 +17,7 @@ class ApiError(CapstanError):
 
     #: HTTP status.
     status: int
-    #: The service's own words (WIRE.md section 1, Errors), each None when it gave none.
+    #: The service's own words, each None when it gave none.
     title: Optional[str]
     detail: Optional[str]
     #: Method and path of the refused call.

@@ -59,7 +59,7 @@ class FunctionDeclaration:
         return f"{self.file}:{self.line}"
 
     def row(self) -> Dict[str, Any]:
-        """The function's row in the manifest (WIRE.md section 6), but for its module: the build knows the file's place."""
+        """The function's row in the manifest, but for its module: the build knows the file's place."""
         row: Dict[str, Any] = {"name": self.name, "is_async": self.shape.is_async, "is_class": self.is_class}
         if self.http_method is not None:
             row.update(http_method=self.http_method, http_path=self.http_path)

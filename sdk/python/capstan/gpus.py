@@ -36,7 +36,7 @@ class GpuGroup(str, Enum):
 
 
 class ScalerType(str, Enum):
-    """What makes workers start (WIRE.md section 5)."""
+    """What makes workers start."""
 
     #: Add workers while the oldest job has waited longer than ``scaler_value`` seconds.
     QUEUE_DELAY = "QUEUE_DELAY"

@@ -1,4 +1,4 @@
-"""The operations on an endpoint and on its jobs, as exchanges (SPEC.md, Queue-based endpoints; WIRE.md section 1)."""
+"""The operations on an endpoint and on its jobs, as exchanges."""
 from __future__ import annotations
 
 import uuid
@@ -11,7 +11,7 @@ from .exchange import Connection, Deadline, Flow, Pause, call, exchange, parsed
 
 #: Longest wait asked of the service in one call, seconds: proxies on the way cut longer ones.
 LONGEST_WAIT = 60.0
-#: Below this the service does not wait (WIRE.md section 1), seconds.
+#: Below this the service does not wait, seconds.
 SHORTEST_WAIT = 1.0
 #: How long a call for chunks may be held, seconds.
 STREAM_WAIT = 8.0
@@ -69,7 +69,7 @@ def endpoint_path(endpoint_id: str) -> str:
 
 @dataclass(frozen=True)
 class Submission:
-    """What goes along with the input (SPEC.md, Job submission body)."""
+    """What goes along with the input."""
 
     webhook: Optional[str] = None
     policy: Optional[Mapping[str, Any]] = None

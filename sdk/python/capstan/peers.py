@@ -1,4 +1,4 @@
-"""Where the endpoints of this worker's environment are, asked of the state manager (SPEC.md, Cross-endpoint calls)."""
+"""Where the endpoints of this worker's environment are, asked of the state manager."""
 from __future__ import annotations
 
 import threading
@@ -9,7 +9,7 @@ from typing import Callable, Dict, Optional, Set, Tuple
 from .errors import DispatchError
 from .exchange import Connection, Flow, Pause, call
 
-#: Seconds an address is trusted (SPEC.md, Limits).
+#: Seconds an address is trusted.
 TRUSTED_FOR = 300.0
 #: How often one looks whether another has heard the answer, seconds.
 _LOOK_AGAIN = 0.005

@@ -33,7 +33,7 @@ def forget(file: str) -> None:
 
 def check_application(declared: Iterable[Declaration]) -> None:
     """
-    The rules over all declarations of one application (SPEC.md, What the service does): one name is one
+    The rules over all declarations of one application: one name is one
     endpoint, and no two functions have one name. Raises DeclarationError with both places.
     """
     endpoints: Dict[str, Declaration] = {}

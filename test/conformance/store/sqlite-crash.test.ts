@@ -1,4 +1,4 @@
-/** Acknowledged means durable (DESIGN.md invariant 1): what was acknowledged is there, whole, however the process ends. */
+/** Acknowledged means durable (invariant 1): what was acknowledged is there, whole, however the process ends. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The schema refuses impossible states by itself, whoever writes (DESIGN.md, STYLE.md rule 2). */
+/** The schema refuses impossible states by itself, whoever writes. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 

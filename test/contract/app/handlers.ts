@@ -73,7 +73,7 @@ export function cold(input: unknown): unknown {
 /** One job at a time, until it is stopped. */
 export const single = endless;
 
-// The limits of SPEC.md, with no worker to lift them; an endpoint for each operation.
+// The default limits, with no worker to lift them; an endpoint for each operation.
 export const limited_run = parked;
 export const limited_status = parked;
 export const limited_stream = parked;

@@ -1,4 +1,4 @@
-/** How many workers an endpoint gets, and when they go (WIRE.md section 5). */
+/** How many workers an endpoint gets, and when they go. */
 import test from 'ava';
 
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';

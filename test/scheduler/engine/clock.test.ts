@@ -1,4 +1,4 @@
-/** What the scheduler makes of a system clock that is set (DESIGN.md invariant 5). */
+/** What the scheduler makes of a system clock that is set (invariant 5). */
 import test from 'ava';
 
 import { SystemClock } from '../../../scheduler/engine/clock.ts';

@@ -1,4 +1,4 @@
-/** Which addresses webhooks may reach (DESIGN.md section 6). */
+/** Which addresses webhooks may reach. */
 import { fc, testProp } from '@fast-check/ava';
 import test from 'ava';
 

@@ -1,6 +1,6 @@
 /**
  * A thread of its own that waits for the agent's end: the main thread may be busy with a handler
- * for as long as that likes, and must not outlive the agent (DESIGN.md section 6).
+ * for as long as that likes, and must not outlive the agent.
  */
 import { Socket } from 'node:net';
 

@@ -2,7 +2,7 @@
  * A thread host: the process of one worker. This main thread supervises and never runs user code,
  * so it always hears the agent; the handlers run in one piscina thread. The agent's channel is
  * file descriptor 3; its end means that the agent is gone, and then nothing of this process group
- * stays behind (DESIGN.md section 6).
+ * stays behind.
  */
 import { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';

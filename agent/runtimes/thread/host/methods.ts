@@ -1,7 +1,6 @@
 /**
  * From what a module exports to what runs for an input. A function is called as it is. A class makes
- * one instance for the worker's life; of several public methods the input's key `method` chooses one
- * (WIRE.md section 6).
+ * one instance for the worker's life; of several public methods the input's key `method` chooses one.
  */
 import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
 import { InputError } from './arguments.ts';

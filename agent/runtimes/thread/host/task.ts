@@ -30,7 +30,7 @@ export interface JobContext {
   readonly signal: AbortSignal;
   /** Tells how far the job is; status calls show the last value. At most 64 KiB of JSON. */
   progress(value: unknown): void;
-  /** As the caller sent it (SPEC.md, s3Config object). */
+  /** As the caller sent it. */
   readonly s3Config: WorkerS3Config | undefined;
 }
 

@@ -11,7 +11,7 @@ export const protobufPackage = "capstan.v1";
 
 export const protobufFileName = "capstan/v1/common.proto";
 
-/** States of a job (SPEC.md, States and transitions; WIRE.md section 1). */
+/** States of a job. */
 export const JobState = {
   UNSPECIFIED: "JOB_STATE_UNSPECIFIED",
   IN_QUEUE: "JOB_STATE_IN_QUEUE",
@@ -175,7 +175,7 @@ export function jobKindToNumber(object: JobKind): number {
   }
 }
 
-/** Kinds of endpoints (SPEC.md, What the service does). */
+/** Kinds of endpoints. */
 export const EndpointKind = {
   UNSPECIFIED: "ENDPOINT_KIND_UNSPECIFIED",
   QUEUE: "ENDPOINT_KIND_QUEUE",
@@ -238,7 +238,7 @@ export function endpointKindToNumber(object: EndpointKind): number {
   }
 }
 
-/** States of a worker (DESIGN.md section 2). */
+/** States of a worker. */
 export const WorkerState = {
   UNSPECIFIED: "WORKER_STATE_UNSPECIFIED",
   INITIALIZING: "WORKER_STATE_INITIALIZING",
@@ -362,7 +362,7 @@ export interface BlobRef {
 }
 
 /**
- * Storage credentials that the caller passes to the worker (SPEC.md, s3Config object).
+ * Storage credentials that the caller passes to the worker.
  * Secret: never logged, encrypted at rest.
  */
 export interface S3Config {

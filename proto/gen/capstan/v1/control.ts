@@ -344,7 +344,7 @@ export interface DeployRequest {
   endpoints: EndpointSpec[];
 }
 
-/** What the manifest says of one endpoint (SPEC.md, Endpoint configuration and Deployment manifest). */
+/** What the manifest says of one endpoint. */
 export interface EndpointSpec {
   name: string;
   kind: EndpointKind;
@@ -374,7 +374,7 @@ export interface EndpointSpec {
   maxAttempts: number;
   /**
    * Limits that differ from the account's, by operation: run, runsync, status, stream, cancel,
-   * purge-queue, openai, requests (SPEC.md, Rate limits).
+   * purge-queue, openai, requests.
    */
   rateLimits: { [key: string]: RateLimit };
   /** Requests per 10 seconds that each running worker adds; absent: the account's, 100. */

@@ -92,7 +92,7 @@ export interface Submit {
   waitMs: number;
 }
 
-/** Per-job overrides of the endpoint's defaults (SPEC.md, policy object). */
+/** Per-job overrides of the endpoint's defaults. */
 export interface Policy {
   /** 5,000 to 604,800,000 ms. */
   executionTimeoutMs?:
@@ -146,7 +146,7 @@ export interface JobReply {
     | undefined;
 }
 
-/** A job as callers see it (WIRE.md section 1). */
+/** A job as callers see it. */
 export interface Job {
   id: string;
   endpointId: string;
@@ -171,7 +171,7 @@ export interface Job {
   retries: number;
   /** Worker of the present or last attempt; empty before one. */
   workerId: string;
-  /** Why the job still waits; empty unless IN_QUEUE. A code of DESIGN.md invariant 11. */
+  /** Why the job still waits; empty unless IN_QUEUE. A code of invariant 11. */
   queueReason: string;
   /** The caller's webhook URL; empty when none. */
   webhook: string;
@@ -227,7 +227,7 @@ export interface ListJobsResponse {
 }
 
 /**
- * GET /health (WIRE.md section 1). `completed`, `failed` and `retried` count since the endpoint
+ * GET /health. `completed`, `failed` and `retried` count since the endpoint
  * was created or the counters were last rebuilt from the retained jobs.
  */
 export interface EndpointHealth {

@@ -445,7 +445,7 @@ export interface Hello {
   inventory?: Inventory | undefined;
 }
 
-/** One attempt at a job. `token` is the fencing token of its lease (DESIGN.md invariant 2). */
+/** One attempt at a job. `token` is the fencing token of its lease (invariant 2). */
 export interface AttemptRef {
   jobId: string;
   token: number;
@@ -746,7 +746,7 @@ export interface ReleaseSpec {
   /** Container image of the `container` runtime. */
   image: string;
   /**
-   * Command of a foreign worker (WIRE.md section 2): a process or an image that speaks the worker HTTP
+   * Command of a foreign worker: a process or an image that speaks the worker HTTP
    * protocol itself. Empty with functions: our own bootstrap. Empty without: the image's own entry point.
    */
   command: string[];
@@ -763,7 +763,7 @@ export interface ReleaseSpec_EnvEntry {
   value: string;
 }
 
-/** A function of the manifest (SPEC.md, Deployment manifest). */
+/** A function of the manifest. */
 export interface FunctionSpec {
   name: string;
   /** Module inside the artifact, relative to its root. */

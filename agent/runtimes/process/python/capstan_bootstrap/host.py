@@ -1,7 +1,7 @@
 """
 The host process of one worker. The main thread loads the module and runs what it can of the
 handlers; a reader thread hears the agent. The end of its channel means that the agent is gone,
-and then nothing of this process group stays behind (DESIGN.md section 6).
+and then nothing of this process group stays behind.
 """
 import asyncio
 import os

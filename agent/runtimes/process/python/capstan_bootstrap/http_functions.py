@@ -174,7 +174,7 @@ class Answer:
         self._begun = False
 
     def error(self, status, title, detail):
-        """SPEC.md, Error bodies."""
+        """Returns the error answer: `{error, detail}` with an HTTP status."""
         self._whole(status, [("content-type", JSON_TYPE)], json.dumps({"error": title, "detail": detail}, ensure_ascii=False).encode("utf-8", "replace"))
 
     def fail(self, error):

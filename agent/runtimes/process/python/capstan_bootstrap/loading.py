@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 
-# Folder of the build that holds the packages it brings along (SPEC.md, Build artifact).
+# Folder of the build that holds the packages it brings along.
 DEPENDENCIES = "python_packages"
 ENDINGS = ("", ".py", "/__init__.py")
 

@@ -1,7 +1,6 @@
 """
 From what a module defines to what runs for an input. A function is called as it is. A class makes one
-instance for the worker's life; of several public methods the input's key `method` chooses one (WIRE.md
-section 6).
+instance for the worker's life; of several public methods the input's key `method` chooses one.
 """
 import functools
 import inspect

@@ -3,7 +3,7 @@ import json
 import traceback
 
 MEBIBYTE = 1024 * 1024
-# As agent/runtimes/runtime.ts has them (WIRE.md section 1).
+# As agent/runtimes/runtime.ts has them.
 MAX_RESULT_BYTES = 20 * MEBIBYTE
 MAX_CHUNK_BYTES = MEBIBYTE
 MAX_PROGRESS_BYTES = 64 * 1024

@@ -74,7 +74,7 @@ class Context:
         self.endpoint_id = endpoint_id
         # 1 for the first started attempt.
         self.attempt = task.attempt
-        # As the caller sent it (SPEC.md, s3Config object), a dict; None without.
+        # As the caller sent it, a dict; None without.
         self.s3_config = task.s3_config
 
     @property

@@ -18,7 +18,7 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const JSON_HEADERS = [['content-type', 'application/json; charset=utf-8']] as const;
 
-/** An error's answer (SPEC.md, Error bodies). */
+/** An error's answer. */
 export function errorAnswer(status: number, title: string, detail: string): Answer {
   return { status, headers: JSON_HEADERS, bytes: encoder.encode(JSON.stringify({ error: title, detail })), rest: undefined };
 }
