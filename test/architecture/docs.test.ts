@@ -65,8 +65,8 @@ test('every file of the sources that a page names is there', (t) => {
   t.true(seen > 30, `only ${seen} paths were found`);
 });
 
-test('the page of the architecture names every folder of the parts', (t) => {
-  const page = text('docs/architecture.md');
+test('the page of folders names every folder of the parts', (t) => {
+  const page = text('docs/folders.md');
   const inside = sources.filter((file) => /^(agent|cli|gateway|scheduler|deploy|test)\//.test(file)).map((file) => file.split('/'));
   const found = new Set(inside.filter((parts) => parts.length > 2).map(([part = '', folder = '']) => `${part}/${folder}/`));
   for (const [part, folder, runtime, file] of inside)
