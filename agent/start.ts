@@ -9,7 +9,7 @@ import { clientCredentials } from '../proto/grpc-tls.ts';
 import { acquireLock } from '../proto/lock.mjs';
 import { CapstanError } from '../proto/errors.ts';
 import type { LogsRequest, SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
-import { messageOf } from '../proto/thrown.ts';
+import { messageOf } from '../proto/to-error.ts';
 import { visibleText } from '../proto/visible-text.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
 import { BlobTransfer } from './blobs/blob-transfer.ts';

@@ -12,7 +12,7 @@ import { parseEnv } from 'node:util';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
-import { errnoOf } from '../proto/thrown.ts';
+import { errnoOf } from '../proto/to-error.ts';
 import { tlsSettings } from '../proto/tls-settings.ts';
 import type { OptionSpec, OptionValues } from './options.ts';
 

@@ -4,7 +4,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 import { CapstanError } from '../proto/errors.ts';
-import { isErrno } from '../proto/thrown.ts';
+import { isErrno } from '../proto/to-error.ts';
 import type { Environment } from './config.ts';
 
 export interface Login {

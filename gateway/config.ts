@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { CapstanError } from '../proto/errors.ts';
 import { tlsSettings } from '../proto/tls-settings.ts';
 import { readSettings, setting } from '../proto/settings.ts';
-import { errnoOf } from '../proto/thrown.ts';
+import { errnoOf } from '../proto/to-error.ts';
 
 function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.ZodType<number>> {
   const rule = `must be an integer between ${min} and ${max}`;

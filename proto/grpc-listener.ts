@@ -11,7 +11,7 @@ import type { Server, ServerCredentials } from '@grpc/grpc-js';
 
 import { CapstanError } from './errors.ts';
 import { peerOf, type ConnectionEnd } from './grpc-admission.ts';
-import { isErrno, messageOf } from './thrown.ts';
+import { isErrno, messageOf } from './to-error.ts';
 
 export interface ConnectionLimits {
   /** Untrusted connections of one peer, and of all. */

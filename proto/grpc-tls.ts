@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { credentials, ServerCredentials, type ChannelCredentials } from '@grpc/grpc-js';
 
 import { CapstanError } from './errors.ts';
-import { errnoOf } from './thrown.ts';
+import { errnoOf } from './to-error.ts';
 
 /** What the settings of `tls-settings.ts` give, once read. */
 export interface TlsConfig {

@@ -8,7 +8,7 @@ import { CapstanError } from '../proto/errors.ts';
 import { readSettings, setting } from '../proto/settings.ts';
 import type { S3Config } from './blobs/s3-store.ts';
 import { defaultSettings } from './core/settings.ts';
-import { defaultLimits, defaultRequestsPerWorker, type Limit, type LimitedOperation, type Limits } from './core/rate-limits.ts';
+import { defaultLimits, defaultRequestsPerWorker, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
 
 /** Reads `run=1000/200,status=0/0`. */
 function readLimits(text: string, context: z.RefinementCtx): Limits {

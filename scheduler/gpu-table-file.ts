@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 
 import { CapstanError } from '../proto/errors.ts';
-import { messageOf } from '../proto/thrown.ts';
+import { messageOf } from '../proto/to-error.ts';
 import { GpuTable } from '../proto/gpu-table.ts';
 
 const name = z.string('must be a text').trim().min(1, 'must not be empty').max(128);

@@ -12,7 +12,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { syncPath } from '../../proto/sync-path.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import { bootId, syncTree } from './durable.ts';
 import { fingerprintOf, verified, type Fingerprint } from './fingerprint.ts';

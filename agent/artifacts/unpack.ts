@@ -11,7 +11,7 @@ import { pipeline } from 'node:stream/promises';
 import { extract, type ReadEntry } from 'tar';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 
 export interface UnpackLimits {
   readonly entries: number;

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 
 import { assertNever } from '../../proto/errors.ts';
 import { fromServiceError } from '../../proto/grpc-errors.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, ReleaseSpec, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';

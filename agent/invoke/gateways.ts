@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import { clientCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { Gateways as GatewayList } from '../../proto/gen/capstan/v1/nodes.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 import type { HttpCall, HttpEvents, HttpRequest } from '../runtimes/runtime.ts';
 import { GatewayLink } from './gateway-link.ts';
 

@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 
 import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 import { visibleLine } from '../../proto/visible-text.ts';
 import type { LogFiles } from './log-files.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 
 const identitySchema = z.object({ nodeId: z.string().min(1), nodeSecret: z.string().min(1) });
 

@@ -6,7 +6,7 @@ import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
 import type { Reservation, SharedBudget } from '../../proto/shared-budget.ts';
 import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
-import type { JobMailbox } from './desk.ts';
+import type { JobMailbox } from './job-mailbox.ts';
 import { readChunk, readJobPost, tooLarge } from './job-post.ts';
 
 declare module 'fastify' {

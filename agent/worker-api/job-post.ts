@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 
 import { scanObject, type Span } from '../../proto/json-scan.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
-import type { JobPost } from './desk.ts';
+import type { JobPost } from './job-mailbox.ts';
 
 /** Longest error text that is kept, characters: a traceback, not a document. */
 const MAX_ERROR_CHARACTERS = 65_536;

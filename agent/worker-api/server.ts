@@ -13,7 +13,7 @@ import type { Logger } from 'pino';
 import { SharedBudget } from '../../proto/shared-budget.ts';
 import { UploadMonitor, type UploadRule } from '../../proto/upload-monitor.ts';
 import type { Caller } from './calls.ts';
-import type { JobMailbox } from './desk.ts';
+import type { JobMailbox } from './job-mailbox.ts';
 
 const TOKEN_BYTES = 32;
 /** Clients keep connections for their next call: the server is not to close one that is just used again, ms. */

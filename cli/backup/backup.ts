@@ -11,7 +11,7 @@ import { chmod, copyFile, lstat, mkdir, open, readdir, readFile, realpath, renam
 import { basename, dirname, join, sep } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno, messageOf } from '../../proto/thrown.ts';
+import { isErrno, messageOf } from '../../proto/to-error.ts';
 import { syncPath } from '../../proto/sync-path.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 

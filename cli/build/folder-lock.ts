@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { acquireLock } from '../../proto/lock.mjs';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 import { mustBeFolder } from '../deploy/application.ts';
 import { TOOL_FOLDER } from '../deploy/artifact.ts';
 import type { Terminal } from '../terminal/terminal.ts';

@@ -1,7 +1,7 @@
 import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 import { visibleLine } from '../../proto/visible-text.ts';
 import type { Command } from '../command.ts';
 import { textOption } from '../options.ts';

@@ -3,7 +3,7 @@
  * and closes it when it is told to end or when the supervisor is gone.
  */
 import { CapstanError, type ErrorCode } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 import type { Environment } from '../config.ts';
 import type { PartMessage } from '../supervisor/child.ts';
 import { endWish } from '../terminal/end-signals.ts';

@@ -2,7 +2,7 @@
 import type Docker from 'dockerode';
 
 import { findContainerSocket } from '../../proto/container-socket.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** Labels of a preview's network. */

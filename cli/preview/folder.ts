@@ -7,7 +7,7 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { acquireLock } from '../../proto/lock.mjs';
-import { isErrno, messageOf } from '../../proto/thrown.ts';
+import { isErrno, messageOf } from '../../proto/to-error.ts';
 import type { PreviewName } from './engine.ts';
 
 const PREFIX = 'capstan-preview-';

@@ -6,7 +6,7 @@ import { assertNever, CapstanError, isErrorCode } from '../../proto/errors.ts';
 import type { Environment, Settings } from '../config.ts';
 import { storedApiKey } from '../local.ts';
 import { acquireLock } from '../../proto/lock.mjs';
-import { errnoOf } from '../../proto/thrown.ts';
+import { errnoOf } from '../../proto/to-error.ts';
 import { removeRunFile, writeRunFile } from '../run-file.ts';
 import { onEndSignals } from '../terminal/end-signals.ts';
 import type { Terminal } from '../terminal/terminal.ts';

@@ -1,6 +1,6 @@
 /** A refusal whose hint says more than that of its code. */
 import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../proto/errors.ts';
-import { errnoOf, messageOf } from '../../proto/thrown.ts';
+import { errnoOf, messageOf } from '../../proto/to-error.ts';
 
 export class ToolError extends CapstanError {
   readonly hint: string;

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 
 import type { GatewayMetrics } from '../metrics/metrics.ts';
-import { whenOver } from './gone.ts';
+import { whenOver } from './client-disconnect.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -2,7 +2,7 @@
 import type { FastifyReply } from 'fastify';
 
 import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../proto/errors.ts';
-import { errnoOf } from '../../proto/thrown.ts';
+import { errnoOf } from '../../proto/to-error.ts';
 import { refusalAsOpenAi, type OpenAiError } from '../openai/errors.ts';
 import { drain, type DrainLimits } from './drain.ts';
 

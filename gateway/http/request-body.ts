@@ -8,7 +8,7 @@ import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
 import type { Party, Reservation, SharedBudget, Shortage } from '../../proto/shared-budget.ts';
 import type { UploadMonitor } from '../../proto/upload-monitor.ts';
 import type { GatewayConfig } from '../config.ts';
-import { whenOver } from './gone.ts';
+import { whenOver } from './client-disconnect.ts';
 import { tooLarge } from './problem.ts';
 
 /** What reading a body needs of the gateway's services. */

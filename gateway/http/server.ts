@@ -7,7 +7,7 @@ import type { Certificate } from './tls.ts';
 import { parseBody } from '../json/body.ts';
 import { cors } from './cors.ts';
 import { docsRoutes } from './docs.ts';
-import { openListener, refuseSocket } from './front-door.ts';
+import { openListener, refuseSocket } from './listener.ts';
 import { measure } from './measure.ts';
 import { AllowedMethods } from './methods.ts';
 import { sendProblem, toCapstanError } from './problem.ts';

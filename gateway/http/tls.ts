@@ -3,7 +3,7 @@ import { createSecureContext } from 'node:tls';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { pemOf } from '../../proto/grpc-tls.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Log } from '../log.ts';
 

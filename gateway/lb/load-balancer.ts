@@ -34,7 +34,7 @@ import { answerHeaders, callerOf, peerOfRequest, type TrustedProxies } from './f
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
-import { HttpResponder, SocketResponder } from './fronts.ts';
+import { HttpResponder, SocketResponder } from './responders.ts';
 
 export interface LoadBalancerDeps {
   readonly config: GatewayConfig;

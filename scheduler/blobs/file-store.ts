@@ -9,7 +9,7 @@ import { open, opendir, readdir, rename, stat, unlink, utimes, type FileHandle }
 import { dirname, join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 import { syncPath } from '../../proto/sync-path.ts';
 import { makeFolder } from '../files/durable.ts';
 import { blobNotFound, blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';

@@ -20,7 +20,7 @@ import {
   type StatBlobResponse,
 } from '../../proto/gen/capstan/v1/blobs.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
 import { blobNotFound, buildId, checkBlobId } from './ids.ts';

@@ -3,7 +3,7 @@
  * taken for the whole of a build before its first byte is kept, so that no number of uploads at once passes the quota.
  */
 import { CapstanError } from '../../proto/errors.ts';
-import type { BuildUse } from '../core/image/control-rows.ts';
+import type { BuildUse } from '../core/state/control-rows.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
 
 /** Builds and unfinished uploads of an account, however small. */

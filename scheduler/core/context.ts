@@ -4,7 +4,7 @@ import type { Op } from '../store/store.ts';
 
 import type { Answer, BodyReservation, Effect, StepResult, Write } from './effects.ts';
 import type { Cause } from './events.ts';
-import type { State } from './image.ts';
+import type { State } from './state.ts';
 import type { Now } from './now.ts';
 
 export class StepContext {

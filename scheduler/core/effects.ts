@@ -5,8 +5,8 @@ import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../proto/errors.ts';
 import type { Op } from '../store/store.ts';
 import type { Cause, ReadPurpose } from './events.ts';
-import type { WorkerRecord } from './image/fleet.ts';
-import type { Usage } from './rate-limits.ts';
+import type { WorkerRecord } from './state/fleet.ts';
+import type { Usage } from './jobs/rate-limits.ts';
 
 export type Effect =
   /** Answer a gateway's request, which is open no longer. */

@@ -3,11 +3,11 @@ import type { CapstanError } from '../../proto/errors.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
-import type { LimitedOperation, Usage } from './rate-limits.ts';
-import type { AccountRow, KeyRow, MasterKeyRow, EncryptedRow } from './image/control-rows.ts';
-import type { EndpointInput } from './image/endpoints.ts';
-import type { NodeConfig } from './image/fleet.ts';
-import type { Cursor, JobRecord } from './image/jobs.ts';
+import type { LimitedOperation, Usage } from './jobs/rate-limits.ts';
+import type { AccountRow, KeyRow, MasterKeyRow, EncryptedRow } from './state/control-rows.ts';
+import type { EndpointInput } from './state/endpoints.ts';
+import type { NodeConfig } from './state/fleet.ts';
+import type { Cursor, JobRecord } from './state/jobs.ts';
 
 /** A gateway's request: which channel, which request on it. */
 export interface Ref {

@@ -2,9 +2,9 @@
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import { StepContext } from './context.ts';
-import { adoptBuilds, buildSweepMs } from './builds.ts';
+import { adoptBuilds, buildSweepMs } from './control/builds.ts';
 import type { StepResult } from './effects.ts';
-import { type State, newState } from './image.ts';
+import { type State, newState } from './state.ts';
 import {
   type AccountRow,
   type BuildRow,
@@ -14,22 +14,22 @@ import {
   type KeyRow,
   type MasterKeyRow,
   rowKey,
-} from './image/control-rows.ts';
-import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from './image/endpoints.ts';
-import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from './image/fleet.ts';
-import { emptyLane } from './image/jobs.ts';
+} from './state/control-rows.ts';
+import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from './state/endpoints.ts';
+import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from './state/fleet.ts';
+import { emptyLane } from './state/jobs.ts';
 import type { Now } from './now.ts';
 import type { Settings } from './settings.ts';
-import { fromRow } from './jobs.ts';
-import { awaitExpiry, keyDefaults } from './keys.ts';
-import { fill } from './dispatch.ts';
-import { masterKeySetting } from './sealed.ts';
+import { fromRow } from './jobs/jobs.ts';
+import { awaitExpiry, keyDefaults } from './control/keys.ts';
+import { fill } from './jobs/dispatch.ts';
+import { masterKeySetting } from './control/encryption.ts';
 import type { RandomState } from './random.ts';
-import { awaitNode, finishRecoveryIfReported } from './sessions.ts';
-import { scaleIntervalMs } from './scaling.ts';
-import { changedPlacements } from './placed-workers.ts';
-import { workerReserve } from './placement/cpu-size.ts';
-import { addWorker, initialWorkerState, notePast, type DesiredRow, type DesiredWorker } from './workers.ts';
+import { awaitNode, finishRecoveryIfReported } from './fleet/sessions.ts';
+import { scaleIntervalMs } from './scaling/scaling.ts';
+import { changedPlacements } from './fleet/placed-workers.ts';
+import { workerReserve } from './fleet/placement/cpu-size.ts';
+import { addWorker, initialWorkerState, notePast, type DesiredRow, type DesiredWorker } from './fleet/workers.ts';
 
 /** A row that an earlier version may have written without some fields. */
 type Stored<Row, Newer extends keyof Row> = Omit<Row, Newer> & Partial<Pick<Row, Newer>>;

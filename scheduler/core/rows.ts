@@ -4,7 +4,7 @@ import type { ControlKind } from '../store/store.ts';
 import type { StepContext } from './context.ts';
 import type { Write } from './effects.ts';
 import type { Cause } from './events.ts';
-import { rowKey } from './image/control-rows.ts';
+import { rowKey } from './state/control-rows.ts';
 
 /** Writes a control row (null removes it). */
 export function putRow(ctx: StepContext, kind: ControlKind, key: string, value: unknown, cause: Cause | null = null): Write {

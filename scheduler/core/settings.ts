@@ -1,6 +1,6 @@
 /** Fixed figures of one scheduler, as its configuration gives them. */
 import { GpuTable } from '../../proto/gpu-table.ts';
-import { defaultLimits, defaultRequestsPerWorker, type Limits } from './rate-limits.ts';
+import { defaultLimits, defaultRequestsPerWorker, type Limits } from './jobs/rate-limits.ts';
 
 /** Times in ms. */
 export interface Settings {

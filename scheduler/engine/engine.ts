@@ -7,14 +7,14 @@
  * so the process must end and start again.
  */
 import { CapstanError, assertNever, type ErrorCode } from '../../proto/errors.ts';
-import { messageOf } from '../../proto/thrown.ts';
+import { messageOf } from '../../proto/to-error.ts';
 import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import { StepResult, type Answer, type Effect, type Pending, type Write } from '../core/effects.ts';
 import type { Command, CoreEvent } from '../core/events.ts';
-import type { State } from '../core/image.ts';
-import type { WorkerRecord } from '../core/image/fleet.ts';
+import type { State } from '../core/state.ts';
+import type { WorkerRecord } from '../core/state/fleet.ts';
 import type { Settings } from '../core/settings.ts';
 import type { RandomState } from '../core/random.ts';
 import { nextDeadline, step } from '../core/step.ts';

@@ -7,9 +7,9 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 import { addProcessMetrics } from '../../proto/process-metrics.ts';
 import type { Effect, Write } from '../core/effects.ts';
-import type { State } from '../core/image.ts';
-import type { EndpointRecord, Tallies } from '../core/image/endpoints.ts';
-import { inCrashLoop } from '../core/crash-loops.ts';
+import type { State } from '../core/state.ts';
+import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
+import { inCrashLoop } from '../core/scaling/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';

@@ -8,7 +8,7 @@ import { chmod, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { errnoOf, isErrno, messageOf } from '../../proto/thrown.ts';
+import { errnoOf, isErrno, messageOf } from '../../proto/to-error.ts';
 import { syncPath } from '../../proto/sync-path.ts';
 import { MASTER_KEY_BYTES } from './cipher.ts';
 import { createDurably, makeFolder } from '../files/durable.ts';

@@ -7,7 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 import { removeDurably, replaceDurably } from '../files/durable.ts';
 
 const PRESENT = 'master-key';

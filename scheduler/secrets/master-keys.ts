@@ -18,8 +18,8 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../proto/errors.ts';
-import { places, encryptedRows } from '../core/sealed.ts';
-import type { DerivedKey, MasterKeyRow, EncryptedRow } from '../core/image/control-rows.ts';
+import { places, encryptedRows } from '../core/control/encryption.ts';
+import type { DerivedKey, MasterKeyRow, EncryptedRow } from '../core/state/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { sweepTemporary } from '../files/durable.ts';

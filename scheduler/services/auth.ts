@@ -1,10 +1,10 @@
-/** Who is calling: the credentials of docs/architecture.md, checked against hashes. */
+/** Who is calling: the credentials of docs/borders.md, checked against hashes. */
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../proto/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { BlobCaller } from '../blobs/service.ts';
-import type { EndpointConfig } from '../core/image/endpoints.ts';
+import type { EndpointConfig } from '../core/state/endpoints.ts';
 import type { Engine } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
 import { LeasedInputs } from './leased-inputs.ts';

@@ -12,10 +12,10 @@ import type {
   WebhookInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { toStatus } from '../../proto/grpc-errors.ts';
-import { endpointEntry, keyEntry, wholeDirectory } from '../core/directory.ts';
-import { liveEndpoints } from '../core/image.ts';
-import { endpointNotFound, webhookNotFound } from '../core/requests.ts';
-import { shownUrl } from '../core/webhook-url.ts';
+import { endpointEntry, keyEntry, wholeDirectory } from '../core/control/directory.ts';
+import { liveEndpoints } from '../core/state.ts';
+import { endpointNotFound, webhookNotFound } from '../core/jobs/requests.ts';
+import { shownUrl } from '../core/webhooks/webhook-url.ts';
 import type { MasterKeyState } from '../secrets/master-keys.ts';
 import type { HookHead } from '../store/store.ts';
 import type { ControlDeps } from './control-deps.ts';

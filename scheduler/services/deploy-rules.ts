@@ -6,12 +6,12 @@ import { environmentFault } from '../../proto/environment-values.ts';
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import type { EndpointInput } from '../core/image/endpoints.ts';
-import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/rate-limits.ts';
-import { places } from '../core/sealed.ts';
+import type { EndpointInput } from '../core/state/endpoints.ts';
+import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/jobs/rate-limits.ts';
+import { places } from '../core/control/encryption.ts';
 import type { GpuTable } from '../../proto/gpu-table.ts';
-import { cpuSize } from '../core/placement/cpu-size.ts';
-import { languageOf } from '../core/placement/runtime-choice.ts';
+import { cpuSize } from '../core/fleet/placement/cpu-size.ts';
+import { languageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 
 /** The service's defaults. */

@@ -14,11 +14,11 @@ import {
   type EnvironmentInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { checkDigest } from '../blobs/ids.ts';
-import { buildNotFound, ownedBuild } from '../core/builds.ts';
+import { buildNotFound, ownedBuild } from '../core/control/builds.ts';
 import type { Answer } from '../core/effects.ts';
-import { type State, liveEndpoints } from '../core/image.ts';
-import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/image/control-rows.ts';
-import type { EndpointRecord } from '../core/image/endpoints.ts';
+import { type State, liveEndpoints } from '../core/state.ts';
+import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/state/control-rows.ts';
+import type { EndpointRecord } from '../core/state/endpoints.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';

@@ -2,10 +2,10 @@
 import { CapstanError } from '../../proto/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import { type State, liveEndpoints } from '../core/image.ts';
-import type { EndpointRecord } from '../core/image/endpoints.ts';
+import { type State, liveEndpoints } from '../core/state.ts';
+import type { EndpointRecord } from '../core/state/endpoints.ts';
 import type { Now } from '../core/now.ts';
-import { queueReason } from '../core/reasons.ts';
+import { queueReason } from '../core/jobs/reasons.ts';
 
 /**
  * The endpoint with this id, or of this name in the environment.

@@ -1,11 +1,11 @@
 /** Nodes, workers and the scaler's decisions as operators see them. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
-import type { State } from '../core/image.ts';
-import type { EndpointConfig, EndpointRecord } from '../core/image/endpoints.ts';
-import type { NodeRecord, WorkerRecord } from '../core/image/fleet.ts';
-import { tokenId } from '../core/nodes.ts';
-import { capacityOf } from '../core/placement/feasible.ts';
+import type { State } from '../core/state.ts';
+import type { EndpointConfig, EndpointRecord } from '../core/state/endpoints.ts';
+import type { NodeRecord, WorkerRecord } from '../core/state/fleet.ts';
+import { tokenId } from '../core/fleet/nodes.ts';
+import { capacityOf } from '../core/fleet/placement/feasible.ts';
 import type { Reader } from './auth.ts';
 import { workerCounts } from './worker-counts.ts';
 

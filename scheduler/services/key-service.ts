@@ -12,11 +12,11 @@ import {
   type CreateKeyResponse,
   type KeyInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { type State, liveEndpoints } from '../core/image.ts';
-import type { KeyRow } from '../core/image/control-rows.ts';
-import { bodyBytesOf } from '../core/body-use.ts';
+import { type State, liveEndpoints } from '../core/state.ts';
+import type { KeyRow } from '../core/state/control-rows.ts';
+import { bodyBytesOf } from '../core/jobs/body-use.ts';
 import type { Quotas } from '../core/events.ts';
-import { accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/keys.ts';
+import { accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/control/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { defaultAccount } from './auth.ts';
 import { unary } from './calls.ts';

@@ -1,5 +1,5 @@
 /** Inputs in the blob store that were sent to nodes with a job: a node may read them while it holds the job's lease. */
-import type { State } from '../core/image.ts';
+import type { State } from '../core/state.ts';
 
 interface Leased {
   readonly node: string;

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 
 import { CapstanError } from '../../proto/errors.ts';
 import type { ControlServiceServer, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
-import type { NodeRecord } from '../core/image/fleet.ts';
-import { tokenId } from '../core/nodes.ts';
+import type { NodeRecord } from '../core/state/fleet.ts';
+import { tokenId } from '../core/fleet/nodes.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { hashKey } from '../secrets/hash.ts';

@@ -6,8 +6,8 @@
 import { baseImageOf } from '../../proto/base-images.ts';
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { Device, Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { State } from '../core/image.ts';
-import type { NodeRecord, WorkerRecord } from '../core/image/fleet.ts';
+import type { State } from '../core/state.ts';
+import type { NodeRecord, WorkerRecord } from '../core/state/fleet.ts';
 import { inAll } from './fleet-view.ts';
 
 /** What `account` may know of a node: its offer, and the account's own workers there. */

@@ -4,10 +4,10 @@
  * for a device. While starts fail again and again, what tries to start counts as unhealthy.
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
-import { inCrashLoop } from '../core/crash-loops.ts';
-import { isReady } from '../core/dispatch.ts';
-import type { State } from '../core/image.ts';
-import type { EndpointRecord } from '../core/image/endpoints.ts';
+import { inCrashLoop } from '../core/scaling/crash-loops.ts';
+import { isReady } from '../core/jobs/dispatch.ts';
+import type { State } from '../core/state.ts';
+import type { EndpointRecord } from '../core/state/endpoints.ts';
 
 export type WorkerCounts = Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', number>;
 

@@ -1,6 +1,6 @@
 /** Signing secrets, one an account, made when first wanted and kept encrypted in the account's row. */
-import type { AccountRow } from '../core/image/control-rows.ts';
-import { places } from '../core/sealed.ts';
+import type { AccountRow } from '../core/state/control-rows.ts';
+import { places } from '../core/control/encryption.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { newSecret } from './signature.ts';

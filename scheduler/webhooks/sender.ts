@@ -1,6 +1,6 @@
 /**
  * Carries out tries of webhooks: reads the delivery, signs it, posts it, and tells what became of
- * it. When and how often is the core's to decide (scheduler/core/hooks.ts). Every try has a
+ * it. When and how often is the core's to decide (scheduler/core/webhooks/webhooks.ts). Every try has a
  * connection of its own, so each is resolved and checked anew, and none is lost to a connection
  * that the receiver was about to close.
  */
@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 
 import type { Dispatcher } from 'undici';
 
-import { errnoOf, messageOf } from '../../proto/thrown.ts';
+import { errnoOf, messageOf } from '../../proto/to-error.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
 import type { HookRow } from '../store/store.ts';
 import { AddressRefused, guardedConnector } from './connector.ts';

@@ -6,7 +6,7 @@
  */
 import { hkdfSync } from 'node:crypto';
 
-import { encryptedUrl, keptUrl, redactUrl } from '../core/webhook-url.ts';
+import { encryptedUrl, keptUrl, redactUrl } from '../core/webhooks/webhook-url.ts';
 import { Cipher } from '../secrets/cipher.ts';
 import type { AddressGuard } from './guard.ts';
 

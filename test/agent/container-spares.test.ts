@@ -6,7 +6,7 @@ import test, { type ExecutionContext } from 'ava';
 import { pino } from 'pino';
 
 import { ContainerSpares, type SpareHost } from '../../agent/runtimes/container/spares.ts';
-import type { ContainerShape } from '../../agent/runtimes/container/worker-orders.ts';
+import type { ContainerShape } from '../../agent/runtimes/container/container-spec.ts';
 import { until } from '../support/until.ts';
 import { Signals } from './signals.ts';
 import { folderOf } from '../support/folder.ts';

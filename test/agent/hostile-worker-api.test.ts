@@ -3,7 +3,7 @@ import test from 'ava';
 import { pino } from 'pino';
 import { request } from 'undici';
 
-import type { JobMailbox, JobPost } from '../../agent/worker-api/desk.ts';
+import type { JobMailbox, JobPost } from '../../agent/worker-api/job-mailbox.ts';
 import { WorkerApi } from '../../agent/worker-api/server.ts';
 
 const deep = 200_000;

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import test, { type ExecutionContext } from 'ava';
 import pino from 'pino';
 
-import type { JobPost } from '../../agent/worker-api/desk.ts';
+import type { JobPost } from '../../agent/worker-api/job-mailbox.ts';
 import { Signals } from './signals.ts';
 import { WorkerApi, type WorkerApiOptions } from '../../agent/worker-api/server.ts';
 

@@ -45,7 +45,7 @@ for (const [file, source] of [
   ['gateway/routes/run.ts', `import { cycles } from '../../bench/store/cycles.ts';`],
   ['cli/commands/up.ts', `import { start } from '../../scheduler/start.ts';`],
   ['cli/commands/up.ts', `await import('../../scheduler/core/step.ts');`],
-  ['cli/commands/up.ts', `import type { Image } from '../../scheduler/core/image.ts';`],
+  ['cli/commands/up.ts', `import type { Image } from '../../scheduler/core/state.ts';`],
   ['cli/commands/up.ts', `import { start } from '../../agent/start.ts';`],
   ['agent/start.ts', `import { start } from '../gateway/start.ts';`],
   ['scheduler/core/step.ts', `import { step } from '../../agent/core/step.ts';`],

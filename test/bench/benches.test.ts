@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import { startEcho } from '../../bench/echo/reference.ts';
-import { isErrno } from '../../proto/thrown.ts';
+import { isErrno } from '../../proto/to-error.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 
@@ -94,8 +94,8 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     figures(t, 'lb', report.ratio);
     t.is(report.errors, 0);
   },
-  'bench/lb/carriage.ts': async (t) => {
-    const { stdout } = await bench(t, 'bench/lb/carriage.ts', '--rounds', '1', '--seconds', '0.3', '--open', '4', '--rate', '20');
+  'bench/lb/transport.ts': async (t) => {
+    const { stdout } = await bench(t, 'bench/lb/transport.ts', '--rounds', '1', '--seconds', '0.3', '--open', '4', '--rate', '20');
     const report = json(stdout) as Record<string, { perSecond: number; p50Ms: number }>;
     for (const way of ['multiplexed', 'stream-per-request']) figures(t, way, report[way]?.perSecond, report[way]?.p50Ms);
   },

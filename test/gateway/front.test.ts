@@ -1,4 +1,4 @@
-/** The answer of a load-balanced endpoint that fails after it has begun (gateway/lb/fronts.ts). */
+/** The answer of a load-balanced endpoint that fails after it has begun (gateway/lb/responders.ts). */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import test from 'ava';
 import { request } from 'undici';
 
-import { HttpResponder } from '../../gateway/lb/fronts.ts';
+import { HttpResponder } from '../../gateway/lb/responders.ts';
 import { CapstanError } from '../../proto/errors.ts';
 
 test('what was written before a failure arrives, also in the same turn; the answer is then cut off', async (t) => {

@@ -2,10 +2,10 @@
 import { fc, testProp } from '@fast-check/ava';
 
 import { Device, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
-import { capacityOf } from '../../scheduler/core/placement/feasible.ts';
-import { recount } from '../../scheduler/core/placement/node-usage.ts';
-import { place } from '../../scheduler/core/placement.ts';
+import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
+import { capacityOf } from '../../scheduler/core/fleet/placement/feasible.ts';
+import { recount } from '../../scheduler/core/fleet/placement/node-usage.ts';
+import { place } from '../../scheduler/core/fleet/placement.ts';
 import { queueInput } from '../support/endpoint-input.ts';
 import { FleetWorld } from '../scheduler/core/fleet-world.ts';
 

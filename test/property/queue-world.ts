@@ -15,9 +15,9 @@ import {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { StepResult, type Answer, type Effect } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent, Counting, PolicyInput, Ref } from '../../scheduler/core/events.ts';
-import type { Cursor } from '../../scheduler/core/image/jobs.ts';
-import type { State } from '../../scheduler/core/image.ts';
-import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
+import type { Cursor } from '../../scheduler/core/state/jobs.ts';
+import type { State } from '../../scheduler/core/state.ts';
+import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
 import { restore } from '../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../scheduler/core/step.ts';

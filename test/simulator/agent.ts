@@ -13,7 +13,7 @@ import {
   type SchedulerEvent,
   type WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerRecord } from '../../scheduler/core/image/fleet.ts';
+import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
 import type { World } from './world.ts';
 
 interface SimWorker {

@@ -5,12 +5,12 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 
-import { secretOverlapMs } from '../../scheduler/core/control.ts';
+import { secretOverlapMs } from '../../scheduler/core/control/control.ts';
 import type { Answer } from '../../scheduler/core/effects.ts';
 import type { Command } from '../../scheduler/core/events.ts';
-import type { AccountRow, DeployedInput, DeploymentRow } from '../../scheduler/core/image/control-rows.ts';
-import type { EndpointConfig } from '../../scheduler/core/image/endpoints.ts';
-import type { State } from '../../scheduler/core/image.ts';
+import type { AccountRow, DeployedInput, DeploymentRow } from '../../scheduler/core/state/control-rows.ts';
+import type { EndpointConfig } from '../../scheduler/core/state/endpoints.ts';
+import type { State } from '../../scheduler/core/state.ts';
 import type { ControlKind, Op, Outcome } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { workerQuota } from './deployed.ts';

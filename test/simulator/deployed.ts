@@ -1,5 +1,5 @@
 /** What is deployed in the simulated world. */
-import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
+import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
 import { queueInput } from '../support/endpoint-input.ts';
 
 /** Three queues; the third wants a device for each worker. */

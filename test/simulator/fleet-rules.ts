@@ -1,12 +1,12 @@
 /**
  * What must hold of workers, releases, nodes and devices after every step of the scheduler
- * (scheduler/core/rollout.ts, nodes.ts; invariant 7).
+ * (scheduler/core/scaling/rollout.ts, nodes.ts; invariant 7).
  */
-import { isReady } from '../../scheduler/core/dispatch.ts';
-import type { State } from '../../scheduler/core/image.ts';
-import type { EndpointRecord } from '../../scheduler/core/image/endpoints.ts';
-import type { JobRecord } from '../../scheduler/core/image/jobs.ts';
-import { placementsOf } from '../../scheduler/core/placed-workers.ts';
+import { isReady } from '../../scheduler/core/jobs/dispatch.ts';
+import type { State } from '../../scheduler/core/state.ts';
+import type { EndpointRecord } from '../../scheduler/core/state/endpoints.ts';
+import type { JobRecord } from '../../scheduler/core/state/jobs.ts';
+import { placementsOf } from '../../scheduler/core/fleet/placed-workers.ts';
 
 export class FleetRules {
   /** Leases that were looked at, `<job> <token>`. */

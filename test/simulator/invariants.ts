@@ -2,9 +2,9 @@
  * The invariants (docs/invariants.md), checked from outside the core: from the operations the
  * store took, from what agents were sent, and by recounting.
  */
-import type { State } from '../../scheduler/core/image.ts';
-import type { NodeRecord, NodeUsage } from '../../scheduler/core/image/fleet.ts';
-import { recount } from '../../scheduler/core/placement/node-usage.ts';
+import type { State } from '../../scheduler/core/state.ts';
+import type { NodeRecord, NodeUsage } from '../../scheduler/core/state/fleet.ts';
+import { recount } from '../../scheduler/core/fleet/placement/node-usage.ts';
 import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { Receivers } from './webhooks.ts';

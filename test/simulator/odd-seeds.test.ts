@@ -1,5 +1,5 @@
 import test from 'ava';
 
-import { everyInvariantHolds } from './weather.ts';
+import { everyInvariantHolds } from './fault-profile.ts';
 
 test('every invariant holds in every simulated world, whatever breaks: odd seeds', (t) => everyInvariantHolds(t, 1));

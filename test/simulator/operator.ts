@@ -4,7 +4,7 @@
  * drains, resumes and removes nodes.
  */
 import type { Command } from '../../scheduler/core/events.ts';
-import type { State } from '../../scheduler/core/image.ts';
+import type { State } from '../../scheduler/core/state.ts';
 import { deployed } from './deployed.ts';
 import type { World } from './world.ts';
 

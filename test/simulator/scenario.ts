@@ -15,11 +15,11 @@ import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
 import { closedLink, Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerRecord } from '../../scheduler/core/image/fleet.ts';
-import { keyDefaults } from '../../scheduler/core/keys.ts';
+import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
+import { keyDefaults } from '../../scheduler/core/control/keys.ts';
 
 /** How rough the world is; every figure is a chance or a count. */
-export interface Weather {
+export interface FaultProfile {
   readonly jobs: number;
   /** Chance of a crash at a commit of the scheduler. */
   readonly schedulerCrash: number;
@@ -76,7 +76,7 @@ interface Asked {
 
 export class Scenario {
   readonly world: World;
-  readonly #weather: Weather;
+  readonly #faults: FaultProfile;
   readonly #receivers: Receivers;
   readonly #ledger: Ledger;
   readonly #scheduler: SimScheduler;
@@ -102,9 +102,9 @@ export class Scenario {
   #rough = true;
   #turn = 0;
 
-  constructor(seed: number, weather: Weather, mutation: Mutation | null = null) {
+  constructor(seed: number, faults: FaultProfile, mutation: Mutation | null = null) {
     this.world = new World(seed);
-    this.#weather = weather;
+    this.#faults = faults;
     this.#receivers = new Receivers(this.world, { open: hooksOpen, perHost: hooksPerHost });
     this.#ledger = new Ledger(this.#receivers);
     this.#controlRules = new ControlRules(this.#ledger);
@@ -131,7 +131,7 @@ export class Scenario {
       crashed: () => this.#schedulerDown(),
     };
     this.#scheduler = new SimScheduler(this.world, wiring, {
-      windowSize: weather.windowSize,
+      windowSize: faults.windowSize,
       nodeGraceMs: 2_000,
       silenceMs: 4_000,
       maxAttempts: 3,
@@ -225,9 +225,9 @@ export class Scenario {
 
   #chaos(): void {
     const { random } = this.world;
-    this.#scheduler.crashRate = this.#weather.schedulerCrash;
-    for (let i = 0; i < this.#weather.jobs; i++) this.world.after(random.next() * chaosMs, () => this.#act());
-    for (let i = 0; i < this.#weather.agentCrashes; i++) {
+    this.#scheduler.crashRate = this.#faults.schedulerCrash;
+    for (let i = 0; i < this.#faults.jobs; i++) this.world.after(random.next() * chaosMs, () => this.#act());
+    for (let i = 0; i < this.#faults.agentCrashes; i++) {
       this.world.after(random.next() * chaosMs, () => {
         const agent = random.pick(this.#agents);
         if (!agent.alive) return;
@@ -238,7 +238,7 @@ export class Scenario {
         this.world.after(random.int(60, 1_500), () => agent.start());
       });
     }
-    for (let i = 0; i < this.#weather.deviceLosses; i++) {
+    for (let i = 0; i < this.#faults.deviceLosses; i++) {
       this.world.after(random.next() * chaosMs, () => {
         const agent = random.pick(this.#agents);
         const no = random.pick(DEVICES);
@@ -246,15 +246,15 @@ export class Scenario {
         if (random.chance(0.8)) this.world.after(random.int(10, 3_000), () => agent.setDevice(no, false));
       });
     }
-    for (let i = 0; i < this.#weather.changes; i++) this.world.after(random.next() * chaosMs, () => this.#operator.act());
-    for (let i = 0; i < this.#weather.disconnects; i++) {
+    for (let i = 0; i < this.#faults.changes; i++) this.world.after(random.next() * chaosMs, () => this.#operator.act());
+    for (let i = 0; i < this.#faults.disconnects; i++) {
       this.world.after(random.next() * chaosMs, () => {
         const { session } = random.pick(this.#agents);
         if (session !== null) this.#breakSession(session);
       });
     }
-    for (let i = 0; i < this.#weather.channelBreaks; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(false));
-    for (let i = 0; i < this.#weather.gatewayCrashes; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(true));
+    for (let i = 0; i < this.#faults.channelBreaks; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(false));
+    for (let i = 0; i < this.#faults.gatewayCrashes; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(true));
     for (let at = recountMs; at <= chaosMs; at += recountMs) {
       this.world.run(this.world.now + recountMs);
       // A window's recount reads a whole queue: one endpoint after the other.
@@ -263,8 +263,8 @@ export class Scenario {
   }
 
   #roughen(agent: SimAgent): void {
-    agent.lossRate = this.#rough ? this.#weather.workerLoss : 0;
-    agent.failRate = this.#rough ? this.#weather.failingStarts : 0;
+    agent.lossRate = this.#rough ? this.#faults.workerLoss : 0;
+    agent.failRate = this.#rough ? this.#faults.failingStarts : 0;
   }
 
   /** The agent of a removed node ends; its host joins anew. */

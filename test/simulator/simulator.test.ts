@@ -3,11 +3,11 @@ import test from 'ava';
 
 import { Scenario } from './scenario.ts';
 import type { Mutation } from './scheduler.ts';
-import { weatherOf } from './weather.ts';
+import { faultProfileOf } from './fault-profile.ts';
 
 test('a seed replays to the same trace', (t) => {
   for (const seed of [3, 77, 1_234])
-    t.is(new Scenario(seed, weatherOf(seed)).run().digest, new Scenario(seed, weatherOf(seed)).run().digest);
+    t.is(new Scenario(seed, faultProfileOf(seed)).run().digest, new Scenario(seed, faultProfileOf(seed)).run().digest);
 });
 
 const mutations: readonly [Mutation, RegExp][] = [
@@ -32,7 +32,7 @@ for (const [mutation, noticed] of mutations) {
     const others = new Set<string>();
     for (let seed = 1; seed <= 400; seed++) {
       try {
-        new Scenario(seed, weatherOf(seed), mutation).run();
+        new Scenario(seed, faultProfileOf(seed), mutation).run();
       } catch (error) {
         const { message } = error as Error;
         if (noticed.test(message)) {

@@ -1,7 +1,7 @@
 /**
  * Receivers of webhooks in the simulated world, and what holds of deliveries, checked from what the store took and from what the receivers saw.
  */
-import { hookKeepMs, hookSpacingMs, hookTries } from '../../scheduler/core/hooks.ts';
+import { hookKeepMs, hookSpacingMs, hookTries } from '../../scheduler/core/webhooks/webhooks.ts';
 import type { CoreEvent } from '../../scheduler/core/events.ts';
 import type { HookRow, NewHook, Op } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';

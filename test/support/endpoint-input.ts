@@ -1,5 +1,5 @@
 /** An endpoint as a deployment tells the scheduler's core. */
-import type { EndpointInput } from '../../scheduler/core/image/endpoints.ts';
+import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
 
 /** A queue of one function that is called like it. */
 export function queueInput(name: string, more: Partial<EndpointInput> = {}): EndpointInput {

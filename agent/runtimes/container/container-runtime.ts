@@ -10,9 +10,9 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../../proto/errors.ts';
-import { isErrno } from '../../../proto/thrown.ts';
+import { isErrno } from '../../../proto/to-error.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
-import type { Launcher } from '../foreign/carrier.ts';
+import type { Launcher } from '../foreign/launcher.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { notStarted } from '../hosted/host-pool.ts';
 import { HostWorker, STOPPED_BY_AGENT } from '../hosted/host-worker.ts';
@@ -31,7 +31,7 @@ import { BUILD, HOST_NAME, WORK } from './layout.ts';
 import { removeFolders, removeLeftovers } from './leftovers.ts';
 import { ContainerSpares, type SpareLimits } from './spares.ts';
 import type { ContainerDeps } from './worker-container.ts';
-import { ContainerSpecBuilder, type ContainerShape, type ContainerSpecBuilderOptions } from './worker-orders.ts';
+import { ContainerSpecBuilder, type ContainerShape, type ContainerSpecBuilderOptions } from './container-spec.ts';
 
 /** Where an image that listens itself does so, unless its endpoint's environment says otherwise. */
 const DEFAULT_PORT = 80;

@@ -1,7 +1,7 @@
 /** What carries a foreign worker's image: it gets its environment and is watched, no more. */
 import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/thrown.ts';
-import type { LaunchedProcess, LauncherEvents } from '../foreign/carrier.ts';
+import { messageOf } from '../../../proto/to-error.ts';
+import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';
 import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';

@@ -14,10 +14,10 @@ import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
-import { messageOf } from '../../../proto/thrown.ts';
+import { messageOf } from '../../../proto/to-error.ts';
 import { emptyFolder, linkBuild } from './build-links.ts';
 import type { ContainerHost } from './container-host.ts';
-import type { ContainerShape } from './worker-orders.ts';
+import type { ContainerShape } from './container-spec.ts';
 
 /** A spare is started once the workers that just started have had the processor for their first jobs, ms. */
 const REFILL_DELAY_MS = 1_000;

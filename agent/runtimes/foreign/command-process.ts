@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import type { Stream } from 'node:stream';
 
-import { messageOf } from '../../../proto/thrown.ts';
+import { messageOf } from '../../../proto/to-error.ts';
 import { AGENT_MARK, killEscaped } from '../escaped.ts';
 import { LEASH_FD, leashed } from '../leash.ts';
 import { WorkerOutput } from '../worker-output.ts';
@@ -10,7 +10,7 @@ import { limitMemory } from '../memory-limit.ts';
 import { deathOf, endGroup, killGroup } from '../process-group.ts';
 import type { WorkerStart } from '../runtime.ts';
 import { workFolderFor } from '../work-folders.ts';
-import type { LaunchedProcess, LauncherEvents } from './carrier.ts';
+import type { LaunchedProcess, LauncherEvents } from './launcher.ts';
 
 const OUTPUT_GRACE_MS = 1_000;
 

@@ -8,8 +8,8 @@
  */
 import { afterGrace } from '../grace.ts';
 import { STOP_GRACE_MS, type RunningWorker, type Task, type TaskResult, type WorkerEvents, type WorkerStart } from '../runtime.ts';
-import type { TakeRequest, JobMailbox, Handout, JobPost, Ping } from '../../worker-api/desk.ts';
-import type { LaunchedProcess, Launcher } from './carrier.ts';
+import type { TakeRequest, JobMailbox, Handout, JobPost, Ping } from '../../worker-api/job-mailbox.ts';
+import type { LaunchedProcess, Launcher } from './launcher.ts';
 import { ForeignTask } from './foreign-task.ts';
 import { LongPolls } from './long-poll.ts';
 

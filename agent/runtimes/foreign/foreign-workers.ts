@@ -4,7 +4,7 @@ import type { WorkerApi } from '../../worker-api/server.ts';
 import { markOf } from '../escaped.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
-import type { Launcher } from './carrier.ts';
+import type { Launcher } from './launcher.ts';
 import { ForeignWorker, type ForeignTimes } from './foreign-worker.ts';
 
 /** A release that brings its own program: an image or a command, and no functions for ours to call. */

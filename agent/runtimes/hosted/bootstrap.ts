@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-import { isErrno } from '../../../proto/thrown.ts';
+import { isErrno } from '../../../proto/to-error.ts';
 import { makeReadable } from './readable.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));

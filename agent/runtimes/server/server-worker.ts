@@ -4,8 +4,8 @@
  */
 import { Agent, get } from 'node:http';
 
-import { messageOf } from '../../../proto/thrown.ts';
-import type { LaunchedProcess } from '../foreign/carrier.ts';
+import { messageOf } from '../../../proto/to-error.ts';
+import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { ProxiedRequest } from './proxied-request.ts';

@@ -1,7 +1,7 @@
 /** Where a worker that listens itself is to listen, and where the agent finds it. */
 import { createServer, type AddressInfo } from 'node:net';
 
-import type { Launcher } from '../foreign/carrier.ts';
+import type { Launcher } from '../foreign/launcher.ts';
 
 export interface Reach {
   readonly host: string;

@@ -8,7 +8,7 @@ import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../../auth/authenticate.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
-import { whenOver } from '../gone.ts';
+import { whenOver } from '../client-disconnect.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
 import { bodyError, partiesOf, shortageError } from '../request-body.ts';
 import type { Services } from '../services.ts';

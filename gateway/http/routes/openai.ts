@@ -12,7 +12,7 @@ import { OpenAiError } from '../../openai/errors.ts';
 import { CallerGone, OpenAiJob, type OpenAiJobDeps } from '../../openai/job.ts';
 import { openAiInput } from '../../openai/request.ts';
 import { createGuard, endpointId } from '../guard.ts';
-import { whenOver } from '../gone.ts';
+import { whenOver } from '../client-disconnect.ts';
 import { sendFailure, sendOpenAiError } from '../problem.ts';
 import { handOverBody, releaseBody } from '../request-body.ts';
 import { endpointParams, openAiErrorAnswer } from '../schemas.ts';

@@ -7,7 +7,7 @@ import type { Operation } from '../../jobs/channel.ts';
 import { cursorAfter } from '../../jobs/stream-cursors.ts';
 import { sendParts, statusParts, streamParts } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
-import { whenOver } from '../gone.ts';
+import { whenOver } from '../client-disconnect.ts';
 import { sendFailure, sendProblem } from '../problem.ts';
 import {
   CURSOR_HEADER,

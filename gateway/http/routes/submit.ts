@@ -11,7 +11,7 @@ import { runId, runsyncId } from '../../jobs/ids.ts';
 import type { Answer } from '../../jobs/channel.ts';
 import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
-import { whenOver } from '../gone.ts';
+import { whenOver } from '../client-disconnect.ts';
 import { JSON_TYPE, sendFailure, sendProblem } from '../problem.ts';
 import { handOverBody, releaseBody } from '../request-body.ts';
 import {

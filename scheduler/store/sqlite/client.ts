@@ -12,7 +12,7 @@
 import { MessageChannel, Worker } from 'node:worker_threads';
 
 import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/thrown.ts';
+import { messageOf } from '../../../proto/to-error.ts';
 import type { Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';

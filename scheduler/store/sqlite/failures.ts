@@ -1,5 +1,5 @@
 import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/thrown.ts';
+import { messageOf } from '../../../proto/to-error.ts';
 
 /** The extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
 function sqliteCode(error: unknown): string | null {

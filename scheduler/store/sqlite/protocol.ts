@@ -5,7 +5,7 @@
 import type { MessagePort } from 'node:worker_threads';
 
 import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/thrown.ts';
+import { messageOf } from '../../../proto/to-error.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
 
 export interface ThreadData {

@@ -1,7 +1,7 @@
-/** Starts that fail: backed off, reported, tried elsewhere, and over by themselves (scheduler/core/crash-loops.ts). */
+/** Starts that fail: backed off, reported, tried elsewhere, and over by themselves (scheduler/core/scaling/crash-loops.ts). */
 import test from 'ava';
 
-import { queueReason } from '../../../scheduler/core/reasons.ts';
+import { queueReason } from '../../../scheduler/core/jobs/reasons.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 

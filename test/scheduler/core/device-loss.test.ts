@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import type { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
-import { queueReason } from '../../../scheduler/core/reasons.ts';
+import { queueReason } from '../../../scheduler/core/jobs/reasons.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 

@@ -4,9 +4,9 @@ import { AttemptOutcome, Inventory, WorkerStatus, type AgentEvent } from '../../
 import type { CapstanError } from '../../../proto/errors.ts';
 import { StepResult, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
 import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
-import type { State } from '../../../scheduler/core/image.ts';
-import type { EndpointRecord, EndpointInput } from '../../../scheduler/core/image/endpoints.ts';
-import type { WorkerRecord } from '../../../scheduler/core/image/fleet.ts';
+import type { State } from '../../../scheduler/core/state.ts';
+import type { EndpointRecord, EndpointInput } from '../../../scheduler/core/state/endpoints.ts';
+import type { WorkerRecord } from '../../../scheduler/core/state/fleet.ts';
 import { defaultSettings, type Settings } from '../../../scheduler/core/settings.ts';
 import { restore } from '../../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../../scheduler/core/step.ts';

@@ -3,7 +3,7 @@ import test from 'ava';
 
 import { CapstanError } from '../../../proto/errors.ts';
 import type { Answer } from '../../../scheduler/core/effects.ts';
-import { tokenId } from '../../../scheduler/core/nodes.ts';
+import { tokenId } from '../../../scheduler/core/fleet/nodes.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 

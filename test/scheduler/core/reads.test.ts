@@ -1,7 +1,7 @@
 /** What the core remembers of jobs that end while rows are read is forgotten, however many reads overlap. */
 import test from 'ava';
 
-import { newState, noteEnded, readClosed, readOpened } from '../../../scheduler/core/image.ts';
+import { newState, noteEnded, readClosed, readOpened } from '../../../scheduler/core/state.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 
 test('reads that always overlap keep only the jobs that ended since the oldest of them', (t) => {

@@ -1,4 +1,4 @@
-/** From one release to the next: warm workers never run stale code, and no capacity is lost (scheduler/core/rollout.ts). */
+/** From one release to the next: warm workers never run stale code, and no capacity is lost (scheduler/core/scaling/rollout.ts). */
 import test from 'ava';
 
 import { queueInput } from '../../support/endpoint-input.ts';

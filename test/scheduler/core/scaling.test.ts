@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-import { decisionsKept } from '../../../scheduler/core/decisions.ts';
+import { decisionsKept } from '../../../scheduler/core/scaling/decisions.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 

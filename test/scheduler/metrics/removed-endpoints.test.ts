@@ -1,8 +1,8 @@
 import test from 'ava';
 
 import type { Write } from '../../../scheduler/core/effects.ts';
-import { newState } from '../../../scheduler/core/image.ts';
-import type { EndpointRecord } from '../../../scheduler/core/image/endpoints.ts';
+import { newState } from '../../../scheduler/core/state.ts';
+import type { EndpointRecord } from '../../../scheduler/core/state/endpoints.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import { SchedulerMetrics } from '../../../scheduler/metrics/metrics.ts';
 

@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { CapstanError } from '../../../proto/errors.ts';
-import { redactUrl, shownUrl } from '../../../scheduler/core/webhook-url.ts';
+import { redactUrl, shownUrl } from '../../../scheduler/core/webhooks/webhook-url.ts';
 import { AddressGuard, parseAllowList } from '../../../scheduler/webhooks/guard.ts';
 import { WebhookUrls } from '../../../scheduler/webhooks/urls.ts';
 

@@ -1,0 +1,38 @@
+/** The control plane's changes that concern the whole service: webhook secrets. */
+
+import type { StepContext } from '../context.ts';
+import type { Command } from '../events.ts';
+import { accountRow } from './keys.ts';
+import { putRow } from '../rows.ts';
+
+/** Keeps the signing secret of an account that has none. */
+export function putWebhookSecret(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-webhook-secret' }>): void {
+  const known = accountRow(ctx.state, command.account);
+  if (known.webhookSecretSealed !== null) {
+    ctx.reply(call, { kind: 'done' });
+    return;
+  }
+  const row = { ...known, webhookSecretSealed: command.sealed };
+  ctx.state.accounts.set(command.account, row);
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', command.account, row));
+}
+
+/** How long webhooks are signed with the secret before the present one, too, ms. */
+export const secretOverlapMs = 86_400_000;
+
+/** Replaces the signing secret of an account. Only the last one before it goes on signing. */
+export function rotateWebhookSecret(
+  ctx: StepContext,
+  call: number,
+  { account, sealed }: Extract<Command, { kind: 'rotate-webhook-secret' }>,
+): void {
+  const known = accountRow(ctx.state, account);
+  const before = known.webhookSecretSealed;
+  const row = {
+    ...known,
+    webhookSecretSealed: sealed,
+    ...(before === null ? {} : { previousWebhookSecret: { sealed: before, until: ctx.now.wall + secretOverlapMs } }),
+  };
+  ctx.state.accounts.set(account, row);
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', account, row));
+}

@@ -1,0 +1,243 @@
+/** Deployments: endpoints are created or updated, all of them or none, from a manifest or from an earlier deployment. */
+import { CapstanError } from '../../../proto/errors.ts';
+import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
+
+import type { StepContext } from '../context.ts';
+import { buildNotFound, ownedBuild } from './builds.ts';
+import { ensureEnvironment, latestOf, previousOf, record, sweepBuilds, withBuild } from './deployments.ts';
+import { type EndpointConfig, type EndpointInput, endpointNameKey, newEndpointRecord, newStarts, type Release } from '../state/endpoints.ts';
+import { emptyUpdate, endpointEntry } from './directory.ts';
+import type { Write } from '../effects.ts';
+import type { Command } from '../events.ts';
+import { type State, liveEndpoints } from '../state.ts';
+import { type BuildRow, type DeployedInput, environmentKey } from '../state/control-rows.ts';
+import { quotaOf } from './keys.ts';
+import { randomName } from '../random.ts';
+import { keepCapacity } from '../scaling/rollout.ts';
+import { putRow } from '../rows.ts';
+
+type Deploy = Extract<Command, { kind: 'deploy' }>;
+type Rollback = Extract<Command, { kind: 'rollback' }>;
+
+/** One endpoint to create or update, and the build it gets. */
+interface Change {
+  readonly input: EndpointInput;
+  readonly build: BuildRow;
+}
+
+/** Of workers that bring their own program. */
+const noBuild: BuildRow = { digest: '', size: 0, createdAt: 0, owners: [] };
+
+/** Creates or updates one endpoint per resource. Refuses the whole when the quota would be passed. */
+export function deploy(ctx: StepContext, call: number, command: Deploy): void {
+  const { account, environment } = command;
+  const build = command.build === '' ? noBuild : ownedBuild(ctx.state, account, command.build);
+  if (build === undefined) {
+    ctx.reply(call, buildNotFound(command.build));
+    return;
+  }
+  const changes = command.endpoints.map((input) => ({ input, build }));
+  const refusal = overQuota(ctx.state, account, environment, changes, 'deploys');
+  if (refusal !== null) {
+    ctx.reply(call, refusal);
+    return;
+  }
+  apply(ctx, call, { account, environment, cause: 'DEPLOY', changes });
+}
+
+/** Deploys what an earlier deployment gave the endpoints once more. Those deleted since stay deleted. */
+export function rollback(ctx: StepContext, call: number, command: Rollback): void {
+  const { account, environment, endpoint: only, build } = command;
+  const found = targets(ctx.state, command);
+  const live = found.filter(({ id }) => ctx.state.endpoints.get(id)?.config.removing === undefined && ctx.state.endpoints.has(id));
+  if (live.length === 0) {
+    const whose = only === null ? `environment ${environment}` : `endpoint ${ctx.state.endpoints.get(only)?.config.name ?? only}`;
+    const error =
+      build === null
+        ? new CapstanError('CONFLICT', `${whose} has no earlier build to go back to`)
+        : new CapstanError('NOT_FOUND', `${whose} has no kept deployment of the build ${build.slice(0, 12)}`, { field: 'build' });
+    ctx.reply(call, error);
+    return;
+  }
+  const changes = live.flatMap(({ input, build: digest }) => {
+    const row = digest === '' ? noBuild : ctx.state.builds.get(digest);
+    return row === undefined ? [] : [{ input, build: row }];
+  });
+  const refusal = overQuota(ctx.state, account, environment, changes, 'stays');
+  if (refusal !== null) ctx.reply(call, refusal);
+  else apply(ctx, call, { account, environment, cause: 'ROLLBACK', changes });
+}
+
+/** Changes settings of one endpoint; it keeps its build. */
+export function updateEndpoint(ctx: StepContext, call: number, id: string, input: EndpointInput): void {
+  const endpoint = ctx.state.endpoints.get(id);
+  const release = endpoint === undefined ? undefined : ctx.state.releases.get(endpoint.config.release);
+  if (endpoint === undefined || release === undefined || endpoint.config.removing !== undefined) {
+    ctx.reply(call, new CapstanError('NOT_FOUND', `endpoint ${id} not found`));
+    return;
+  }
+  const { account, environment } = endpoint.config;
+  const build = { ...noBuild, digest: release.buildDigest, size: release.buildSize };
+  const refusal = overQuota(ctx.state, account, environment, [{ input, build }], 'stays');
+  if (refusal !== null) {
+    ctx.reply(call, refusal);
+    return;
+  }
+  const { config, write } = putEndpoint(ctx, account, environment, { input, build });
+  ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), endpoints: [endpointEntry(ctx.state, config)] } }, write);
+  ctx.reply(call, { kind: 'deployed', environment, endpoints: [{ id, created: false }] }, write);
+}
+
+function apply(
+  ctx: StepContext,
+  call: number,
+  what: { account: string; environment: string; cause: 'DEPLOY' | 'ROLLBACK'; changes: readonly Change[] },
+): void {
+  const { account, environment, cause, changes } = what;
+  const answers: { id: string; created: boolean }[] = [];
+  const entries: EndpointEntry[] = [];
+  const deployed: DeployedInput[] = [];
+  ensureEnvironment(ctx, account, environment, ctx.now.wall);
+  for (const change of changes) {
+    const { config, created } = putEndpoint(ctx, account, environment, change);
+    answers.push({ id: config.id, created });
+    entries.push(endpointEntry(ctx.state, config));
+    deployed.push({ id: config.id, build: change.build.digest, input: change.input });
+  }
+  const write = record(ctx, { account, environment, at: ctx.now.wall, cause, endpoints: deployed });
+  sweepBuilds(ctx);
+  ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), endpoints: entries } }, write);
+  ctx.reply(call, { kind: 'deployed', environment, endpoints: answers }, write);
+}
+
+function putEndpoint(
+  ctx: StepContext,
+  account: string,
+  environment: string,
+  change: Change,
+): { readonly config: EndpointConfig; readonly created: boolean; readonly write: Write } {
+  const { functions: _functions, command: _command, packages: _packages, python: _python, runtime: _runtime, ...more } = change.input;
+  const { envSealed: _sealed, envDigest: _digest, ...settings } = more;
+  const nameKey = endpointNameKey(account, environment, settings.name);
+  const known = ctx.state.endpoints.get(ctx.state.endpointsByName.get(nameKey) ?? '');
+  const id = known?.config.id ?? freshEndpointId(ctx.state);
+  const release = releaseFor(ctx, id, known?.config ?? null, change);
+  const config: EndpointConfig = { ...settings, id, account, environment, release, ...boundary(ctx.state, known?.config ?? null, release) };
+  if (known === undefined) {
+    ctx.state.endpoints.set(id, newEndpointRecord(config));
+    ctx.state.endpointsByName.set(nameKey, id);
+  } else {
+    const replaced = release !== known.config.release;
+    known.config = config;
+    if (replaced) {
+      known.starts = newStarts();
+      keepCapacity(ctx.state, ctx.now, known, `release ${release} is deployed`);
+    }
+  }
+  ctx.state.dirtyEndpoints.add(id);
+  return { config, created: known === undefined, write: putRow(ctx, 'endpoint', id, config) };
+}
+
+/** Which endpoints go back to what. */
+function targets(state: State, { account, environment, endpoint, build }: Rollback): DeployedInput[] {
+  const history = state.deployments.get(environmentKey(account, environment)) ?? [];
+  const currentBuild = (id: string): string => state.releases.get(state.endpoints.get(id)?.config.release ?? '')?.buildDigest ?? '';
+  if (build !== null) {
+    const ids = endpoint === null ? [...new Set(history.flatMap(({ endpoints }) => endpoints.map(({ id }) => id)))] : [endpoint];
+    return ids.flatMap((id) => withBuild(history, id, build) ?? []);
+  }
+  const ids = endpoint === null ? (history.at(-1)?.endpoints ?? []).map(({ id }) => id) : [endpoint];
+  return ids.flatMap((id) => (latestOf(history, id) === null ? [] : (previousOf(history, id, currentBuild(id)) ?? [])));
+}
+
+/**
+ * The refusal of changes that the quota does not allow. What `stays` asks for no more than there is already: under a quota
+ * that was lowered it may keep its maxima, so that a setting can be mended or a build taken back.
+ */
+function overQuota(
+  state: State,
+  account: string,
+  environment: string,
+  changes: readonly Change[],
+  kind: 'deploys' | 'stays',
+): CapstanError | null {
+  const changed = new Map(changes.map(({ input }) => [input.name, input.workersMax]));
+  let others = 0;
+  let present = 0;
+  for (const { config } of liveEndpoints(state, account)) {
+    if (config.environment !== environment || !changed.has(config.name)) others += config.workersMax;
+    present += config.workersMax;
+  }
+  let sum = others;
+  for (const workersMax of changed.values()) sum += workersMax;
+  const quota = quotaOf(state, account);
+  // A quota that was lowered must not keep anybody from going down towards it.
+  if (sum <= quota || sum < present || (kind === 'stays' && sum === present)) return null;
+  const asked = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
+  return new CapstanError(
+    'QUOTA_EXCEEDED',
+    `workersMax: the sum over all endpoints would be ${sum}, the account's quota is ${quota} (other endpoints have ${others}; asked for: ${asked}); nothing was changed`,
+    { field: 'workersMax' },
+  );
+}
+
+/** The present release when nothing a worker depends on changed, else a new one. */
+function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig | null, { input, build }: Change): string {
+  const wanted = {
+    endpoint,
+    buildDigest: build.digest,
+    buildSize: build.size,
+    runtime: input.runtime,
+    functions: input.functions,
+    imageName: input.imageName,
+    command: input.command,
+    packages: input.packages,
+    python: input.python,
+    gpuIds: input.gpuIds,
+    gpuCount: input.gpuCount,
+    cpu: input.cpu,
+    envSealed: input.envSealed,
+    envDigest: input.envDigest,
+    maxConcurrency: input.maxConcurrency,
+  };
+  const known = present === null ? undefined : ctx.state.releases.get(present.release);
+  if (present !== null && known !== undefined && sameRelease(known, wanted)) return known.id;
+  const release: Release = { id: randomName(ctx.state.random, 14), ...wanted };
+  ctx.state.releases.set(release.id, release);
+  putRow(ctx, 'release', release.id, release);
+  return release.id;
+}
+
+/** Encrypted values differ at each encryption; their digest tells whether they changed. */
+function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
+  const facts = ({
+    endpoint,
+    buildDigest,
+    runtime,
+    functions,
+    imageName,
+    command,
+    packages,
+    python,
+    ...more
+  }: Omit<Release, 'id'>): string => {
+    const { gpuIds, gpuCount, cpu, envDigest, maxConcurrency } = more;
+    const program = [endpoint, buildDigest, runtime, functions, imageName, command, packages, python];
+    return JSON.stringify([...program, gpuIds, gpuCount, cpu, envDigest, maxConcurrency]);
+  };
+  return facts(a) === facts(b);
+}
+
+/** From which job on the present release counts, and which one counted before. */
+function boundary(state: State, present: EndpointConfig | null, release: string): Pick<EndpointConfig, 'previousRelease' | 'releaseFrom'> {
+  if (present === null) return { previousRelease: null, releaseFrom: 0 };
+  if (present.release === release) return { previousRelease: present.previousRelease, releaseFrom: present.releaseFrom };
+  return { previousRelease: present.release, releaseFrom: state.nextQueuePosition };
+}
+
+function freshEndpointId(state: State): string {
+  for (;;) {
+    const id = randomName(state.random, 14);
+    if (!state.endpoints.has(id)) return id;
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * What is encrypted at rest and where it lies, and how it comes under another master key. The core
+ * neither encrypts nor decrypts: it is given what to put in the place of what.
+ *
+ * Sealed values: the webhook secrets in the rows of accounts, `env` in the rows of releases and of
+ * deployments, the keys of older worker tokens and webhooks' URLs in the master key's own row, and the s3Config of jobs,
+ * which lie beside their inputs in the store. URLs of webhooks with secrets are under keys of their own (webhooks/urls.ts).
+ */
+import type { StepContext } from '../context.ts';
+import type { Command } from '../events.ts';
+import type { State } from '../state.ts';
+import { environmentKey, type DeploymentRow, type MasterKeyRow, type EncryptedRow } from '../state/control-rows.ts';
+import { deploymentKey } from './deployments.ts';
+import { putRow } from '../rows.ts';
+
+/** Key of the setting that tells which master key is the present one. */
+export const masterKeySetting = 'master-key';
+
+/** Where each kind of value is kept, for the cipher: one copied to another place does not decrypt there. */
+export const places = {
+  s3: (job: string): string => `job/${job}/s3`,
+  env: ({ account, environment, name }: { readonly account: string; readonly environment: string; readonly name: string }): string =>
+    `env/${account}/${environment}/${name}`,
+  webhookSecret: (account: string): string => `account/${account}/webhook-secret`,
+  tokenKey: (id: string): string => `master-key/token-key/${id}`,
+  urlKey: (id: string): string => `master-key/url-key/${id}`,
+} as const;
+
+/** A value in base64, and its place. */
+export interface EncryptedValue {
+  readonly sealed: string;
+  readonly place: string;
+}
+
+/** All control rows with sealed values, those of jobs and of the master key's row left out. */
+export function* encryptedRows(state: State): Generator<{ readonly row: EncryptedRow; readonly values: readonly EncryptedValue[] }> {
+  for (const [key, { webhookSecretSealed, previousWebhookSecret }] of state.accounts) {
+    const sealed = [webhookSecretSealed, previousWebhookSecret?.sealed].filter((value) => typeof value === 'string');
+    if (sealed.length > 0)
+      yield { row: { kind: 'account', key }, values: sealed.map((value) => ({ sealed: value, place: places.webhookSecret(key) })) };
+  }
+  for (const [key, { endpoint, envSealed }] of state.releases) {
+    const config = state.endpoints.get(endpoint)?.config;
+    // Without its endpoint a release is started nowhere any more: nobody can read its values, and nobody will.
+    if (envSealed === null || config === undefined) continue;
+    yield { row: { kind: 'release', key }, values: [{ sealed: envSealed, place: places.env(config) }] };
+  }
+  for (const [key, history] of state.deployments) {
+    for (const { account, environment, number, endpoints } of history) {
+      const values = endpoints.flatMap(({ input: { name, envSealed } }) =>
+        envSealed === null ? [] : [{ sealed: envSealed, place: places.env({ account, environment, name }) }],
+      );
+      if (values.length > 0) yield { row: { kind: 'deployment', key, number }, values };
+    }
+  }
+}
+
+/** Notes which master key is the present one. */
+export function putMasterKey(ctx: StepContext, call: number, row: MasterKeyRow): void {
+  ctx.state.masterKey = row;
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'setting', masterKeySetting, row));
+}
+
+/** Replaces sealed values by others of the same texts, wherever in these rows they still are. */
+export function reencrypt(ctx: StepContext, call: number, { rows, values }: Extract<Command, { kind: 'reencrypt' }>): void {
+  const renewed = (sealed: string): string => values.get(sealed) ?? sealed;
+  for (const row of rows) resealRow(ctx, row, renewed);
+  ctx.reply(call, { kind: 'done' });
+}
+
+/** The same for the credentials of jobs; those of a job that is gone by now are nobody's any more. */
+export function reencryptInputs(ctx: StepContext, call: number, { inputs }: Extract<Command, { kind: 'reencrypt-inputs' }>): void {
+  for (const { no, from, to } of inputs) ctx.write({ kind: 'reencrypt', no, from, to });
+  ctx.reply(call, { kind: 'done' });
+}
+
+function resealRow(ctx: StepContext, row: EncryptedRow, renewed: (sealed: string) => string): void {
+  switch (row.kind) {
+    case 'account': {
+      const known = ctx.state.accounts.get(row.key);
+      if (known === undefined) return;
+      const { webhookSecretSealed: secret, previousWebhookSecret: previous } = known;
+      const account = {
+        ...known,
+        webhookSecretSealed: secret === null ? null : renewed(secret),
+        ...(previous === undefined ? {} : { previousWebhookSecret: { ...previous, sealed: renewed(previous.sealed) } }),
+      };
+      ctx.state.accounts.set(row.key, account);
+      putRow(ctx, 'account', row.key, account);
+      return;
+    }
+    case 'release': {
+      const known = ctx.state.releases.get(row.key);
+      if (known?.envSealed == null) return;
+      const release = { ...known, envSealed: renewed(known.envSealed) };
+      ctx.state.releases.set(row.key, release);
+      putRow(ctx, 'release', row.key, release);
+      return;
+    }
+    case 'deployment': {
+      const history = ctx.state.deployments.get(row.key) ?? [];
+      const known = history.find(({ number }) => number === row.number);
+      if (known === undefined) return;
+      const endpoints = known.endpoints.map((deployed) => {
+        const { envSealed } = deployed.input;
+        return envSealed === null ? deployed : { ...deployed, input: { ...deployed.input, envSealed: renewed(envSealed) } };
+      });
+      const deployment: DeploymentRow = { ...known, endpoints };
+      ctx.state.deployments.set(
+        environmentKey(known.account, known.environment),
+        history.map((each) => (each === known ? deployment : each)),
+      );
+      putRow(ctx, 'deployment', deploymentKey(deployment), deployment);
+    }
+  }
+}

@@ -1,0 +1,112 @@
+/** API keys and accounts. */
+import { CapstanError } from '../../../proto/errors.ts';
+import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
+
+import type { StepContext } from '../context.ts';
+import { emptyUpdate, keyEntry } from './directory.ts';
+import type { Write } from '../effects.ts';
+import type { Command } from '../events.ts';
+import type { State } from '../state.ts';
+import type { AccountRow, KeyRow } from '../state/control-rows.ts';
+import type { Now } from '../now.ts';
+import { putRow } from '../rows.ts';
+
+/** The time of a key's last use is written at most this often, ms. */
+const noteUseEveryMs = 3_600_000;
+
+/** What is not in an older row. */
+export const keyDefaults = { environment: '', prefix: '', createdAt: 0, expiresAt: null, usedAt: null } as const;
+const noAccount: AccountRow = { webhookSecretSealed: null, workerQuota: null, buildQuota: null, bodyQuota: null, createdAt: 0 };
+
+/** An account's row; the first account has none before something of it is kept. */
+export function accountRow(state: State, account: string): AccountRow {
+  return { ...noAccount, ...state.accounts.get(account) };
+}
+
+/** The most the workersMax of an account's endpoints may come to. */
+export function quotaOf(state: State, account: string): number {
+  return accountRow(state, account).workerQuota ?? state.settings.workerQuota;
+}
+
+/** The most bytes of the account's builds, unfinished uploads included. */
+export function buildQuotaOf(state: State, account: string): number {
+  return accountRow(state, account).buildQuota ?? state.settings.buildQuotaBytes;
+}
+
+/** The most bytes of the account's bodies above the inline size. */
+export function bodyQuotaOf(state: State, account: string): number {
+  return accountRow(state, account).bodyQuota ?? state.settings.bodyQuotaBytes;
+}
+
+export function putKey(ctx: StepContext, call: number, key: KeyRow): void {
+  ctx.state.keys.set(key.hash, key);
+  awaitExpiry(ctx.state, ctx.now, key);
+  const write = putRow(ctx, 'key', key.hash, key);
+  ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), keys: [keyEntry(key)] } }, write);
+  ctx.reply(call, { kind: 'done' }, write);
+}
+
+/** From the commit on the key is unknown; gateways are told at once. */
+export function revokeKey(ctx: StepContext, call: number, hash: string): void {
+  const key = ctx.state.keys.get(hash);
+  if (key === undefined) {
+    ctx.reply(call, new CapstanError('NOT_FOUND', 'key: is not there any more', { field: 'id' }));
+    return;
+  }
+  const others = [...ctx.state.keys.values()].filter((other) => other.hash !== hash && other.account === key.account);
+  if (key.scope === KeyScope.ALL && !others.some(({ scope, expiresAt }) => scope === KeyScope.ALL && expiresAt === null)) {
+    const why = 'key: it is the last one with the scope ALL that does not expire; create another one first';
+    ctx.reply(call, new CapstanError('CONFLICT', why, { field: 'id' }));
+    return;
+  }
+  ctx.reply(call, { kind: 'done' }, removeKey(ctx, key));
+}
+
+/** A key's time may be over. */
+export function keyExpiry(ctx: StepContext, hash: string): void {
+  const key = ctx.state.keys.get(hash);
+  if (key?.expiresAt == null) return;
+  if (key.expiresAt <= ctx.now.wall) removeKey(ctx, key);
+  else awaitExpiry(ctx.state, ctx.now, key);
+}
+
+/** Sets the deadline of a key that expires. Far ones are looked at again on the way: the clocks may drift apart. */
+export function awaitExpiry(state: State, now: Now, key: KeyRow): void {
+  if (key.expiresAt === null) return;
+  const left = Math.min(Math.max(0, key.expiresAt - now.wall), noteUseEveryMs);
+  state.deadlines.add(now.mono + left, { kind: 'key-expiry', hash: key.hash });
+}
+
+/** Keeps when keys were last used, to within an hour. */
+export function noteKeys(ctx: StepContext, call: number, hashes: readonly string[]): void {
+  for (const hash of hashes) {
+    const key = ctx.state.keys.get(hash);
+    if (key === undefined || (key.usedAt !== null && ctx.now.wall - key.usedAt < noteUseEveryMs)) continue;
+    const row = { ...key, usedAt: ctx.now.wall };
+    ctx.state.keys.set(hash, row);
+    putRow(ctx, 'key', hash, row);
+  }
+  ctx.reply(call, { kind: 'done' });
+}
+
+export function putAccount(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-account' }>): void {
+  const { account, quotas, create } = command;
+  const known = ctx.state.accounts.has(account) || [...ctx.state.keys.values()].some((key) => key.account === account);
+  if (known === create) {
+    const error = create
+      ? new CapstanError('ALREADY_EXISTS', `account ${account} is there already`, { field: 'id' })
+      : new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'id' });
+    ctx.reply(call, error);
+    return;
+  }
+  const row = { ...accountRow(ctx.state, account), ...quotas, ...(create ? { createdAt: ctx.now.wall } : {}) };
+  ctx.state.accounts.set(account, row);
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', account, row));
+}
+
+function removeKey(ctx: StepContext, key: KeyRow): Write {
+  ctx.state.keys.delete(key.hash);
+  const write = putRow(ctx, 'key', key.hash, null);
+  ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), removedKeys: [Buffer.from(key.hash, 'hex')] } }, write);
+  return write;
+}

@@ -1,0 +1,103 @@
+/**
+ * Deleting endpoints. From the commit on an endpoint takes no calls and its name is free; its queued
+ * jobs end CANCELLED, its running ones go on to their end (or are stopped), its workers drain, and
+ * once the last of them is gone its rows go. The mark is in the endpoint's row, so a scheduler that
+ * starts again goes on with it.
+ */
+import { CapstanError } from '../../../proto/errors.ts';
+import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
+
+import type { StepContext } from '../context.ts';
+import { sweepBuilds } from './deployments.ts';
+import { emptyUpdate } from './directory.ts';
+import { fill } from '../jobs/dispatch.ts';
+import type { Write } from '../effects.ts';
+import type { Command } from '../events.ts';
+import { liveEndpoints } from '../state.ts';
+import { environmentKey } from '../state/control-rows.ts';
+import { type EndpointRecord, endpointNameKey } from '../state/endpoints.ts';
+import { finish } from '../jobs/jobs.ts';
+import { startPurge } from '../jobs/purge.ts';
+import { stopAttempt } from '../jobs/requests.ts';
+import { putRow } from '../rows.ts';
+import { drainWorker } from '../fleet/workers.ts';
+
+/** Error of the jobs that a deletion ends. */
+const deletedError = 'the endpoint was deleted';
+
+export function undeploy(ctx: StepContext, call: number, command: Extract<Command, { kind: 'undeploy' }>): void {
+  const { account, endpoints: ids, stopJobs } = command;
+  const found = ids.map((id) => ctx.state.endpoints.get(id));
+  const missing = ids.find((_id, i) => found[i]?.config.account !== account || found[i]?.config.removing !== undefined);
+  if (missing !== undefined) {
+    const error = new CapstanError('NOT_FOUND', `endpoint ${missing} not found; nothing was deleted`, { field: 'endpoints' });
+    ctx.reply(call, error);
+    return;
+  }
+  const write = markAll(
+    ctx,
+    found.filter((endpoint) => endpoint !== undefined),
+    stopJobs,
+  );
+  ctx.reply(call, { kind: 'undeployed', endpoints: ids }, write);
+}
+
+export function deleteEnvironment(ctx: StepContext, call: number, command: Extract<Command, { kind: 'delete-environment' }>): void {
+  const { account, environment, force, stopJobs } = command;
+  const key = environmentKey(account, environment);
+  const inside = liveEndpoints(ctx.state, account).filter(({ config }) => config.environment === environment);
+  const refusal = !ctx.state.environments.has(key)
+    ? new CapstanError('NOT_FOUND', `environment ${environment} not found`, { field: 'name' })
+    : inside.length > 0 && !force
+      ? new CapstanError('CONFLICT', `environment ${environment} has ${inside.length} endpoints; delete them first, or force it`)
+      : null;
+  if (refusal !== null) {
+    ctx.reply(call, refusal);
+    return;
+  }
+  markAll(ctx, inside, stopJobs);
+  ctx.state.environments.delete(key);
+  const write = putRow(ctx, 'environment', key, null);
+  ctx.reply(call, { kind: 'undeployed', endpoints: inside.map(({ config }) => config.id) }, write);
+}
+
+/** One look at an endpoint that is being deleted: ends what can be ended, and removes it once nothing is left. */
+export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
+  const { id, removing } = endpoint.config;
+  for (const worker of endpoint.workers) {
+    const found = ctx.state.workers.get(worker);
+    if (found !== undefined) drainWorker(ctx.state, ctx.now, found, deletedError);
+  }
+  if (removing?.stopJobs === true) stopJobsOf(ctx, id);
+  if (endpoint.lanes.some(({ count }) => count > 0) && endpoint.purge === null) startPurge(ctx.state, endpoint, null, deletedError);
+  fill(ctx, endpoint);
+  const empty = endpoint.lanes.every(({ count }) => count === 0) && endpoint.counts.inProgress === 0 && endpoint.purge === null;
+  if (!empty || endpoint.workers.size > 0) return;
+  ctx.state.endpoints.delete(id);
+  putRow(ctx, 'endpoint', id, null);
+  sweepBuilds(ctx);
+  ctx.emit({ kind: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
+}
+
+function markAll(ctx: StepContext, endpoints: readonly EndpointRecord[], stopJobs: boolean): Write | null {
+  let last: Write | null = null;
+  for (const endpoint of endpoints) {
+    const { id, account, environment, name } = endpoint.config;
+    endpoint.config = { ...endpoint.config, removing: { stopJobs } };
+    ctx.state.endpointsByName.delete(endpointNameKey(account, environment, name));
+    ctx.state.dirtyEndpoints.add(id);
+    last = putRow(ctx, 'endpoint', id, endpoint.config);
+  }
+  const removedEndpoints = endpoints.map(({ config }) => config.id);
+  if (removedEndpoints.length > 0) ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), removedEndpoints } }, last);
+  return last;
+}
+
+function stopJobsOf(ctx: StepContext, endpoint: string): void {
+  for (const job of [...ctx.state.jobs.values()]) {
+    if (job.endpoint !== endpoint || job.lease === null) continue;
+    const { lease, token } = job;
+    finish(ctx, job, { event: 'cancel', output: null, error: deletedError, executionMs: null, agoMs: 0 });
+    stopAttempt(ctx, lease.node, job.id, token, StopReason.CANCELLED);
+  }
+}

@@ -1,0 +1,44 @@
+/**
+ * Retires workers whose devices cannot be used any more: a device that the node's inventory reports
+ * as unhealthy or does not list. Such a worker is drained and its endpoint keeps its number of
+ * workers, so that placement starts another one on devices that are healthy. The decision is made
+ * with every inventory; a device that is healthy again is a free device like any other.
+ */
+import type { StepContext } from '../context.ts';
+import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
+import type { NodeFacts } from './placement/node-facts.ts';
+import { keepCapacity } from '../scaling/rollout.ts';
+import { drainWorker } from './workers.ts';
+
+/** Drains the workers of a node that hold a device which the node's latest inventory cannot vouch for. */
+export function retireFromLostDevices(ctx: StepContext, node: NodeRecord): void {
+  const { facts } = node;
+  if (facts === null || facts.devicesUnread) return;
+  const retired: { readonly worker: WorkerRecord; readonly reason: string }[] = [];
+  for (const id of node.workers) {
+    const worker = ctx.state.workers.get(id);
+    if (worker === undefined || worker.drain) continue;
+    const problem = deviceProblemOf(facts, worker);
+    if (problem !== null) retired.push({ worker, reason: `${problem} on node ${node.config.name}` });
+  }
+  // The number to keep is counted before the first of them is drained.
+  for (const { worker, reason } of retired) {
+    const endpoint = ctx.state.endpoints.get(worker.endpoint);
+    if (endpoint !== undefined) keepCapacity(ctx.state, ctx.now, endpoint, reason);
+  }
+  for (const { worker, reason } of retired) {
+    drainWorker(ctx.state, ctx.now, worker, reason);
+    const { id, endpoint } = worker;
+    ctx.emit({ kind: 'log', level: 'warn', message: 'worker drained: its GPU is lost', facts: { worker: id, endpoint, reason } });
+  }
+}
+
+/** Why a worker cannot go on with the devices it was given; null when it can. */
+function deviceProblemOf(facts: NodeFacts, worker: WorkerRecord): string | null {
+  for (const uuid of worker.devices) {
+    const device = facts.devices.find((known) => known.uuid === uuid);
+    if (device === undefined) return `${uuid} is missing`;
+    if (!device.healthy) return `${uuid} is not healthy (${device.problem})`;
+  }
+  return null;
+}

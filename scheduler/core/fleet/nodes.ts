@@ -1,0 +1,151 @@
+/**
+ * The life of a node beside its sessions:
+ *
+ *   (join token) ──join──▶ in use ──drain──▶ draining ──resume──▶ in use
+ *                             └──────remove (no workers, or forced)──────▶ removed
+ *
+ * A draining node gets no worker, and those it has take no new job: they finish what they hold and
+ * are replaced elsewhere. A removed node leaves a row behind, by which its agent is told why it is
+ * refused.
+ */
+import { CapstanError } from '../../../proto/errors.ts';
+
+import type { StepContext } from '../context.ts';
+import type { Command } from '../events.ts';
+import type { State } from '../state.ts';
+import { rowKey } from '../state/control-rows.ts';
+import { type JoinTokenRow, newNodeRecord, type NodeConfig, type NodeRecord } from '../state/fleet.ts';
+import type { Now } from '../now.ts';
+import { keepCapacity } from '../scaling/rollout.ts';
+import { putRow } from '../rows.ts';
+import { giveUpNode } from './sessions.ts';
+import { drainWorker } from './workers.ts';
+
+type Of<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
+
+/** Characters of a token's hash that people name it by. */
+const tokenIdLength = 12;
+
+/** What people call a join token by. */
+export function tokenId(hash: string): string {
+  return hash.slice(0, tokenIdLength);
+}
+
+/** Adds a join token; one that is known stays as it is, revoked ones too. */
+export function putJoinToken(ctx: StepContext, call: number, command: Of<'put-join-token'>): void {
+  if (ctx.state.joinTokens.has(command.hash)) {
+    ctx.reply(call, { kind: 'done' });
+    return;
+  }
+  forgetSpent(ctx);
+  const { name = '', expiresAt = null, maxUses = null } = command;
+  const row: JoinTokenRow = { name, createdAt: ctx.now.wall, expiresAt, maxUses, uses: 0, revoked: false };
+  ctx.state.joinTokens.set(command.hash, row);
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'join-token', command.hash, row));
+}
+
+/** Revoked tokens are kept: the one in the data folder would come back with the next start. */
+export function revokeJoinToken(ctx: StepContext, call: number, command: Of<'revoke-join-token'>): void {
+  const found = [...ctx.state.joinTokens].find(([hash, { revoked }]) => !revoked && tokenId(hash) === command.id);
+  if (found === undefined) {
+    ctx.reply(call, new CapstanError('NOT_FOUND', `there is no join token ${command.id}`, { field: 'id' }));
+    return;
+  }
+  const [hash, token] = found;
+  const row = { ...token, revoked: true };
+  ctx.state.joinTokens.set(hash, row);
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'join-token', hash, row));
+}
+
+export function join(ctx: StepContext, call: number, command: Of<'join'>): void {
+  const token = ctx.state.joinTokens.get(command.tokenHash);
+  const refusal = token === undefined || token.revoked ? 'is not valid' : spent(token, ctx.now);
+  if (token === undefined || refusal !== null) {
+    ctx.reply(call, new CapstanError('UNAUTHENTICATED', `the join token ${refusal ?? 'is not valid'}`));
+    return;
+  }
+  const used = { ...token, uses: token.uses + 1 };
+  ctx.state.joinTokens.set(command.tokenHash, used);
+  putRow(ctx, 'join-token', command.tokenHash, used);
+  const config: NodeConfig = { ...command.node, draining: false };
+  ctx.state.nodes.set(config.id, newNodeRecord(config));
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'node', config.id, config));
+}
+
+/** Takes a node out of use, or back into it. */
+export function drainNode(ctx: StepContext, call: number, command: Of<'drain-node' | 'resume-node'>): void {
+  const node = ctx.state.nodes.get(command.node);
+  if (node === undefined) {
+    ctx.reply(call, noNode(command.node));
+    return;
+  }
+  const draining = command.kind === 'drain-node';
+  if (node.config.draining === draining) {
+    ctx.reply(call, { kind: 'done' });
+    return;
+  }
+  node.config = { ...node.config, draining };
+  ctx.state.capacity++;
+  const write = putRow(ctx, 'node', node.config.id, node.config);
+  if (draining) emptyNode(ctx.state, ctx.now, node);
+  // A node that is back may be what some endpoint waits for.
+  else
+    for (const endpoint of ctx.state.endpoints.values()) if (endpoint.unplaced.count > 0) ctx.state.dirtyEndpoints.add(endpoint.config.id);
+  const message = draining ? 'node drained' : 'node resumed';
+  ctx.emit({ kind: 'log', level: 'info', message, facts: { node: node.config.id, nodeName: node.config.name } }, write);
+  ctx.reply(call, { kind: 'done' }, write);
+}
+
+/** Forgets a node and revokes its identity. */
+export function removeNode(ctx: StepContext, call: number, command: Of<'remove-node'>): void {
+  const node = ctx.state.nodes.get(command.node);
+  if (node === undefined) {
+    ctx.reply(call, noNode(command.node));
+    return;
+  }
+  const { id, name } = node.config;
+  if (node.workers.size > 0 && !command.force) {
+    const message = `node: ${name} has ${node.workers.size} workers: drain it first, or remove it by force`;
+    ctx.reply(call, new CapstanError('CONFLICT', message, { field: 'node' }));
+    return;
+  }
+  const { session } = node;
+  giveUpNode(ctx, node, `node ${name} removed`);
+  ctx.state.nodes.delete(id);
+  const removed = { ...node.config, removedAt: ctx.now.wall };
+  ctx.state.removedNodes.set(id, removed);
+  if (ctx.state.versions.has(rowKey('desired', id))) putRow(ctx, 'desired', id, null);
+  const write = putRow(ctx, 'node', id, removed);
+  if (session !== null) ctx.emit({ kind: 'close-session', node: id, session, reason: 'the node was removed' }, write);
+  ctx.emit({ kind: 'log', level: 'info', message: 'node removed', facts: { node: id, nodeName: name } }, write);
+  ctx.reply(call, { kind: 'done' }, write);
+}
+
+function emptyNode(state: State, now: Now, node: NodeRecord): void {
+  const workers = [...node.workers].flatMap((id) => state.workers.get(id) ?? []);
+  const reason = `node ${node.config.name} is drained`;
+  for (const id of new Set(workers.map((worker) => worker.endpoint))) {
+    const endpoint = state.endpoints.get(id);
+    if (endpoint !== undefined) keepCapacity(state, now, endpoint, reason);
+  }
+  for (const worker of workers) drainWorker(state, now, worker, reason);
+}
+
+/** Why a token lets no node join any more, or null. */
+function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | null {
+  if (expiresAt !== null && now.wall >= expiresAt) return 'has expired';
+  return maxUses !== null && uses >= maxUses ? `was used ${uses === 1 ? 'once' : `${uses} times`}, as often as it may be` : null;
+}
+
+/** Tokens that nobody can use are of no use to anyone. */
+function forgetSpent(ctx: StepContext): void {
+  for (const [hash, token] of ctx.state.joinTokens) {
+    if (token.revoked || spent(token, ctx.now) === null) continue;
+    ctx.state.joinTokens.delete(hash);
+    putRow(ctx, 'join-token', hash, null);
+  }
+}
+
+function noNode(id: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `there is no node ${id}`, { field: 'node' });
+}

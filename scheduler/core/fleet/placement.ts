@@ -1,0 +1,112 @@
+/**
+ * Where a new worker goes: feasible → rank → plan, over the image as it stands. Every node that
+ * cannot take it says why; the reasons are kept for people.
+ */
+import type { State } from '../state.ts';
+import type { EndpointRecord, Release } from '../state/endpoints.ts';
+import type { NodeRecord } from '../state/fleet.ts';
+import { fitOn, wanted, type Fit, type Wanted } from './placement/feasible.ts';
+import type { WorkerRuntime } from './placement/runtime-choice.ts';
+import { RejectionCollector, type Rejected, type RejectionGroup } from './placement/rejections.ts';
+import { rankOf, ranksBefore, type Rank } from './placement/rank.ts';
+
+/** A place for a worker: what it would get. */
+export interface Plan {
+  readonly endpoint: string;
+  readonly release: string;
+  readonly node: string;
+  readonly runtime: WorkerRuntime;
+  readonly devices: readonly string[];
+  /** Set aside for it. */
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+}
+
+/** A plan, or why there is none. */
+export type Placement = { readonly plan: Plan } | { readonly plan: null; readonly rejections: readonly RejectionGroup[] };
+
+const none: ReadonlySet<string> = new Set();
+const startsFail: Rejected = { reason: 'STARTS_FAIL', detail: '' };
+
+interface Candidate {
+  readonly node: NodeRecord;
+  readonly fit: Fit;
+  readonly rank: Rank;
+}
+
+/**
+ * Plans the workers of one endpoint, one after the other: every node is looked at once, and a node
+ * once more after a worker went there. For use within one step, while only this changes the image.
+ */
+export class Placer {
+  readonly #want: Wanted;
+  readonly #candidates: Candidate[] = [];
+  readonly #desk = new RejectionCollector();
+  #last: NodeRecord | null = null;
+
+  /** `avoid` names nodes that are not to be tried. */
+  constructor(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
+    this.#want = wanted(endpoint.config.id, release, state.settings);
+    for (const node of state.nodes.values()) {
+      if (avoid.has(node.config.id)) this.#desk.add(node.config, startsFail);
+      else this.#consider(node);
+    }
+  }
+
+  /** A plan for one more worker, after the plans before were carried out. */
+  next(): Placement {
+    if (this.#last !== null) this.#consider(this.#last);
+    this.#last = null;
+    let best = 0;
+    for (let i = 1; i < this.#candidates.length; i++) {
+      if (ranksBefore(this.#candidates[i] as Candidate, this.#candidates[best] as Candidate)) best = i;
+    }
+    const chosen = this.#candidates[best];
+    if (chosen === undefined) return { plan: null, rejections: this.#desk.groups() };
+    const last = this.#candidates.pop() as Candidate;
+    if (last !== chosen) this.#candidates[best] = last;
+    this.#last = chosen.node;
+    const { endpoint, release, reserve } = this.#want;
+    const plan: Plan = {
+      endpoint,
+      release: release.id,
+      node: chosen.node.config.id,
+      runtime: chosen.fit.runtime,
+      devices: chosen.fit.devices.map(({ uuid }) => uuid),
+      cpuMillis: reserve.cpuMillis,
+      memoryBytes: reserve.memoryBytes,
+    };
+    return { plan };
+  }
+
+  #consider(node: NodeRecord): void {
+    const fit = fitOn(this.#want, node, node.usage);
+    if ('reason' in fit) this.#desk.add(node.config, fit);
+    else this.#candidates.push({ node, fit, rank: rankOf(this.#want, node, node.usage, fit) });
+  }
+}
+
+/** Plans one more worker of an endpoint. */
+export function place(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none): Placement {
+  return new Placer(state, endpoint, release, avoid).next();
+}
+
+/** Why a plan cannot be carried out as the image stands now; null when it can. */
+export function staleness(state: State, plan: Plan): Rejected | null {
+  const node = state.nodes.get(plan.node);
+  const release = state.releases.get(plan.release);
+  const endpoint = state.endpoints.get(plan.endpoint);
+  if (node === undefined || release === undefined || endpoint === undefined || endpoint.config.release !== plan.release)
+    return { reason: 'NODE_DISCONNECTED', detail: 'the plan is out of date' };
+  const fit = fitOn(wanted(plan.endpoint, release, state.settings), node, node.usage);
+  if ('reason' in fit) return fit;
+  if (fit.runtime !== plan.runtime) return { reason: 'RUNTIME_MISSING', detail: `${plan.runtime} is not the node's choice any more` };
+  const facts = new Map(node.facts?.devices.map((device) => [device.uuid, device]));
+  for (const uuid of plan.devices) {
+    const device = facts.get(uuid);
+    if (device === undefined) return { reason: 'GPU_MISSING', detail: `${uuid} is gone` };
+    if (!device.healthy) return { reason: 'DEVICE_PROBLEM', detail: `${uuid}: ${device.problem}` };
+    if (node.usage.devices.has(uuid) || node.usage.orphans.has(uuid)) return { reason: 'GPU_BUSY', detail: `${uuid} is taken` };
+  }
+  return null;
+}

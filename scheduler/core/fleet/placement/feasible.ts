@@ -1,0 +1,165 @@
+/**
+ * Whether a node can take one more worker of a release: small checkers in a fixed order, the first
+ * that objects gives the reason.
+ */
+import type { Release } from '../../state/endpoints.ts';
+import type { NodeRecord, NodeUsage } from '../../state/fleet.ts';
+import type { Settings } from '../../settings.ts';
+import { workerReserve, type Reserve } from './cpu-size.ts';
+import type { DeviceFacts, NodeFacts } from './node-facts.ts';
+import type { Rejected } from './rejections.ts';
+import { chooseRuntime, runtimeWish, type RuntimeWish, type WorkerRuntime } from './runtime-choice.ts';
+
+/** What one worker needs, worked out once for a placement. */
+export interface Wanted {
+  readonly endpoint: string;
+  readonly release: Release;
+  readonly runtime: RuntimeWish;
+  readonly reserve: Reserve;
+  readonly settings: Settings;
+}
+
+/** What a node would give the worker, and what the ranking wants to know of it. */
+export interface Fit {
+  readonly runtime: WorkerRuntime;
+  readonly devices: readonly DeviceFacts[];
+  /** Which preference of `gpuIds` the devices meet, the worst of them; 0 without devices. */
+  readonly preference: number;
+  /** The devices are of several models. */
+  readonly mixed: boolean;
+  /** The build and the image, as far as they are wanted, are there. */
+  readonly missingLocally: number;
+}
+
+export function wanted(endpoint: string, release: Release, settings: Settings): Wanted {
+  const reserve = workerReserve(release, { cpuMillis: settings.unsizedCpuMillis, memoryBytes: settings.unsizedMemoryBytes });
+  return { endpoint, release, runtime: runtimeWish(release), reserve, settings };
+}
+
+/** What may be given out on a node in all; Infinity for what its agent does not tell. */
+export function capacityOf(facts: NodeFacts, settings: Settings): { readonly cpuMillis: number; readonly memoryBytes: number } {
+  return {
+    cpuMillis: facts.cpuMillis === 0 ? Number.POSITIVE_INFINITY : facts.cpuMillis * settings.cpuOvercommit,
+    memoryBytes:
+      facts.memoryBytes === 0
+        ? Number.POSITIVE_INFINITY
+        : Math.max(0, facts.memoryBytes * settings.memoryOvercommit - settings.memoryReserveBytes),
+  };
+}
+
+/** The fit of a worker on a node with this usage, or why there is none. */
+export function fitOn(want: Wanted, node: NodeRecord, usage: NodeUsage): Fit | Rejected {
+  const facts = connected(node);
+  if ('reason' in facts) return facts;
+  const runtime = chooseRuntime(want.runtime, facts);
+  if (typeof runtime !== 'string') return runtime;
+  const chosen = want.release.gpuIds === '' ? noDevices : chooseDevices(want, facts, usage);
+  if ('reason' in chosen) return chosen;
+  const objection = roomFor(want, facts, usage) ?? diskFor(want, facts);
+  if (objection !== null) return objection;
+  return { runtime, ...chosen, missingLocally: missingLocally(want, facts, runtime) };
+}
+
+type Chosen = Pick<Fit, 'devices' | 'preference' | 'mixed'>;
+
+const noDevices: Chosen = { devices: [], preference: 0, mixed: false };
+
+function connected(node: NodeRecord): NodeFacts | Rejected {
+  if (node.session === null || node.facts === null) return { reason: 'NODE_DISCONNECTED', detail: '' };
+  if (node.config.draining) return { reason: 'NODE_DRAINING', detail: '' };
+  return node.facts;
+}
+
+/** Free devices of one model. */
+interface FreeKind {
+  readonly model: string;
+  readonly memoryBytes: number;
+  readonly preference: number;
+  readonly free: readonly DeviceFacts[];
+}
+
+function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: NodeUsage): Chosen | Rejected {
+  const count = Math.max(1, release.gpuCount);
+  const selection = settings.gpus.select(release.gpuIds);
+  let fitting = 0;
+  let sick = 0;
+  let problem = '';
+  let all = 0;
+  const kinds: FreeKind[] = [];
+  // A fleet at work is mostly nodes that have nothing left.
+  const full = usage.devices.size >= facts.devices.length;
+  for (const { model, memoryBytes, slice, devices } of facts.kinds) {
+    // A program sees one slice only, whatever it is given.
+    if (slice && count > 1) continue;
+    const preference = selection.preference({ model, memoryBytes, slice });
+    if (preference === null) continue;
+    fitting += devices.length;
+    const free: DeviceFacts[] = [];
+    for (const device of devices) {
+      if (!device.healthy) {
+        sick++;
+        problem = device.problem;
+      } else if (!full && !usage.devices.has(device.uuid) && !usage.orphans.has(device.uuid)) free.push(device);
+    }
+    all += free.length;
+    if (free.length > 0) kinds.push({ model, memoryBytes, preference, free });
+  }
+  if (all >= count) return pick(kinds, count);
+  if (fitting < count && facts.deviceProblem !== '') return { reason: 'DEVICE_PROBLEM', detail: facts.deviceProblem };
+  if (fitting < count) return { reason: 'GPU_MISSING', detail: `${fitting === 0 ? 'no' : `only ${fitting}`} ${release.gpuIds}` };
+  if (fitting - sick < count) return { reason: 'DEVICE_PROBLEM', detail: `${sick} of ${fitting} not healthy: ${problem}` };
+  return { reason: 'GPU_BUSY', detail: `${all} of ${fitting - sick} free` };
+}
+
+/** The best preference with enough devices of one model; else the best ones there are. The smallest first, so that big ones stay free. */
+function pick(kinds: FreeKind[], count: number): Chosen {
+  kinds.sort((a, b) => a.preference - b.preference || a.memoryBytes - b.memoryBytes || (a.model < b.model ? -1 : 1));
+  for (const { free, preference } of kinds) {
+    if (free.length >= count) return { devices: free.slice(0, count), preference, mixed: false };
+  }
+  const devices: DeviceFacts[] = [];
+  let worst = 0;
+  for (const { free, preference } of kinds) {
+    if (devices.length === count) break;
+    devices.push(...free.slice(0, count - devices.length));
+    worst = Math.max(worst, preference);
+  }
+  return { devices, preference: worst, mixed: true };
+}
+
+function roomFor({ reserve, settings }: Wanted, facts: NodeFacts, usage: NodeUsage): Rejected | null {
+  const all = capacityOf(facts, settings);
+  if (usage.cpuMillis + reserve.cpuMillis > all.cpuMillis) {
+    const given = `${cores(usage.cpuMillis)} of ${cores(all.cpuMillis)} vCPU given`;
+    return { reason: 'CPU', detail: `${given}, needs ${cores(reserve.cpuMillis)}` };
+  }
+  if (usage.memoryBytes + reserve.memoryBytes > all.memoryBytes) {
+    const given = `${gigabytes(usage.memoryBytes)} of ${gigabytes(all.memoryBytes)} GB given`;
+    return { reason: 'MEMORY', detail: `${given}, needs ${gigabytes(reserve.memoryBytes)}` };
+  }
+  return null;
+}
+
+/** An archive, and what it unpacks to. */
+const unpackedFactor = 4;
+
+function diskFor({ release, settings }: Wanted, facts: NodeFacts): Rejected | null {
+  if (facts.diskFreeBytes === null || facts.builds.has(release.buildDigest)) return null;
+  const needed = release.buildSize * unpackedFactor + settings.diskReserveBytes;
+  if (facts.diskFreeBytes >= needed) return null;
+  return { reason: 'DISK', detail: `${gigabytes(facts.diskFreeBytes)} GB free, needs ${gigabytes(needed)}` };
+}
+
+function missingLocally({ release, runtime: wish }: Wanted, facts: NodeFacts, runtime: WorkerRuntime): number {
+  const build = release.buildDigest === '' || facts.builds.has(release.buildDigest) ? 0 : 1;
+  const image = runtime !== 'container' || facts.images.has(wish.image) ? 0 : 1;
+  return build + image;
+}
+
+function cores(millis: number): string {
+  return String(Math.round(millis / 100) / 10);
+}
+
+function gigabytes(bytes: number): string {
+  return String(Math.round((bytes / 1024 ** 3) * 10) / 10);
+}

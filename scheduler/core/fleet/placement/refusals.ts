@@ -1,0 +1,26 @@
+/**
+ * What no node could take is not tried again, for any endpoint that needs the same, until something
+ * changed that could make room (`capacity` of the image).
+ */
+import type { State } from '../../state.ts';
+import type { Release } from '../../state/endpoints.ts';
+import type { RejectionGroup } from './rejections.ts';
+import { languageOf } from './runtime-choice.ts';
+
+/** Why no node can take a worker of the release, when that was found out and still holds. */
+export function knownRefusal(state: State, release: Release): readonly RejectionGroup[] | null {
+  return state.refusals.capacity === state.capacity ? (state.refusals.known.get(needsOf(release)) ?? null) : null;
+}
+
+export function noteRefusal(state: State, release: Release, groups: readonly RejectionGroup[]): void {
+  // Room on a disk depends on the build, too.
+  if (groups.some(({ reason }) => reason === 'DISK')) return;
+  if (state.refusals.capacity !== state.capacity) state.refusals.known.clear();
+  state.refusals.capacity = state.capacity;
+  state.refusals.known.set(needsOf(release), groups);
+}
+
+function needsOf(release: Release): string {
+  const { runtime, imageName, packages, python, gpuIds, gpuCount, cpu } = release;
+  return JSON.stringify([runtime, imageName, languageOf(release), packages, python, gpuIds, gpuCount, cpu]);
+}

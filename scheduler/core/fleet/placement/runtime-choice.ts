@@ -1,0 +1,105 @@
+/**
+ * In which runtime a node would serve a release:
+ *
+ *   an image of the user's own, or one forced        → container
+ *   a command of a foreign worker, without an image  → process
+ *   a base image (named, or by default)              → container where the node's engine has that image,
+ *                                                      else the node's own Python (process) or Node (thread)
+ *                                                      where it has what the image promises
+ *   thread or process forced                         → that one
+ */
+import { baseImageOf, defaultBaseImage, imageReference, type Language } from '../../../../proto/base-images.ts';
+import type { NodeFacts } from './node-facts.ts';
+import type { Rejected } from './rejections.ts';
+
+/** What decides about the runtime of a release. */
+export interface RuntimeNeeds {
+  /** Forced by the endpoint; empty when the node's best one serves. */
+  readonly runtime: string;
+  /** As the endpoint names it; empty for the default base image. */
+  readonly imageName: string;
+  readonly command: readonly string[];
+  readonly functions: readonly { readonly module: string }[];
+  /** Packages that the build left out because the base image has them. */
+  readonly packages: readonly string[];
+  /** Python that compiled packages of the build are for, `3.12`; empty for any. */
+  readonly python: string;
+  readonly gpuIds: string;
+}
+
+export type WorkerRuntime = 'thread' | 'process' | 'container';
+
+/** Oldest Python that runs handlers. */
+const oldestPython = { major: 3, minor: 8 };
+
+/** Language of the functions; null for a foreign worker. */
+export function languageOf({ functions }: Pick<RuntimeNeeds, 'functions'>): Language | null {
+  if (functions.length === 0) return null;
+  return functions.some(({ module }) => module.endsWith('.py')) ? 'python' : 'node';
+}
+
+/** The image a release runs in where its runtime is `container`; empty when there is none to run it in. */
+export function imageOf(needs: RuntimeNeeds): string {
+  if (needs.imageName !== '') return needs.imageName;
+  const language = languageOf(needs);
+  return language === null ? '' : defaultBaseImage(language, needs.gpuIds !== '').name;
+}
+
+/** What a release wishes of a node's runtimes, worked out once for a placement. */
+export interface RuntimeWish {
+  readonly forced: string;
+  readonly language: Language | null;
+  /** Full reference of the image; empty when there is none. */
+  readonly image: string;
+  /** The image is of the user's own. */
+  readonly own: boolean;
+  readonly packages: readonly string[];
+  readonly python: string;
+}
+
+export function runtimeWish(needs: RuntimeNeeds): RuntimeWish {
+  const image = imageOf(needs);
+  return {
+    forced: needs.runtime,
+    language: languageOf(needs),
+    image: image === '' ? '' : imageReference(image),
+    own: image !== '' && baseImageOf(image) === null,
+    packages: needs.packages,
+    python: needs.python,
+  };
+}
+
+/** The runtime on a node with these facts, or why there is none. */
+export function chooseRuntime(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
+  const engine = facts.runtimes.has('container');
+  if (wish.own || wish.forced === 'container') return engine ? 'container' : missing('no container engine');
+  if (wish.forced === '' && engine && wish.image !== '' && facts.images.has(wish.image)) return 'container';
+  return onHost(wish, facts);
+}
+
+/** Without an image: by what the host itself has. */
+function onHost(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
+  const runtime = wish.forced === 'thread' || (wish.forced === '' && wish.language === 'node') ? 'thread' : 'process';
+  if (!facts.runtimes.has(runtime)) return missing(`the runtime ${runtime} is not offered`);
+  if (wish.language !== 'python') return runtime;
+  if (facts.pythonVersion === '') return missing('no Python');
+  const [major = 0, minor = 0] = facts.pythonVersion.split('.').map(Number);
+  if (major < oldestPython.major || (major === oldestPython.major && minor < oldestPython.minor))
+    return { reason: 'PYTHON_TOO_OLD', detail: `Python ${facts.pythonVersion}, needs ${oldestPython.major}.${oldestPython.minor}` };
+  const mismatch = wish.python === '' ? '' : misfit(wish.python, `${major}.${minor}`, facts);
+  if (mismatch !== '') return { reason: 'PYTHON_MISMATCH', detail: mismatch };
+  if (wish.packages.every((name) => facts.packages.has(name))) return runtime;
+  const lacking = wish.packages.filter((name) => !facts.packages.has(name));
+  const engine = facts.runtimes.has('container') ? `; its engine does not have ${wish.image}` : '';
+  return { reason: 'PACKAGE_MISSING', detail: `${lacking.join(', ')}${engine}` };
+}
+
+/** Why compiled packages for a Python on Linux x86_64 do not load here; empty when they do. */
+function misfit(wanted: string, own: string, { arch, pythonVersion }: NodeFacts): string {
+  if (own !== wanted) return `Python ${pythonVersion}, the build's packages are for ${wanted} (build --python ${own})`;
+  return arch === '' || arch === 'x64' ? '' : `${arch}, the build's packages are for x86_64`;
+}
+
+function missing(detail: string): Rejected {
+  return { reason: 'RUNTIME_MISSING', detail };
+}

@@ -1,0 +1,286 @@
+/**
+ * Nodes and their sessions. A node that reports is believed about what it runs; leases it does
+ * not know are requeued uncharged, leases of an earlier incarnation are lost at once, and a node
+ * without a session keeps its leases for a grace period (invariant 6).
+ */
+import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
+import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
+import { assertNever } from '../../../proto/errors.ts';
+
+import type { StepContext } from '../context.ts';
+import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from '../jobs/attempts.ts';
+import { noteStart } from '../scaling/crash-loops.ts';
+import { retireFromLostDevices } from './device-loss.ts';
+import { fill } from '../jobs/dispatch.ts';
+import type { CoreEvent } from '../events.ts';
+import type { State } from '../state.ts';
+import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
+import type { Now } from '../now.ts';
+import { lose, requeue, start } from '../jobs/jobs.ts';
+import { reportedInventory, reportedStatus } from '../jobs/reported.ts';
+import { stopAttempt } from '../jobs/requests.ts';
+import { keepCapacity } from '../scaling/rollout.ts';
+import { factsOf } from './placement/node-facts.ts';
+import { noteOrphans } from './placement/node-usage.ts';
+import { forgetWorker } from './workers.ts';
+
+/** An agent's session begins. The shell has checked its identity and that no live session stands against it. */
+export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind: 'session-opened' }>): void {
+  const node = ctx.state.nodes.get(event.node);
+  if (node === undefined) return;
+  const { hello } = event;
+  if (node.session !== null && node.session !== event.session) {
+    ctx.emit({ kind: 'close-session', node: event.node, session: node.session, reason: 'the agent opened another session' });
+  }
+  node.session = event.session;
+  node.reported = true;
+  node.incarnation = hello.incarnation;
+  if (node.grace !== null) ctx.state.deadlines.drop(node.grace);
+  node.grace = null;
+  heard(ctx.state, ctx.now, node);
+  if (hello.inventory !== undefined) takeInventory(ctx.state, node, hello.inventory);
+  ctx.state.capacity++;
+  const { silenceMs, publicUrl } = ctx.state.settings;
+  const heartbeatMs = heartbeatFor(ctx.state);
+  const welcome = { $case: 'welcome', value: { heartbeatMs, silenceMs, publicUrl } } as const;
+  ctx.emit({ kind: 'send', node: event.node, session: event.session, event: { event: welcome } });
+  reconcile(ctx, node, hello);
+  workersReported(ctx, node, hello.workers);
+  retireFromLostDevices(ctx, node);
+  ctx.state.dirtyNodes.add(event.node);
+  lookAgain(ctx.state);
+  finishRecoveryIfReported(ctx.state);
+  ctx.emit({
+    kind: 'log',
+    level: 'info',
+    message: 'node connected',
+    facts: { node: event.node, nodeName: node.config.name, incarnation: hello.incarnation },
+  });
+}
+
+/** Heartbeats that the agents of a whole fleet may send, a second. */
+const heartbeatsPerSecond = 250;
+
+/** Large fleets beat more slowly: as slowly as the time of silence allows, which leaves one beat to be lost. */
+function heartbeatFor({ settings, nodes }: State): number {
+  const slowest = settings.silenceMs * 0.4;
+  const wanted = (nodes.size * 1_000) / heartbeatsPerSecond;
+  return Math.max(settings.heartbeatMs, Math.round(Math.min(slowest, wanted)));
+}
+
+/** A session ended, for whatever reason. */
+export function sessionClosed(ctx: StepContext, event: Extract<CoreEvent, { kind: 'session-closed' }>): void {
+  const node = ctx.state.nodes.get(event.node);
+  if (node === undefined || node.session !== event.session) return;
+  node.session = null;
+  if (node.silence !== null) ctx.state.deadlines.drop(node.silence);
+  node.silence = null;
+  awaitNode(ctx.state, ctx.now, node);
+  ctx.emit({
+    kind: 'log',
+    level: 'info',
+    message: 'node disconnected',
+    facts: { node: event.node, nodeName: node.config.name, graceMs: ctx.state.settings.nodeGraceMs },
+  });
+}
+
+/** Starts the grace period of a node without a session. */
+export function awaitNode(state: State, now: Now, node: NodeRecord): void {
+  node.grace ??= state.deadlines.add(now.mono + state.settings.nodeGraceMs, { kind: 'grace', node: node.config.id });
+}
+
+/** Everything an agent reports within a session, in order. */
+export function agentReported(ctx: StepContext, event: Extract<CoreEvent, { kind: 'agent' }>): void {
+  const node = ctx.state.nodes.get(event.node);
+  if (node === undefined || node.session !== event.session) return;
+  heard(ctx.state, ctx.now, node);
+  for (const { event: report } of event.events) if (report !== undefined) apply(ctx, node, report);
+}
+
+/** A session said nothing for too long: end it, and start the grace period. */
+export function silenceDue(ctx: StepContext, id: string): void {
+  const node = ctx.state.nodes.get(id);
+  if (node?.session == null) return;
+  const quiet = ctx.now.mono - node.lastHeard;
+  if (quiet < ctx.state.settings.silenceMs) {
+    node.silence = ctx.state.deadlines.add(node.lastHeard + ctx.state.settings.silenceMs, { kind: 'silence', node: id });
+    return;
+  }
+  const { session } = node;
+  node.silence = null;
+  ctx.emit({ kind: 'close-session', node: id, session, reason: `nothing heard for ${Math.round(quiet)} ms` });
+  sessionClosed(ctx, { kind: 'session-closed', node: id, session });
+}
+
+/** The grace period of a node is over: its jobs go elsewhere and its workers are given up. */
+export function graceOver(ctx: StepContext, id: string): void {
+  const node = ctx.state.nodes.get(id);
+  if (node === undefined || node.session !== null) return;
+  giveUpNode(ctx, node, `node ${node.config.name} lost`);
+  ctx.emit({ kind: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
+}
+
+/** What a node holds is given up: its jobs go elsewhere, and its workers are asked for elsewhere. `how` is why, for people. */
+export function giveUpNode(ctx: StepContext, node: NodeRecord, how: string): void {
+  for (const deadline of [node.grace, node.silence]) if (deadline !== null) ctx.state.deadlines.drop(deadline);
+  node.grace = null;
+  node.silence = null;
+  node.session = null;
+  node.reported = true;
+  loseLeases(ctx, node, () => true, how);
+  for (const id of new Set([...node.workers].map((worker) => ctx.state.workers.get(worker)?.endpoint))) {
+    const endpoint = ctx.state.endpoints.get(id ?? '');
+    if (endpoint !== undefined) keepCapacity(ctx.state, ctx.now, endpoint, how);
+  }
+  for (const worker of [...node.workers]) forgetWorker(ctx.state, worker);
+  finishRecoveryIfReported(ctx.state);
+}
+
+/** Once every node with work has reported (or its grace is over), scaling and redispatch begin. */
+export function finishRecoveryIfReported(state: State): void {
+  if (!state.recovering) return;
+  for (const node of state.nodes.values()) if (!node.reported && node.workers.size > 0) return;
+  state.recovering = false;
+  for (const id of state.endpoints.keys()) state.dirtyEndpoints.add(id);
+}
+
+function apply(ctx: StepContext, node: NodeRecord, report: NonNullable<AgentEvent['event']>): void {
+  switch (report.$case) {
+    case 'started':
+      return attemptStarted(ctx, node, report.value);
+    case 'refused':
+      return attemptRefused(ctx, node, report.value);
+    case 'ended':
+      return attemptEnded(ctx, node, report.value);
+    case 'chunk':
+      return attemptChunk(ctx, node, report.value);
+    case 'progress':
+      return attemptProgress(ctx.state, node, report.value);
+    case 'workers':
+      return workersReported(ctx, node, report.value);
+    case 'inventory':
+      return inventoryReported(ctx, node, report.value);
+    case 'heartbeat':
+      return answerHeartbeat(ctx, node);
+    case 'hello':
+    case 'logs':
+      return;
+    default:
+      return assertNever(report);
+  }
+}
+
+/** An idle agent hears nothing else, and would take the session for dead. */
+function answerHeartbeat(ctx: StepContext, node: NodeRecord): void {
+  if (node.session === null) return;
+  ctx.emit({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
+}
+
+function inventoryReported(ctx: StepContext, node: NodeRecord, inventory: Inventory): void {
+  if (!takeInventory(ctx.state, node, inventory)) return;
+  retireFromLostDevices(ctx, node);
+  lookAgain(ctx.state);
+}
+
+/** A node has something it did not have before: endpoints that found no place may now. */
+function lookAgain(state: State): void {
+  for (const endpoint of state.endpoints.values()) if (endpoint.unplaced.count > 0) state.dirtyEndpoints.add(endpoint.config.id);
+}
+
+/** True when something changed that placement looks at. */
+function takeInventory(state: State, node: NodeRecord, reported: Inventory): boolean {
+  const inventory = reportedInventory(reported);
+  const facts = factsOf(inventory);
+  const changed = facts.digest !== node.facts?.digest;
+  node.inventory = inventory;
+  node.facts = facts;
+  if (changed) state.capacity++;
+  return changed;
+}
+
+function heard(state: State, now: Now, node: NodeRecord): void {
+  node.lastHeard = now.mono;
+  node.silence ??= state.deadlines.add(now.mono + state.settings.silenceMs, { kind: 'silence', node: node.config.id });
+}
+
+/** Compares the leases of the image with the attempts the agent holds. */
+function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
+  loseLeases(ctx, node, (incarnation) => incarnation !== hello.incarnation, `node ${node.config.name} restarted`);
+  const held = new Set(hello.attempts.map(({ jobId, token }) => attemptKey(jobId, token)));
+  for (const id of node.workers) {
+    const worker = ctx.state.workers.get(id);
+    for (const [key, { job, token }] of [...(worker?.attempts ?? [])]) {
+      if (held.has(key)) continue;
+      const lost = leasedBy(ctx.state, node, job, token);
+      freeSlot(ctx.state, ctx.now, node, job, token);
+      if (lost !== null) requeue(ctx, lost, false);
+    }
+  }
+  for (const attempt of hello.attempts) {
+    const job = leasedBy(ctx.state, node, attempt.jobId, attempt.token);
+    const worker = ctx.state.workers.get(attempt.workerId);
+    // A slot of another node's worker is not this agent's to fill.
+    if (worker?.node === node.config.id)
+      worker.attempts.set(attemptKey(attempt.jobId, attempt.token), { job: attempt.jobId, token: attempt.token });
+    if (job === null) stopAttempt(ctx, node.config.id, attempt.jobId, attempt.token, StopReason.STALE);
+    else if (attempt.started) start(ctx.state, ctx.now, job, attempt.startedAgoMs);
+  }
+}
+
+/** Gives up the leases of a node whose incarnation matches, and the slots they held. */
+function loseLeases(ctx: StepContext, node: NodeRecord, which: (incarnation: string) => boolean, how: string): void {
+  for (const id of node.workers) {
+    const worker = ctx.state.workers.get(id);
+    for (const [key, { job: jobId, token }] of [...(worker?.attempts ?? [])]) {
+      const job = ctx.state.jobs.get(jobId);
+      const lease = job?.token === token ? job.lease : null;
+      if (lease !== null && !which(lease.incarnation)) continue;
+      worker?.attempts.delete(key);
+      if (job !== undefined && lease !== null) lose(ctx, job, how);
+    }
+  }
+  // Leases whose worker is not in the image any more.
+  for (const job of [...ctx.state.jobs.values()]) {
+    if (job.lease === null || job.lease.node !== node.config.id || !which(job.lease.incarnation)) continue;
+    lose(ctx, job, how);
+  }
+}
+
+/** What only its agent knows of a worker that serves requests; of one that serves jobs the scheduler knows it first. */
+function becameIdle(before: WorkerState, now: WorkerState): boolean {
+  return now === WorkerState.IDLE && before !== WorkerState.IDLE;
+}
+
+function isLoadBalanced(state: State, worker: WorkerRecord): boolean {
+  return state.endpoints.get(worker.endpoint)?.config.kind === 'LOAD_BALANCED';
+}
+
+function workersReported(ctx: StepContext, node: NodeRecord, actual: ActualWorkers | undefined): void {
+  const reported = new Map((actual?.workers ?? []).map((status) => [status.workerId, status]));
+  noteOrphans(ctx.state, node, reported.values());
+  const touched = new Set<string>();
+  for (const id of [...node.workers]) {
+    const worker = ctx.state.workers.get(id) as WorkerRecord;
+    const told = reported.get(id);
+    const status = told === undefined ? null : reportedStatus(worker, told);
+    if (status !== null) {
+      if (worker.status !== null && becameIdle(worker.status.state, status.state) && isLoadBalanced(ctx.state, worker))
+        worker.idleSince = ctx.now.mono;
+      worker.status = status;
+      noteStart(ctx, worker, status);
+    } else if (worker.drain && (actual?.epoch ?? 0) >= node.epoch) {
+      for (const [key, { job, token }] of [...worker.attempts]) {
+        const leased = leasedBy(ctx.state, node, job, token);
+        worker.attempts.delete(key);
+        if (leased !== null) requeue(ctx, leased, false);
+      }
+      forgetWorker(ctx.state, id);
+    } else worker.status = null;
+    touched.add(worker.endpoint);
+  }
+  for (const id of touched) {
+    const endpoint = ctx.state.endpoints.get(id);
+    if (endpoint !== undefined) fill(ctx, endpoint);
+    ctx.state.dirtyEndpoints.add(id);
+  }
+}

@@ -1,0 +1,178 @@
+/** The desired workers of each node: kept in the store, told to agents whole, with an epoch. */
+import type { StepContext } from '../context.ts';
+import { noteDecision } from '../scaling/decisions.ts';
+import { emptyUpdate } from '../control/directory.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
+import type { Now } from '../now.ts';
+import { changedPlacements } from './placed-workers.ts';
+import { staleness, type Plan } from './placement.ts';
+import { occupy, vacate } from './placement/node-usage.ts';
+import type { Rejected } from './placement/rejections.ts';
+import type { WorkerRuntime } from './placement/runtime-choice.ts';
+import { putRow } from '../rows.ts';
+import { randomName } from '../random.ts';
+
+/** What a desired row says of a worker. */
+export interface DesiredWorker {
+  readonly id: string;
+  readonly endpoint: string;
+  readonly release: string;
+  readonly devices: readonly string[];
+  readonly runtime: WorkerRuntime;
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+  readonly maxConcurrency: number;
+  readonly decision: string;
+  readonly drain: boolean;
+  /** Id of the master key its token is made with; empty for the first one. */
+  readonly tokenKey: string;
+}
+
+/** The desired row of a node. */
+export interface DesiredRow {
+  readonly epoch: number;
+  readonly workers: readonly DesiredWorker[];
+  /** The last workers that are gone, `[id, endpoint]`, oldest first. */
+  readonly past: readonly (readonly [string, string])[];
+}
+
+/** Past workers that a node is remembered for, in memory and in its row. */
+const mostPast = 512;
+const mostPastStored = 64;
+
+/** Asks for the worker of a plan, unless the plan is out of date. */
+export function requestWorker(state: State, now: Now, endpoint: EndpointRecord, plan: Plan, decision: string): WorkerRecord | Rejected {
+  const stale = staleness(state, plan);
+  if (stale !== null) return stale;
+  const worker: WorkerRecord = {
+    id: freshId(state),
+    endpoint: endpoint.config.id,
+    release: endpoint.config.release,
+    node: plan.node,
+    devices: plan.devices,
+    runtime: plan.runtime,
+    cpuMillis: plan.cpuMillis,
+    memoryBytes: plan.memoryBytes,
+    maxConcurrency: state.releases.get(endpoint.config.release)?.maxConcurrency ?? 1,
+    decision,
+    drain: false,
+    tokenKey: state.masterKey?.id ?? '',
+    ...initialWorkerState(state, now),
+    placedMs: endpoint.unplaced.count === 0 ? 0 : Math.round(now.mono - endpoint.unplaced.since),
+  };
+  addWorker(state, worker);
+  state.dirtyNodes.add(plan.node);
+  noteDecision(endpoint, now, { kind: 'ASK', worker: worker.id, node: worker.node, reason: decision });
+  return worker;
+}
+
+/** What is known of a worker before its agent spoke of it. */
+export function initialWorkerState(
+  state: State,
+  now: Now,
+): Pick<WorkerRecord, 'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'> {
+  return {
+    status: null,
+    ready: false,
+    failuresSeen: 0,
+    askedAt: now.mono,
+    placedMs: null,
+    attempts: new Map(),
+    lastUsed: state.nextUse++,
+    idleSince: now.mono,
+    notBefore: 0,
+  };
+}
+
+export function addWorker(state: State, worker: WorkerRecord): void {
+  state.workers.set(worker.id, worker);
+  const node = state.nodes.get(worker.node);
+  node?.workers.add(worker.id);
+  if (node !== undefined) occupy(node.usage, worker);
+  state.endpoints.get(worker.endpoint)?.workers.add(worker.id);
+}
+
+/** Asks a worker to finish what it holds and go. */
+export function drainWorker(state: State, now: Now, worker: WorkerRecord, decision: string): void {
+  if (worker.drain) return;
+  worker.drain = true;
+  worker.decision = decision;
+  state.dirtyNodes.add(worker.node);
+  const endpoint = state.endpoints.get(worker.endpoint);
+  if (endpoint !== undefined) noteDecision(endpoint, now, { kind: 'DRAIN', worker: worker.id, node: worker.node, reason: decision });
+}
+
+/** The worker is gone, or its node is. */
+export function forgetWorker(state: State, id: string): void {
+  const worker = state.workers.get(id);
+  if (worker === undefined) return;
+  state.workers.delete(id);
+  const node = state.nodes.get(worker.node);
+  node?.workers.delete(id);
+  if (node !== undefined) {
+    vacate(node.usage, worker);
+    notePast(node, id, worker.endpoint);
+  }
+  state.capacity++;
+  state.endpoints.get(worker.endpoint)?.workers.delete(id);
+  state.dirtyNodes.add(worker.node);
+  state.dirtyEndpoints.add(worker.endpoint);
+}
+
+/** Remembers that a node ran a worker, so that its logs can be requested later. */
+export function notePast(node: NodeRecord, worker: string, endpoint: string): void {
+  node.pastWorkers.set(worker, endpoint);
+  if (node.pastWorkers.size <= mostPast) return;
+  const [oldest] = node.pastWorkers.keys();
+  if (oldest !== undefined) node.pastWorkers.delete(oldest);
+}
+
+/** Node → the workers of an endpoint that it runs or ran: where the endpoint's logs are. */
+export function workersByNode(state: State, endpoint: string): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>();
+  for (const [id, node] of state.nodes) {
+    const workers = new Set<string>();
+    for (const [worker, of] of node.pastWorkers) if (of === endpoint) workers.add(worker);
+    for (const worker of node.workers) if (state.workers.get(worker)?.endpoint === endpoint) workers.add(worker);
+    if (workers.size > 0) found.set(id, workers);
+  }
+  return found;
+}
+
+/** Writes and sends the desired set of every node that changed in this step. */
+export function flushDesired(ctx: StepContext): void {
+  for (const id of ctx.state.dirtyNodes) {
+    const node = ctx.state.nodes.get(id);
+    const placements = changedPlacements(ctx.state, id);
+    const update = placements === null ? null : { ...emptyUpdate(), placements: [placements] };
+    if (node === undefined) {
+      if (update !== null) ctx.emit({ kind: 'directory', update });
+      continue;
+    }
+    node.epoch++;
+    const workers = [...node.workers].flatMap((worker) => ctx.state.workers.get(worker) ?? []);
+    const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: [...node.pastWorkers].slice(-mostPastStored) };
+    const write = putRow(ctx, 'desired', id, row);
+    if (update !== null) ctx.emit({ kind: 'directory', update }, write);
+    if (node.session !== null)
+      ctx.emit(
+        { kind: 'send-desired', node: id, session: node.session, epoch: node.epoch, workers: workers.map((worker) => ({ ...worker })) },
+        write,
+      );
+  }
+  ctx.state.dirtyNodes.clear();
+}
+
+function toDesired(worker: WorkerRecord): DesiredWorker {
+  const { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain, tokenKey } = worker;
+  return { id, endpoint, release, devices, runtime, cpuMillis, memoryBytes, maxConcurrency, decision, drain, tokenKey };
+}
+
+function freshId(state: State): string {
+  for (;;) {
+    const id = randomName(state.random, 14);
+    if (!state.workers.has(id)) return id;
+  }
+}

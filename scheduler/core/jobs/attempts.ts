@@ -1,0 +1,180 @@
+/**
+ * What agents report of attempts. A start, chunk or result counts only with the job's present
+ * token (invariant 2); whatever the scheduler has decided is acknowledged, stale and
+ * unknown results included, so that agents can forget them. A slot is free when the agent says so.
+ */
+import {
+  AttemptOutcome,
+  RefusalReason,
+  StopReason,
+  type AttemptChunk,
+  type AttemptEnded,
+  type AttemptProgress,
+  type AttemptRefused,
+  type AttemptStarted,
+} from '../../../proto/gen/capstan/v1/nodes.ts';
+
+import type { CapstanError } from '../../../proto/errors.ts';
+import type { Body } from '../../store/store.ts';
+
+import type { StepContext } from '../context.ts';
+import { blobBytes, bodyRefusal } from './body-use.ts';
+import { fill } from './dispatch.ts';
+import { dropBody, type State } from '../state.ts';
+import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
+import type { JobRecord } from '../state/jobs.ts';
+import type { Now } from '../now.ts';
+import { expire, finish, lose, requeue, start } from './jobs.ts';
+import { reportedBody, reportedError } from './reported.ts';
+import { deliverChunks, stopAttempt } from './requests.ts';
+import { addChunk, dropStream, ownBody } from './streams.ts';
+import { fromPayload } from './views.ts';
+
+/** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
+const refusalPauseMs = 200;
+
+/** The leased job an attempt speaks for, or null when its lease is another's by now. */
+export function leasedBy(state: State, node: NodeRecord, id: string, token: number): JobRecord | null {
+  const job = state.jobs.get(id);
+  if (job === undefined || job.token !== token || job.lease === null) return null;
+  return job.lease.node === node.config.id && job.lease.incarnation === node.incarnation ? job : null;
+}
+
+export function attemptStarted(ctx: StepContext, node: NodeRecord, event: AttemptStarted): void {
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
+  if (job === null) stopAttempt(ctx, node.config.id, event.jobId, event.token, StopReason.STALE);
+  else start(ctx.state, ctx.now, job, event.agoMs);
+}
+
+export function attemptRefused(ctx: StepContext, node: NodeRecord, event: AttemptRefused): void {
+  const worker = freeSlot(ctx.state, ctx.now, node, event.jobId, event.token);
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
+  const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
+  if (worker !== null && faulty) {
+    worker.notBefore = ctx.now.mono + refusalPauseMs;
+    ctx.state.deadlines.add(worker.notBefore, { kind: 'refill', endpoint: worker.endpoint });
+  }
+  if (job !== null) {
+    const endpoint = ctx.state.endpoints.get(job.endpoint);
+    if (endpoint !== undefined) endpoint.tallies.refused++;
+    requeue(ctx, job, false);
+  }
+  refill(ctx, worker);
+}
+
+export function attemptEnded(ctx: StepContext, node: NodeRecord, event: AttemptEnded): void {
+  // A handler that is out of time may go on: its slot is free when the agent says so again.
+  const worker = event.slotHeld ? null : freeSlot(ctx.state, ctx.now, node, event.jobId, event.token);
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
+  if (job !== null) conclude(ctx, job, event);
+  // What the end of this attempt named counts only where it is in the job's row now.
+  dropBody(ctx.state, fromPayload(event.output));
+  // Also when the store refuses the end: then it knows better, and the result is stale.
+  acknowledge(ctx, node, event.jobId, event.token);
+  refill(ctx, worker);
+}
+
+export function attemptChunk(ctx: StepContext, node: NodeRecord, event: AttemptChunk): void {
+  const job = leasedBy(ctx.state, node, event.jobId, event.token);
+  const data = reportedBody(event.data);
+  if (data === null || data === 'invalid') return;
+  if (job === null) {
+    dropBody(ctx.state, data);
+    return;
+  }
+  const refusal = refusalOfBody(ctx.state, job, data, 'stream');
+  if (refusal !== null) {
+    dropBody(ctx.state, data);
+    failOver(ctx, job, refusal);
+    stopAttempt(ctx, node.config.id, event.jobId, event.token, StopReason.CANCELLED);
+    return;
+  }
+  if (!addChunk(ctx.state, job, event.index, data)) return;
+  const readers = ctx.state.waiters.get(job.id)?.filter((waiter) => waiter.mode === 'stream') ?? [];
+  for (const reader of readers) deliverChunks(ctx, job, reader);
+}
+
+export function attemptProgress(state: State, node: NodeRecord, event: AttemptProgress): void {
+  const job = leasedBy(state, node, event.jobId, event.token);
+  const data = reportedBody(event.data);
+  if (job !== null && data !== 'invalid') job.progress = data === null ? null : ownBody(data);
+}
+
+/** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */
+export function freeSlot(state: State, now: Now, node: NodeRecord, job: string, token: number): WorkerRecord | null {
+  for (const id of node.workers) {
+    const worker = state.workers.get(id);
+    if (worker === undefined || !worker.attempts.delete(attemptKey(job, token))) continue;
+    if (worker.attempts.size === 0) worker.idleSince = now.mono;
+    return worker;
+  }
+  return null;
+}
+
+function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
+  // Its ttl is over and callers were told so, though the row is not deleted yet.
+  if (job.deleteAt <= ctx.now.wall) {
+    expire(ctx, job);
+    return;
+  }
+  if (event.started) start(ctx.state, ctx.now, job, event.agoMs + event.executionMs);
+  const output = reportedBody(event.output);
+  if (output === 'invalid') {
+    const { executionMs, agoMs } = event;
+    finish(ctx, job, {
+      event: 'fail',
+      output: null,
+      executionMs,
+      agoMs,
+      error: 'the agent reported an output that is no body',
+    });
+    return;
+  }
+  const refusal = refusalOfBody(ctx.state, job, output, 'output');
+  if (refusal !== null && event.outcome !== AttemptOutcome.WORKER_LOST) {
+    failOver(ctx, job, refusal);
+    return;
+  }
+  const ending = { output, executionMs: event.executionMs, agoMs: event.agoMs };
+  const error = reportedError(event.error);
+  switch (event.outcome) {
+    case AttemptOutcome.COMPLETED:
+      finish(ctx, job, { ...ending, event: 'complete', error: null });
+      return;
+    case AttemptOutcome.FAILED:
+      finish(ctx, job, { ...ending, event: 'fail', error });
+      return;
+    case AttemptOutcome.TIMED_OUT:
+      finish(ctx, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
+      return;
+    case AttemptOutcome.WORKER_LOST:
+      lose(ctx, job, error || 'worker lost');
+      return;
+    default:
+      // Stopped although the lease still stands: nobody asked for it any more, so it was not the job's fault.
+      requeue(ctx, job, false);
+  }
+}
+
+/** Why the account of the job may not keep a body besides; null when it may. */
+function refusalOfBody(state: State, job: JobRecord, body: Body | null, field: string): CapstanError | null {
+  const account = state.endpoints.get(job.endpoint)?.config.account;
+  const size = blobBytes(body);
+  return account === undefined ? null : bodyRefusal(state, account, { size, adds: size, field });
+}
+
+/** Ends a job whose output or stream passes a quota. What it streamed is dropped. */
+function failOver(ctx: StepContext, job: JobRecord, { message }: CapstanError): void {
+  dropStream(ctx.state, job);
+  finish(ctx, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
+}
+
+function acknowledge(ctx: StepContext, node: NodeRecord, jobId: string, token: number): void {
+  if (node.session === null) return;
+  ctx.emit({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
+}
+
+function refill(ctx: StepContext, worker: WorkerRecord | null): void {
+  const endpoint = worker === null ? undefined : ctx.state.endpoints.get(worker.endpoint);
+  if (endpoint !== undefined) fill(ctx, endpoint);
+}

@@ -1,0 +1,70 @@
+/**
+ * Bytes of bodies above the inline size, by account: inputs, outputs, chunks, and what webhooks keep of them. The store
+ * counts what its rows name, each blob once; the core adds what is not in a row yet: operations that are not committed, and chunks of
+ * running attempts. Between a commit and the store's next count an operation is in both, never in none, so a quota is not passed.
+ */
+import { CapstanError } from '../../../proto/errors.ts';
+import type { Body } from '../../store/store.ts';
+
+import type { BodyReservation } from '../effects.ts';
+import type { CoreEvent } from '../events.ts';
+import type { State } from '../state.ts';
+import { bodyQuotaOf } from '../control/keys.ts';
+
+/** Bytes in the blob store. */
+export function blobBytes(body: Body | null): number {
+  return body !== null && 'blob' in body ? body.size : 0;
+}
+
+/** Bytes of the account's bodies. */
+export function bodyBytesOf(state: State, account: string): number {
+  const use = state.bodyUse.get(account);
+  return use === undefined ? 0 : use.stored + use.pending;
+}
+
+/** A body that an account wants to keep besides what it has. */
+export interface WantedBody {
+  readonly size: number;
+  /** Bytes that it adds with others that come at the same time. */
+  readonly adds: number;
+  /** What it is of a job: `input`, `output` or `stream`. */
+  readonly field: string;
+}
+
+/** Why the account may not have a body besides; null when it may. */
+export function bodyRefusal(state: State, account: string, { size, adds, field }: WantedBody): CapstanError | null {
+  if (adds <= 0) return null;
+  const used = bodyBytesOf(state, account) + adds - size;
+  const quota = bodyQuotaOf(state, account);
+  if (used + size <= quota) return null;
+  const message =
+    `${field}: its ${size} bytes would pass the account's quota of bodies above 64 KiB; jobs and webhooks that are kept have ${used} of ${quota} bytes. ` +
+    `Wait until some are deleted, or let an operator raise the quota: capstan account quota ${account} --body-bytes <bytes>`;
+  return new CapstanError('QUOTA_EXCEEDED', message, { field });
+}
+
+/** Counts bytes that are not in the store's count yet, or not any more. */
+export function addPending(state: State, account: string, bytes: number): void {
+  if (bytes === 0) return;
+  const use = state.bodyUse.get(account) ?? { stored: 0, pending: 0 };
+  use.pending += bytes;
+  if (use.stored === 0 && use.pending === 0) state.bodyUse.delete(account);
+  else state.bodyUse.set(account, use);
+}
+
+/** The reservation of an operation that is written now; null when it brings no blobs. */
+export function reserve(state: State, account: string | undefined, bytes: number): BodyReservation | null {
+  if (account === undefined || bytes === 0) return null;
+  addPending(state, account, bytes);
+  return { account, bytes };
+}
+
+/** The store counted after the operations of these reservations were committed or refused. */
+export function bodiesCounted(state: State, { stored, settled }: Extract<CoreEvent, { kind: 'bodies-counted' }>): void {
+  for (const [account, use] of state.bodyUse) {
+    use.stored = 0;
+    if (!stored.has(account) && use.pending === 0) state.bodyUse.delete(account);
+  }
+  for (const [account, bytes] of stored) state.bodyUse.set(account, { stored: bytes, pending: state.bodyUse.get(account)?.pending ?? 0 });
+  for (const [account, bytes] of settled) addPending(state, account, -bytes);
+}

@@ -1,0 +1,102 @@
+/** Jobs to slots: the least loaded ready worker, ties to the most recently used, normal jobs first. */
+import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
+
+import type { StepContext } from '../context.ts';
+import type { Write } from '../effects.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
+import type { JobRecord } from '../state/jobs.ts';
+import type { Now } from '../now.ts';
+import { expire, leaseQueued } from './jobs.ts';
+import { first, startRefill, wantsRefill } from './lanes.ts';
+import { purgeStep } from './purge.ts';
+import { mayTakeOld } from '../scaling/rollout.ts';
+import { shownWebhook } from '../webhooks/webhook-url.ts';
+
+/** A worker with a free slot, and its node's open session. */
+export interface Slot {
+  readonly worker: WorkerRecord;
+  readonly node: NodeRecord;
+  readonly session: number;
+}
+
+/**
+ * The slot for the job at a position of an endpoint's queue, or null when there is none: workers of
+ * the present release first; those of the one before only as long as the rollout allows it.
+ */
+export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, position: number): Slot | null {
+  let best: WorkerRecord | null = null;
+  let bestOld: WorkerRecord | null = null;
+  let freshReady = false;
+  for (const id of endpoint.workers) {
+    const worker = state.workers.get(id);
+    if (worker === undefined || !isReady(worker)) continue;
+    const fresh = worker.release === endpoint.config.release;
+    const free = worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono;
+    // Its node is looked up only where it would change something.
+    if (free ? !goesBefore(worker, fresh ? best : bestOld) : !fresh || freshReady) continue;
+    if (state.nodes.get(worker.node)?.session == null) continue;
+    if (fresh) freshReady = true;
+    if (!free) continue;
+    if (fresh) best = worker;
+    else if (mayTakeOld(endpoint, worker, position)) bestOld = worker;
+  }
+  const worker = freshReady ? best : bestOld;
+  const node = worker === null ? undefined : state.nodes.get(worker.node);
+  return worker === null || node?.session == null ? null : { worker, node, session: node.session };
+}
+
+/** The less loaded one; of equals the one used last, so that the others become idle. */
+function goesBefore(worker: WorkerRecord, other: WorkerRecord | null): boolean {
+  if (other === null) return true;
+  const less = other.attempts.size - worker.attempts.size;
+  return less > 0 || (less === 0 && worker.lastUsed > other.lastUsed);
+}
+
+/** True when the agent says the worker takes jobs and nobody asked it to go. */
+export function isReady(worker: WorkerRecord): boolean {
+  if (worker.drain || worker.status === null) return false;
+  return worker.status.state === WorkerState.IDLE || worker.status.state === WorkerState.RUNNING;
+}
+
+/** Hands out queued jobs while there are free slots, and fills the window up from the store. */
+export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
+  if (endpoint.purge !== null) purgeStep(ctx, endpoint);
+  for (const lane of endpoint.lanes) {
+    for (let job = first(lane); job !== null; job = first(lane)) {
+      if (job.deleteAt <= ctx.now.wall) {
+        expire(ctx, job);
+        continue;
+      }
+      const slot = findFreeSlot(ctx.state, endpoint, ctx.now, job.position);
+      if (slot === null) break;
+      const write = leaseQueued(ctx, endpoint, job, slot.worker, slot.node.incarnation);
+      sendJob(ctx, job, slot, write);
+    }
+    if (wantsRefill(lane, ctx.state.settings.windowSize)) {
+      const { after, limit } = startRefill(lane, ctx.state.settings.windowSize);
+      ctx.emit({ kind: 'read-head', endpoint: endpoint.config.id, priority: lane === endpoint.lanes[0] ? 0 : 1, after, limit });
+    }
+  }
+}
+
+/** The effect that carries a leased job to its agent, once its lease is durable. */
+export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Write): void {
+  ctx.emit(
+    {
+      kind: 'dispatch',
+      node: slot.node.config.id,
+      session: slot.session,
+      no: job.no,
+      job: job.id,
+      token: job.token,
+      worker: slot.worker.id,
+      executionTimeoutMs: job.executionTimeoutMs,
+      attempt: job.attempts + 1,
+      hasS3: job.hasS3,
+      webhook: shownWebhook(job.webhook),
+    },
+    write,
+  );
+}

@@ -1,0 +1,111 @@
+/**
+ * A lane is one priority of one endpoint's queue. Its head window holds jobs in memory; what lies
+ * beyond `covered` is only in the store and is read in when the window runs low.
+ *
+ * Invariant: the window holds every queued job whose position is at or below `covered`, in order.
+ * While a refill is being read, jobs that come back (requeue) enter the window at once, and what
+ * was added or removed meanwhile is noted, because the rows being read may miss or still show it.
+ */
+import type { JobRecord, Lane } from '../state/jobs.ts';
+
+/** Adds a job at the tail. False when it is beyond the window: then only the store holds it. */
+export function enqueue(lane: Lane, job: JobRecord, windowSize: number): boolean {
+  lane.count++;
+  if (lane.covered === Number.POSITIVE_INFINITY) {
+    if (lane.window.length - lane.head < windowSize) {
+      lane.window.push(job);
+      return true;
+    }
+    lane.covered = (lane.window.at(-1) as JobRecord).position;
+  }
+  if (lane.refill !== null) lane.refill.added = true;
+  return false;
+}
+
+/** Puts a job back at its own position. False when that is beyond the window. */
+export function putBack(lane: Lane, job: JobRecord): boolean {
+  lane.count++;
+  if (job.position > lane.covered && lane.refill === null) return false;
+  insert(lane, job);
+  return true;
+}
+
+/** The first queued job, or null when the window shows none. */
+export function first(lane: Lane): JobRecord | null {
+  while (lane.head < lane.window.length) {
+    const job = lane.window[lane.head] as JobRecord;
+    if (job.phase === 'QUEUED') return job;
+    lane.head++;
+  }
+  if (lane.head > 0) {
+    lane.window = [];
+    lane.head = 0;
+  }
+  return null;
+}
+
+/** Takes the job that {@link first} showed. */
+export function takeFirst(lane: Lane): void {
+  lane.count--;
+  lane.head++;
+  if (lane.head > 512 && lane.head * 2 > lane.window.length) {
+    lane.window = lane.window.slice(lane.head);
+    lane.head = 0;
+  }
+}
+
+/** A queued job left the queue in another way than by {@link takeFirst}; its phase is changed by the caller. */
+export function leave(lane: Lane, no: number): void {
+  lane.count--;
+  lane.refill?.removed.add(no);
+}
+
+/** True when the window should be filled up from the store; the caller starts the read. */
+export function wantsRefill(lane: Lane, windowSize: number): boolean {
+  return lane.covered !== Number.POSITIVE_INFINITY && lane.refill === null && lane.window.length - lane.head < windowSize / 2;
+}
+
+/** Position after which a refill starts, and how many jobs it may bring: a quarter at a time, since a long read holds up commits. */
+export function startRefill(lane: Lane, windowSize: number): { readonly after: number; readonly limit: number } {
+  lane.refill = { added: false, removed: new Set() };
+  return { after: lane.covered, limit: Math.max(1, Math.min(windowSize - (lane.window.length - lane.head), Math.ceil(windowSize / 4))) };
+}
+
+/**
+ * Takes in what a refill read. `known` tells which jobs the image holds already; answers the jobs
+ * that left the window because the refill did not reach their position.
+ */
+export function finishRefill(
+  lane: Lane,
+  rows: readonly JobRecord[],
+  limit: number,
+  known: (id: string) => boolean,
+): { readonly added: JobRecord[]; readonly dropped: JobRecord[] } {
+  const refill = lane.refill;
+  lane.refill = null;
+  if (refill === null) return { added: [], dropped: [] };
+  const last = rows.at(-1);
+  if (rows.length < limit && !refill.added) lane.covered = Number.POSITIVE_INFINITY;
+  else if (last !== undefined) lane.covered = last.position;
+  const added = rows.filter((job) => !refill.removed.has(job.no) && !known(job.id));
+  for (const job of added) insert(lane, job);
+  const dropped: JobRecord[] = [];
+  while ((lane.window.at(-1)?.position ?? 0) > lane.covered && lane.window.length > lane.head) {
+    const job = lane.window.pop() as JobRecord;
+    if (job.phase === 'QUEUED') dropped.push(job);
+  }
+  return { added, dropped };
+}
+
+function insert(lane: Lane, job: JobRecord): void {
+  const window = lane.window;
+  let low = lane.head;
+  let high = window.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((window[middle] as JobRecord).position < job.position) low = middle + 1;
+    else high = middle;
+  }
+  if (low === window.length) window.push(job);
+  else window.splice(low, 0, job);
+}

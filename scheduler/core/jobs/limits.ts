@@ -1,0 +1,28 @@
+/** The rate limits of an endpoint as they stand: its own over the account's, grown by its running workers. */
+import { isReady } from './dispatch.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';
+
+export function usageOf(endpoint: EndpointRecord, operation: LimitedOperation): Usage {
+  let usage = endpoint.usage.get(operation);
+  if (usage === undefined) {
+    usage = new Usage();
+    endpoint.usage.set(operation, usage);
+  }
+  return usage;
+}
+
+export function limitOf(state: State, endpoint: EndpointRecord, operation: LimitedOperation): Limit {
+  const { limits, requestsPerWorker } = endpoint.config;
+  const base = limits[operation] ?? state.settings.limits[operation];
+  const perWorker = requestsPerWorker ?? state.settings.requestsPerWorker;
+  // Few workers cannot lift the limit, whatever they do.
+  if (base.requests === 0 || endpoint.workers.size * perWorker <= base.requests) return base;
+  let running = 0;
+  for (const id of endpoint.workers) {
+    const worker = state.workers.get(id);
+    if (worker !== undefined && isReady(worker)) running++;
+  }
+  return effectiveLimit(base, running, perWorker);
+}

@@ -1,0 +1,44 @@
+/**
+ * Purging a queue: every job that waited when the purge was asked for ends CANCELLED. What is
+ * beyond the head window comes in by the ordinary refills, so a purge of a million jobs is many
+ * small steps; jobs submitted meanwhile are left alone.
+ */
+import type { StepContext } from '../context.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import { expire, finish } from './jobs.ts';
+import { first } from './lanes.ts';
+
+/** Error of a job that a purge ended. */
+const purgedError = 'purged from the queue';
+
+/** Begins a purge, or joins the one under way. `error` becomes that of its jobs; nobody is answered without a `call`. */
+export function startPurge(state: State, endpoint: EndpointRecord, call: number | null, error: string = purgedError): void {
+  endpoint.purge ??= { upTo: 0, removed: 0, error, calls: [] };
+  endpoint.purge.upTo = state.nextQueuePosition - 1;
+  endpoint.purge.error = error;
+  if (call !== null) endpoint.purge.calls.push(call);
+}
+
+/** Ends what the window shows; answers the callers when nothing at or below the mark is left. */
+export function purgeStep(ctx: StepContext, endpoint: EndpointRecord): void {
+  const purge = endpoint.purge;
+  if (purge === null) return;
+  let left = false;
+  for (const lane of endpoint.lanes) {
+    for (let job = first(lane); job !== null && job.position <= purge.upTo; job = first(lane)) {
+      if (job.deleteAt <= ctx.now.wall) {
+        expire(ctx, job);
+        continue;
+      }
+      const ended = finish(ctx, job, { event: 'cancel', output: null, error: purge.error, executionMs: null, agoMs: 0 });
+      if (ended === null) break;
+      purge.removed++;
+    }
+    if (lane.covered < purge.upTo || lane.refill !== null) left = true;
+  }
+  if (left) return;
+  endpoint.purge = null;
+  // After the commit, whatever the store says to each end: a job whose submission it refused cannot be ended, and has no say in the answer.
+  for (const call of purge.calls) ctx.reply(call, { kind: 'purged', removed: purge.removed });
+}

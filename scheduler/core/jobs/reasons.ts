@@ -1,0 +1,59 @@
+/** Why a queued job waits (invariant 11): one code, and the facts behind it for people. */
+import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
+
+import { inCrashLoop } from '../scaling/crash-loops.ts';
+import { isReady } from './dispatch.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import type { Now } from '../now.ts';
+import { explainRejections } from '../fleet/placement/rejections.ts';
+
+/** Codes of `queueReason`. */
+export type QueueReason =
+  | ''
+  /** workersMax is 0. */
+  | 'PAUSED'
+  /** No node is connected, or none can take a worker. */
+  | 'NO_CAPACITY'
+  | 'WORKER_INITIALIZING'
+  | 'IMAGE_PULL'
+  | 'CRASH_LOOP'
+  | 'THROTTLED'
+  /** Every slot is taken and the endpoint may not have more workers, or the scaler has not asked for more yet. */
+  | 'WORKERS_BUSY'
+  /** lowPriority jobs do not start workers. */
+  | 'LOW_PRIORITY';
+
+export interface Explanation {
+  readonly reason: QueueReason;
+  readonly detail: string;
+}
+
+/** The reason for the head of an endpoint's queue. */
+export function queueReason(state: State, endpoint: EndpointRecord, now: Now): Explanation {
+  if (endpoint.config.workersMax === 0) return { reason: 'PAUSED', detail: 'workersMax is 0' };
+  const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);
+  const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);
+  if (workers.some((worker) => isReady(worker) && state.nodes.get(worker.node)?.session !== null)) {
+    const free = workers.some((worker) => isReady(worker) && worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono);
+    return free ? { reason: '', detail: '' } : { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, no free slot` };
+  }
+  if (inCrashLoop(endpoint)) {
+    const { failures, lastError } = endpoint.starts;
+    return { reason: 'CRASH_LOOP', detail: `${failures} starts failed in a row; the last: ${lastError}` };
+  }
+  if (sick?.status != null) return { reason: 'CRASH_LOOP', detail: `worker ${sick.id}: ${sick.status.reason}: ${sick.status.detail}` };
+  const throttled = workers.find((worker) => worker.status?.state === WorkerState.THROTTLED);
+  if (throttled !== undefined) return { reason: 'THROTTLED', detail: `worker ${throttled.id}: ${throttled.status?.detail ?? ''}` };
+  const starting = workers.find((worker) => !worker.drain && state.nodes.get(worker.node)?.session !== null);
+  if (starting !== undefined) {
+    const pulling = starting.status?.reason === 'IMAGE_PULL';
+    return { reason: pulling ? 'IMAGE_PULL' : 'WORKER_INITIALIZING', detail: `worker ${starting.id} is starting` };
+  }
+  if (endpoint.rejections.length > 0 || state.nodes.size === 0 || workers.length > 0) {
+    const detail = explainRejections(endpoint.rejections) || 'no node is connected';
+    return { reason: 'NO_CAPACITY', detail };
+  }
+  if (endpoint.lanes[0].count === 0) return { reason: 'LOW_PRIORITY', detail: 'lowPriority jobs do not start workers' };
+  return { reason: 'WORKER_INITIALIZING', detail: 'a worker is being asked for' };
+}

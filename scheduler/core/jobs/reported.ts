@@ -1,0 +1,98 @@
+/**
+ * Bounds for what agents report. A node is trusted with what was placed on it and with nothing else:
+ * its text and lists are cut, and a body it names must have the form of one.
+ */
+import type { Payload } from '../../../proto/gen/capstan/v1/common.ts';
+import type { Inventory, LogLine, WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
+import type { Body } from '../../store/store.ts';
+
+import type { WorkerRecord } from '../state/fleet.ts';
+import { fromPayload } from './views.ts';
+
+/** A larger body is put into the blob store and named, bytes. */
+const mostInlineBytes = 64 * 1024;
+/** Characters of a job's error. */
+const mostErrorLength = 256 * 1024;
+const mostReasonLength = 64;
+const mostDetailLength = 8 * 1024;
+/** Characters of a text in an inventory, and items of a list. */
+const mostTextLength = 1_024;
+const mostItems = 512;
+
+/** The reported body; null for none, `invalid` for one that no agent sends. */
+export function reportedBody(payload: Payload | undefined): Body | null | 'invalid' {
+  const body = fromPayload(payload);
+  if (body === null) return null;
+  if ('inline' in body) return body.inline.length <= mostInlineBytes ? body : 'invalid';
+  // Not `build/…`: the output of a job would show the code of any account.
+  return /^body\/[0-9a-f]{32}$/.test(body.blob) ? body : 'invalid';
+}
+
+export function reportedError(error: string): string {
+  return cut(error, mostErrorLength);
+}
+
+/** The status of a worker: its endpoint, release and devices are those that it was placed with. */
+export function reportedStatus(worker: WorkerRecord, status: WorkerStatus): WorkerStatus {
+  return {
+    ...status,
+    workerId: worker.id,
+    endpointId: worker.endpoint,
+    releaseId: worker.release,
+    deviceUuids: status.deviceUuids.filter((uuid) => worker.devices.includes(uuid)),
+    reason: cut(status.reason, mostReasonLength),
+    detail: cut(status.detail, mostDetailLength),
+  };
+}
+
+export function reportedInventory(inventory: Inventory): Inventory {
+  return bounded(inventory) as Inventory;
+}
+
+export interface LogFilter {
+  readonly endpointId: string;
+  /** The workers whose lines may be shown. */
+  readonly workers: ReadonlySet<string>;
+  readonly afterMs: bigint;
+  /** Lines, at most. */
+  readonly limit: number;
+}
+
+/** Characters of a log line, with room for a mark at its end. */
+const mostLineLength = 17 * 1024;
+/** Characters of the lines of one reply. */
+const mostReplyLength = 8 * 1024 * 1024;
+/** End of the year 9999, ms. */
+const lastTimeMs = 253_402_300_799_999n;
+const streams: ReadonlySet<string> = new Set(['stdout', 'stderr', 'system']);
+
+/** The lines of one node's reply that belong to the workers asked about, oldest first. */
+export function reportedLines({ endpointId, workers, afterMs, limit }: LogFilter, lines: readonly LogLine[]): LogLine[] {
+  const found: LogLine[] = [];
+  let length = 0;
+  for (let at = lines.length - 1; at >= 0 && found.length < limit; at -= 1) {
+    const line = lines[at];
+    if (line === undefined || line.endpointId !== endpointId || !workers.has(line.workerId) || !streams.has(line.stream)) continue;
+    if (line.atMs <= afterMs || line.atMs < 0n || line.atMs > lastTimeMs) continue;
+    const text = cut(line.text, mostLineLength);
+    length += text.length;
+    if (length > mostReplyLength) break;
+    found.push({ ...line, text, jobId: /^[\w-]{1,128}$/.test(line.jobId) ? line.jobId : '' });
+  }
+  return found.reverse();
+}
+
+function cut(text: string, most: number): string {
+  return (text.length > most ? text.slice(0, most) : text).toWellFormed();
+}
+
+function bounded(value: unknown): unknown {
+  if (typeof value === 'string') return cut(value, mostTextLength);
+  if (Array.isArray(value)) return value.slice(0, mostItems).map(bounded);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .slice(0, mostItems)
+      .map(([key, each]) => [cut(key, mostTextLength), bounded(each)]),
+  );
+}

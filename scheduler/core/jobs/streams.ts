@@ -1,0 +1,144 @@
+/**
+ * Chunks of generators, held in memory beside the agent's own copy until a reader is known to have
+ * them. An answer may be lost on its way to the gateway, so chunks are not dropped when they are
+ * answered but when the next read says, by its cursor, that they arrived: a read that is sent again
+ * gets the same ones. What was answered on a channel that is still open is on its way, and goes to
+ * no other reader meanwhile.
+ *
+ * Bounded per job and over all jobs: when nobody reads, the oldest go first (the whole is in the
+ * job's output all the same).
+ */
+import { KEPT_BUFFER_BYTES, ownBytes } from '../../../proto/own-bytes.ts';
+import type { Body } from '../../store/store.ts';
+import { addPending, blobBytes } from './body-use.ts';
+import { dropBody, type State } from '../state.ts';
+import type { JobRecord, StreamBuffer, Waiter } from '../state/jobs.ts';
+
+/** Jobs whose last answer is remembered. Beyond it a reader without a cursor may see chunks twice. */
+const mostHanded = 10_000;
+
+/** An attempt of a job, in the image or stored. */
+type Attempt = Pick<JobRecord, 'id' | 'token'>;
+
+type Reader = Pick<Waiter, 'after' | 'channel' | 'resent'>;
+
+/** Adds a chunk of the present attempt; false when it is one that was seen before. */
+export function addChunk(state: State, job: JobRecord, index: number, data: Body): boolean {
+  const stream = (job.stream ??= { first: index, next: index, chunks: [], bytes: 0 });
+  // After a restart of either side the agent sends again from what was drained, less what it had to drop.
+  if (index < stream.next) return false;
+  if (index > stream.next) {
+    // What it dropped nobody read: kept chunks stand without a gap, and their first index shows the loss.
+    dropBelow(state, job, stream.next);
+    stream.first = index;
+  }
+  stream.next = index + 1;
+  const chunk = ownBody(data);
+  stream.chunks.push(chunk);
+  count(state, stream, sizeOf(chunk));
+  countBlobs(state, job, [chunk], 1);
+  const { streamBytes, allStreamsBytes } = state.settings;
+  while (stream.chunks.length > 1 && (stream.bytes > streamBytes || state.streamBytes > allStreamsBytes))
+    dropBelow(state, job, stream.first + 1);
+  return true;
+}
+
+/** The kept chunks that a reader has not got, and where they stand; they count as on their way to it. */
+export function chunksFor(
+  state: State,
+  job: Attempt,
+  stream: (Pick<StreamBuffer, 'first' | 'next'> & { readonly chunks: readonly Body[] }) | null,
+  reader: Reader,
+): { readonly chunks: readonly Body[]; readonly firstIndex: number } {
+  const got = unreadFrom(state, job, reader);
+  if (stream === null) return { chunks: [], firstIndex: got };
+  const firstIndex = Math.min(Math.max(got, stream.first), stream.next);
+  const chunks = stream.chunks.slice(firstIndex - stream.first);
+  if (chunks.length > 0) remember(state, job, reader.channel, stream.next);
+  return { chunks, firstIndex };
+}
+
+/** Index below which a reader certainly has all chunks of this attempt. */
+export function acknowledgedBy(state: State, job: Attempt, { after, channel }: Reader): number {
+  if (after?.token === job.token) return after.next;
+  // A gateway that lost count of this stream, but not the channel that its answers came over.
+  const handed = after === null ? handedOf(state, job) : undefined;
+  return handed?.channel === channel ? handed.next : 0;
+}
+
+/**
+ * Drops kept chunks below an index; false when there were none. `received`: their reader has them. Those
+ * of others keep their blobs until the sweep, since the agent may send them once more after a restart.
+ */
+export function dropBelow(state: State, job: JobRecord, index: number, received = false): boolean {
+  const { stream } = job;
+  if (stream === null || index <= stream.first) return false;
+  const gone = stream.chunks.splice(0, index - stream.first);
+  for (const chunk of gone) {
+    count(state, stream, -sizeOf(chunk));
+    if (received) dropBody(state, chunk);
+  }
+  countBlobs(state, job, gone, -1);
+  stream.first = Math.min(index, stream.next);
+  return gone.length > 0;
+}
+
+/** The attempt is over, or another begins its stream anew. */
+export function dropStream(state: State, job: JobRecord): void {
+  for (const chunk of takeStream(state, job)?.chunks ?? []) dropBody(state, chunk);
+}
+
+/** Takes the kept chunks out of the image, for the row of a job that ends. */
+export function takeStream(state: State, job: JobRecord): StreamBuffer | null {
+  const { stream } = job;
+  if (stream !== null) {
+    state.streamBytes -= stream.bytes;
+    countBlobs(state, job, stream.chunks, -1);
+  }
+  job.stream = null;
+  return stream;
+}
+
+function unreadFrom(state: State, job: Attempt, { after, channel, resent }: Reader): number {
+  const known = after?.token === job.token ? after.next : 0;
+  const handed = after?.exact === true ? undefined : handedOf(state, job);
+  // A broken channel may still look open here when its requests come again.
+  return handed === undefined || (resent && handed.channel !== channel) ? known : Math.max(known, handed.next);
+}
+
+function handedOf(state: State, job: Attempt): { readonly channel: number; readonly next: number } | undefined {
+  const handed = state.handed.get(job.id);
+  return handed?.token === job.token ? handed : undefined;
+}
+
+function remember(state: State, { id, token }: Attempt, channel: number, next: number): void {
+  state.handed.delete(id);
+  state.handed.set(id, { channel, token, next });
+  if (state.handed.size <= mostHanded) return;
+  for (const oldest of state.handed.keys()) {
+    state.handed.delete(oldest);
+    return;
+  }
+}
+
+function count(state: State, stream: StreamBuffer, bytes: number): void {
+  stream.bytes += bytes;
+  state.streamBytes += bytes;
+}
+
+/** The same body in memory of its own, for one that is kept. */
+export function ownBody(body: Body): Body {
+  return 'inline' in body ? { inline: ownBytes(body.inline) } : body;
+}
+
+/** Chunks of running attempts are in no row: they count for the account until they are dropped or the job's end names them. */
+function countBlobs(state: State, job: JobRecord, chunks: readonly Body[], by: 1 | -1): void {
+  const account = state.endpoints.get(job.endpoint)?.config.account;
+  if (account === undefined) return;
+  for (const chunk of chunks) addPending(state, account, by * blobBytes(chunk));
+}
+
+/** What lies in the blob store takes no memory here but its name. */
+function sizeOf(body: Body): number {
+  return KEPT_BUFFER_BYTES + ('inline' in body ? body.inline.length : body.blob.length);
+}

@@ -1,0 +1,115 @@
+/** How jobs look to callers: the public shape from the image or from a stored row. */
+import { JobState, type Payload } from '../../../proto/gen/capstan/v1/common.ts';
+import type { Job, JobReply } from '../../../proto/gen/capstan/v1/jobs.ts';
+import type { CapstanError } from '../../../proto/errors.ts';
+import type { Body, JobRow, StoredState, WholeJob } from '../../store/store.ts';
+import type { JobRecord } from '../state/jobs.ts';
+import { shownWebhook } from '../webhooks/webhook-url.ts';
+
+/** The wire form of a body. */
+export function toPayload(body: Body): Payload {
+  return 'inline' in body
+    ? { body: { $case: 'inline', value: asBuffer(body.inline) } }
+    : { body: { $case: 'blob', value: { id: body.blob, size: body.size } } };
+}
+
+/** The same bytes, as the generated code wants them. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** The store's form of a body; null for one without content. */
+export function fromPayload(payload: Payload | undefined): Body | null {
+  if (payload?.body === undefined) return null;
+  return payload.body.$case === 'inline' ? { inline: payload.body.value } : { blob: payload.body.value.id, size: payload.body.value.size };
+}
+
+/** A job of the image: queued, leased or started. */
+export function viewOfRecord(job: JobRecord, queueReason: string): Job {
+  const started = job.phase === 'STARTED';
+  return {
+    id: job.id,
+    endpointId: job.endpoint,
+    state: started ? JobState.IN_PROGRESS : JobState.IN_QUEUE,
+    ...(started && job.progress !== null ? { output: toPayload(job.progress) } : {}),
+    ...(started && job.startedAt !== null ? { delayMs: span(job.submittedAt, job.startedAt) } : {}),
+    retries: Math.max(0, job.attempts - 1),
+    workerId: job.worker ?? '',
+    queueReason: started ? '' : queueReason,
+    webhook: shownWebhook(job.webhook),
+    submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
+  };
+}
+
+/** A job as its stored row tells it. */
+export function viewOfRow(whole: WholeJob, queueReason: string): Job {
+  const { job, output } = whole;
+  const state = publicState(job);
+  return {
+    id: job.id,
+    endpointId: job.endpoint,
+    state,
+    ...(output === null ? {} : { output: toPayload(output) }),
+    ...(job.error === null ? {} : { error: job.error }),
+    ...(job.delayMs === null ? {} : { delayMs: job.delayMs }),
+    ...(job.executionMs === null ? {} : { executionMs: job.executionMs }),
+    retries: Math.max(0, job.attempts - 1),
+    workerId: job.worker ?? '',
+    queueReason: state === JobState.IN_QUEUE ? queueReason : '',
+    webhook: shownWebhook(job.webhook),
+    submittedAtMs: BigInt(Math.trunc(job.submittedAt)),
+  };
+}
+
+/** The public state of a stored row. */
+export function publicState(job: Pick<JobRow, 'state' | 'startedAt'>): JobState {
+  if (job.state === 'LEASED') return job.startedAt === null ? JobState.IN_QUEUE : JobState.IN_PROGRESS;
+  return JobState[job.state];
+}
+
+/** The stored states a public state stands for; LEASED rows are told apart by their start. */
+export function storedState(state: JobState): StoredState | null {
+  switch (state) {
+    case JobState.IN_QUEUE:
+      return 'IN_QUEUE';
+    case JobState.IN_PROGRESS:
+      return 'LEASED';
+    case JobState.COMPLETED:
+      return 'COMPLETED';
+    case JobState.FAILED:
+      return 'FAILED';
+    case JobState.CANCELLED:
+      return 'CANCELLED';
+    case JobState.TIMED_OUT:
+      return 'TIMED_OUT';
+    default:
+      return null;
+  }
+}
+
+/** Reply that carries a job. */
+export function jobReply(request: number, job: Job): JobReply {
+  return { requestId: request, result: { $case: 'job', value: job } };
+}
+
+/** Reply that carries a refusal. */
+export function failureReply(request: number, error: CapstanError): JobReply {
+  return {
+    requestId: request,
+    result: {
+      $case: 'failure',
+      value: {
+        code: error.code,
+        message: error.message,
+        field: error.field ?? '',
+        retryAfterMs: error.retryAfterMs ?? 0,
+        jobId: error.jobId ?? '',
+      },
+    },
+  };
+}
+
+/** A duration in whole ms, never negative. */
+export function span(from: number, to: number): number {
+  return Math.max(0, Math.round(to - from));
+}

@@ -1,0 +1,144 @@
+/** Requests that wait: for a job's end, for its next chunk, or for a row being read. No polling. */
+import { CapstanError } from '../../../proto/errors.ts';
+import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
+import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
+import type { Body } from '../../store/store.ts';
+
+import type { StepContext } from '../context.ts';
+import type { Write } from '../effects.ts';
+import type { Ref } from '../events.ts';
+import type { Waiter } from '../state/jobs.ts';
+import type { State } from '../state.ts';
+import type { Now } from '../now.ts';
+import type { Usage } from './rate-limits.ts';
+import { failureReply, jobReply, toPayload } from './views.ts';
+
+/** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
+export function addWaiter(
+  state: State,
+  now: Now,
+  ref: Ref,
+  endpoint: string,
+  job: string,
+  mode: 'job' | 'stream',
+  waitMs: number,
+  usage: Usage | null,
+  reader: Pick<Waiter, 'after' | 'resent' | 'byKey'> = { after: null, resent: false, byKey: false },
+): Waiter {
+  const waiter: Waiter = {
+    channel: ref.channel,
+    request: ref.request,
+    endpoint,
+    job,
+    mode,
+    ...reader,
+    deadline: null,
+    usage,
+    immediate: waitMs <= 0,
+    done: false,
+  };
+  if (waitMs > 0) waiter.deadline = state.deadlines.add(now.mono + waitMs, { kind: 'waiter', waiter });
+  const list = state.waiters.get(job);
+  if (list === undefined) state.waiters.set(job, [waiter]);
+  else list.push(waiter);
+  let channel = state.channels.get(ref.channel);
+  if (channel === undefined) {
+    channel = new Map<number, Waiter>();
+    state.channels.set(ref.channel, channel);
+  }
+  channel.set(ref.request, waiter);
+  return waiter;
+}
+
+/** Forgets a waiter that will not be answered: its request is open no longer. */
+export function abandonWaiter(state: State, waiter: Waiter): void {
+  if (waiter.done) return;
+  if (waiter.usage !== null) waiter.usage.open--;
+  dropWaiter(state, waiter);
+}
+
+/** Forgets a waiter. */
+export function dropWaiter(state: State, waiter: Waiter): void {
+  if (waiter.done) return;
+  waiter.done = true;
+  if (waiter.deadline !== null) state.deadlines.drop(waiter.deadline);
+  const list = state.waiters.get(waiter.job);
+  if (list !== undefined) {
+    if (list.length === 1) state.waiters.delete(waiter.job);
+    else list.splice(list.indexOf(waiter), 1);
+  }
+  const channel = state.channels.get(waiter.channel);
+  channel?.delete(waiter.request);
+  if (channel?.size === 0) state.channels.delete(waiter.channel);
+}
+
+export function findWaiter(state: State, ref: Ref): Waiter | null {
+  return state.channels.get(ref.channel)?.get(ref.request) ?? null;
+}
+
+/** Forgets every waiter of a channel that closed; whether its last answers arrived is not known. */
+export function dropChannel(state: State, channel: number): void {
+  for (const [job, handed] of state.handed) if (handed.channel === channel) state.handed.delete(job);
+  for (const waiter of [...(state.channels.get(channel)?.values() ?? [])]) abandonWaiter(state, waiter);
+}
+
+/** Answers a waiter with a job. */
+export function answerJob(ctx: StepContext, waiter: Waiter, job: Job, write: Write | null = null): void {
+  dropWaiter(ctx.state, waiter);
+  ctx.emit({ kind: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
+}
+
+/** Where chunks stand: in the stream of which attempt, and from which index on when that is known. */
+export interface ChunkPlace {
+  readonly token?: number;
+  readonly firstIndex?: number;
+}
+
+/** Answers a waiter with stream chunks. */
+export function answerStream(
+  ctx: StepContext,
+  waiter: Waiter,
+  state: JobState,
+  chunks: readonly Body[],
+  error: string | null,
+  write: Write | null = null,
+  at: ChunkPlace = {},
+): void {
+  dropWaiter(ctx.state, waiter);
+  const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }), ...at };
+  ctx.emit(
+    {
+      kind: 'reply',
+      channel: waiter.channel,
+      reply: { requestId: waiter.request, result: { $case: 'stream', value: part } },
+      usage: waiter.usage,
+    },
+    write,
+  );
+}
+
+/** Answers a waiter with a refusal. */
+export function answerFailure(ctx: StepContext, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
+  dropWaiter(ctx.state, waiter);
+  ctx.emit({ kind: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
+}
+
+/** The job is not there (any more): whoever waits for it learns so. */
+export function answerGone(ctx: StepContext, job: string, write: Write | null): void {
+  for (const waiter of [...(ctx.state.waiters.get(job) ?? [])]) answerFailure(ctx, waiter, gone(waiter), write);
+}
+
+/** Why a waiter's job cannot be answered. */
+export function gone({ job, byKey }: Waiter): CapstanError {
+  return byKey ? resultExpired(job) : notFound(job);
+}
+
+/** The submission was made before, and its job is deleted: making it again would run it twice. */
+function resultExpired(job: string): CapstanError {
+  const message = `Idempotency-Key: job ${job} was submitted with it; its result has expired`;
+  return new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: job });
+}
+
+export function notFound(job: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `job ${job} not found: it does not exist, or its ttl or retention is over`);
+}

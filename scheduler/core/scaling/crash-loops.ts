@@ -1,0 +1,97 @@
+/**
+ * Starts of a release that fail. The agent starts a failing worker again with growing pauses; this
+ * is the view over all workers of the release:
+ *
+ *   - a node where its starts failed twice in a row is avoided for a while, longer each time, and
+ *     the worker is tried on another node that can take it;
+ *   - after three failed starts in a row, wherever they were, the release is in a crash loop: one
+ *     worker goes on trying, no other is asked for, and what is asked for anew waits for a pause
+ *     that doubles with each failure;
+ *   - one good start ends it, and so does a new release.
+ */
+import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
+import type { WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
+
+import type { StepContext } from '../context.ts';
+import { noteDecision } from './decisions.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import type { WorkerRecord } from '../state/fleet.ts';
+import type { Now } from '../now.ts';
+
+/** Failed starts in a row that make a crash loop. */
+const crashLoopFailures = 3;
+/** Failed starts in a row on one node, after which another node is tried. */
+export const nodeFailures = 2;
+/** Failed starts that are counted: agents tell the number, and it goes on to operators as a uint32. */
+const mostFailures = 1_000_000;
+const pauseFirstMs = 1_000;
+const pauseLastMs = 60_000;
+const avoidFirstMs = 30_000;
+const avoidLastMs = 600_000;
+
+/** True while starts of the endpoint's release fail again and again. */
+export function inCrashLoop(endpoint: EndpointRecord): boolean {
+  return endpoint.starts.failures >= crashLoopFailures;
+}
+
+/** Nodes that are not to be tried now. */
+export function avoidedNodes(endpoint: EndpointRecord, now: Now): ReadonlySet<string> {
+  const avoided = new Set<string>();
+  for (const [node, { avoidUntil }] of endpoint.starts.nodes) if (avoidUntil > now.mono) avoided.add(node);
+  return avoided;
+}
+
+/** Takes what an agent says of a worker's starts; `before` is what it had said before. */
+export function noteStart(ctx: StepContext, worker: WorkerRecord, status: WorkerStatus): void {
+  const failed = Math.max(0, status.failures - worker.failuresSeen);
+  const ready = status.state === WorkerState.IDLE || status.state === WorkerState.RUNNING;
+  worker.failuresSeen = status.failures;
+  const endpoint = ctx.state.endpoints.get(worker.endpoint);
+  const started = ready && !worker.ready;
+  worker.ready = ready || (worker.ready && status.state === WorkerState.DRAINING);
+  if (endpoint === undefined) return;
+  if (failed > 0 && !ready && worker.release === endpoint.config.release) noteFailures(ctx, endpoint, worker, failed, status);
+  if (!started) return;
+  worker.idleSince = ctx.now.mono;
+  if (worker.release === endpoint.config.release) noteGoodStart(ctx, endpoint, worker);
+  // A start that this scheduler did not ask for was told by the one before it.
+  const { placedMs, runtime } = worker;
+  if (placedMs === null) return;
+  worker.placedMs = null;
+  const { artifactMs, startedMs, loadedMs } = status;
+  ctx.emit({ kind: 'worker-started', endpoint: worker.endpoint, runtime, placedMs, artifactMs, startedMs, loadedMs });
+}
+
+function noteFailures(ctx: StepContext, endpoint: EndpointRecord, worker: WorkerRecord, failed: number, status: WorkerStatus): void {
+  const { starts } = endpoint;
+  const looped = inCrashLoop(endpoint);
+  starts.failures = Math.min(mostFailures, starts.failures + failed);
+  // From the third failure on agents say CRASH_LOOP, and the error itself beside it.
+  starts.lastError = status.reason === 'CRASH_LOOP' ? status.detail : `${status.reason}: ${status.detail}`;
+  starts.retryAt = ctx.now.mono + Math.min(pauseLastMs, pauseFirstMs * 2 ** Math.min(starts.failures - 1, 16));
+  const here = starts.nodes.get(worker.node) ?? { failures: 0, avoidUntil: 0 };
+  here.failures += failed;
+  if (here.failures >= nodeFailures)
+    here.avoidUntil = ctx.now.mono + Math.min(avoidLastMs, avoidFirstMs * 2 ** Math.min(here.failures - nodeFailures, 16));
+  starts.nodes.set(worker.node, here);
+  ctx.state.dirtyEndpoints.add(endpoint.config.id);
+  if (looped || !inCrashLoop(endpoint)) return;
+  const reason = `${starts.failures} starts failed in a row; the last: ${starts.lastError}`;
+  noteDecision(endpoint, ctx.now, { kind: 'CRASH_LOOP', worker: worker.id, node: worker.node, reason });
+  const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
+  ctx.emit({ kind: 'log', level: 'warn', message: 'workers of an endpoint fail to start', facts });
+}
+
+function noteGoodStart(ctx: StepContext, endpoint: EndpointRecord, worker: WorkerRecord): void {
+  const { starts } = endpoint;
+  starts.nodes.delete(worker.node);
+  if (starts.failures === 0) return;
+  if (inCrashLoop(endpoint)) {
+    noteDecision(endpoint, ctx.now, { kind: 'RECOVERED', worker: worker.id, node: worker.node, reason: 'a worker started' });
+    const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node };
+    ctx.emit({ kind: 'log', level: 'info', message: 'workers of an endpoint start again', facts });
+  }
+  starts.failures = 0;
+  starts.lastError = '';
+  starts.retryAt = 0;
+}

@@ -1,0 +1,66 @@
+/**
+ * From one release of an endpoint to the next. The rule:
+ *
+ *   - a job submitted after a deployment runs on that deployment's release, or a later one;
+ *   - a job that was queued before may still go to a worker of the release before, for as long as
+ *     no worker of the new one is ready. From then on old workers get nothing;
+ *   - as many new workers are asked for as there were old ones (up to workersMax), at once, while
+ *     the old ones go on; where no place is left for a new one, an old one goes first, one at a time;
+ *   - an old worker that nothing may go to is drained: it finishes what it holds;
+ *   - requests of load-balanced endpoints have no queue to wait in for free: old workers serve them
+ *     until the first new one is ready.
+ *
+ * The boundary is a position in the queue, kept with the endpoint's settings, so a restart of the
+ * scheduler changes nothing about it.
+ */
+import { first } from '../jobs/lanes.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import type { WorkerRecord } from '../state/fleet.ts';
+import type { Now } from '../now.ts';
+import { drainWorker } from '../fleet/workers.ts';
+
+/** True when a worker that is not of the present release may still take the job at this position. */
+export function mayTakeOld(endpoint: EndpointRecord, worker: WorkerRecord, position: number): boolean {
+  return worker.release === endpoint.config.previousRelease && position < endpoint.config.releaseFrom;
+}
+
+/** Old workers that go, because nothing may go to them any more. */
+export function retireOld(state: State, now: Now, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
+  const { previousRelease, releaseFrom, release } = endpoint.config;
+  const owed =
+    endpoint.config.kind === 'LOAD_BALANCED' ||
+    endpoint.lanes.some((lane) => {
+      const head = first(lane);
+      return head === null ? lane.count > 0 : head.position < releaseFrom;
+    });
+  for (const worker of old) {
+    if (worker.release === previousRelease && owed && !freshReady) continue;
+    drainWorker(state, now, worker, `release ${release} took its place`);
+  }
+}
+
+/** Asks an old worker to make room for a new one; one at a time. */
+export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void {
+  let leaving: WorkerRecord | null = null;
+  for (const id of endpoint.workers) {
+    const worker = state.workers.get(id);
+    if (worker === undefined || worker.release === endpoint.config.release) continue;
+    if (worker.drain) return;
+    if (leaving === null || worker.attempts.size < leaving.attempts.size) leaving = worker;
+  }
+  if (leaving !== null) drainWorker(state, now, leaving, `makes room for release ${endpoint.config.release}`);
+}
+
+/**
+ * Workers of the endpoint are about to go for a reason that is not the load's: as many as stay now
+ * are asked for again. What of them nobody uses goes with the idle time-out.
+ */
+export function keepCapacity(state: State, now: Now, endpoint: EndpointRecord, reason: string): void {
+  let count = 0;
+  for (const id of endpoint.workers) if (state.workers.get(id)?.drain === false) count++;
+  if (count === 0) return;
+  const until = now.mono + endpoint.config.idleTimeoutS * 1_000;
+  endpoint.replace = { count: Math.max(count, endpoint.replace?.count ?? 0), until, reason };
+  state.dirtyEndpoints.add(endpoint.config.id);
+}

@@ -1,0 +1,256 @@
+/**
+ * How many workers an endpoint gets. Jobs with lowPriority are left out of
+ * every input.
+ *
+ * Growth is the scaler's; from none to one at once. Shrinking is the idle time-out's, for both
+ * scalers, and that damps flapping: a worker stays for the idle time-out after its last job, after
+ * it became ready, and, while it starts, after a job was last seen waiting. Workers still starting go
+ * first, then the least recently used. What exceeds workersMax goes at once, and finishes what it holds.
+ *
+ * Requests of a load-balanced endpoint go to its least busy worker, so while they come no worker is
+ * ever idle. There one worker too many goes for each idle time-out in which REQUEST_COUNT wanted
+ * fewer all the time; never the last one.
+ */
+import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
+
+import type { StepContext } from '../context.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import type { WorkerRecord } from '../state/fleet.ts';
+import type { Now } from '../now.ts';
+import { first } from '../jobs/lanes.ts';
+import { avoidedNodes, inCrashLoop, nodeFailures } from './crash-loops.ts';
+import { noteDecision } from './decisions.ts';
+import { isReady } from '../jobs/dispatch.ts';
+import { place, Placer, type Plan } from '../fleet/placement.ts';
+import { knownRefusal, noteRefusal } from '../fleet/placement/refusals.ts';
+import { explainRejections } from '../fleet/placement/rejections.ts';
+import { makeRoom, retireOld } from './rollout.ts';
+import { isWithoutRequests, requestLoad, type Load } from './scaling-requests.ts';
+import { requestWorker, drainWorker } from '../fleet/workers.ts';
+
+/** How often waiting endpoints are looked at again, ms. */
+export const scaleIntervalMs = 1_000;
+
+/** What a scaler looks at. */
+export interface ScalingInput {
+  readonly scalerType: 'QUEUE_DELAY' | 'REQUEST_COUNT';
+  /** Seconds of waiting, or jobs per worker. */
+  readonly scalerValue: number;
+  readonly workersMin: number;
+  readonly workersMax: number;
+  /** Normal jobs that wait, and that run. */
+  readonly queued: number;
+  readonly running: number;
+  /** Waiting time of the first normal job, ms. */
+  readonly oldestWaitMs: number;
+  /** Workers that stay: started or starting, not asked to go. */
+  readonly workers: number;
+  /** Those of them that are not ready yet. */
+  readonly starting: number;
+}
+
+/** How many workers there shall be, and why. */
+function wantedWorkers(input: ScalingInput): { readonly count: number; readonly reason: string } {
+  const { workersMin, workersMax, queued, running, workers } = input;
+  let count = Math.max(workers, workersMin);
+  let reason = workersMin > workers ? `workersMin is ${workersMin}` : '';
+  if (input.scalerType === 'REQUEST_COUNT') {
+    const needed = Math.ceil((queued + running) / Math.max(1, input.scalerValue));
+    if (needed > count) {
+      count = needed;
+      reason = `REQUEST_COUNT: ${queued + running} jobs, ${input.scalerValue} a worker`;
+    }
+  } else if (queued > 0 && count === 0) {
+    count = 1;
+    reason = 'QUEUE_DELAY: a job waits and no worker runs';
+  } else if (queued > 0 && input.starting === 0 && input.oldestWaitMs > input.scalerValue * 1_000 && workers + 1 > count) {
+    count = workers + 1;
+    reason = `QUEUE_DELAY: the oldest job has waited ${Math.round(input.oldestWaitMs / 1_000)} s`;
+  }
+  return count > workersMax ? { count: workersMax, reason } : { count, reason };
+}
+
+/** Looks at one endpoint: asks for workers, or lets some go. */
+export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void {
+  const { config } = endpoint;
+  const fresh: WorkerRecord[] = [];
+  const old: WorkerRecord[] = [];
+  for (const id of endpoint.workers) {
+    const worker = ctx.state.workers.get(id);
+    if (worker !== undefined && !worker.drain) (worker.release === config.release ? fresh : old).push(worker);
+  }
+  if (old.length > 0)
+    retireOld(
+      ctx.state,
+      ctx.now,
+      endpoint,
+      old,
+      fresh.some((worker) => serves(ctx.state, worker)),
+    );
+  moveFailing(ctx, endpoint, fresh);
+  const staying = fresh.filter((worker) => !worker.drain);
+  const load = loadOf(endpoint, ctx.now);
+  if (load.waiting > 0) endpoint.lastWaiting = ctx.now.mono;
+  const wanted = wantedNow(endpoint, ctx.now, staying, load);
+  if (staying.length < wanted.count) {
+    endpoint.surplusSince = null;
+    grow(ctx, endpoint, wanted.count - staying.length, wanted.reason);
+    return;
+  }
+  endpoint.rejections = [];
+  endpoint.unplaced.count = 0;
+  shrink(ctx.state, ctx.now, endpoint, staying, load);
+}
+
+/** What waits and runs: requests of a load-balanced endpoint, else the normal jobs. */
+function loadOf(endpoint: EndpointRecord, now: Now): Load {
+  if (endpoint.config.kind === 'LOAD_BALANCED') return requestLoad(endpoint, now);
+  const normal = endpoint.lanes[0];
+  const head = first(normal);
+  const running = endpoint.counts.inProgress - endpoint.counts.inProgressLow;
+  return { waiting: normal.count, running, oldestWaitMs: head === null ? 0 : now.wall - head.submittedAt };
+}
+
+/** What the scaler wants, what is to be had again, and what a crash loop leaves of it. */
+function wantedNow(
+  endpoint: EndpointRecord,
+  now: Now,
+  staying: readonly WorkerRecord[],
+  load: Load,
+): { readonly count: number; readonly reason: string } {
+  const { config } = endpoint;
+  const wanted = wantedWorkers({
+    scalerType: config.scalerType,
+    scalerValue: config.scalerValue,
+    workersMin: config.workersMin,
+    workersMax: config.workersMax,
+    queued: load.waiting,
+    running: load.running,
+    oldestWaitMs: load.oldestWaitMs,
+    workers: staying.length,
+    starting: staying.filter((worker) => worker.status === null || worker.status.state === WorkerState.INITIALIZING).length,
+  });
+  if (endpoint.replace !== null && (now.mono >= endpoint.replace.until || staying.length >= endpoint.replace.count))
+    endpoint.replace = null;
+  const again = Math.min(endpoint.replace?.count ?? 0, config.workersMax);
+  const { count, reason } = again > wanted.count ? { count: again, reason: endpoint.replace?.reason ?? '' } : wanted;
+  if (!inCrashLoop(endpoint)) return { count, reason };
+  const probing = staying.filter(isReady).length + 1;
+  return count > probing ? { count: probing, reason: 'one worker tries again: starts fail' } : { count, reason };
+}
+
+/** Takes jobs, as far as the scheduler knows. */
+function serves(state: State, worker: WorkerRecord): boolean {
+  return isReady(worker) && state.nodes.get(worker.node)?.session !== null;
+}
+
+/** Workers whose starts fail on their node are tried on another one that can take them. */
+function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRecord[]): void {
+  if (endpoint.starts.failures === 0) return;
+  const release = ctx.state.releases.get(endpoint.config.release);
+  if (release === undefined) return;
+  const trying = fresh.filter((worker) => !worker.ready);
+  for (const worker of trying) {
+    const here = endpoint.starts.nodes.get(worker.node);
+    if (here === undefined || here.failures < nodeFailures || worker.failuresSeen === 0) continue;
+    const { plan } = place(ctx.state, endpoint, release, new Set([...avoidedNodes(endpoint, ctx.now), worker.node]));
+    if (plan === null) continue;
+    drainWorker(ctx.state, ctx.now, worker, `its starts fail on this node (${endpoint.starts.lastError})`);
+    fresh.push(ask(ctx, endpoint, plan, `starts failed on another node (${endpoint.starts.lastError})`));
+    return;
+  }
+  if (!inCrashLoop(endpoint)) return;
+  for (const worker of trying.slice(1)) drainWorker(ctx.state, ctx.now, worker, 'starts fail: one worker tries again');
+}
+
+function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: string): void {
+  const release = ctx.state.releases.get(endpoint.config.release);
+  if (release === undefined) return;
+  const avoid = avoidedNodes(endpoint, ctx.now);
+  const refusal = avoid.size === 0 ? knownRefusal(ctx.state, release) : null;
+  if (refusal !== null) {
+    noPlace(ctx.state, ctx.now, endpoint, refusal, by);
+    return;
+  }
+  const placer = new Placer(ctx.state, endpoint, release, avoid);
+  for (let left = by; left > 0; left--) {
+    let placed = placer.next();
+    // Every place that is left has failed: tried again, after a pause.
+    if (placed.plan === null && avoid.size > 0 && ctx.now.mono >= endpoint.starts.retryAt) placed = place(ctx.state, endpoint, release);
+    if (placed.plan === null) {
+      if (avoid.size === 0) noteRefusal(ctx.state, release, placed.rejections);
+      noPlace(ctx.state, ctx.now, endpoint, placed.rejections, left);
+      return;
+    }
+    ask(ctx, endpoint, placed.plan, reason);
+  }
+  endpoint.rejections = [];
+  endpoint.unplaced.count = 0;
+}
+
+function ask(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
+  const worker = requestWorker(ctx.state, ctx.now, endpoint, plan, reason);
+  // Planned and asked for in one step: nothing can have come between.
+  if ('reason' in worker) throw new Error(`the plan for endpoint ${endpoint.config.id} was stale at once: ${worker.reason}`);
+  const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
+  ctx.emit({ kind: 'log', level: 'info', message: 'worker asked for', facts });
+  return worker;
+}
+
+/** Workers are wanted that no node can take. An old one may be what stands in the way. */
+function noPlace(state: State, now: Now, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
+  if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
+  endpoint.unplaced.count = count;
+  if (endpoint.rejections !== rejected || rejected.length === 0) {
+    const reason = explainRejections(rejected) || 'no node is connected';
+    noteDecision(endpoint, now, { kind: 'NO_PLACE', worker: '', node: '', reason });
+  }
+  endpoint.rejections = rejected;
+  makeRoom(state, now, endpoint);
+}
+
+function shrink(state: State, now: Now, endpoint: EndpointRecord, staying: readonly WorkerRecord[], load: Load): void {
+  const { config } = endpoint;
+  const order = [...staying].sort(firstToGo);
+  let left = staying.length;
+  for (const worker of order) {
+    if (left <= config.workersMax) break;
+    drainWorker(state, now, worker, `workersMax is ${config.workersMax}`);
+    left--;
+  }
+  const needed = config.scalerType === 'REQUEST_COUNT' ? Math.ceil((load.waiting + load.running) / Math.max(1, config.scalerValue)) : 0;
+  const floor = Math.max(config.workersMin, needed, endpoint.replace?.count ?? 0);
+  if (load.waiting > 0 || left <= Math.max(1, floor) || config.kind !== 'LOAD_BALANCED' || config.scalerType !== 'REQUEST_COUNT')
+    endpoint.surplusSince = null;
+  else endpoint.surplusSince ??= now.mono;
+  if (load.waiting + endpoint.lanes[1].count > 0) return;
+  for (const worker of order) {
+    if (left <= floor) break;
+    if (worker.drain || worker.attempts.size > 0) continue;
+    // Of one that serves jobs the agent says so only when it tells something else: what it said last may be long over.
+    if (config.kind === 'LOAD_BALANCED' && !isWithoutRequests(worker)) continue;
+    const idleMs = now.mono - (worker.ready ? worker.idleSince : Math.max(worker.askedAt, endpoint.lastWaiting));
+    if (idleMs < config.idleTimeoutS * 1_000) continue;
+    drainWorker(state, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'nothing waits for it any more');
+    left--;
+  }
+  if (endpoint.surplusSince === null || left <= Math.max(1, floor) || now.mono - endpoint.surplusSince < config.idleTimeoutS * 1_000)
+    return;
+  const [surplus] = order.filter((worker) => !worker.drain);
+  if (surplus !== undefined) drainWorker(state, now, surplus, `not needed for ${config.idleTimeoutS} s`);
+  endpoint.surplusSince = now.mono;
+}
+
+/** Those still starting (the last asked for first), then the idle ones, the least recently used first. */
+function firstToGo(a: WorkerRecord, b: WorkerRecord): number {
+  if (a.ready !== b.ready) return a.ready ? 1 : -1;
+  if (!a.ready) return b.lastUsed - a.lastUsed;
+  return a.attempts.size - b.attempts.size || a.lastUsed - b.lastUsed;
+}
+
+/** True for endpoints that the periodic look must see. */
+export function needsLook(endpoint: EndpointRecord): boolean {
+  const { lanes, requests, workers, unplaced, config } = endpoint;
+  return lanes[0].count > 0 || requests.size > 0 || workers.size > 0 || config.workersMin > 0 || unplaced.count > 0;
+}

@@ -1,0 +1,179 @@
+/**
+ * The memory image the core works on: what is leased, a head window of every queue, waiters,
+ * workers and control rows. It is rebuilt from the store at take-over and is changed by
+ * `step` alone.
+ */
+import type { CapstanError } from '../../proto/errors.ts';
+import type { Body, HookHead } from '../store/store.ts';
+
+import { Deadlines } from './deadlines.ts';
+import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './state/control-rows.ts';
+import type { EndpointRecord, Release } from './state/endpoints.ts';
+import { noRefusals, type JoinTokenRow, type NodeRecord, type Refusals, type RemovedNode, type WorkerRecord } from './state/fleet.ts';
+import type { Due, HandedChunks, JobRecord, Waiter } from './state/jobs.ts';
+import type { RandomState } from './random.ts';
+import type { Settings } from './settings.ts';
+
+/** Webhooks that are being sent. */
+export interface WebhookDispatcherState {
+  /** Wall time of the next look at due deliveries. */
+  nextAt: number;
+  /** A look is under way. */
+  reading: boolean;
+  /** The last look may have left due deliveries for want of room: look again when there is some. */
+  backlog: boolean;
+  readonly open: Map<string, HookHead>;
+  /** How many of them go to a host. */
+  readonly perHost: Map<string, number>;
+  /** Hosts whose last try failed. */
+  readonly failing: Set<string>;
+}
+
+export interface State {
+  readonly settings: Settings;
+  readonly random: RandomState;
+  nextSeq: number;
+  nextQueuePosition: number;
+  nextUse: number;
+  /** Leased and windowed jobs by id. */
+  readonly jobs: Map<string, JobRecord>;
+  readonly endpoints: Map<string, EndpointRecord>;
+  readonly endpointsByName: Map<string, string>;
+  readonly releases: Map<string, Release>;
+  readonly nodes: Map<string, NodeRecord>;
+  readonly workers: Map<string, WorkerRecord>;
+  readonly keys: Map<string, KeyRow>;
+  readonly accounts: Map<string, AccountRow>;
+  readonly builds: Map<string, BuildRow>;
+  /** By account; those without builds are left out. */
+  readonly buildUse: Map<string, BuildUse>;
+  /** Bytes of bodies above the inline size, by account. */
+  readonly bodyUse: Map<string, BodyUse>;
+  /** By {@link environmentKey}. */
+  readonly environments: Map<string, EnvironmentRow>;
+  /** Those kept, oldest first, by {@link environmentKey}. */
+  readonly deployments: Map<string, DeploymentRow[]>;
+  readonly removedNodes: Map<string, RemovedNode>;
+  /** Null before it was first noted. */
+  masterKey: MasterKeyRow | null;
+  /** By the hash of the token, hex. */
+  readonly joinTokens: Map<string, JoinTokenRow>;
+  /** Version of every control row, `<kind>/<key>`. */
+  readonly versions: Map<string, number>;
+  /** Waiters by job id. */
+  readonly waiters: Map<string, Waiter[]>;
+  /** Open requests by channel, for abandon and for a channel's end. */
+  readonly channels: Map<number, Map<number, Waiter>>;
+  readonly deadlines: Deadlines<Due>;
+  /** Bytes of kept chunks. */
+  streamBytes: number;
+  /** Blobs of bodies that this step let go of and that are in no row. */
+  readonly droppedBlobs: string[];
+  /** By job id, oldest first; bounded, and gone with the channel. */
+  readonly handed: Map<string, HandedChunks>;
+  /** Wall time at which the store is next asked for jobs due for deletion. */
+  nextDeletion: number;
+  /**
+   * Reads of stored jobs under way by number, oldest first, and the jobs that ended since the oldest of
+   * them was requested: a row that was read may be out of date by then. Of each such job the number of the
+   * first read that was requested after its end; once no earlier read is open, the job is forgotten.
+   */
+  readonly reads: { next: number; readonly open: Set<number>; readonly ended: Map<number, number>; due: number };
+  /** Why no new jobs are accepted: the disk is almost full. */
+  diskRefusal: CapstanError | null;
+  /** A read of due jobs is under way. */
+  readingDue: boolean;
+  readonly hooks: WebhookDispatcherState;
+  /** Grows whenever a worker may find a place that it did not find before. */
+  capacity: number;
+  /** A look at the endpoints without a place is due, since there may be room. */
+  roomDue: boolean;
+  readonly refusals: Refusals;
+  /** Until nodes have reported after a start, nothing is redispatched or scaled. */
+  recovering: boolean;
+  /** Endpoints whose scaling inputs changed in this step. */
+  readonly dirtyEndpoints: Set<string>;
+  /** Nodes whose desired set changed in this step. */
+  readonly dirtyNodes: Set<string>;
+  /** Node → ids of its placed workers as gateways were told last; no entry for a node without any. */
+  readonly toldPlacements: Map<string, string>;
+}
+
+export function newState(settings: Settings, random: RandomState): State {
+  return {
+    settings,
+    random,
+    nextSeq: 1,
+    nextQueuePosition: 1,
+    nextUse: 1,
+    jobs: new Map(),
+    endpoints: new Map(),
+    endpointsByName: new Map(),
+    releases: new Map(),
+    nodes: new Map(),
+    workers: new Map(),
+    keys: new Map(),
+    accounts: new Map(),
+    builds: new Map(),
+    buildUse: new Map(),
+    bodyUse: new Map(),
+    environments: new Map(),
+    deployments: new Map(),
+    removedNodes: new Map(),
+    masterKey: null,
+    joinTokens: new Map(),
+    versions: new Map(),
+    waiters: new Map(),
+    channels: new Map(),
+    deadlines: new Deadlines(),
+    streamBytes: 0,
+    droppedBlobs: [],
+    nextDeletion: 0,
+    handed: new Map(),
+    reads: { next: 1, open: new Set(), ended: new Map(), due: 0 },
+    diskRefusal: null,
+    readingDue: false,
+    hooks: { nextAt: 0, reading: false, backlog: false, open: new Map(), perHost: new Map(), failing: new Set() },
+    capacity: 0,
+    roomDue: false,
+    refusals: noRefusals(),
+    recovering: true,
+    dirtyEndpoints: new Set(),
+    dirtyNodes: new Set(),
+    toldPlacements: new Map(),
+  };
+}
+
+/** A body that is in no row is not needed any more. */
+export function dropBody(state: State, body: Body | null): void {
+  if (body !== null && 'blob' in body) state.droppedBlobs.push(body.blob);
+}
+
+/** The endpoints of an account that are not being deleted. */
+export function liveEndpoints(state: State, account: string): EndpointRecord[] {
+  return [...state.endpoints.values()].filter(({ config }) => config.account === account && config.removing === undefined);
+}
+
+/** A read of stored jobs is requested; returns its number. */
+export function readOpened({ reads }: State): number {
+  const read = reads.next++;
+  reads.open.add(read);
+  return read;
+}
+
+/** A job has ended or was deleted: what reads that are under way bring of it may be out of date. */
+export function noteEnded({ reads }: State, no: number): void {
+  if (reads.open.size === 0) return;
+  reads.ended.delete(no);
+  reads.ended.set(no, reads.next);
+}
+
+/** The answer of a read has been handled. */
+export function readClosed({ reads }: State, read: number): void {
+  reads.open.delete(read);
+  const [oldest = reads.next] = reads.open;
+  for (const [no, firstAfter] of reads.ended) {
+    if (firstAfter > oldest) return;
+    reads.ended.delete(no);
+  }
+}
