@@ -5,9 +5,9 @@ import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../proto/errors.ts';
-import { tlsSettings } from '../proto/tls-settings.ts';
-import { readSettings, setting } from '../proto/settings.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { tlsSettings } from '../lib/tls-settings.ts';
+import { readSettings, setting } from '../lib/settings.ts';
 
 const whole = (max: number): z.ZodCoercedNumber => z.coerce.number().int().min(0).max(max);
 const DAY_MS = 86_400_000;

@@ -5,7 +5,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { CapstanError } from '../proto/errors.ts';
+import { CapstanError } from '../lib/errors.ts';
 import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
 import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
 import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';

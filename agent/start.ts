@@ -5,12 +5,12 @@ import { dirname, join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
-import { clientCredentials } from '../proto/grpc-tls.ts';
-import { acquireLock } from '../proto/lock.mjs';
-import { CapstanError } from '../proto/errors.ts';
+import { clientCredentials } from '../lib/grpc-tls.ts';
+import { acquireLock } from '../lib/lock.mjs';
+import { CapstanError } from '../lib/errors.ts';
 import type { LogsRequest, SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
-import { messageOf } from '../proto/to-error.ts';
-import { visibleText } from '../proto/visible-text.ts';
+import { messageOf } from '../lib/to-error.ts';
+import { visibleText } from '../lib/visible-text.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
 import { BlobTransfer } from './blobs/blob-transfer.ts';
 import { readJoinToken, type AgentConfig } from './config.ts';

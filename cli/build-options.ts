@@ -2,7 +2,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 
-import { CapstanError } from '../proto/errors.ts';
+import { CapstanError } from '../lib/errors.ts';
 import type { BuildOptions } from './build/build.ts';
 import { flagOption, textOption, type OptionSpec, type OptionValues } from './options.ts';
 import { readDotEnv, type Environment } from './config.ts';

@@ -13,7 +13,7 @@ const main = fileURLToPath(new URL('./main.ts', import.meta.url));
 const bundled = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
 // Stripping types and compiling is half of a start; the processes of this installation share what one of them has done.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url));
-/** The exit code of OLD_NODE in proto/errors.ts. */
+/** The exit code of OLD_NODE in lib/errors.ts. */
 const OLD_NODE = 78;
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);

@@ -1,5 +1,5 @@
 /** A command is data: help, completion and documentation come from the same tree that runs it. */
-import { CapstanError } from '../proto/errors.ts';
+import { CapstanError } from '../lib/errors.ts';
 import type { Environment } from './config.ts';
 import type { OptionSpec, OptionValues } from './options.ts';
 import type { Terminal } from './terminal/terminal.ts';

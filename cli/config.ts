@@ -11,9 +11,9 @@ import { parseEnv } from 'node:util';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../proto/errors.ts';
-import { errnoOf } from '../proto/to-error.ts';
-import { tlsSettings } from '../proto/tls-settings.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { errnoOf } from '../lib/to-error.ts';
+import { tlsSettings } from '../lib/tls-settings.ts';
 import type { OptionSpec, OptionValues } from './options.ts';
 
 /** What the process was started with. */

@@ -3,8 +3,8 @@ import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 
-import { CapstanError } from '../proto/errors.ts';
-import { isErrno } from '../proto/to-error.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { isErrno } from '../lib/to-error.ts';
 import type { Environment } from './config.ts';
 
 export interface Login {

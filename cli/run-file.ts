@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import { isErrno } from '../proto/to-error.ts';
+import { isErrno } from '../lib/to-error.ts';
 
 const schema = z.object({ pid: z.int().positive(), http: z.string(), grpc: z.string(), url: z.string().optional() });
 

@@ -14,12 +14,12 @@ import { constants } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { acquireLock } from '../proto/lock.mjs';
+import { acquireLock } from '../lib/lock.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 const modules = join(root, 'node_modules');
 const stampFile = join(modules, '.capstan-setup');
-/** Exit codes of sysexits.h, as in proto/errors.ts. */
+/** Exit codes of sysexits.h, as in lib/errors.ts. */
 const EXIT = { usage: 2, unavailable: 69, config: 78 };
 
 /** What each word runs, and whether that needs the development dependencies. */

@@ -6,7 +6,7 @@ import type { z } from 'zod';
 import { agentConfig } from '../agent/config.ts';
 import { settingsSchema } from '../cli/config.ts';
 import { gatewayConfig } from '../gateway/config.ts';
-import { variableOf } from '../proto/settings.ts';
+import { variableOf } from '../lib/settings.ts';
 import { schedulerConfig } from '../scheduler/config.ts';
 
 const target = new URL('configuration.md', import.meta.url);

@@ -5,8 +5,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { gpuFamilies } from '../proto/gpu-types.ts';
-import { GpuTable } from '../proto/gpu-table.ts';
+import { gpuFamilies } from '../lib/gpu-types.ts';
+import { GpuTable } from '../lib/gpu-table.ts';
 
 const begin = '<!-- table: node docs/generate-gpus.ts -->\n';
 const end = '<!-- end of the table -->\n';

@@ -6,10 +6,10 @@ import { readFileSync } from 'node:fs';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../proto/errors.ts';
-import { tlsSettings } from '../proto/tls-settings.ts';
-import { readSettings, setting } from '../proto/settings.ts';
-import { errnoOf } from '../proto/to-error.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { tlsSettings } from '../lib/tls-settings.ts';
+import { readSettings, setting } from '../lib/settings.ts';
+import { errnoOf } from '../lib/to-error.ts';
 
 function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.ZodType<number>> {
   const rule = `must be an integer between ${min} and ${max}`;

@@ -1,7 +1,7 @@
 /** The gateway's log: JSON lines on stderr, without secrets. */
 import { destination, pino, type Logger } from 'pino';
 
-import { visibleText } from '../proto/visible-text.ts';
+import { visibleText } from '../lib/visible-text.ts';
 
 export type Log = Pick<Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
 

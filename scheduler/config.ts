@@ -3,9 +3,9 @@ import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
-import { tlsSettings } from '../proto/tls-settings.ts';
-import { CapstanError } from '../proto/errors.ts';
-import { readSettings, setting } from '../proto/settings.ts';
+import { tlsSettings } from '../lib/tls-settings.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { readSettings, setting } from '../lib/settings.ts';
 import type { S3Config } from './blobs/s3-store.ts';
 import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, defaultRequestsPerWorker, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';

@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../proto/errors.ts';
-import { messageOf } from '../proto/to-error.ts';
-import { GpuTable } from '../proto/gpu-table.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { messageOf } from '../lib/to-error.ts';
+import { GpuTable } from '../lib/gpu-table.ts';
 
 const name = z.string('must be a text').trim().min(1, 'must not be empty').max(128);
 const group = z.string('must be a text').regex(/^[A-Z][A-Z0-9_]{1,63}$/, 'must be capitals, digits and underscores');

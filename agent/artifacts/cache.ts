@@ -10,9 +10,9 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { syncPath } from '../../proto/sync-path.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { syncPath } from '../../lib/sync-path.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import { bootId, syncTree } from './durable.ts';
 import { fingerprintOf, verified, type Fingerprint } from './fingerprint.ts';

@@ -2,7 +2,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { syncPath } from '../../proto/sync-path.ts';
+import { syncPath } from '../../lib/sync-path.ts';
 
 /** Writes a folder with all it holds through to the disk. Rejects when aborted. */
 export async function syncTree(folder: string, aborted: AbortSignal): Promise<void> {

@@ -10,8 +10,8 @@ import { pipeline } from 'node:stream/promises';
 
 import { extract, type ReadEntry } from 'tar';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { messageOf } from '../../lib/to-error.ts';
 
 export interface UnpackLimits {
   readonly entries: number;

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 
 import type { ClientWritableStream } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import {
   BlobPurpose,
   type BlobServiceClient,

@@ -3,7 +3,7 @@
  * answers what is to be done; `nextDeadline` says when time itself is the next event. No promise,
  * timer, clock or I/O in here: the engine has them.
  */
-import { assertNever } from '../../proto/errors.ts';
+import { assertNever } from '../../lib/errors.ts';
 import { RefusalReason, type DesiredWorkers } from '../../proto/gen/capstan/v1/nodes.ts';
 import {
   acceptDispatch,

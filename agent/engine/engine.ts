@@ -1,9 +1,9 @@
 /** Drives the core: feeds it what happens, carries out what it decides, wakes it when time is due. */
 import type { Logger } from 'pino';
 
-import { assertNever } from '../../proto/errors.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { assertNever } from '../../lib/errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, ReleaseSpec, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';

@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 
 import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
 import { CpuLoad, quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
 import { readHostPython, type HostPython } from './host-python.ts';

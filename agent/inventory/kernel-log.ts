@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { open, readFile, type FileHandle } from 'node:fs/promises';
 
-import { errnoOf } from '../../proto/to-error.ts';
+import { errnoOf } from '../../lib/to-error.ts';
 
 /** Longer than any record of the kernel. */
 const RECORD_BYTES = 8_192;

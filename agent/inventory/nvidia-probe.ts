@@ -11,7 +11,7 @@ import { delimiter, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
-import { messageOf } from '../../proto/to-error.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { endGroup } from '../runtimes/process-group.ts';
 import { devicesOfReport } from './nvidia-report.ts';
 import { LIGHT_COLUMNS, messageIn, OLD_COLUMNS, parseLight, parseList, type LightRow, type ListedSlice } from './nvidia-text.ts';

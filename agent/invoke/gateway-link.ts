@@ -2,9 +2,9 @@
 import { Metadata, type ChannelCredentials, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
-import { BatchWriter, FRAMES_BYTES, messageLimits } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { BatchWriter, FRAMES_BYTES, messageLimits } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import {
   InvokeServiceClient,
   type AgentFrame,
@@ -13,7 +13,7 @@ import {
   type InvokeFromGateway,
   type Serving,
 } from '../../proto/gen/capstan/v1/invoke.ts';
-import { handleItem, readClientStream } from '../../proto/stream-guard.ts';
+import { handleItem, readClientStream } from '../../lib/stream-guard.ts';
 import type { HttpCall, HttpEvents, HttpRequest } from '../runtimes/runtime.ts';
 import { Backoff } from '../session/backoff.ts';
 

@@ -1,10 +1,10 @@
 /** The gateways that the scheduler names: a stream to each, for as long as it is named. */
 import type { Logger } from 'pino';
 
-import { clientCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
+import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { Gateways as GatewayList } from '../../proto/gen/capstan/v1/nodes.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import type { HttpCall, HttpEvents, HttpRequest } from '../runtimes/runtime.ts';
 import { GatewayLink } from './gateway-link.ts';
 

@@ -6,7 +6,7 @@
 import { appendFile, mkdir, readdir, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { isErrno } from '../../proto/to-error.ts';
+import { isErrno } from '../../lib/to-error.ts';
 
 const ACCOUNTS = 'accounts.json';
 /** Smaller files would be rotated with nearly every line. */

@@ -2,8 +2,8 @@
 import type { Logger } from 'pino';
 
 import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
-import { messageOf } from '../../proto/to-error.ts';
-import { visibleLine } from '../../proto/visible-text.ts';
+import { messageOf } from '../../lib/to-error.ts';
+import { visibleLine } from '../../lib/visible-text.ts';
 import type { LogFiles } from './log-files.ts';
 
 /** Lines kept in memory for an endpoint. */

@@ -7,7 +7,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile, readlink } from 'node:fs/promises';
 
-import { isErrno } from '../../proto/to-error.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { readStat } from './process-stat.ts';
 
 /** Names the agent: its data folder, then its process. */

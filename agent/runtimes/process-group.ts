@@ -1,5 +1,5 @@
 /** A process that leads its own group, ended with everything it started. */
-import { isErrno } from '../../proto/to-error.ts';
+import { isErrno } from '../../lib/to-error.ts';
 
 /** Kills every process of the group; false when none was left. */
 export function killGroup(leader: number): boolean {

@@ -3,7 +3,7 @@
  * a container. All have the same semantics; test/conformance/runtime/ holds the list that each
  * must pass.
  */
-import type { ErrorCode } from '../../proto/errors.ts';
+import type { ErrorCode } from '../../lib/errors.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 

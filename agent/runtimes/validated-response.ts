@@ -1,5 +1,5 @@
 /** Validates what a worker answers to an HTTP request: an invalid response becomes 500, with the reason in the worker's log. */
-import { ResponseValidator } from '../../proto/response-validator.ts';
+import { ResponseValidator } from '../../lib/response-validator.ts';
 import type { HttpCall, HttpEvents, HttpRequest } from './runtime.ts';
 
 /** Stands between a worker and its caller's side. Every runtime's responses pass through it. */

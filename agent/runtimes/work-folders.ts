@@ -9,7 +9,7 @@ import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
-import { messageOf } from '../../proto/to-error.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { fillWorkFolder } from './hosted/work-folder.ts';
 import { readStat } from './process-stat.ts';
 

@@ -1,7 +1,7 @@
 /** Channels to the scheduler and what is shown on them. */
 import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../proto/batches.ts';
+import { messageLimits } from '../../lib/batches.ts';
 import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
 import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { Identity } from './identity.ts';

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { isErrno } from '../../lib/to-error.ts';
 
 const identitySchema = z.object({ nodeId: z.string().min(1), nodeSecret: z.string().min(1) });
 

@@ -11,9 +11,9 @@
 import { Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
-import { BatchWriter } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { BatchWriter } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import type {
   AgentEvent,
   AgentMessage,
@@ -24,7 +24,7 @@ import type {
   SchedulerMessage,
   Welcome,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import { readClientStream } from '../../proto/stream-guard.ts';
+import { readClientStream } from '../../lib/stream-guard.ts';
 import { Backoff } from './backoff.ts';
 import { nodeClient, nodeMetadata, type SchedulerTarget } from './connection.ts';
 import { readIdentity, writeIdentity, type Identity } from './identity.ts';

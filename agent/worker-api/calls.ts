@@ -2,9 +2,9 @@
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 
-import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
-import type { Reservation, SharedBudget } from '../../proto/shared-budget.ts';
-import type { UploadMonitor } from '../../proto/upload-monitor.ts';
+import { receiveBody, type BodyFault } from '../../lib/receive-body.ts';
+import type { Reservation, SharedBudget } from '../../lib/shared-budget.ts';
+import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
 import type { JobMailbox } from './job-mailbox.ts';
 import { readChunk, readJobPost, tooLarge } from './job-post.ts';

@@ -1,7 +1,7 @@
 /** The documents that workers post, read without changing a byte of what goes on to the caller. */
 import { isUtf8 } from 'node:buffer';
 
-import { scanObject, type Span } from '../../proto/json-scan.ts';
+import { scanObject, type Span } from '../../lib/json-scan.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
 import type { JobPost } from './job-mailbox.ts';
 

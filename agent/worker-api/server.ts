@@ -10,8 +10,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 
-import { SharedBudget } from '../../proto/shared-budget.ts';
-import { UploadMonitor, type UploadRule } from '../../proto/upload-monitor.ts';
+import { SharedBudget } from '../../lib/shared-budget.ts';
+import { UploadMonitor, type UploadRule } from '../../lib/upload-monitor.ts';
 import type { Caller } from './calls.ts';
 import type { JobMailbox } from './job-mailbox.ts';
 

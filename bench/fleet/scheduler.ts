@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { credentials, Metadata } from '@grpc/grpc-js';
 
 import { SUPERVISED } from '../../cli/parts/part-process.ts';
-import { messageLimits } from '../../proto/batches.ts';
+import { messageLimits } from '../../lib/batches.ts';
 import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient, type EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 

@@ -1,6 +1,6 @@
 /** `key=value` as changes of an endpoint's settings (the schema's EndpointSettings). */
-import { environmentName, environmentNameRule } from '../../proto/environment-values.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { environmentName, environmentNameRule } from '../../lib/environment-values.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 const NUMBERS = [
   'workersMin',

@@ -1,5 +1,5 @@
 /** An endpoint by its id or its name. */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** What both shapes of an endpoint have: that of the gateway, and that of the scheduler. */

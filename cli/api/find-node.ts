@@ -1,5 +1,5 @@
 /** A node by its id or its name. */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { NodeRow } from './node-row.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 

@@ -1,6 +1,6 @@
 /** The tool's side of the gateway: GraphQL for the control plane, parts of builds by PATCH. All it needs is the HTTP address and a key. */
-import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/to-error.ts';
+import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../lib/errors.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { certificateProblem } from './certificate-trust.ts';
 import { callHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';

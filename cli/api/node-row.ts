@@ -1,6 +1,6 @@
 /** A node as the tool prints it. */
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { nodeFigures } from '../../proto/node-figures.ts';
+import { nodeFigures } from '../../lib/node-figures.ts';
 
 export interface NodeRow {
   readonly id: string;

@@ -1,5 +1,5 @@
 /** The queue API as the tool's own commands call it: one try, refusals as CapstanError. */
-import { CapstanError, codeOfStatus } from '../../proto/errors.ts';
+import { CapstanError, codeOfStatus } from '../../lib/errors.ts';
 import { certificateProblem } from './certificate-trust.ts';
 
 /** A job as GET /requests and /status show it. */

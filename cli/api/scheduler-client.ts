@@ -1,9 +1,9 @@
 /** The tool's side of the scheduler's gRPC: control calls with an API key. */
 import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../proto/batches.ts';
-import { clientCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
-import type { CapstanError } from '../../proto/errors.ts';
+import { messageLimits } from '../../lib/batches.ts';
+import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type {
   CreateJoinTokenRequest,
@@ -24,7 +24,7 @@ import type {
   WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** google.rpc.Code of a method that a server lacks. */

@@ -10,9 +10,9 @@ import { constants } from 'node:fs';
 import { chmod, copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { isErrno, messageOf } from '../../proto/to-error.ts';
-import { syncPath } from '../../proto/sync-path.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { isErrno, messageOf } from '../../lib/to-error.ts';
+import { syncPath } from '../../lib/sync-path.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 export interface BackupOptions {

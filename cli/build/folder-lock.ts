@@ -6,8 +6,8 @@ import { mkdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { acquireLock } from '../../proto/lock.mjs';
-import { isErrno } from '../../proto/to-error.ts';
+import { acquireLock } from '../../lib/lock.mjs';
+import { isErrno } from '../../lib/to-error.ts';
 import { mustBeFolder } from '../deploy/application.ts';
 import { TOOL_FOLDER } from '../deploy/artifact.ts';
 import type { Terminal } from '../terminal/terminal.ts';

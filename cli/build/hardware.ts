@@ -1,5 +1,5 @@
 /** What the build can say about the hardware that endpoints ask for. */
-import { GpuTable } from '../../proto/gpu-table.ts';
+import { GpuTable } from '../../lib/gpu-table.ts';
 import type { Application } from '../deploy/application.ts';
 
 /**

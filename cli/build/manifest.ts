@@ -1,5 +1,5 @@
 /** The manifest of a declared application. */
-import { defaultBaseImage } from '../../proto/base-images.ts';
+import { defaultBaseImage } from '../../lib/base-images.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { resourceOf } from '../../sdk/typescript/settings.ts';
 

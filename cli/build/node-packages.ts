@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
 import { digestOf, faultOf, runInstaller } from './run-installer.ts';

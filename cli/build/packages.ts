@@ -2,7 +2,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { preinstalledPackages } from '../../proto/base-images.ts';
+import { preinstalledPackages } from '../../lib/base-images.ts';
 import type { Layer } from '../deploy/artifact.ts';
 import { closest } from '../deploy/closest.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';

@@ -1,4 +1,4 @@
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { AccountRow } from '../api/control.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
 import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';

@@ -1,4 +1,4 @@
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import type { Command, Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';

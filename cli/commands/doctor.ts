@@ -1,4 +1,4 @@
-import { errorTable } from '../../proto/errors.ts';
+import { errorTable } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
 import { flagOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';

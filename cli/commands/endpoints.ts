@@ -1,5 +1,5 @@
-import { CapstanError } from '../../proto/errors.ts';
-import { visibleLine } from '../../proto/visible-text.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { visibleLine } from '../../lib/visible-text.ts';
 import type { EndpointDetail } from '../api/endpoint-detail.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';

@@ -1,4 +1,4 @@
-import { assertNever, CapstanError } from '../../proto/errors.ts';
+import { assertNever, CapstanError } from '../../lib/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';

@@ -1,4 +1,4 @@
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';

@@ -1,4 +1,4 @@
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';

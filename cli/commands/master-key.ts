@@ -1,4 +1,4 @@
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';
 import { flagOption } from '../options.ts';

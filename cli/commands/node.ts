@@ -1,4 +1,4 @@
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Fleet } from '../api/fleet.ts';
 import type { SchedulerClient } from '../api/scheduler-client.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';

@@ -1,8 +1,8 @@
 import { join, resolve } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/to-error.ts';
-import { visibleLine } from '../../proto/visible-text.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { isErrno } from '../../lib/to-error.ts';
+import { visibleLine } from '../../lib/visible-text.ts';
 import type { Command } from '../command.ts';
 import { textOption } from '../options.ts';
 import { readDotEnv } from '../config.ts';

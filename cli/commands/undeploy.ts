@@ -1,4 +1,4 @@
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
 import { readSettings, settingOptions } from '../config.ts';

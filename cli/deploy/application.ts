@@ -4,7 +4,7 @@ import { dirname, join, relative } from 'node:path';
 
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
-import { errnoOf } from '../../proto/to-error.ts';
+import { errnoOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { FINGERPRINT_KEY } from '../build/manifest.ts';
 import { EXAMPLE } from '../discovery/discover.ts';

@@ -2,8 +2,8 @@
 import { createReadStream } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { baseImageOf } from '../../proto/base-images.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { baseImageOf } from '../../lib/base-images.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { deploy, type Deployed } from '../api/control.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import type { Terminal } from '../terminal/terminal.ts';

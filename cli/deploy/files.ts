@@ -6,7 +6,7 @@ import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import ignore, { type Ignore } from 'ignore';
 
 import { ToolError } from '../terminal/tool-error.ts';
-import { isErrno } from '../../proto/to-error.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Never in an artifact: our own output, version control, compiled Python, data and secrets. */

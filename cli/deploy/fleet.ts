@@ -1,5 +1,5 @@
 /** Whether any host has what the endpoints' builds left out because the base image has it. */
-import { baseImageOf, baseImages, preinstalledPackages } from '../../proto/base-images.ts';
+import { baseImageOf, baseImages, preinstalledPackages } from '../../lib/base-images.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import type { Application } from './application.ts';
 

@@ -1,5 +1,5 @@
 /** The functions of a manifest as the scheduler and the agents are told them. */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { findExport, parseModule, type Found } from './exports.ts';
 import type { ManifestEndpoint, ManifestFunction } from './manifest.ts';
 import { isPython, readModule } from './modules.ts';

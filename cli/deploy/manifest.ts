@@ -4,9 +4,9 @@
  */
 import { z } from 'zod';
 
-import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
-import { environmentFault, environmentName, environmentNameRule } from '../../proto/environment-values.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { baseImageOf, preinstalledPackages } from '../../lib/base-images.ts';
+import { environmentFault, environmentName, environmentNameRule } from '../../lib/environment-values.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { CPU_LIMIT_RULE, fitsHost } from '../../sdk/typescript/settings.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { closest } from './closest.ts';

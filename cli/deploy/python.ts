@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Found } from './exports.ts';
 import type { Module } from './modules.ts';

@@ -1,6 +1,6 @@
 /** Whether what a caller sent fits the function, as its source says: told before the function is called. */
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
-import { fitsParameter, typeMismatch } from '../../proto/parameter-types.ts';
+import { fitsParameter, typeMismatch } from '../../lib/parameter-types.ts';
 import type { Parameter } from '../deploy/parameters.ts';
 import type { DeclaredFunction } from '../discovery/declared.ts';
 

@@ -4,7 +4,7 @@ import { glob, stat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 
 import type { LocalWorker, LocalWorkers } from '../../agent/local-workers.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { discover, EXAMPLE } from '../discovery/discover.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { ToolError } from '../terminal/tool-error.ts';

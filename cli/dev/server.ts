@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 
-import { messageOf } from '../../proto/to-error.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import type { HttpRequest, LocalWorker, TaskResult } from '../../agent/local-workers.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { documentOf } from './document.ts';

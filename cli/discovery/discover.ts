@@ -1,6 +1,6 @@
 /** From a folder to the endpoints its sources declare, with the rules over all of them. */
 import { sameRoute } from '../../sdk/typescript/routes.ts';
-import type { CapstanError } from '../../proto/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction } from './declared.ts';
 import { readNodeFile } from './node.ts';

@@ -1,5 +1,5 @@
 /** From a declaration's literal arguments to checked settings, by the rules of the SDK, with the place of what breaks one. */
-import type { CapstanError } from '../../proto/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import { DeclarationError } from '../../sdk/typescript/errors.ts';
 import { checkSettings, type CheckedSettings, type EndpointSettings } from '../../sdk/typescript/settings.ts';
 import { ToolError } from '../terminal/tool-error.ts';

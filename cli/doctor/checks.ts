@@ -7,9 +7,9 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { CapstanError } from '../../proto/errors.ts';
-import { findContainerSocket } from '../../proto/container-socket.ts';
-import { isErrno, messageOf } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { findContainerSocket } from '../../lib/container-socket.ts';
+import { isErrno, messageOf } from '../../lib/to-error.ts';
 import { certificateProblem } from '../api/certificate-trust.ts';
 import { connectScheduler, type SchedulerClient } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';

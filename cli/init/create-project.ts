@@ -2,8 +2,8 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { errnoOf } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { errnoOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { pythonProject } from './python-project.ts';
 import { typescriptProject } from './typescript-project.ts';

@@ -2,8 +2,8 @@
  * One part as a process (docs/borders.md, Processes under `capstan up`): starts it, says so,
  * and closes it when it is told to end or when the supervisor is gone.
  */
-import { CapstanError, type ErrorCode } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/to-error.ts';
+import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import type { Environment } from '../config.ts';
 import type { PartMessage } from '../supervisor/child.ts';
 import { endWish } from '../terminal/end-signals.ts';

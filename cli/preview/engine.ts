@@ -1,8 +1,8 @@
 /** What a preview keeps at the container engine: one network, and the containers of its agent. */
 import type Docker from 'dockerode';
 
-import { findContainerSocket } from '../../proto/container-socket.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { findContainerSocket } from '../../lib/container-socket.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** Labels of a preview's network. */

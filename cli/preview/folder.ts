@@ -5,9 +5,9 @@ import { readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { acquireLock } from '../../proto/lock.mjs';
-import { isErrno, messageOf } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { acquireLock } from '../../lib/lock.mjs';
+import { isErrno, messageOf } from '../../lib/to-error.ts';
 import type { PreviewName } from './engine.ts';
 
 const PREFIX = 'capstan-preview-';

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 
 import type Docker from 'dockerode';
 
-import { messageOf } from '../../proto/to-error.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { connectGateway } from '../api/gateway-client.ts';
 import { ownSettings } from '../api/local-endpoints.ts';
 import type { Built } from '../build/build.ts';

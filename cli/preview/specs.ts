@@ -1,5 +1,5 @@
 /** An application's endpoints as a preview runs them: one container each, and which image it is made of. */
-import { baseImageOf, defaultBaseImage, imageReference } from '../../proto/base-images.ts';
+import { baseImageOf, defaultBaseImage, imageReference } from '../../lib/base-images.ts';
 import type { Application, ApplicationEndpoint } from '../deploy/application.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 

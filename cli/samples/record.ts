@@ -7,7 +7,7 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import { isErrno, messageOf } from '../../proto/to-error.ts';
+import { isErrno, messageOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 const schema = z.record(z.string(), z.string());

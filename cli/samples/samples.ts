@@ -4,7 +4,7 @@
  */
 import { relative } from 'node:path';
 
-import { assertNever } from '../../proto/errors.ts';
+import { assertNever } from '../../lib/errors.ts';
 import { listEndpoints } from '../api/control.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { connectGateway, type GatewayClient } from '../api/gateway-client.ts';

@@ -7,7 +7,7 @@
  */
 import { closeSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 
-import { errnoOf, isErrno, messageOf } from '../../proto/to-error.ts';
+import { errnoOf, isErrno, messageOf } from '../../lib/to-error.ts';
 
 const ROTATE_BYTES = 10_000_000;
 const KEEP_FILES = 3;

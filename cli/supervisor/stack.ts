@@ -2,11 +2,11 @@
 import { accessSync, constants, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { assertNever, CapstanError, isErrorCode } from '../../proto/errors.ts';
+import { assertNever, CapstanError, isErrorCode } from '../../lib/errors.ts';
 import type { Environment, Settings } from '../config.ts';
 import { storedApiKey } from '../local.ts';
-import { acquireLock } from '../../proto/lock.mjs';
-import { errnoOf } from '../../proto/to-error.ts';
+import { acquireLock } from '../../lib/lock.mjs';
+import { errnoOf } from '../../lib/to-error.ts';
 import { removeRunFile, writeRunFile } from '../run-file.ts';
 import { onEndSignals } from '../terminal/end-signals.ts';
 import type { Terminal } from '../terminal/terminal.ts';

@@ -2,7 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { assertNever } from '../../proto/errors.ts';
+import { assertNever } from '../../lib/errors.ts';
 import { startChild, type Child, type ChildCommand } from './child.ts';
 import { newState, nextDeadline, step, type Effect, type Event, type PartRule, type Refusal } from './core/restart.ts';
 import { openLogFile, type LogFile } from './log-file.ts';

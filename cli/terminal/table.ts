@@ -1,7 +1,7 @@
 /** Rows of text in aligned columns, without borders: readable for people, cuttable for programs. */
 import Table from 'cli-table3';
 
-import { visibleLine } from '../../proto/visible-text.ts';
+import { visibleLine } from '../../lib/visible-text.ts';
 
 const noBorders = Object.fromEntries(
   [

@@ -7,7 +7,7 @@
  */
 import pc from 'picocolors';
 
-import { visibleLine, visibleText } from '../../proto/visible-text.ts';
+import { visibleLine, visibleText } from '../../lib/visible-text.ts';
 
 export interface Stream {
   readonly isTTY?: boolean;

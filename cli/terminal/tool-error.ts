@@ -1,6 +1,6 @@
 /** A refusal whose hint says more than that of its code. */
-import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../proto/errors.ts';
-import { errnoOf, messageOf } from '../../proto/to-error.ts';
+import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../lib/errors.ts';
+import { errnoOf, messageOf } from '../../lib/to-error.ts';
 
 export class ToolError extends CapstanError {
   readonly hint: string;
@@ -28,7 +28,7 @@ const shellHints: Partial<Record<ErrorCode, string>> = {
   NOT_FOUND: 'Check the id or name; ended jobs are forgotten when their retention is over.',
 };
 
-/** What to tell people about anything thrown, and the exit code (the table of proto/errors.ts). */
+/** What to tell people about anything thrown, and the exit code (the table of lib/errors.ts). */
 export function explain(thrown: unknown): Explanation {
   if (thrown instanceof CapstanError) {
     const entry = errorTable[thrown.code];

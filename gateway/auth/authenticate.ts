@@ -3,7 +3,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 
 import { LRUCache } from 'lru-cache';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Directory, Key } from '../directory/directory.ts';
 import type { Lookup } from '../directory/lookup.ts';
 

@@ -1,5 +1,5 @@
 /** Which key may do what (scopes of proto KeyScope). Pure. */
-import { assertNever, CapstanError } from '../../proto/errors.ts';
+import { assertNever, CapstanError } from '../../lib/errors.ts';
 import { KeyScope, type EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import type { Key } from '../directory/directory.ts';
 import { printable } from '../http/ids.ts';

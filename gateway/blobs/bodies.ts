@@ -1,7 +1,7 @@
 /** Bodies above 64 KiB: put into the blob store before a job refers to them, fetched while the answer is sent. */
 import type { Metadata } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { BlobPurpose, type BlobServiceClient, type GetBlobResponse, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { BlobRef } from '../../proto/gen/capstan/v1/common.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';

@@ -6,7 +6,7 @@
  */
 import { LRUCache } from 'lru-cache';
 
-import { Rate } from '../../proto/rate.ts';
+import { Rate } from '../../lib/rate.ts';
 
 export const lookupKinds = ['key', 'worker', 'renewal', 'endpoint'] as const;
 export type LookupKind = (typeof lookupKinds)[number];

@@ -6,7 +6,7 @@
 import type { Metadata } from '@grpc/grpc-js';
 import { LRUCache } from 'lru-cache';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { ControlServiceClient, EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';

@@ -3,7 +3,7 @@
  * What the generated reader would take for something else (the text "false" for true, an object for
  * its name) or not look at (a misspelt key) is refused by its name here.
  */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';

@@ -1,5 +1,5 @@
 /** Our errors in GraphQL's shape (docs/api.md, GraphQL), without the library: most refusals are said before it is needed. */
-import { errorTable, type CapstanError, type ErrorCode } from '../../proto/errors.ts';
+import { errorTable, type CapstanError, type ErrorCode } from '../../lib/errors.ts';
 
 export interface GraphqlRefusal {
   readonly message: string;

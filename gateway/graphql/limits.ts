@@ -1,7 +1,7 @@
 /** How deep and how large a query may be: counted before it is validated, and before anything is asked of the scheduler. Pure. */
 import { Kind, Lexer, Source, TokenKind, type DocumentNode, type FragmentDefinitionNode, type SelectionSetNode } from 'graphql';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 const MAX_DEPTH = 20;
 /** Fields, those of a fragment counted wherever it is spread. */

@@ -1,7 +1,7 @@
 /** The root fields: each is one call of ControlService with the caller's own key, so the scheduler checks its scope. */
 import { Metadata } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import {
   EndpointPatch,
   type EndpointSpec,

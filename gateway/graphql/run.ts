@@ -13,7 +13,7 @@ import {
 } from 'graphql';
 import { LRUCache } from 'lru-cache';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Log } from '../log.ts';
 import { refusalOf } from './errors.ts';
 import { checkLimits, checkText } from './limits.ts';

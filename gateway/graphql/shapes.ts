@@ -1,5 +1,5 @@
 /** What the scheduler answers, in the shapes of the schema. */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import {
   DeploymentCause,
@@ -17,7 +17,7 @@ import {
   type WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
-import { nodeFigures } from '../../proto/node-figures.ts';
+import { nodeFigures } from '../../lib/node-figures.ts';
 
 const scopes = {
   ALL: KeyScope.ALL,

@@ -4,7 +4,7 @@
  */
 import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../proto/batches.ts';
+import { messageLimits } from '../../lib/batches.ts';
 
 /** First wait before a broken connection is tried again, and the longest one, ms. */
 const BACKOFF_MIN_MS = 50;

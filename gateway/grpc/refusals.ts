@@ -1,6 +1,6 @@
 /** What callers are told when a call of the scheduler failed. */
-import { CapstanError } from '../../proto/errors.ts';
-import { fromServiceError, isNamed } from '../../proto/grpc-errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { fromServiceError, isNamed } from '../../lib/grpc-errors.ts';
 
 /** Refusals of the scheduler as they are; what the connection itself says (addresses, its inner states) is for the log, as the cause. */
 export function schedulerRefusal(thrown: unknown): CapstanError {

@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 
 import type { FastifyReply } from 'fastify';
 
-import { assertNever, CapstanError } from '../../proto/errors.ts';
+import { assertNever, CapstanError } from '../../lib/errors.ts';
 import { JobState, type BlobRef, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import { JSON_TYPE, sendFailure } from './problem.ts';

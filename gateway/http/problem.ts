@@ -1,8 +1,8 @@
 /** Refusals as problem documents: `{"status","title","detail"}` with the matching HTTP status. */
 import type { FastifyReply } from 'fastify';
 
-import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../proto/errors.ts';
-import { errnoOf } from '../../proto/to-error.ts';
+import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../lib/errors.ts';
+import { errnoOf } from '../../lib/to-error.ts';
 import { refusalAsOpenAi, type OpenAiError } from '../openai/errors.ts';
 import { drain, type DrainLimits } from './drain.ts';
 

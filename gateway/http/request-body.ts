@@ -1,12 +1,12 @@
-/** Receives request bodies into memory that all callers share (proto/shared-budget.ts), for every route that reads a body as a whole. */
+/** Receives request bodies into memory that all callers share (lib/shared-budget.ts), for every route that reads a body as a whole. */
 import type { IncomingMessage } from 'node:http';
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { receiveBody, type BodyFault } from '../../proto/receive-body.ts';
-import type { Party, Reservation, SharedBudget, Shortage } from '../../proto/shared-budget.ts';
-import type { UploadMonitor } from '../../proto/upload-monitor.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { receiveBody, type BodyFault } from '../../lib/receive-body.ts';
+import type { Party, Reservation, SharedBudget, Shortage } from '../../lib/shared-budget.ts';
+import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import type { GatewayConfig } from '../config.ts';
 import { whenOver } from './client-disconnect.ts';
 import { tooLarge } from './problem.ts';

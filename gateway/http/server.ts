@@ -2,7 +2,7 @@
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Certificate } from './tls.ts';
 import { parseBody } from '../json/body.ts';
 import { cors } from './cors.ts';

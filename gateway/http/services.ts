@@ -12,8 +12,8 @@ import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
 import type { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
-import type { SharedBudget } from '../../proto/shared-budget.ts';
-import type { UploadMonitor } from '../../proto/upload-monitor.ts';
+import type { SharedBudget } from '../../lib/shared-budget.ts';
+import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
 

@@ -1,9 +1,9 @@
 /** The certificate of the HTTP server, where one is configured; a renewed one is taken up without a restart. */
 import { createSecureContext } from 'node:tls';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { pemOf } from '../../proto/grpc-tls.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { pemOf } from '../../lib/grpc-tls.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Log } from '../log.ts';
 

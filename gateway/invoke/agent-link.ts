@@ -1,10 +1,10 @@
 /** One agent's stream: requests go out on it by number, their answers come back. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
-import { BatchWriter, FRAMES_BYTES } from '../../proto/batches.ts';
-import type { CapstanError } from '../../proto/errors.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
-import { handleItem, type GuardedStream } from '../../proto/stream-guard.ts';
+import { BatchWriter, FRAMES_BYTES } from '../../lib/batches.ts';
+import type { CapstanError } from '../../lib/errors.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
+import { handleItem, type GuardedStream } from '../../lib/stream-guard.ts';
 import type { AgentFrame, GatewayFrame, InvokeFromAgent, InvokeFromGateway } from '../../proto/gen/capstan/v1/invoke.ts';
 
 export type InvokeCall = ServerDuplexStream<InvokeFromAgent, InvokeFromGateway>;

@@ -7,7 +7,7 @@
  */
 import { LRUCache } from 'lru-cache';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { Placement } from '../directory/directory.ts';
 import { printable } from '../http/ids.ts';

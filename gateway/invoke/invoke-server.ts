@@ -1,14 +1,14 @@
 /** InvokeService: the gRPC server that agents dial, so that requests reach hosts that accept no connection. */
 import { Server, type Metadata } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
-import { Admission } from '../../proto/grpc-admission.ts';
-import { GrpcListener } from '../../proto/grpc-listener.ts';
-import { serverCredentials, type TlsConfig } from '../../proto/grpc-tls.ts';
+import { messageLimits } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
+import { Admission } from '../../lib/grpc-admission.ts';
+import { GrpcListener } from '../../lib/grpc-listener.ts';
+import { serverCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
 import { InvokeServiceService, type InvokeFromAgent, type InvokeServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
-import { readServerStream } from '../../proto/stream-guard.ts';
+import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Log } from '../log.ts';
 import { AgentLink, type InvokeCall } from './agent-link.ts';
 import type { Announcements } from './announcements.ts';

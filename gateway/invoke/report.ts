@@ -4,9 +4,9 @@
  */
 import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import type { EndpointLevel, GatewayNotice, GatewayReport, GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
-import { readClientStream } from '../../proto/stream-guard.ts';
+import { readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../grpc/connection.ts';
 import type { Log } from '../log.ts';
 

@@ -1,7 +1,7 @@
 /** Whether a node may serve requests here: the scheduler gave it a token that this gateway can check by itself. */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 /**
  * The node behind a token, `<node id>.<wall clock of its end, ms>.<signature>`.

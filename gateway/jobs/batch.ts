@@ -1,5 +1,5 @@
 /** Cutting a turn's requests into messages of about 1 MiB (docs/borders.md, Batches). */
-import { BATCH_BYTES } from '../../proto/batches.ts';
+import { BATCH_BYTES } from '../../lib/batches.ts';
 import type { JobRequest, JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 
 /** Ids, numbers and framing of one request. */

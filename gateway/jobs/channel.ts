@@ -15,9 +15,9 @@
 import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 import { connectivityState } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { handleItem, readClientStream } from '../../proto/stream-guard.ts';
-import { fromFailure, fromServiceError } from '../../proto/grpc-errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { handleItem, readClientStream } from '../../lib/stream-guard.ts';
+import { fromFailure, fromServiceError } from '../../lib/grpc-errors.ts';
 import type {
   Job,
   JobReplies,
@@ -30,7 +30,7 @@ import type {
 import { backoffMs } from '../grpc/connection.ts';
 import { unavailable } from '../grpc/refusals.ts';
 import type { Budget } from '../limits/budget.ts';
-import type { Reservation } from '../../proto/shared-budget.ts';
+import type { Reservation } from '../../lib/shared-budget.ts';
 import type { Log } from '../log.ts';
 import { nextMessage } from './batch.ts';
 import { StreamCursors } from './stream-cursors.ts';

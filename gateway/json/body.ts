@@ -1,8 +1,8 @@
 /** Request bodies: the bytes as received, with only the small members turned into values. */
 import { isUtf8 } from 'node:buffer';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { MAX_DEPTH, scanObject, type Span } from '../../proto/json-scan.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { MAX_DEPTH, scanObject, type Span } from '../../lib/json-scan.ts';
 
 /** A JSON value that is passed on as bytes and never parsed. */
 export class RawJson {

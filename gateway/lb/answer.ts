@@ -1,7 +1,7 @@
 /** Errors on the hosts of load-balanced endpoints: `{error, detail}` with the matching status. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-import { errorTable, retryAfterS, type CapstanError } from '../../proto/errors.ts';
+import { errorTable, retryAfterS, type CapstanError } from '../../lib/errors.ts';
 import { drain, type DrainLimits } from '../http/drain.ts';
 
 /** After a refusal on the host of an endpoint. */

@@ -5,9 +5,9 @@
  */
 import type { IncomingMessage } from 'node:http';
 
-import type { CapstanError } from '../../proto/errors.ts';
-import type { Reservation } from '../../proto/shared-budget.ts';
-import type { UploadMeter, UploadMonitor } from '../../proto/upload-monitor.ts';
+import type { CapstanError } from '../../lib/errors.ts';
+import type { Reservation } from '../../lib/shared-budget.ts';
+import type { UploadMeter, UploadMonitor } from '../../lib/upload-monitor.ts';
 import { bodyError, shortageError } from '../http/request-body.ts';
 import { RETAINED_BYTES, type Exchange } from './exchange.ts';
 

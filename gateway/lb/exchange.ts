@@ -9,9 +9,9 @@
  * given the same request. A caller that goes away is told to the agent; the worker's slot is free
  * again when the agent says so.
  */
-import { CapstanError, isErrorCode } from '../../proto/errors.ts';
+import { CapstanError, isErrorCode } from '../../lib/errors.ts';
 import type { AgentFrame, Begin, ResponseHead } from '../../proto/gen/capstan/v1/invoke.ts';
-import { ResponseValidator, type HeaderPair } from '../../proto/response-validator.ts';
+import { ResponseValidator, type HeaderPair } from '../../lib/response-validator.ts';
 import type { AgentLink, LinkedRequest } from '../invoke/agent-link.ts';
 import type { Pools, PoolWorker, Seeker } from './pools.ts';
 

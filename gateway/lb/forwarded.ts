@@ -4,10 +4,10 @@ import type { TLSSocket } from 'node:tls';
 
 import ipaddr from 'ipaddr.js';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { peerOf } from '../../proto/grpc-admission.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { peerOf } from '../../lib/grpc-admission.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
-import { HOP_BY_HOP, type HeaderPair } from '../../proto/response-validator.ts';
+import { HOP_BY_HOP, type HeaderPair } from '../../lib/response-validator.ts';
 
 const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', 'forwarded']);
 

@@ -5,12 +5,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-import { CapstanError } from '../../proto/errors.ts';
-import type { Party, SharedBudget, Reservation } from '../../proto/shared-budget.ts';
-import type { UploadMonitor } from '../../proto/upload-monitor.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import type { Party, SharedBudget, Reservation } from '../../lib/shared-budget.ts';
+import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
-import type { HeaderPair } from '../../proto/response-validator.ts';
+import type { HeaderPair } from '../../lib/response-validator.ts';
 import type { Authenticator } from '../auth/authenticate.ts';
 import { noEndpoint, refusal } from '../auth/permission.ts';
 import type { GatewayConfig } from '../config.ts';

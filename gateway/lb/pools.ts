@@ -4,7 +4,7 @@
  * idle. Waiting ones are served in the order they came, also those that a worker gave back; they are
  * bounded in number and time.
  */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 
 /** Where a worker's requests are sent; the agent's stream. */

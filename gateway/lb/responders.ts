@@ -2,8 +2,8 @@
 import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-import type { CapstanError } from '../../proto/errors.ts';
-import { hasBody } from '../../proto/response-validator.ts';
+import type { CapstanError } from '../../lib/errors.ts';
+import { hasBody } from '../../lib/response-validator.ts';
 import { drain } from '../http/drain.ts';
 import { DRAIN, sendError } from './answer.ts';
 import type { Responder } from './exchange.ts';

@@ -1,7 +1,7 @@
 /** The routes of load-balanced endpoints: method and path to a function and the values in the path. */
 import router from 'find-my-way';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 
 type Router = router.Instance<router.HTTPVersion.V1>;

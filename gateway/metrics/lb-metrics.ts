@@ -1,7 +1,7 @@
 /** Metrics of load-balanced endpoints (docs/metrics.md), by endpoint: their ids are bounded, since a caller cannot make one up. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
-import type { ErrorCode } from '../../proto/errors.ts';
+import type { ErrorCode } from '../../lib/errors.ts';
 
 /** Levels of an endpoint, read when somebody asks. */
 export interface LbLevels {

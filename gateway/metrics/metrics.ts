@@ -5,7 +5,7 @@
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-import { addProcessMetrics } from '../../proto/process-metrics.ts';
+import { addProcessMetrics } from '../../lib/process-metrics.ts';
 import { LbMetrics, type LbLevels } from './lb-metrics.ts';
 
 /** Levels that are read when somebody asks. */

@@ -2,7 +2,7 @@
  * Errors as OpenAI's clients know them: `{"error":{"message","type","param","code"}}` with a real
  * HTTP status. Pure.
  */
-import { assertNever, errorTable, retryAfterS, type CapstanError, type ErrorCode } from '../../proto/errors.ts';
+import { assertNever, errorTable, retryAfterS, type CapstanError, type ErrorCode } from '../../lib/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 

@@ -11,9 +11,9 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { JobKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
-import type { Reservation } from '../../proto/shared-budget.ts';
+import type { Reservation } from '../../lib/shared-budget.ts';
 import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Bodies } from '../blobs/bodies.ts';
 import type { Answer, JobChannel, Operation } from '../jobs/channel.ts';

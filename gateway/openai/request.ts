@@ -1,8 +1,8 @@
 /** From a request on `/v2/<endpoint>/openai/*` to the input of its job. Pure. */
 import { isUtf8 } from 'node:buffer';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { MAX_DEPTH, scanObject, textStart } from '../../proto/json-scan.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { MAX_DEPTH, scanObject, textStart } from '../../lib/json-scan.ts';
 
 export interface OpenAiRequest {
   readonly method: string;

@@ -8,9 +8,9 @@ import { createReadStream, type Stats } from 'node:fs';
 import { open, opendir, readdir, rename, stat, unlink, utimes, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/to-error.ts';
-import { syncPath } from '../../proto/sync-path.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { isErrno } from '../../lib/to-error.ts';
+import { syncPath } from '../../lib/sync-path.ts';
 import { makeFolder } from '../files/durable.ts';
 import { blobNotFound, blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 export type BlobKind = 'build' | 'body';
 

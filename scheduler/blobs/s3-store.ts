@@ -9,7 +9,7 @@ import { unlink } from 'node:fs/promises';
 
 import { AwsClient } from 'aws4fetch';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { BlobStore } from './blob-store.ts';
 import { blobNotFound, buildId } from './ids.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';

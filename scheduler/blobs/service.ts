@@ -7,7 +7,7 @@ import { once } from 'node:events';
 
 import type { Metadata, ServerReadableStream, ServerUnaryCall, ServerWritableStream, StatusObject, sendUnaryData } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import {
   BlobPurpose,
   type BlobServiceServer,
@@ -19,8 +19,8 @@ import {
   type StatBlobRequest,
   type StatBlobResponse,
 } from '../../proto/gen/capstan/v1/blobs.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
-import { isErrno } from '../../proto/to-error.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
 import { blobNotFound, buildId, checkBlobId } from './ids.ts';

@@ -4,7 +4,7 @@
  * an orphan; and the age is looked at again right before the removal, since the same build may have
  * been put again while the rows were asked.
  */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { BlobStore } from './blob-store.ts';
 
 /** How many names are asked about at once. */

@@ -2,7 +2,7 @@
  * The room of accounts in the artifact store: their builds, their unfinished uploads, and what is being sent now. Room is
  * taken for the whole of a build before its first byte is kept, so that no number of uploads at once passes the quota.
  */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { BuildUse } from '../core/state/control-rows.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
 

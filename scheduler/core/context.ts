@@ -1,5 +1,5 @@
 /** What a step works with: the state it changes, the time, and where its operations and effects go. */
-import type { CapstanError } from '../../proto/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import type { Op } from '../store/store.ts';
 
 import type { Answer, BodyReservation, Effect, StepResult, Write } from './effects.ts';

@@ -1,5 +1,5 @@
 /** What happens to the core: facts from gateways, agents, the store and the clock. */
-import type { CapstanError } from '../../proto/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';

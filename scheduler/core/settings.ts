@@ -1,5 +1,5 @@
 /** Fixed figures of one scheduler, as its configuration gives them. */
-import { GpuTable } from '../../proto/gpu-table.ts';
+import { GpuTable } from '../../lib/gpu-table.ts';
 import { defaultLimits, defaultRequestsPerWorker, type Limits } from './jobs/rate-limits.ts';
 
 /** Times in ms. */

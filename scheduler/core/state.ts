@@ -3,7 +3,7 @@
  * workers and control rows. It is rebuilt from the store at take-over and is changed by
  * `step` alone.
  */
-import type { CapstanError } from '../../proto/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import type { Body, HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';

@@ -3,7 +3,7 @@
  * and deterministic; equal images, events and times give equal decisions. The shell commits the
  * operations and carries out the effects afterwards.
  */
-import { assertNever } from '../../proto/errors.ts';
+import { assertNever } from '../../lib/errors.ts';
 
 import { StepContext } from './context.ts';
 import { freeSlot } from './jobs/attempts.ts';

@@ -6,8 +6,8 @@
  * all of the batch back; any other failure of the store leaves open what of the last batch is durable,
  * so the process must end and start again.
  */
-import { CapstanError, assertNever, type ErrorCode } from '../../proto/errors.ts';
-import { messageOf } from '../../proto/to-error.ts';
+import { CapstanError, assertNever, type ErrorCode } from '../../lib/errors.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';

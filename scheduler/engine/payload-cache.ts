@@ -3,7 +3,7 @@
  * needs no read. Bounded in bytes: an input beyond the bound is read from the store when its turn
  * comes. Each kept input has a buffer of its own, so that the bound counts the memory really held.
  */
-import { KEPT_BUFFER_BYTES, ownBytes } from '../../proto/own-bytes.ts';
+import { KEPT_BUFFER_BYTES, ownBytes } from '../../lib/own-bytes.ts';
 import type { Body } from '../store/store.ts';
 
 export class PayloadCache {

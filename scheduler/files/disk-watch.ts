@@ -4,7 +4,7 @@
  */
 import { statfs } from 'node:fs/promises';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 const LOOK_MS = 1_000;
 /** Callers are asked to wait this long, ms. */

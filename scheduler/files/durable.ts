@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { link, mkdir, open, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-import { isErrno } from '../../proto/to-error.ts';
-import { syncPath } from '../../proto/sync-path.ts';
+import { isErrno } from '../../lib/to-error.ts';
+import { syncPath } from '../../lib/sync-path.ts';
 
 /** How the names of files begin that are being written. */
 const TEMPORARY = '.new-';

@@ -5,7 +5,7 @@
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-import { addProcessMetrics } from '../../proto/process-metrics.ts';
+import { addProcessMetrics } from '../../lib/process-metrics.ts';
 import type { Effect, Write } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';

@@ -6,8 +6,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { isErrno } from '../../proto/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { removeDurably, replaceDurably } from '../files/durable.ts';
 
 const PRESENT = 'master-key';

@@ -17,7 +17,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { places, encryptedRows } from '../core/control/encryption.ts';
 import type { DerivedKey, MasterKeyRow, EncryptedRow } from '../core/state/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';

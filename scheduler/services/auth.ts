@@ -1,7 +1,7 @@
 /** Who is calling: the credentials of docs/borders.md, checked against hashes. */
 import type { Metadata } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { BlobCaller } from '../blobs/service.ts';
 import type { EndpointConfig } from '../core/state/endpoints.ts';

@@ -1,7 +1,7 @@
 /** How much of the gRPC server each kind of caller may take: open calls, and the size of their messages. */
 import type { Metadata } from '@grpc/grpc-js';
 
-import type { Caller, MethodRules } from '../../proto/grpc-admission.ts';
+import type { Caller, MethodRules } from '../../lib/grpc-admission.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { Authorizer } from './auth.ts';
 

@@ -1,8 +1,8 @@
 /** Handlers of unary calls as async functions: one place turns what they throw into a status. */
 import type { handleUnaryCall, Metadata } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
 import type { EngineLog } from '../engine/engine.ts';
 
 /** Wraps a handler; an error that has no code is logged, and answered as INTERNAL without its text. */

@@ -1,7 +1,7 @@
 /** ControlService: what gateways, the tool and operators read and change. */
 import type { ServerWritableStream } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { WebhookState } from '../../proto/gen/capstan/v1/control.ts';
 import type {
   ControlServiceServer,
@@ -11,7 +11,7 @@ import type {
   WatchDirectoryRequest,
   WebhookInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
 import { endpointEntry, keyEntry, wholeDirectory } from '../core/control/directory.ts';
 import { liveEndpoints } from '../core/state.ts';
 import { endpointNotFound, webhookNotFound } from '../core/jobs/requests.ts';

@@ -1,15 +1,15 @@
 /** What a deployment may ask for. */
 import { createHash } from 'node:crypto';
 
-import { baseImageOf, preinstalledPackages } from '../../proto/base-images.ts';
-import { environmentFault } from '../../proto/environment-values.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { baseImageOf, preinstalledPackages } from '../../lib/base-images.ts';
+import { environmentFault } from '../../lib/environment-values.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointInput } from '../core/state/endpoints.ts';
 import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/jobs/rate-limits.ts';
 import { places } from '../core/control/encryption.ts';
-import type { GpuTable } from '../../proto/gpu-table.ts';
+import type { GpuTable } from '../../lib/gpu-table.ts';
 import { cpuSize } from '../core/fleet/placement/cpu-size.ts';
 import { languageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';

@@ -1,7 +1,7 @@
 /** Deployments over gRPC: endpoints, environments, builds, and the way back. */
 import type { Metadata } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import {
   DeploymentCause,
   type BuildInfo,

@@ -1,5 +1,5 @@
 /** Endpoints as the control plane shows them, and how callers name them. */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { type State, liveEndpoints } from '../core/state.ts';

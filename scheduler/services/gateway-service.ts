@@ -1,11 +1,11 @@
 /** GatewayService: gateways say where agents find them and how busy their endpoints are; agents are told of the gateways. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { GatewayNotice, GatewayReport, GatewayServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
-import { readServerStream } from '../../proto/stream-guard.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
+import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { INVOKE_TOKEN_MS, invokeToken } from '../secrets/invoke-token.ts';

@@ -1,8 +1,8 @@
 /** JobService: gateways' streams of submissions and waits, and the unary calls beside them. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
-import { BatchWriter } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { BatchWriter } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { JobKind, JobState, type S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type {
   EndpointHealth,
@@ -17,8 +17,8 @@ import type {
   ReadStream,
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
-import { readServerStream } from '../../proto/stream-guard.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
+import { readServerStream } from '../../lib/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
 import { isBodyId } from '../blobs/ids.ts';
 import type { Answer } from '../core/effects.ts';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 
 import type { Metadata } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import {
   KeyScope,
   type AccountInfo,

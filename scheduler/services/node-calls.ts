@@ -1,7 +1,7 @@
 /** The calls of ControlService that are about nodes and the tokens they join with. */
 import { randomBytes } from 'node:crypto';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { ControlServiceServer, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { NodeRecord } from '../core/state/fleet.ts';
 import { tokenId } from '../core/fleet/nodes.ts';

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
-import { BatchWriter } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { BatchWriter } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type {
   AgentMessage,
@@ -18,8 +18,8 @@ import type {
   SchedulerMessage,
   WorkerSpec,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
-import { readServerStream } from '../../proto/stream-guard.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
+import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Effect } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
 import type { Release } from '../core/state/endpoints.ts';

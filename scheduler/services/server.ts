@@ -4,10 +4,10 @@
  */
 import { Server, type Metadata, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
-import { Admission, type Caller, type MethodRules } from '../../proto/grpc-admission.ts';
-import { GrpcListener, type ConnectionLimits } from '../../proto/grpc-listener.ts';
+import { messageLimits } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { Admission, type Caller, type MethodRules } from '../../lib/grpc-admission.ts';
+import { GrpcListener, type ConnectionLimits } from '../../lib/grpc-listener.ts';
 import { Health } from './health.ts';
 import { addLateService, type LateService } from './late-service.ts';
 

@@ -3,7 +3,7 @@
  * of each other: what a host offers is everybody's, to choose GPUs and packages by; what runs there,
  * what it is called by the hardware, and how busy it is, are the operators' to know.
  */
-import { baseImageOf } from '../../proto/base-images.ts';
+import { baseImageOf } from '../../lib/base-images.ts';
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { Device, Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { State } from '../core/state.ts';

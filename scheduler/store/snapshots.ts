@@ -6,8 +6,8 @@
 import { open, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-import { CapstanError } from '../../proto/errors.ts';
-import { syncPath } from '../../proto/sync-path.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { syncPath } from '../../lib/sync-path.ts';
 import { createDurably } from '../files/durable.ts';
 
 /** Bytes of the disk that a copy leaves to the queue, which ends when it cannot write. */

@@ -5,7 +5,7 @@
  */
 import ipaddr, { type IPv4, type IPv6 } from 'ipaddr.js';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 type Network = readonly [address: IPv4 | IPv6, bits: number];
 

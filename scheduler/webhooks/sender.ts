@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 
 import type { Dispatcher } from 'undici';
 
-import { errnoOf, messageOf } from '../../proto/to-error.ts';
+import { errnoOf, messageOf } from '../../lib/to-error.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
 import type { HookRow } from '../store/store.ts';
 import { AddressRefused, guardedConnector } from './connector.ts';

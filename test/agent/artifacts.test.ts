@@ -8,7 +8,7 @@ import { pino } from 'pino';
 
 import { ArtifactCache, type CacheOptions } from '../../agent/artifacts/cache.ts';
 import { unpack } from '../../agent/artifacts/unpack.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { digestOf } from './fake-scheduler.ts';
 import { addBuild, archiveOf, functionSpec, startAgent, startScheduler } from './fixtures.ts';
 import { rawArchive, type RawEntry } from './raw-archive.ts';

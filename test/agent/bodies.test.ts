@@ -1,7 +1,7 @@
 /** Large inputs, outputs and chunks through the blob store (docs/borders.md, Bodies). */
 import test from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { startWorker } from './fixtures.ts';
 
 const ECHO = 'export function echo(text: string) { return { length: text.length, text }; }';

@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { agentConfig, readConfig, readJoinToken } from '../../agent/config.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 test('defaults', (t) => {
   const config = readConfig({}, { PATH: '/bin' });

@@ -4,9 +4,9 @@ import { threadId } from 'node:worker_threads';
 
 import { Server, ServerCredentials, type ServerDuplexStream } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
-import { toStatus } from '../../proto/grpc-errors.ts';
+import { messageLimits } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { toStatus } from '../../lib/grpc-errors.ts';
 import { BlobServiceService, type BlobServiceServer, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { isErrno } from '../../proto/to-error.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
 import { until } from '../support/until.ts';
 import { writeFakeSmi } from './fake-nvidia-smi.ts';

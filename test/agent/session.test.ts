@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { FakeScheduler, JOIN_TOKEN } from './fake-scheduler.ts';
 import { addBuild, functionSpec, startAgent, startScheduler, startWorker } from './fixtures.ts';
 import { folderOf } from '../support/folder.ts';

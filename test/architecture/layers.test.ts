@@ -36,7 +36,7 @@ test('no two files import each other in a ring at load', (t) => {
 });
 
 for (const [file, source] of [
-  ['proto/errors.ts', `import { start } from '../scheduler/start.ts';`],
+  ['lib/errors.ts', `import { start } from '../scheduler/start.ts';`],
   ['scheduler/engine/shell.ts', `import { start } from '../../agent/start.ts';`],
   ['scheduler/engine/shell.ts', `export * from '../../gateway/routes/run.ts';`],
   ['scheduler/engine/shell.ts', `import type { AgentConfig } from '../../agent/config.ts';`],
@@ -49,7 +49,7 @@ for (const [file, source] of [
   ['cli/commands/up.ts', `import { start } from '../../agent/start.ts';`],
   ['agent/start.ts', `import { start } from '../gateway/start.ts';`],
   ['scheduler/core/step.ts', `import { step } from '../../agent/core/step.ts';`],
-  ['sdk/typescript/client.ts', `import { CapstanError } from '../../proto/errors.ts';`],
+  ['sdk/typescript/client.ts', `import { CapstanError } from '../../lib/errors.ts';`],
 ] as const) {
   test(`the layer rule refuses in ${file}: ${source}`, (t) => {
     t.is(violationsOf(file, source).length, 1);
@@ -59,7 +59,7 @@ for (const [file, source] of [
 for (const [file, source] of [
   [
     'scheduler/engine/shell.ts',
-    `import { CapstanError } from '../../proto/errors.ts'; import { readFileSync } from 'node:fs'; import pino from 'pino';`,
+    `import { CapstanError } from '../../lib/errors.ts'; import { readFileSync } from 'node:fs'; import pino from 'pino';`,
   ],
   ['cli/commands/up.ts', `const { start } = await import('../../scheduler/start.ts');`],
   ['cli/commands/up.ts', `import type { SchedulerConfig } from '../../scheduler/config.ts';`],
@@ -88,7 +88,7 @@ test('the purity rule refuses a package and a dynamic import, and lets types and
     purityViolations(
       importsOf(
         'agent/core/step.ts',
-        `import type { Server } from 'node:http'; import { JobState } from '../../proto/gen/capstan/v1/common.ts'; import { assertNever } from '../../proto/errors.ts';`,
+        `import type { Server } from 'node:http'; import { JobState } from '../../proto/gen/capstan/v1/common.ts'; import { assertNever } from '../../lib/errors.ts';`,
       ),
     ),
     [],

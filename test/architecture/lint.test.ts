@@ -73,7 +73,7 @@ const snippets: Snippet[] = [
 test('each house rule refuses the snippet that breaks it, and only that', async (t) => {
   const folder = await folderOf(t);
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
-  for (const name of ['.oxlintrc.json', 'tsconfig.json', 'package.json', 'proto/errors.ts']) {
+  for (const name of ['.oxlintrc.json', 'tsconfig.json', 'package.json', 'lib/errors.ts']) {
     await mkdir(dirname(join(folder, name)), { recursive: true });
     await copyFile(join(root, name), join(folder, name));
   }

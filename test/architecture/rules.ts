@@ -1,13 +1,14 @@
 /** The layer rule and the purity rule as functions over imports; each answers with the breaches it found. */
-import { assertNever } from '../../proto/errors.ts';
+import { assertNever } from '../../lib/errors.ts';
 import { partOf, type Import, type Part } from './imports.ts';
 
 const mayImport: Readonly<Record<Part, readonly Part[]>> = {
   proto: [],
-  scheduler: ['proto'],
-  agent: ['proto'],
-  gateway: ['proto'],
-  cli: ['proto', 'sdk'],
+  lib: ['proto'],
+  scheduler: ['proto', 'lib'],
+  agent: ['proto', 'lib'],
+  gateway: ['proto', 'lib'],
+  cli: ['proto', 'lib', 'sdk'],
   sdk: [],
 };
 

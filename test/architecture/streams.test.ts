@@ -1,4 +1,4 @@
-/** Every gRPC stream is read through proto/stream-guard.ts: an exception in a data event would end the process. */
+/** Every gRPC stream is read through lib/stream-guard.ts: an exception in a data event would end the process. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -13,7 +13,7 @@ const LISTENER = /\.(?:on|once|addListener)\(\s*'(?:data|readable)'/;
 const breaks = (source: string): boolean => STREAM.test(source) && LISTENER.test(source);
 
 test('no part listens to the data of a gRPC stream by itself', (t) => {
-  const files = sourceFiles().filter((file) => !file.startsWith('proto/gen/') && file !== 'proto/stream-guard.ts');
+  const files = sourceFiles().filter((file) => !file.startsWith('proto/gen/') && file !== 'lib/stream-guard.ts');
   t.deepEqual(
     files.filter((file) => breaks(readFileSync(join(root, file), 'utf8'))),
     [],

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import { startEcho } from '../../bench/echo/reference.ts';
-import { isErrno } from '../../proto/to-error.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 

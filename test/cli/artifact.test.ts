@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import test from 'ava';
 import { list, type ReadEntry } from 'tar';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { packArtifact, type Artifact } from '../../cli/deploy/artifact.ts';
 import { unpack } from '../../agent/artifacts/unpack.ts';
 import { folderOf } from '../support/folder.ts';

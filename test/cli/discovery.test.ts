@@ -6,7 +6,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import { discover } from '../../cli/discovery/discover.ts';
 import type { DeclaredApplication } from '../../cli/discovery/declared.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { checkSettings, resourceOf } from '../../sdk/typescript/settings.ts';
 import { folderOf } from '../support/folder.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { readFunctions } from '../../cli/deploy/functions.ts';
 import { readManifest } from '../../cli/deploy/manifest.ts';
 import { folderOf } from '../support/folder.ts';

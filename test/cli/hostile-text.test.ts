@@ -18,7 +18,7 @@ import { createTerminal } from '../../cli/terminal/terminal.ts';
 import { explain } from '../../cli/terminal/tool-error.ts';
 import { schema } from '../../gateway/graphql/schema.ts';
 import { ControlServiceService, JoinTokenInfo, MasterKeyInfo, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { visibleLine, visibleText } from '../../proto/visible-text.ts';
+import { visibleLine, visibleText } from '../../lib/visible-text.ts';
 import { importsOf, sourceFiles } from '../architecture/imports.ts';
 import { folderOf } from '../support/folder.ts';
 import { Stack } from '../support/stack.ts';

@@ -6,10 +6,10 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { acquireLock } from '../../proto/lock.mjs';
+import { acquireLock } from '../../lib/lock.mjs';
 import { folderOf } from '../support/folder.ts';
 
-const lockModule = join(import.meta.dirname, '../../proto/lock.mjs');
+const lockModule = join(import.meta.dirname, '../../lib/lock.mjs');
 
 async function lockPath(t: ExecutionContext): Promise<string> {
   const folder = await folderOf(t);

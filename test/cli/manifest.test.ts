@@ -1,7 +1,7 @@
 /** The rules of tool_manifest.json, each broken once, named by path. */
 import test from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { readManifest } from '../../cli/deploy/manifest.ts';
 import { explain } from '../../cli/terminal/tool-error.ts';
 

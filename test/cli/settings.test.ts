@@ -8,7 +8,7 @@ import test from 'ava';
 import { installRoot, keySource, readSettings } from '../../cli/config.ts';
 import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
 import { writeRunFile } from '../../cli/run-file.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('flags win over the shell, the shell over .env, that over the defaults', async (t) => {

@@ -58,8 +58,8 @@ async function checkout(t: ExecutionContext): Promise<Checkout> {
   const folder = await folderOf(t);
   await mkdir(join(folder, 'cli'));
   for (const file of ['setup.mjs', 'capstan.mjs']) await cp(join(cli, file), join(folder, 'cli', file));
-  await mkdir(join(folder, 'proto'));
-  await cp(join(cli, '../proto/lock.mjs'), join(folder, 'proto/lock.mjs'));
+  await mkdir(join(folder, 'lib'));
+  await cp(join(cli, '../lib/lock.mjs'), join(folder, 'lib/lock.mjs'));
   await writeFile(join(folder, 'cli/main.ts'), fakeMain);
   await writeFile(join(folder, 'package.json'), '{"type": "module", "devDependencies": {"ava": "*"}}');
   await writeFile(join(folder, 'package-lock.json'), '{}');

@@ -4,7 +4,7 @@ import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-import { acquireLock } from '../../proto/lock.mjs';
+import { acquireLock } from '../../lib/lock.mjs';
 import { until } from '../support/until.ts';
 
 const PACKAGE = 'runpod==1.12.0';

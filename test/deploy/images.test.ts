@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 
 import test from 'ava';
 
-import { baseImages, preinstalledPackages } from '../../proto/base-images.ts';
+import { baseImages, preinstalledPackages } from '../../lib/base-images.ts';
 
 const folder = join(import.meta.dirname, '../../deploy/images');
 const read = (name: string): Promise<string> => readFile(join(folder, name), 'utf8');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { SharedBudget } from '../../proto/shared-budget.ts';
+import { SharedBudget } from '../../lib/shared-budget.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { createServer } from '../../gateway/http/server.ts';
 import type { Services } from '../../gateway/http/services.ts';

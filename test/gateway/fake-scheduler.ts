@@ -13,9 +13,9 @@ import {
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 
-import { messageLimits } from '../../proto/batches.ts';
-import { CapstanError } from '../../proto/errors.ts';
-import { toFailure, toStatus } from '../../proto/grpc-errors.ts';
+import { messageLimits } from '../../lib/batches.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { toFailure, toStatus } from '../../lib/grpc-errors.ts';
 import { BlobServiceService, type BlobServiceServer } from '../../proto/gen/capstan/v1/blobs.ts';
 import { EndpointKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {

@@ -7,7 +7,7 @@ import test from 'ava';
 import { request } from 'undici';
 
 import { HttpResponder } from '../../gateway/lb/responders.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 test('what was written before a failure arrives, also in the same turn; the answer is then cut off', async (t) => {
   const server = createServer((asked, response) => {

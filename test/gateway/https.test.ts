@@ -9,7 +9,7 @@ import test from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { until } from '../support/until.ts';
 import { FakeAgent, schedulers } from './fake-agent.ts';

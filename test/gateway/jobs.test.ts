@@ -1,7 +1,7 @@
 /** The operations and the shapes of their answers. */
 import test from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { EndpointHealth } from '../../proto/gen/capstan/v1/jobs.ts';
 import { inline, job } from './fake-scheduler.ts';

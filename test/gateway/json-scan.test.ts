@@ -2,7 +2,7 @@
 import { fc, testProp } from '@fast-check/ava';
 import test from 'ava';
 
-import { scanObject } from '../../proto/json-scan.ts';
+import { scanObject } from '../../lib/json-scan.ts';
 
 const wanted = new Set(['input', 'policy']);
 

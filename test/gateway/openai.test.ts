@@ -4,7 +4,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import { inline, job, type FakeScheduler, type ReadAsked, type SubmitAsked } from './fake-scheduler.ts';

@@ -9,7 +9,7 @@ import { pino } from 'pino';
 
 import { gatewayConfig, gatewayToken, readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { job, TOKEN, type SubmitAsked } from './fake-scheduler.ts';
 import { caller, connected, KEY, RawConnection, setup } from './harness.ts';

@@ -9,7 +9,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { messageOf } from '../../proto/to-error.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { Calls } from './clients/calls.ts';
 import { Deliveries } from './clients/deliveries.ts';

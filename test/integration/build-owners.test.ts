@@ -10,7 +10,7 @@ import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
 import { BlobPurpose, type GetBlobResponse, type StatBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { CreateAccountRequest, EndpointSpec, type CreateAccountResponse, type DeployResponse } from '../../proto/gen/capstan/v1/control.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { endpointSpec, TestScheduler, unary } from '../support/scheduler-client.ts';
 

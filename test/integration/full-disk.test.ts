@@ -8,7 +8,7 @@ import { BlobPurpose } from '../../proto/gen/capstan/v1/blobs.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { AttemptOutcome } from '../../proto/gen/capstan/v1/nodes.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { smallDisk, whyNoSmallDisk, type SmallDisk } from '../support/small-disk.ts';
 import { Stack } from '../support/stack.ts';

@@ -8,7 +8,7 @@ import { Agent } from 'undici';
 
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
-import type { CapstanError } from '../../proto/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import { BlobPurpose } from '../../proto/gen/capstan/v1/blobs.ts';
 import { EndpointPatch } from '../../proto/gen/capstan/v1/control.ts';
 import { EndpointKind, JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { CapstanError, errorTable } from '../../proto/errors.ts';
+import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { start } from '../../scheduler/start.ts';
 import { folderOf } from '../support/folder.ts';

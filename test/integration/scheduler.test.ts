@@ -12,8 +12,8 @@ import {
   type FunctionSpec,
   WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { CapstanError } from '../../proto/errors.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { TestScheduler, unary, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 import type { GatewayNotice } from '../../proto/gen/capstan/v1/invoke.ts';

@@ -9,7 +9,7 @@ import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { UpdateAccountRequest, type AccountInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 import { inline, WebhookWorld } from './webhook-world.ts';

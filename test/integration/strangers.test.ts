@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { credentials, Metadata, status } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
 import { ownFolder } from '../support/own-folder.ts';

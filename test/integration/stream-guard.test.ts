@@ -4,7 +4,7 @@ import type { EventEmitter } from 'node:events';
 import { Server, ServerCredentials, credentials, status, type ServiceError } from '@grpc/grpc-js';
 import test from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import {
   JobServiceClient,
   JobServiceService,
@@ -12,7 +12,7 @@ import {
   type JobRequests,
   type JobServiceServer,
 } from '../../proto/gen/capstan/v1/jobs.ts';
-import { handleItem, readClientStream, readServerStream, type GuardLog } from '../../proto/stream-guard.ts';
+import { handleItem, readClientStream, readServerStream, type GuardLog } from '../../lib/stream-guard.ts';
 
 interface Line {
   readonly level: string;

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 
 import anyTest, { type TestFn } from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { ControlServiceClient, type ListNodesResponse } from '../../proto/gen/capstan/v1/control.ts';
-import { clientCredentials, isOnThisHost, serverCredentials } from '../../proto/grpc-tls.ts';
+import { clientCredentials, isOnThisHost, serverCredentials } from '../../lib/grpc-tls.ts';
 import { start as startGateway } from '../../gateway/start.ts';
 import { readConfig as gatewaySettings } from '../../gateway/config.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';

@@ -1,7 +1,7 @@
 /** What a turn says leaves in order, whole, and in messages within bounds. */
 import { fc, testProp } from '@fast-check/ava';
 
-import { BatchWriter } from '../../proto/batches.ts';
+import { BatchWriter } from '../../lib/batches.ts';
 
 const LIMIT = 1_000;
 const FRAMING = 64;

@@ -1,7 +1,7 @@
 /** Rules of the API where two of them meet: policies with /retry, waits with ends, keys with both submissions. */
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome } from '../../proto/gen/capstan/v1/nodes.ts';
 import { QueueWorld, type Held } from './queue-world.ts';

@@ -3,7 +3,7 @@
  * a test says so and everything else takes none: commits, reads, messages. One endpoint, one node
  * whose agent the test plays.
  */
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import {

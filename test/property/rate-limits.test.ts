@@ -2,7 +2,7 @@
 import test from 'ava';
 import { fc, testProp } from '@fast-check/ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import {
   tryAcquire,
   defaultLimits,

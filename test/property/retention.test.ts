@@ -5,7 +5,7 @@
 import test from 'ava';
 import { fc, testProp } from '@fast-check/ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { AttemptOutcome } from '../../proto/gen/capstan/v1/nodes.ts';
 import { QueueWorld } from './queue-world.ts';
 

@@ -6,7 +6,7 @@
 import { fc, testProp } from '@fast-check/ava';
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError } from '../../proto/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { AttemptOutcome, RefusalReason } from '../../proto/gen/capstan/v1/nodes.ts';
 import { QueueWorld, type Held } from './queue-world.ts';
 

@@ -1,7 +1,7 @@
 /** Which worlds are simulated: `SIM_SEEDS` sets how many seeds are run, `SIM_SEED` replays one. */
 import type { ExecutionContext } from 'ava';
 
-import { Scenario, type FaultProfile as FaultProfile } from './scenario.ts';
+import { Scenario, type FaultProfile } from './scenario.ts';
 
 const only = process.env['SIM_SEED'];
 const seeds = Number(process.env['SIM_SEEDS'] ?? 2_000);

@@ -21,7 +21,7 @@ import {
   type SchedulerMessage,
   WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import { fromServiceError } from '../../proto/grpc-errors.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { start, type SchedulerDeps, type SchedulerHandle } from '../../scheduler/start.ts';
 import { GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 
 import type { ExecutionContext } from 'ava';
 
-import { isErrno } from '../../proto/to-error.ts';
+import { isErrno } from '../../lib/to-error.ts';
 import { folderOf } from './folder.ts';
 
 /** Why there can be none here, for the title of a test that is skipped; empty where there can. */

@@ -1,5 +1,5 @@
 /** A worker's host in a container: frames over its private channel, its output, its death. */
-import { messageOf } from '../../../proto/to-error.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { checkHostFrame } from '../hosted/host-frames.ts';
 import { BufferedListener, type HostListener } from '../hosted/host-listener.ts';

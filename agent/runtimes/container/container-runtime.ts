@@ -9,8 +9,8 @@ import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { isErrno } from '../../../proto/to-error.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { isErrno } from '../../../lib/to-error.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
 import type { Launcher } from '../foreign/launcher.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';

@@ -1,8 +1,8 @@
 /** What the containers of a node are made like: the orders for workers with our bootstrap, and for images with a program of their own. */
 import { join } from 'node:path';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { baseImageOf, defaultBaseImage, imageReference } from '../../../proto/base-images.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { baseImageOf, defaultBaseImage, imageReference } from '../../../lib/base-images.ts';
 import { makeReadable } from '../hosted/readable.ts';
 import type { Language } from '../process/language.ts';
 import { PYTHON_READS_AT_START } from '../process/process-runtime.ts';

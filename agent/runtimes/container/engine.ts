@@ -2,9 +2,9 @@
 import type Docker from 'dockerode';
 import ipaddr from 'ipaddr.js';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { baseImageOf, imageReference } from '../../../proto/base-images.ts';
-import { findContainerSocket } from '../../../proto/container-socket.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { baseImageOf, imageReference } from '../../../lib/base-images.ts';
+import { findContainerSocket } from '../../../lib/container-socket.ts';
 import { PODMAN_CREATE, podmanRequest } from './create-podman.ts';
 import { createRequest, type ContainerSpec, type ContainerRules } from './create-request.ts';
 

@@ -1,6 +1,6 @@
 /** What carries a foreign worker's image: it gets its environment and is watched, no more. */
-import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/to-error.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';

@@ -1,8 +1,8 @@
 /** Fetches images that the engine lacks, each once at a time, and tells how far it is. */
 import { once } from 'node:events';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { imageReference } from '../../../proto/base-images.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { imageReference } from '../../../lib/base-images.ts';
 import { LineSplitter } from '../lines.ts';
 import { engineMessage, type ContainerEngine } from './engine.ts';
 import { PullProgress } from './pull-progress.ts';

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 
 import { z } from 'zod';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 
 const authFile = z.object({
   auths: z.record(z.string(), z.object({ auth: z.string().optional(), identitytoken: z.string().optional() })).default({}),

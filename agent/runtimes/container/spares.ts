@@ -14,7 +14,7 @@ import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
-import { messageOf } from '../../../proto/to-error.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { emptyFolder, linkBuild } from './build-links.ts';
 import type { ContainerHost } from './container-host.ts';
 import type { ContainerShape } from './container-spec.ts';

@@ -3,8 +3,8 @@ import { constants } from 'node:os';
 
 import type Docker from 'dockerode';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/to-error.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { WorkerOutput } from '../worker-output.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';

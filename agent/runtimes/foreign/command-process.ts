@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import type { Stream } from 'node:stream';
 
-import { messageOf } from '../../../proto/to-error.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { AGENT_MARK, killEscaped } from '../escaped.ts';
 import { LEASH_FD, leashed } from '../leash.ts';
 import { WorkerOutput } from '../worker-output.ts';

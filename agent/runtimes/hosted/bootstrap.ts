@@ -12,15 +12,15 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-import { isErrno } from '../../../proto/to-error.ts';
+import { isErrno } from '../../../lib/to-error.ts';
 import { makeReadable } from './readable.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 /** Where the installation keeps what can be made anew. */
 const SHARED = join(ROOT, 'node_modules/.cache/bootstrap');
 const STRIP = fileURLToPath(new URL('strip-types.ts', import.meta.url));
-/** What our programs are made of; the messages' generated code is not for hosts. */
-const SOURCES = ['agent/runtimes', 'proto'];
+/** What our programs are made of. */
+const SOURCES = ['agent/runtimes', 'lib'];
 const LEFT_OUT = /(^|\/)(__pycache__|gen)(\/|$)/;
 
 /**

@@ -1,5 +1,5 @@
 /** Host processes of one program, some of them started ahead so that a cold start is no more than loading the module. */
-import { messageOf } from '../../../proto/to-error.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { markOf } from '../escaped.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { HostProcess } from './host-process.ts';

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
 
-import { messageOf } from '../../../proto/to-error.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { AGENT_MARK, HOST_MARK, killEscaped, WORKER_MARK } from '../escaped.ts';
 import { limited, notRun } from '../leash.ts';

@@ -1,5 +1,5 @@
 /** One worker whose handlers run in a host process: turns frames of its host into what the agent wants to know. */
-import { assertNever } from '../../../proto/errors.ts';
+import { assertNever } from '../../../lib/errors.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { afterGrace } from '../grace.ts';
 import {

@@ -4,7 +4,7 @@
  */
 import { Agent, get } from 'node:http';
 
-import { messageOf } from '../../../proto/to-error.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';

@@ -16,7 +16,7 @@
  * itself); one that had been ready is started again for ever, with a growing pause. Only one whose
  * reason holds for every later start, too, stays ended, while the others go on.
  */
-import { assertNever, errorTable, type ErrorCode } from '../../../proto/errors.ts';
+import { assertNever, errorTable, type ErrorCode } from '../../../lib/errors.ts';
 
 export const FIRST_PAUSE_MS = 100;
 export const LONGEST_PAUSE_MS = 5000;
@@ -38,7 +38,7 @@ export interface PartRule {
   readonly graceMs: number;
 }
 
-/** Why a part refused to start; `code` is one of proto/errors.ts, and `message` is for people. */
+/** Why a part refused to start; `code` is one of lib/errors.ts, and `message` is for people. */
 export interface Refusal {
   readonly code: string;
   readonly message: string;

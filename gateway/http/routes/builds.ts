@@ -3,7 +3,7 @@ import { Metadata } from '@grpc/grpc-js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../../auth/authenticate.ts';
 import { BuildUploads } from '../../blobs/builds.ts';

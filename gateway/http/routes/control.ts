@@ -1,7 +1,7 @@
 /** /cancel, /retry and /purge-queue: changing jobs. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { Job, JobRef } from '../../../proto/gen/capstan/v1/jobs.ts';
 import { callUnary } from '../../jobs/unary.ts';
 import { changedText } from '../answer.ts';

@@ -3,12 +3,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 
-import { CapstanError, errorTable, retryAfterS } from '../../../proto/errors.ts';
+import { CapstanError, errorTable, retryAfterS } from '../../../lib/errors.ts';
 import { isWorkerToken, keyText } from '../../auth/authenticate.ts';
 import { parseWhole } from '../../json/body.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
-import { Rate } from '../../../proto/rate.ts';
+import { Rate } from '../../../lib/rate.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
 import { baseUrl } from '../base-url.ts';
 import { closeAfterTimeout, JSON_TYPE, toCapstanError } from '../problem.ts';

@@ -9,7 +9,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { callUnary } from '../../jobs/unary.ts';

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { callUnary } from '../../jobs/unary.ts';
 import { runsyncId } from '../../jobs/ids.ts';
 import { documentOf, eventsOf } from '../../openai/answers.ts';

@@ -1,7 +1,7 @@
 /** Which job a request is about: a path segment, `?id=`, or JSON `{"id":…}`. */
 import type { FastifyRequest } from 'fastify';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { isId, printable } from '../ids.ts';
 import { ID_RULE } from '../schemas.ts';
 

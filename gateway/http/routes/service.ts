@@ -1,7 +1,7 @@
 /** What the gateway says of itself, without a key: `/`, `/ping`, `/healthz`. */
 import type { FastifyInstance } from 'fastify';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { JSON_TYPE, sendProblem } from '../problem.ts';
 import { aboutAnswer, okAnswer } from '../schemas.ts';
 import type { Services } from '../services.ts';

@@ -1,7 +1,7 @@
 /** /status, /status-sync and /stream: reading one job. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { StreamCursor, StreamPart } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { Operation } from '../../jobs/channel.ts';
 import { cursorAfter } from '../../jobs/stream-cursors.ts';

@@ -3,10 +3,10 @@ import { createHash } from 'node:crypto';
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { JobKind, type Payload, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Policy, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
-import type { Reservation } from '../../../proto/shared-budget.ts';
+import type { Reservation } from '../../../lib/shared-budget.ts';
 import { runId, runsyncId } from '../../jobs/ids.ts';
 import type { Answer } from '../../jobs/channel.ts';
 import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';

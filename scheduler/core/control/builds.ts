@@ -6,7 +6,7 @@
  * sent it or asked for it. A row is kept while it has an owner, or a worker of a deleted endpoint still runs the
  * build; the bytes of builds without a row go with the sweep of the artifact store.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Write } from '../effects.ts';

@@ -1,11 +1,18 @@
 /** Deployments: endpoints are created or updated, all of them or none, from a manifest or from an earlier deployment. */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { StepContext } from '../context.ts';
 import { buildNotFound, ownedBuild } from './builds.ts';
 import { ensureEnvironment, latestOf, previousOf, record, sweepBuilds, withBuild } from './deployments.ts';
-import { type EndpointConfig, type EndpointInput, endpointNameKey, newEndpointRecord, newStarts, type Release } from '../state/endpoints.ts';
+import {
+  type EndpointConfig,
+  type EndpointInput,
+  endpointNameKey,
+  newEndpointRecord,
+  newStarts,
+  type Release,
+} from '../state/endpoints.ts';
 import { emptyUpdate, endpointEntry } from './directory.ts';
 import type { Write } from '../effects.ts';
 import type { Command } from '../events.ts';

@@ -3,7 +3,7 @@
  * while, for some endpoint that is there, it is the newest one with one of the endpoint's N newest
  * builds (setting `buildsKept`). Builds are kept by the rules of `builds.ts`.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 
 import type { StepContext } from '../context.ts';
 import { forgetBuilds } from './builds.ts';

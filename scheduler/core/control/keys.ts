@@ -1,5 +1,5 @@
 /** API keys and accounts. */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { StepContext } from '../context.ts';

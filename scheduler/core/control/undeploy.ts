@@ -4,7 +4,7 @@
  * once the last of them is gone its rows go. The mark is in the endpoint's row, so a scheduler that
  * starts again goes on with it.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { StepContext } from '../context.ts';

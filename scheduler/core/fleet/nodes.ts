@@ -8,7 +8,7 @@
  * are replaced elsewhere. A removed node leaves a row behind, by which its agent is told why it is
  * refused.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Command } from '../events.ts';

@@ -5,7 +5,7 @@
  */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
-import { assertNever } from '../../../proto/errors.ts';
+import { assertNever } from '../../../lib/errors.ts';
 
 import type { StepContext } from '../context.ts';
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from '../jobs/attempts.ts';

@@ -14,7 +14,7 @@ import {
   type AttemptStarted,
 } from '../../../proto/gen/capstan/v1/nodes.ts';
 
-import type { CapstanError } from '../../../proto/errors.ts';
+import type { CapstanError } from '../../../lib/errors.ts';
 import type { Body } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';

@@ -3,7 +3,7 @@
  * counts what its rows name, each blob once; the core adds what is not in a row yet: operations that are not committed, and chunks of
  * running attempts. Between a commit and the store's next count an operation is in both, never in none, so a quota is not passed.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { Body } from '../../store/store.ts';
 
 import type { BodyReservation } from '../effects.ts';

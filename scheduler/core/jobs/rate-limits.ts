@@ -5,7 +5,7 @@
  *
  * The window slides and is exact: the times of the accepted requests are kept until they leave it.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 
 /** Length of the window, ms. */
 export const windowMs = 10_000;

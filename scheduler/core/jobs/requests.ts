@@ -1,5 +1,5 @@
 /** What callers ask of jobs: submit, get, stream, cancel, retry, purge. */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';

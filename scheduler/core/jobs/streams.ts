@@ -8,7 +8,7 @@
  * Bounded per job and over all jobs: when nobody reads, the oldest go first (the whole is in the
  * job's output all the same).
  */
-import { KEPT_BUFFER_BYTES, ownBytes } from '../../../proto/own-bytes.ts';
+import { KEPT_BUFFER_BYTES, ownBytes } from '../../../lib/own-bytes.ts';
 import type { Body } from '../../store/store.ts';
 import { addPending, blobBytes } from './body-use.ts';
 import { dropBody, type State } from '../state.ts';

@@ -1,7 +1,7 @@
 /** How jobs look to callers: the public shape from the image or from a stored row. */
 import { JobState, type Payload } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../../proto/gen/capstan/v1/jobs.ts';
-import type { CapstanError } from '../../../proto/errors.ts';
+import type { CapstanError } from '../../../lib/errors.ts';
 import type { Body, JobRow, StoredState, WholeJob } from '../../store/store.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';

@@ -1,5 +1,5 @@
 /** Requests that wait: for a job's end, for its next chunk, or for a row being read. No polling. */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { Body } from '../../store/store.ts';

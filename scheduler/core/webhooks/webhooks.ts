@@ -14,7 +14,7 @@
  * of what is sent at once, and the hosts whose last try failed share one half of it: however many
  * receivers are dead or slow, the others' deliveries leave at once.
  */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { HookHead, NewHook } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';

@@ -11,8 +11,8 @@
  */
 import { MessageChannel, Worker } from 'node:worker_threads';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/to-error.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import type { Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';

@@ -6,7 +6,7 @@
  */
 import type { Database } from 'better-sqlite3';
 
-import { assertNever, CapstanError } from '../../../proto/errors.ts';
+import { assertNever, CapstanError } from '../../../lib/errors.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
 import { storeFailure } from './failures.ts';
 import { openDatabase } from './open.ts';

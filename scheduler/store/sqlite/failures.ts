@@ -1,5 +1,5 @@
-import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/to-error.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 
 /** The extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
 function sqliteCode(error: unknown): string | null {

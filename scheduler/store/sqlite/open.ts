@@ -3,8 +3,8 @@ import { dirname } from 'node:path';
 
 import Database from 'better-sqlite3';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/to-error.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { storeFailure } from './failures.ts';
 import { migrations as known } from './migrations/all.ts';
 import type { Migration } from './migrations/migration.ts';

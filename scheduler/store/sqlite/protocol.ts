@@ -4,8 +4,8 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 
-import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
-import { messageOf } from '../../../proto/to-error.ts';
+import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
 
 export interface ThreadData {

@@ -1,4 +1,4 @@
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { Fence, Op, Outcome, Reads, Store, StoreEngine } from '../../../scheduler/store/store.ts';
 
 /** A synchronous engine behind the store's promises. */

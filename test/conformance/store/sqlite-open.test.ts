@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import test from 'ava';
 import Database from 'better-sqlite3';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { errors, Pool, type Dispatcher } from 'undici';
 
-import { messageOf } from '../../../proto/to-error.ts';
+import { messageOf } from '../../../lib/to-error.ts';
 import type { CallRecord, JobView, Made } from '../core/record.ts';
 import type { Recorder } from '../recorder.ts';
 import { jobView, madeView } from './views.ts';

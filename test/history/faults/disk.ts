@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { isErrno } from '../../../proto/to-error.ts';
+import { isErrno } from '../../../lib/to-error.ts';
 import type { FaultSource } from './fault.ts';
 
 /** Room for a run's data, small enough to be filled at once. */

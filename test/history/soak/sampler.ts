@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { lstat, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { isErrno } from '../../../proto/to-error.ts';
+import { isErrno } from '../../../lib/to-error.ts';
 import { residentOf } from '../../../bench/processes.ts';
 import { lastHalf, slope, type Sample } from '../core/slope.ts';
 import type { HistoryStack } from '../stack/stack.ts';

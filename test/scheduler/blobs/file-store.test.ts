@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
+import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
 import { isBlobId, MAX_BODY_BYTES, MAX_BUILD_BYTES } from '../../../scheduler/blobs/ids.ts';
 import { filesIn, openStore, pieces, readAll, someBytes } from './blobs.ts';

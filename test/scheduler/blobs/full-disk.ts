@@ -1,5 +1,5 @@
 /** Run on a file system of 1 MiB: puts a body that does not fit, then one that does; prints what came of it. */
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
 import { filesIn, pieces, someBytes } from './blobs.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { credentials, Metadata, Server, ServerCredentials, status, type ServiceError } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import {
   BlobPurpose,
   BlobServiceClient,
@@ -13,7 +13,7 @@ import {
   type PutBlobRequest,
   type PutBlobResponse,
 } from '../../../proto/gen/capstan/v1/blobs.ts';
-import { fromServiceError } from '../../../proto/grpc-errors.ts';
+import { fromServiceError } from '../../../lib/grpc-errors.ts';
 import { blobService, MAX_FRAME_BYTES } from '../../../scheduler/blobs/service.ts';
 import { UploadRoom } from '../../../scheduler/blobs/upload-room.ts';
 import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
 import { sweepOrphans } from '../../../scheduler/blobs/sweep.ts';
 import { filesIn, makeOld, openStore, pieces, readAll, someBytes } from './blobs.ts';

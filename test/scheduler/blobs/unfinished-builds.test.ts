@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
+import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
 import { openStore, pieces, readAll, someBytes } from './blobs.ts';
 

@@ -1,7 +1,7 @@
 /** The scheduler's core over a fleet that a test plays: steps are applied at once, agents do what the test says. */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, Inventory, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { CapstanError } from '../../../proto/errors.ts';
+import type { CapstanError } from '../../../lib/errors.ts';
 import { StepResult, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
 import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
 import type { State } from '../../../scheduler/core/state.ts';

@@ -1,7 +1,7 @@
 /** The life of a node: it joins with a token, is drained and resumed, is lost, comes back, is removed. */
 import test from 'ava';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import type { Answer } from '../../../scheduler/core/effects.ts';
 import { tokenId } from '../../../scheduler/core/fleet/nodes.ts';
 import { queueInput } from '../../support/endpoint-input.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import { renderGpuTable } from '../../../docs/generate-gpus.ts';
-import { GpuTable, type GpuFacts } from '../../../proto/gpu-table.ts';
+import { GpuTable, type GpuFacts } from '../../../lib/gpu-table.ts';
 import { GpuGroup } from '../../../sdk/typescript/gpus.ts';
 import { readGpuTable } from '../../../scheduler/gpu-table-file.ts';
 import { folderOf } from '../../support/folder.ts';

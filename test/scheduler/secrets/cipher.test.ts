@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import test from 'ava';
 import fc from 'fast-check';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { Cipher } from '../../../scheduler/secrets/cipher.ts';
 import { hashKey, sameHash, sameSecret } from '../../../scheduler/secrets/hash.ts';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError, type ErrorCode } from '../../../proto/errors.ts';
+import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { LAYOUT_VERSION, prepareDataFolder } from '../../../scheduler/secrets/data-folder.ts';
 import { folderOf } from '../../support/folder.ts';
 

@@ -1,7 +1,7 @@
 /** What operators and other accounts are told of hosts and workers (scheduler/services/fleet-view.ts, shared-hosts.ts). */
 import test from 'ava';
 
-import { baseImages } from '../../../proto/base-images.ts';
+import { baseImages } from '../../../lib/base-images.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { nodeInfo, workerInfos } from '../../../scheduler/services/fleet-view.ts';

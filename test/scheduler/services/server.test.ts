@@ -18,8 +18,8 @@ import {
 import { loadSync } from '@grpc/proto-loader';
 import test, { type ExecutionContext } from 'ava';
 
-import { CapstanError } from '../../../proto/errors.ts';
-import { peerOf } from '../../../proto/grpc-admission.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { peerOf } from '../../../lib/grpc-admission.ts';
 import { BlobServiceClient, BlobServiceService } from '../../../proto/gen/capstan/v1/blobs.ts';
 import { Health } from '../../../scheduler/services/health.ts';
 import { addLateService } from '../../../scheduler/services/late-service.ts';

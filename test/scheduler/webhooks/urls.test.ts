@@ -1,7 +1,7 @@
 /** What of a webhook's URL is shown, and how the rest is kept. */
 import test from 'ava';
 
-import { CapstanError } from '../../../proto/errors.ts';
+import { CapstanError } from '../../../lib/errors.ts';
 import { redactUrl, shownUrl } from '../../../scheduler/core/webhooks/webhook-url.ts';
 import { AddressGuard, parseAllowList } from '../../../scheduler/webhooks/guard.ts';
 import { WebhookUrls } from '../../../scheduler/webhooks/urls.ts';

@@ -5,7 +5,7 @@
 import { Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
 
-import { assertNever } from '../../../../proto/errors.ts';
+import { assertNever } from '../../../../lib/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';

@@ -1,5 +1,5 @@
 /** From a job's input to the arguments of its function. A key too few or too many, or a value of another type, is told by name. */
-import { fitsParameter, typeMismatch } from '../../../../proto/parameter-types.ts';
+import { fitsParameter, typeMismatch } from '../../../../lib/parameter-types.ts';
 import type { Signature } from './signature.ts';
 
 /** The input does not fit the function; its message is the job's error. */

@@ -10,7 +10,7 @@ import { MessageChannel, SHARE_ENV, type MessagePort } from 'node:worker_threads
 
 import { Piscina } from 'piscina';
 
-import { assertNever } from '../../../../proto/errors.ts';
+import { assertNever } from '../../../../lib/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { afterGrace } from '../../grace.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';

@@ -361,7 +361,7 @@ export interface EndpointSpec {
   /** `cpu<gen>-<vCPU>-<RAM GB>`; empty when not given. */
   cpu: string;
   functions: FunctionSpec[];
-  /** Names of letters, digits and underscores; values without NUL (proto/environment-values.ts). */
+  /** Names of letters, digits and underscores; values without NUL (lib/environment-values.ts). */
   env: { [key: string]: string };
   maxConcurrency: number;
   /** 0: the service's default, 600,000 ms. */

@@ -115,7 +115,7 @@ export interface Header {
 }
 
 export interface Abort {
-  /** A code of proto/errors.ts. */
+  /** A code of lib/errors.ts. */
   code: string;
   message: string;
   /**

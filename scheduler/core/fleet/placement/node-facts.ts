@@ -1,8 +1,8 @@
 /** What placement looks at of a node's inventory: without gauges, so that it changes seldom. */
-import { imageReference } from '../../../../proto/base-images.ts';
+import { imageReference } from '../../../../lib/base-images.ts';
 import type { Inventory } from '../../../../proto/gen/capstan/v1/nodes.ts';
 
-import type { GpuFacts } from '../../../../proto/gpu-table.ts';
+import type { GpuFacts } from '../../../../lib/gpu-table.ts';
 
 export interface DeviceFacts extends GpuFacts {
   readonly uuid: string;

@@ -8,7 +8,7 @@
  *                                                      where it has what the image promises
  *   thread or process forced                         → that one
  */
-import { baseImageOf, defaultBaseImage, imageReference, type Language } from '../../../../proto/base-images.ts';
+import { baseImageOf, defaultBaseImage, imageReference, type Language } from '../../../../lib/base-images.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { Rejected } from './rejections.ts';
 

@@ -1,4 +1,4 @@
-import { assertNever } from '../../../../proto/errors.ts';
+import { assertNever } from '../../../../lib/errors.ts';
 import type { ControlKind, Fence, Op, Outcome, StoredState } from '../../store.ts';
 import { Packer, Unpacker } from './packer.ts';
 import {

@@ -1,4 +1,4 @@
-"""The one rule by which a JSON value fits the mark of a parameter: for jobs and for routes, as proto/parameter-types.ts has it for Node."""
+"""The one rule by which a JSON value fits the mark of a parameter: for jobs and for routes, as lib/parameter-types.ts has it for Node."""
 
 # The types that are checked, by the names of the marks.
 TYPES = {

@@ -2,7 +2,7 @@
  * From an HTTP request to the arguments of its function: values of the path, of the query and keys
  * of a JSON body, by the names of the parameters. What does not fit is told with the parameter's name.
  */
-import { fitsParameter, typeMismatch } from '../../../../../proto/parameter-types.ts';
+import { fitsParameter, typeMismatch } from '../../../../../lib/parameter-types.ts';
 import type { FunctionSpec, ParameterSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
 
 /** The request does not fit the function: 400. */

@@ -5,7 +5,7 @@
 import { Metadata, status, type ServiceError, type StatusObject } from '@grpc/grpc-js';
 
 import { CapstanError, errorTable, isErrorCode, type ErrorCode } from './errors.ts';
-import type { Failure } from './gen/capstan/v1/common.ts';
+import type { Failure } from '../proto/gen/capstan/v1/common.ts';
 
 const CODE_KEY = 'capstan-error';
 const FIELD_KEY = 'capstan-field';
