@@ -1,4 +1,4 @@
-/** The OpenAPI document and docs/api.md cover what is served: every route, status code and field. */
+/** The OpenAPI document and the API pages (docs/api*.md) cover what is served: every route, status code and field. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -11,7 +11,8 @@ import type { Services } from '../../gateway/http/services.ts';
 import { GatewayMetrics } from '../../gateway/metrics/metrics.ts';
 import { setup } from './harness.ts';
 
-const docs = readFileSync(join(import.meta.dirname, '../../docs/api.md'), 'utf8');
+const pages = ['api', 'api-jobs', 'api-load-balanced', 'api-openai', 'api-control-plane'];
+const docs = pages.map((page) => readFileSync(join(import.meta.dirname, `../../docs/${page}.md`), 'utf8')).join('\n');
 
 interface Operation {
   readonly summary?: string;
@@ -64,11 +65,11 @@ test('every route that is served is in the OpenAPI document, and no other', asyn
   t.deepEqual(documented.toSorted(), expected.toSorted());
 });
 
-test('every route that is served is in docs/api.md', async (t) => {
+test('every route that is served is in the API pages', async (t) => {
   for (const route of await served()) {
     if (route.includes('/docs/') || route.startsWith('HEAD /docs') || route.startsWith('HEAD /openapi')) continue;
     const shown = route.replace(':endpointId', '<endpoint>').replace(':jobId', '<job>').replace(/\*$/, '<path>');
-    t.true(docs.includes(`\`${shown}\``), `docs/api.md lacks ${shown}`);
+    t.true(docs.includes(`\`${shown}\``), `the API pages lack ${shown}`);
   }
 });
 
@@ -126,7 +127,7 @@ test('a body is required where there must be one, and numbers of queries are num
   t.is(query('stream/{jobId}', 'id'), undefined);
 });
 
-test('docs/api.md names every field of a submission and of the status object', async (t) => {
+test('the API pages name every field of a submission and of the status object', async (t) => {
   const text = JSON.stringify(await document(t));
   for (const field of [
     ...['input', 'webhook', 'executionTimeout', 'ttl', 'lowPriority', 'accessId', 'accessSecret', 'bucketName', 'endpointUrl'],
@@ -134,7 +135,7 @@ test('docs/api.md names every field of a submission and of the status object', a
     ...['completed', 'failed', 'inProgress', 'inQueue', 'retried', 'idle', 'initializing', 'ready', 'running', 'throttled', 'unhealthy'],
   ]) {
     t.true(text.includes(`"${field}"`), `the document lacks ${field}`);
-    t.true(docs.includes(field), `docs/api.md lacks ${field}`);
+    t.true(docs.includes(field), `the API pages lack ${field}`);
   }
 });
 
