@@ -96,7 +96,7 @@ test('/stream: drains on read; the terminal answer carries the rest, the next on
   t.deepEqual((await api.call('GET', `/v2/:counting/status/${job}`)).json['output'], [1, 2, 3, 4, 5]);
 });
 
-test('docs/api.md, /stream: a reader that tells its place gets again what an answer held that it lost', async (t) => {
+test('docs/api-jobs.md, /stream: a reader that tells its place gets again what an answer held that it lost', async (t) => {
   const job = await api.run('counting', { count: 3 });
   await api.ended('counting', job);
   const whole = { status: 'COMPLETED', stream: [{ output: 1 }, { output: 2 }, { output: 3 }] };

@@ -1,4 +1,4 @@
-/** deploy/nginx/capstan.conf in front of a gateway: what its comments and docs/operations.md promise, with the real nginx. */
+/** deploy/nginx/capstan.conf in front of a gateway: what its comments and docs/install.md promise, with the real nginx. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

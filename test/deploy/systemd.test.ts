@@ -1,4 +1,4 @@
-/** The systemd units start what there is, with settings that exist, and hold what operations.md says of them. */
+/** The systemd units start what there is, with settings that exist, and hold what docs/install.md says of them. */
 import { execFile } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Builds belong to the accounts that sent them: a digest alone is worth nothing (docs/api.md, Builds). */
+/** Builds belong to the accounts that sent them: a digest alone is worth nothing (docs/api-control-plane.md, Builds). */
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 

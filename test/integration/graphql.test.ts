@@ -1,4 +1,4 @@
-/** /graphql and /builds over real HTTP: a gateway before a real scheduler (docs/api.md, GraphQL). */
+/** /graphql and /builds over real HTTP: a gateway before a real scheduler (docs/api-control-plane.md). */
 import { createHash } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 

@@ -1,4 +1,4 @@
-/** What an account may keep on the scheduler's disk (docs/operations.md, Limits and quotas). */
+/** What an account may keep on the scheduler's disk (docs/scale.md, Quotas). */
 import { createHash, randomBytes } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
