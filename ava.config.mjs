@@ -3,6 +3,8 @@ import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 
+import { writingEvents } from './.ci/events.mjs';
+
 /**
  * The files that take longest by themselves (13 s and more of two quiet processors, 2026-11-22), longest first: started last, one of them would
  * keep the whole run waiting for itself. What waits much and computes little is among the first, so that others compute meanwhile.
@@ -70,11 +72,16 @@ function pathWithPython(path = '') {
   return folders.includes(real) ? path : folders.toSpliced(at, 0, real).join(delimiter);
 }
 
+/** Where `.ci/tests` wants the events of this run; not for runs that the tests start. */
+const eventFile = process.env['CAPSTAN_TEST_EVENTS'];
+delete process.env['CAPSTAN_TEST_EVENTS'];
+
 /**
  * Tests run as they are: Node strips the types. Each file is a thread of its own, and what it starts
  * it ends; more of them than there are processors, since many wait most of their time.
  */
 export default {
+  ...(eventFile === undefined ? {} : writingEvents(eventFile)),
   files: ['test/**/*.test.ts'],
   extensions: ['ts'],
   timeout: '2m',
