@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 
 import { writingEvents } from './.ci/events.mjs';
+import { filesFor } from './.ci/sets.mjs';
 
 /**
  * The files that take longest by themselves (13 s and more of two quiet processors, 2026-11-22), longest first: started last, one of them would
@@ -76,19 +77,23 @@ function pathWithPython(path = '') {
 const eventFile = process.env['CAPSTAN_TEST_EVENTS'];
 delete process.env['CAPSTAN_TEST_EVENTS'];
 
+const files = filesFor(process.argv.slice(2));
+
 /**
  * Tests run as they are: Node strips the types. Each file is a thread of its own, and what it starts
  * it ends; more of them than there are processors, since many wait most of their time.
  */
 export default {
   ...(eventFile === undefined ? {} : writingEvents(eventFile)),
-  files: ['test/**/*.test.ts'],
+  files,
   extensions: ['ts'],
   timeout: '2m',
   concurrency: Math.min(8, Math.ceil(availableParallelism() * 1.5)),
   sortTestFiles: (a, b) => place(a) - place(b) || a.localeCompare(b),
   // `npm test` sets it; `npx ava` alone would have every process strip and compile all sources anew.
   environmentVariables: {
+    // All files beside one another leave no time for 2,000 simulated worlds; the simulator's files by themselves run these.
+    SIM_SEEDS: process.env['SIM_SEEDS'] ?? (files.length > 1 ? '100' : '2000'),
     PATH: pathWithPython(process.env['PATH']),
     NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? join(import.meta.dirname, 'node_modules/.cache/compile'),
   },

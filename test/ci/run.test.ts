@@ -7,7 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 import { Checkout } from './checkout.ts';
 
 async function checkoutWithFakes(t: ExecutionContext, { npm = '', python = 'exit 0' } = {}): Promise<Checkout> {
-  const checkout = await Checkout.make(t, ['.ci/run']);
+  const checkout = await Checkout.make(t, ['.ci/run', '.ci/sets.mjs']);
   await checkout.write('README.md', 'Run `npm test`.\n');
   await checkout.fakeProgram('npm', npm);
   await checkout.fakeProgram('python3', python);

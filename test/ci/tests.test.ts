@@ -172,12 +172,16 @@ for (const [list, says] of Object.entries(wrongLines))
     t.regex(said, says);
   });
 
-/** A checkout whose `npm test` is the real ava, with this test file. */
+/** A checkout whose `npm test` is the real ava, with this test file and one of a set. */
 async function withRealAva(t: ExecutionContext, body: string, args: readonly string[] = []): Promise<Outcome> {
   const root = join(import.meta.dirname, '../..');
   const checkout = await Checkout.make(t, ['.ci', 'ava.config.mjs']);
   await checkout.write('package.json', JSON.stringify({ type: 'module' }));
   await checkout.write('test/a.test.ts', `import test from 'ava';\nimport { existsSync, writeFileSync } from 'node:fs';\n${body}`);
+  await checkout.write(
+    'test/fault/heavy.test.ts',
+    `import test from 'ava';\ntest('heavy', (t) => t.is(process.env['SIM_SEEDS'], '2000'));`,
+  );
   await mkdir(join(checkout.folder, 'node_modules'));
   await symlink(join(root, 'node_modules/ava'), join(checkout.folder, 'node_modules/ava'));
   await checkout.fakeProgram('npm', `shift; [[ \${1-} == -- ]] && shift; exec node '${root}/node_modules/ava/entrypoints/cli.js' "$@"`);
@@ -203,6 +207,16 @@ test('ava tells of a test that fails once', async (t) => {
   );
   t.is(code, 0);
   t.regex(said, /\n! unsteady: test\/a\.test\.ts\n\n1 passed, 0 failed, 0 skipped\n$/);
+});
+
+test('ava runs a file of a set when it is named, and only then', async (t) => {
+  const body = `test('light', (t) => t.is(process.env['SIM_SEEDS'], '100'));`;
+  const without = await withRealAva(t, body);
+  t.is(without.code, 0);
+  t.regex(without.said, /\n1 passed, 0 failed, 0 skipped\n$/);
+  const named = await withRealAva(t, body, ['test/fault/*.test.ts']);
+  t.is(named.code, 0);
+  t.regex(named.said, /✔ heavy[^]*\n1 passed, 0 failed, 0 skipped\n$/);
 });
 
 const badly: Record<string, readonly [body: string, says: RegExp, ...args: string[]]> = {

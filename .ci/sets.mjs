@@ -1,0 +1,29 @@
+/**
+ * The tests that take longest, in sets. Each is a check of `.ci/run` by its name; `npm test` without arguments leaves them out.
+ *
+ *   node .ci/sets.mjs            prints the names
+ *   node .ci/sets.mjs <name>     prints the patterns of one, for `.ci/tests`
+ *
+ * A test belongs here when its subject is heavy (load, kills, containers, packages from a registry), not when it is merely slow: that is to be mended.
+ */
+export const sets = {
+  containers: ['test/agent/containers.test.ts', 'test/conformance/runtime/container-*.test.ts'],
+  clients: ['test/clients/*.test.ts'],
+  faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
+  benches: ['test/bench/benches.test.ts'],
+};
+
+/** What ava runs: with arguments that name files all may be named, without them all but the sets. */
+export function filesFor(args) {
+  const all = ['test/**/*.test.ts'];
+  return args.some((arg) => !arg.startsWith('-'))
+    ? all
+    : [...all, ...Object.values(sets).flatMap((patterns) => patterns.map((each) => `!${each}`))];
+}
+
+if (import.meta.main ?? process.argv[1] === import.meta.filename) {
+  const [name] = process.argv.slice(2);
+  const lines = name === undefined ? Object.keys(sets) : sets[name];
+  if (lines === undefined) throw new Error(`there is no set ${name}; there are: ${Object.keys(sets).join(', ')}`);
+  for (const line of lines) console.log(line);
+}
