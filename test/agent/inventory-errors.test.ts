@@ -9,7 +9,8 @@ import { isGpuUuid, isSliceUuid } from '../../agent/inventory/nvidia-text.ts';
 import { folderOf } from '../support/folder.ts';
 import { writeFakeSmi, type FakeBehaviour } from './fake-nvidia-smi.ts';
 
-const env = { PATH: '/usr/local/bin:/usr/bin:/bin' };
+// Each full probe starts a process of Node; without the cache it compiles its library anew.
+const env = { PATH: '/usr/local/bin:/usr/bin:/bin', NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '' };
 const BUS_A = '00000000:3B:00.0';
 const BUS_B = '00000000:AF:00.0';
 const A = { uuid: 'GPU-a', pciBusId: BUS_A };

@@ -23,6 +23,7 @@ export class Part {
     const env = {
       PATH: process.env['PATH'] ?? '',
       HOME: process.env['HOME'] ?? '',
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       CAPSTAN_LOG_LEVEL: 'warn',
       CAPSTAN_SUPERVISED: '1',
       ...variables,
