@@ -123,7 +123,7 @@ const table = {
     http: 500,
     exit: 74,
     title: 'Internal Server Error',
-    hint: 'Restore the data folder from a backup (`capstan backup`; docs/operations.md, Backup), or name an empty folder to start anew.',
+    hint: 'Restore the data folder from a backup (`capstan backup`; docs/backup.md), or name an empty folder to start anew.',
   },
   DATA_NEWER: {
     grpc: 9,

@@ -1,5 +1,5 @@
 /**
- * How the parts' gRPC connections are secured (docs/operations.md, "Certificates"): TLS with
+ * How the parts' gRPC connections are secured (docs/install.md, Certificates): TLS with
  * certificates of both sides where they are configured; plain only within one host, unless the
  * operator says that the network itself is private.
  */

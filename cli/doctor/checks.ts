@@ -180,7 +180,7 @@ function checkDevices({ name, inventory }: NodeInfo): Finding[] {
     .filter(({ healthy }) => !healthy)
     .map(({ model, uuid, problem }) => `${model || uuid}: ${problem}`);
   if (ill.length === 0 && inventory?.deviceProblem) ill.push(inventory.deviceProblem);
-  const hint = 'No worker gets it until it is well; docs/operations.md says when that is.';
+  const hint = 'No worker gets it until it is healthy again (docs/nodes.md).';
   return ill.map((text) => ({ name: `GPU of ${name}`, verdict: 'warning', text, hint }));
 }
 

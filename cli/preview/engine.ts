@@ -8,7 +8,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 /** Labels of a preview's network. */
 const PREVIEW = 'capstan.preview';
 const FOLDER = 'capstan.preview.folder';
-/** The agent's label for the name of its node (docs/operations.md, Containers). */
+/** The agent's label for the name of its node (docs/runtimes.md). */
 const NODE = 'capstan.node';
 /** An engine that says nothing for so long does not answer, ms. */
 const CALL_MS = 30_000;

@@ -1,4 +1,4 @@
-/** Our errors in GraphQL's shape (docs/api.md, GraphQL), without the library: most refusals are said before it is needed. */
+/** Our errors in GraphQL's shape (docs/api-control-plane.md, GraphQL), without the library: most refusals are said before it is needed. */
 import { errorTable, type CapstanError, type ErrorCode } from '../../lib/errors.ts';
 
 export interface GraphqlRefusal {

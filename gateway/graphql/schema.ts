@@ -4,7 +4,7 @@ import { buildSchema } from 'graphql';
 const schemaText = `
 """A JSON value."""
 scalar JSON
-"""An endpoint as a deployment names it: the JSON form of the message EndpointSpec (docs/api.md has its fields)."""
+"""An endpoint as a deployment names it: the JSON form of the message EndpointSpec (docs/api-control-plane.md has its fields)."""
 scalar EndpointSpec
 """A moment, ISO 8601."""
 scalar Time

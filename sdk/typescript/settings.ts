@@ -119,7 +119,7 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
   };
 }
 
-/** The entry under `resources` of the manifest, without its functions (docs/tool.md, The manifest). */
+/** The entry under `resources` of the manifest, without its functions (docs/manifest.md). */
 export function resourceOf(settings: CheckedSettings): Record<string, unknown> {
   const { gpu, gpuCount, cpu, image, scalerType, volume, env, dependencies, systemDependencies } = settings;
   return {

@@ -1,4 +1,4 @@
-/** /builds/<digest>: artifacts for deployments, over HTTP (docs/api.md, Builds). */
+/** /builds/<digest>: artifacts for deployments, over HTTP (docs/api-control-plane.md, Builds). */
 import { Metadata } from '@grpc/grpc-js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';

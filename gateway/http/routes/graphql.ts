@@ -1,4 +1,4 @@
-/** POST /graphql: the control plane (docs/api.md, GraphQL). */
+/** POST /graphql: the control plane (docs/api-control-plane.md, GraphQL). */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';

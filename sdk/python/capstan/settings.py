@@ -55,7 +55,7 @@ class Settings:
         return f"Settings(name={self.name!r}, gpu={self.gpu!r}, cpu={self.cpu!r}, workers=({self.workers_min}, {self.workers_max}))"
 
     def resource(self) -> Dict[str, Any]:
-        """The entry under ``resources`` of the manifest, without its functions (docs/tool.md, The manifest)."""
+        """The entry under ``resources`` of the manifest, without its functions (docs/manifest.md)."""
         entry: Dict[str, Any] = {
             "workersMin": self.workers_min,
             "workersMax": self.workers_max,
