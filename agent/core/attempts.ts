@@ -4,7 +4,7 @@ import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '
 import { append, isStoring, newChunkLog, rewind, grantCredits, takeUnsent, type ChunkLog } from './chunks.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect, HandlerResult } from './events.ts';
-import { attemptKey, type Attempt, type AttemptKey, type State, type StopCause, type Worker } from './image.ts';
+import { attemptKey, type Attempt, type AttemptKey, type State, type StopCause, type Worker } from './state.ts';
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { endIfFree, forgiveFailures } from './workers.ts';
 

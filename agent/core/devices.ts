@@ -4,7 +4,7 @@
  * run go on. The scheduler drains the worker and replaces it; where the device is usable again
  * before that, the worker goes on.
  */
-import type { State, Worker } from './image.ts';
+import type { State, Worker } from './state.ts';
 
 /** Why the worker cannot use its devices; undefined when it can. */
 export function deviceProblemOf(state: State, worker: Worker): string | undefined {

@@ -9,7 +9,7 @@ import type {
   ReleaseSpec,
   StopAttempt,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { AttemptKey } from './image.ts';
+import type { AttemptKey } from './state.ts';
 
 export type CoreEvent =
   // From the scheduler.

@@ -1,9 +1,9 @@
-/** What the agent tells the scheduler about itself, built from the image. */
+/** What the agent tells the scheduler about itself, built from the state. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, AttemptEnded, RefusalReason, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect } from './events.ts';
-import type { Attempt, AttemptEnd, State, Worker } from './image.ts';
+import type { Attempt, AttemptEnd, State, Worker } from './state.ts';
 
 /** A worker that failed this often in a row is said to be in a crash loop. */
 export const CRASH_LOOP_FAILURES = 3;

@@ -1,5 +1,5 @@
 /**
- * The agent's core: synchronous and deterministic. `step` takes one event, changes the image and
+ * The agent's core: synchronous and deterministic. `step` takes one event, changes the state and
  * answers what is to be done; `nextDeadline` says when time itself is the next event. No promise,
  * timer, clock or I/O in here: the engine has them.
  */
@@ -27,7 +27,7 @@ import {
 import { drain, setStored, nextGrantAt } from './chunks.ts';
 import { setDeviceProblems } from './devices.ts';
 import type { CoreEvent, Effect } from './events.ts';
-import { attemptKey, type State, type Worker } from './image.ts';
+import { attemptKey, type State, type Worker } from './state.ts';
 import {
   awaitLoad,
   beginStart,

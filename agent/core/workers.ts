@@ -2,7 +2,7 @@
 import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect } from './events.ts';
-import type { State, Worker } from './image.ts';
+import type { State, Worker } from './state.ts';
 import { CRASH_LOOP_FAILURES } from './report.ts';
 
 /** First wait before a failed worker is started again, ms; doubles with each failure in a row. */

@@ -13,7 +13,7 @@ import type { WorkFolders } from '../runtimes/work-folders.ts';
 import { serveOn, servingWorkers } from './serving.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
-import { newState, type AttemptKey } from '../core/image.ts';
+import { newState, type AttemptKey } from '../core/state.ts';
 import { actualWorkers, attemptRefs } from '../core/report.ts';
 import { isIdle, nextDeadline, step } from '../core/step.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
@@ -49,7 +49,7 @@ interface Hosted {
 
 export class Engine {
   readonly #deps: EngineDeps;
-  readonly #image = newState();
+  readonly #state = newState();
   readonly #hosted = new Map<string, Hosted>();
   readonly #attemptWorkers = new Map<AttemptKey, RunningWorker>();
   readonly #transfers = new Map<AttemptKey, AbortController>();
@@ -68,8 +68,8 @@ export class Engine {
 
   /** The state for Hello. */
   hello(): { workers: ActualWorkers; attempts: AttemptRef[] } {
-    this.#image.workersChanged = false;
-    return { workers: actualWorkers(this.#image), attempts: attemptRefs(this.#image, performance.now()) };
+    this.#state.workersChanged = false;
+    return { workers: actualWorkers(this.#state), attempts: attemptRefs(this.#state, performance.now()) };
   }
 
   /** What the scheduler said, in order. Answers what is not the core's. */
@@ -103,7 +103,7 @@ export class Engine {
   }
 
   feed(event: CoreEvent): void {
-    for (const effect of step(this.#image, event, performance.now())) this.#carryOut(effect);
+    for (const effect of step(this.#state, event, performance.now())) this.#carryOut(effect);
     if (this.#turnEnds) return;
     this.#turnEnds = true;
     process.nextTick(() => {
@@ -125,15 +125,15 @@ export class Engine {
 
   /** The workers that take HTTP requests now. */
   serving(): ServingWorker[] {
-    return servingWorkers(this.#image);
+    return servingWorkers(this.#state);
   }
 
   /** Hands an HTTP request to a worker; null when that does not take it. */
   serve(workerId: string, request: HttpRequest, events: HttpEvents): HttpCall | null {
     const counted = (worker: { readonly start: number }, count: number): void =>
       this.feed({ kind: 'requests', workerId, start: worker.start, count });
-    const worker = this.#image.workers.get(workerId);
-    if (worker !== undefined && deviceProblemOf(this.#image, worker) !== undefined) return null;
+    const worker = this.#state.workers.get(workerId);
+    if (worker !== undefined && deviceProblemOf(this.#state, worker) !== undefined) return null;
     const response = new ValidatedResponse(request, events, (line) =>
       this.#tellWorkerLog(workerId, worker?.release.endpointId ?? '', line),
     );
@@ -144,7 +144,7 @@ export class Engine {
 
   /** Attempts whose end the scheduler has not acknowledged. */
   get unacknowledged(): number {
-    return this.#image.attempts.size;
+    return this.#state.attempts.size;
   }
 
   /** Gives up what is still being transferred. */
@@ -153,19 +153,19 @@ export class Engine {
   }
 
   #endTurn(): void {
-    if (this.#image.workersChanged) {
-      this.#image.workersChanged = false;
-      this.#deps.send({ event: { $case: 'workers', value: actualWorkers(this.#image) } });
+    if (this.#state.workersChanged) {
+      this.#state.workersChanged = false;
+      this.#deps.send({ event: { $case: 'workers', value: actualWorkers(this.#state) } });
       this.#deps.onServing();
-      if (isIdle(this.#image)) this.#onIdle?.();
-    } else if (this.#image.closing && isIdle(this.#image)) {
+      if (isIdle(this.#state)) this.#onIdle?.();
+    } else if (this.#state.closing && isIdle(this.#state)) {
       this.#onIdle?.();
     }
     this.#armTimer();
   }
 
   #armTimer(): void {
-    const at = nextDeadline(this.#image);
+    const at = nextDeadline(this.#state);
     if (at === this.#timerAt) return;
     clearTimeout(this.#timer);
     this.#timerAt = at;
@@ -319,7 +319,7 @@ export class Engine {
       log: ({ stream, jobId, text }) => this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId, stream, text, endpointId }),
       exited: (detail, hardStop) => {
         this.#letGo(workerId, hosted);
-        if (this.#image.workers.get(workerId)?.endAsked === false) doubtDevices();
+        if (this.#state.workers.get(workerId)?.endAsked === false) doubtDevices();
         this.feed({ kind: 'exited', workerId, start, detail, hardStop });
       },
     };

@@ -2,7 +2,7 @@
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import { deviceProblemOf } from '../core/devices.ts';
-import type { State, Worker } from '../core/image.ts';
+import type { State, Worker } from '../core/state.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtimes/runtime.ts';
 
 /** Every worker that takes requests now. */

@@ -37,7 +37,7 @@ export interface Supervisor {
 
 export function supervise(options: SupervisorOptions): Supervisor {
   const plans = new Map(options.parts.map((plan) => [plan.name, plan]));
-  const image = newState(options.parts, options.stopOrder);
+  const state = newState(options.parts, options.stopOrder);
   const children = new Map<string, Child>();
   const addresses = new Map<string, string>();
   mkdirSync(options.logs, { recursive: true, mode: 0o700 });
@@ -49,9 +49,9 @@ export function supervise(options: SupervisorOptions): Supervisor {
   let timer: NodeJS.Timeout | undefined;
 
   const feed = (event: Event): void => {
-    step(image, event, performance.now()).forEach(carryOut);
+    step(state, event, performance.now()).forEach(carryOut);
     clearTimeout(timer);
-    const deadline = nextDeadline(image);
+    const deadline = nextDeadline(state);
     timer = deadline === null ? undefined : setTimeout(() => feed({ type: 'tick' }), Math.max(0, Math.ceil(deadline - performance.now())));
   };
 

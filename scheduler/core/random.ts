@@ -1,5 +1,5 @@
 /**
- * Names made by the core: a small generator (sfc32) whose state is part of the image, so that a
+ * Names made by the core: a small generator (sfc32) whose numbers are part of the state, so that a
  * run can be replayed from its seed. For names only, never for secrets.
  */
 

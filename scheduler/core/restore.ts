@@ -1,4 +1,4 @@
-/** Take-over: the image as the store tells it, before any event. */
+/** Take-over: the state as the store tells it, before any event. */
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import { StepContext } from './context.ts';
@@ -46,7 +46,7 @@ export interface StoredState {
   readonly highest: { readonly no: number; readonly position: number };
 }
 
-/** Builds the image and decides the first reads. */
+/** Builds the state and decides the first reads. */
 export function restore(settings: Settings, random: RandomState, stored: StoredState, now: Now, result: StepResult): State {
   const state = newState(settings, random);
   const ctx = new StepContext(state, now, result);

@@ -1,5 +1,5 @@
 /**
- * The memory image the core works on: what is leased, a head window of every queue, waiters,
+ * The state the core works on: what is leased, a head window of every queue, waiters,
  * workers and control rows. It is rebuilt from the store at take-over and is changed by
  * `step` alone.
  */

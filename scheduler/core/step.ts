@@ -1,5 +1,5 @@
 /**
- * The scheduler's core: one event in, a decision out, the image changed accordingly. Synchronous
+ * The scheduler's core: one event in, a decision out, the state changed accordingly. Synchronous
  * and deterministic; equal images, events and times give equal decisions. The shell commits the
  * operations and carries out the effects afterwards.
  */

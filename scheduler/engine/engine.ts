@@ -1,7 +1,7 @@
 /**
  * The shell around the core: feeds it events, commits what it decided, and only then carries out
  * the effects. One batch is being committed while the next gathers, so the commit rate follows
- * the disk and a batch grows with the load. Under a stale term the image is dropped, every stream
+ * the disk and a batch grows with the load. Under a stale term the state is dropped, every stream
  * is ended (callers send again) and the shard is taken over anew, and so after a full disk, which takes
  * all of the batch back; any other failure of the store leaves open what of the last batch is durable,
  * so the process must end and start again.
@@ -41,7 +41,7 @@ export interface Ports {
   dropBodies(blobs: readonly string[]): void;
   /** Tries a webhook, and feeds the engine `hook-tried`. */
   deliver(id: string): void;
-  /** The image is lost: end every stream so that the other sides send again. */
+  /** The state is lost: end every stream so that the other sides send again. */
   closeAll(reason: string): void;
 }
 
@@ -110,7 +110,7 @@ export class Engine {
     this.#payloads = new PayloadCache(options.payloadBytes);
   }
 
-  /** The image, for reading; UNAVAILABLE while there is none. */
+  /** The state, for reading; UNAVAILABLE while there is none. */
   get state(): State {
     if (this.#state === null)
       throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
@@ -142,7 +142,7 @@ export class Engine {
     this.handle({ kind: 'disk', refusal });
   }
 
-  /** Takes the shard and rebuilds the image from the store. */
+  /** Takes the shard and rebuilds the state from the store. */
   async takeOver(): Promise<void> {
     const { store, owner, settings, clock, random } = this.#options;
     const taken = await store.acquire(shard, owner, settings.nodeGraceMs);
@@ -190,8 +190,8 @@ export class Engine {
   }
 
   /**
-   * Keeps the input of a job that the image holds, so that its dispatch needs no read. Every job that
-   * leaves the image is ended or deleted by an operation of its number, which removes the input again.
+   * Keeps the input of a job that the state holds, so that its dispatch needs no read. Every job that
+   * leaves the state is ended or deleted by an operation of its number, which removes the input again.
    */
   #keep(state: State, { id, no, hasS3 }: JobRow, input: Body): void {
     // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
@@ -325,7 +325,7 @@ export class Engine {
           (store) => store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, payloadInlineLimit),
           (rows) => {
             this.handle({ kind: 'head-read', endpoint: effect.endpoint, priority: effect.priority, rows, limit: effect.limit });
-            // A job that ended while it was read is not in the image.
+            // A job that ended while it was read is not in the state.
             for (const { job, input } of rows) if (input !== null && this.#state !== null) this.#keep(this.#state, job, input);
           },
         );
@@ -377,7 +377,7 @@ export class Engine {
     );
   }
 
-  /** Reads and hands the answer on, unless the image was dropped meanwhile. */
+  /** Reads and hands the answer on, unless the state was dropped meanwhile. */
   #read<T>(ask: (store: Store) => Promise<T>, then: (answer: T) => void): void {
     const state = this.#state;
     ask(this.#options.store).then(
@@ -418,7 +418,7 @@ export class Engine {
     });
   }
 
-  /** Nothing of the last batch is known to be durable: forget the image. */
+  /** Nothing of the last batch is known to be durable: forget the state. */
   #fail(error: unknown): void {
     if (this.#state === null) return;
     const isStale = error instanceof StaleTermError;

@@ -1,5 +1,5 @@
 /**
- * The scheduler's metrics (docs/metrics.md). Counts and levels are read from the image when
+ * The scheduler's metrics (docs/metrics.md). Counts and levels are read from the state when
  * somebody asks; only what has a distribution is observed as it happens, in the batches that were
  * committed, so that the core stays free of it.
  */

@@ -41,7 +41,7 @@ function offerOf(inventory: Inventory): Inventory {
   const { os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine } = inventory;
   return Inventory.fromPartial({
     ...{ os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine },
-    // An image of somebody's own has a name that may tell what it is for.
+    // A state of somebody's own has a name that may tell what it is for.
     images: inventory.images.filter((reference) => baseImageOf(reference) !== null),
     devices: inventory.devices.map(({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }) =>
       Device.fromPartial({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }),

@@ -1,7 +1,7 @@
 /**
  * The store as the core sees it: one interface, a driver per database.
  * The core keeps the authoritative image of what it works on; the store makes it durable and
- * holds what the image does not (queue tails, bodies, ended jobs).
+ * holds what the state does not (queue tails, bodies, ended jobs).
  *
  * Jobs are addressed by `no`, a number the core gives out once and never again. Every guarded
  * operation names the state it expects; a guard that fails is that operation's outcome and
@@ -329,7 +329,7 @@ export interface StoreEngine {
   close(): void;
 }
 
-/** Another owner took the shard: drop the image and take over again before writing. */
+/** Another owner took the shard: drop the state and take over again before writing. */
 export class StaleTermError extends Error {
   constructor(fence: Fence) {
     super(`shard ${fence.shard} is no longer owned under term ${fence.term}`);

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import type { CoreEvent, Effect } from '../../agent/core/events.ts';
-import { attemptKey, newState, type AttemptKey, type State } from '../../agent/core/image.ts';
+import { attemptKey, newState, type AttemptKey, type State } from '../../agent/core/state.ts';
 import { actualWorkers } from '../../agent/core/report.ts';
 import { nextDeadline, step } from '../../agent/core/step.ts';
 import type { AgentEvent, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';

@@ -2,7 +2,7 @@
 import { fc, testProp } from '@fast-check/ava';
 
 import { WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
-import { attemptKey, type Attempt } from '../../agent/core/image.ts';
+import { attemptKey, type Attempt } from '../../agent/core/state.ts';
 import { release, World } from './core-world.ts';
 import { dispatchOf } from './fake-scheduler.ts';
 

@@ -1,7 +1,7 @@
 /**
  * What must hold of the control plane: deployments and rollbacks, settings, removed endpoints,
  * purges, quotas and webhook secrets. Checked from what the store took, from what commands were
- * answered, and by comparing the image's rows with the store's.
+ * answered, and by comparing the state's rows with the store's.
  */
 import { isDeepStrictEqual } from 'node:util';
 
@@ -16,7 +16,7 @@ import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { workerQuota } from './deployed.ts';
 import type { Ledger } from './invariants.ts';
 
-/** Rows that the image and the store must agree on word by word. */
+/** Rows that the state and the store must agree on word by word. */
 const compared = ['account', 'key', 'environment', 'endpoint', 'release', 'build', 'deployment'] as const satisfies ControlKind[];
 
 export class ControlRules {
@@ -87,7 +87,7 @@ export class ControlRules {
       if (!state.releases.has(worker.release)) fail(`worker ${worker.id} is of the release ${worker.release}, which is not kept`);
   }
 
-  /** Holds whenever nothing is gathered: the image's rows are those of the store, and endpoints have what was deployed last. */
+  /** Holds whenever nothing is gathered: the state's rows are those of the store, and endpoints have what was deployed last. */
   checkRows(state: State, store: SqliteEngine): void {
     const rows = rowsOf(state);
     for (const kind of compared) {

@@ -14,7 +14,7 @@ export class FleetRules {
   /** Endpoints with a worker of the present release that took jobs after the step before, and which release that was. */
   #fresh = new Map<string, string>();
 
-  /** Looks at the image after a step; throws when a rule is broken. */
+  /** Looks at the state after a step; throws when a rule is broken. */
   check(state: State): void {
     const fresh = new Map<string, string>();
     for (const endpoint of state.endpoints.values()) if (hasFresh(state, endpoint)) fresh.set(endpoint.config.id, endpoint.config.release);

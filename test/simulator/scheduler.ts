@@ -21,9 +21,9 @@ import type { World } from './world.ts';
 export type Mutation =
   /** Effects leave before the commit that caused them. */
   | 'answer-before-commit'
-  /** A requeue changes the image, but is not written. */
+  /** A requeue changes the state, but is not written. */
   | 'forget-requeue'
-  /** A try of a webhook is known to the image, but not written. */
+  /** A try of a webhook is known to the state, but not written. */
   | 'forget-try'
   /** A result counts whatever its token. */
   | 'ignore-token'
@@ -35,7 +35,7 @@ export type Mutation =
   | 'old-code'
   /** The workers of a drained node stay. */
   | 'keep-drained'
-  /** Deployments are known to the image, but not written. */
+  /** Deployments are known to the state, but not written. */
   | 'forget-deployment'
   /** A removed endpoint takes calls again. */
   | 'revive'

@@ -97,35 +97,35 @@ export function newState(rules: readonly PartRule[], stopOrder: readonly string[
   return { parts, stopOrder, saidReady: false, stopping: false, refusal: null };
 }
 
-/** Applies one event to the image and says what to do. `now` is monotonic, ms. */
-export function step(image: State, event: Event, now: number): Effect[] {
+/** Applies one event to the state and says what to do. `now` is monotonic, ms. */
+export function step(state: State, event: Event, now: number): Effect[] {
   switch (event.type) {
     case 'begin':
-      return startWaiting(image, now);
+      return startWaiting(state, now);
     case 'ready':
-      return ready(image, event.part, now);
+      return ready(state, event.part, now);
     case 'exited':
-      return exited(image, event, now);
+      return exited(state, event, now);
     case 'stop':
-      return stop(image, now);
+      return stop(state, now);
     case 'tick':
-      return tick(image, now);
+      return tick(state, now);
     default:
       return assertNever(event);
   }
 }
 
 /** When the next `tick` is due; null when only an event can change anything. */
-export function nextDeadline(image: State): number | null {
+export function nextDeadline(state: State): number | null {
   let next: number | null = null;
-  for (const { deadline } of image.parts.values()) if (deadline !== null && (next === null || deadline < next)) next = deadline;
+  for (const { deadline } of state.parts.values()) if (deadline !== null && (next === null || deadline < next)) next = deadline;
   return next;
 }
 
-function startWaiting(image: State, now: number): Effect[] {
+function startWaiting(state: State, now: number): Effect[] {
   const effects: Effect[] = [];
-  for (const part of image.parts.values()) {
-    const free = part.rule.needs.every((name) => image.parts.get(name)?.everReady === true);
+  for (const part of state.parts.values()) {
+    const free = part.rule.needs.every((name) => state.parts.get(name)?.everReady === true);
     if (part.phase === 'WAITING' && free) effects.push(spawn(part, now));
   }
   return effects;
@@ -136,34 +136,34 @@ function spawn(part: PartState, now: number): Effect {
   return { type: 'spawn', part: part.rule.name };
 }
 
-function ready(image: State, name: string, now: number): Effect[] {
-  const part = image.parts.get(name);
+function ready(state: State, name: string, now: number): Effect[] {
+  const part = state.parts.get(name);
   if (part?.phase !== 'STARTING') return [];
   enter(part, 'READY', now, null);
   const effects: Effect[] = part.everReady ? [{ type: 'restarted', part: name }] : [];
   part.everReady = true;
-  effects.push(...startWaiting(image, now));
-  if (!image.saidReady && [...image.parts.values()].every((each) => each.everReady)) {
-    image.saidReady = true;
+  effects.push(...startWaiting(state, now));
+  if (!state.saidReady && [...state.parts.values()].every((each) => each.everReady)) {
+    state.saidReady = true;
     effects.push({ type: 'all-ready' });
   }
   return effects;
 }
 
-function exited(image: State, event: Event & { type: 'exited' }, now: number): Effect[] {
-  const part = image.parts.get(event.part);
+function exited(state: State, event: Event & { type: 'exited' }, now: number): Effect[] {
+  const part = state.parts.get(event.part);
   if (part === undefined || part.phase === 'ENDED') return [];
-  if (image.stopping) {
+  if (state.stopping) {
     enter(part, 'ENDED', now, null);
-    return continueStop(image, now);
+    return continueStop(state, now);
   }
   if (part.phase === 'READY' && now - part.since >= HEALTHY_AFTER_MS) part.deaths = 0;
   part.deaths += 1;
   if (!part.everReady && (event.refusal !== null || part.deaths >= FIRST_START_TRIES)) {
-    image.refusal = event.refusal ?? { code: 'INTERNAL', message: `the ${event.part} ended before it was ready (${event.how})` };
+    state.refusal = event.refusal ?? { code: 'INTERNAL', message: `the ${event.part} ended before it was ready (${event.how})` };
     enter(part, 'ENDED', now, null);
-    image.stopping = true;
-    return continueStop(image, now);
+    state.stopping = true;
+    return continueStop(state, now);
   }
   const lasting = LASTING_REASONS.find((code) => code === event.refusal?.code);
   if (event.refusal !== null && lasting !== undefined) {
@@ -179,15 +179,15 @@ function exited(image: State, event: Event & { type: 'exited' }, now: number): E
   return [{ type: 'warn', part: event.part, text: `the ${event.part} ended (${why}); starting it again in ${pause} ms` }];
 }
 
-function stop(image: State, now: number): Effect[] {
-  if (image.stopping) return killAll(image, now);
-  image.stopping = true;
-  return continueStop(image, now);
+function stop(state: State, now: number): Effect[] {
+  if (state.stopping) return killAll(state, now);
+  state.stopping = true;
+  return continueStop(state, now);
 }
 
-function killAll(image: State, now: number): Effect[] {
+function killAll(state: State, now: number): Effect[] {
   const effects: Effect[] = [];
-  for (const part of image.parts.values()) {
+  for (const part of state.parts.values()) {
     if (!isAlive(part)) continue;
     enter(part, 'ENDING', now, null);
     effects.push({ type: 'kill', part: part.rule.name, signal: 'SIGKILL' });
@@ -196,9 +196,9 @@ function killAll(image: State, now: number): Effect[] {
 }
 
 /** Ends the next part of the stop order; a part is told to end only when those before it are gone. */
-function continueStop(image: State, now: number): Effect[] {
-  for (const name of image.stopOrder) {
-    const part = image.parts.get(name);
+function continueStop(state: State, now: number): Effect[] {
+  for (const name of state.stopOrder) {
+    const part = state.parts.get(name);
     if (part === undefined || part.phase === 'ENDED') continue;
     if (part.phase === 'ENDING') return [];
     if (isAlive(part)) {
@@ -207,12 +207,12 @@ function continueStop(image: State, now: number): Effect[] {
     }
     enter(part, 'ENDED', now, null);
   }
-  return [{ type: 'finished', refusal: image.refusal }];
+  return [{ type: 'finished', refusal: state.refusal }];
 }
 
-function tick(image: State, now: number): Effect[] {
+function tick(state: State, now: number): Effect[] {
   const effects: Effect[] = [];
-  for (const part of image.parts.values()) {
+  for (const part of state.parts.values()) {
     if (part.deadline === null || part.deadline > now) continue;
     const name = part.rule.name;
     part.deadline = null;

@@ -1,5 +1,5 @@
 /**
- * Where a new worker goes: feasible → rank → plan, over the image as it stands. Every node that
+ * Where a new worker goes: feasible → rank → plan, over the state as it stands. Every node that
  * cannot take it says why; the reasons are kept for people.
  */
 import type { State } from '../state.ts';
@@ -36,7 +36,7 @@ interface Candidate {
 
 /**
  * Plans the workers of one endpoint, one after the other: every node is looked at once, and a node
- * once more after a worker went there. For use within one step, while only this changes the image.
+ * once more after a worker went there. For use within one step, while only this changes the state.
  */
 export class Placer {
   readonly #want: Wanted;
@@ -91,7 +91,7 @@ export function place(state: State, endpoint: EndpointRecord, release: Release, 
   return new Placer(state, endpoint, release, avoid).next();
 }
 
-/** Why a plan cannot be carried out as the image stands now; null when it can. */
+/** Why a plan cannot be carried out as the state stands now; null when it can. */
 export function staleness(state: State, plan: Plan): Rejected | null {
   const node = state.nodes.get(plan.node);
   const release = state.releases.get(plan.release);

@@ -203,7 +203,7 @@ function heard(state: State, now: Now, node: NodeRecord): void {
   node.silence ??= state.deadlines.add(now.mono + state.settings.silenceMs, { kind: 'silence', node: node.config.id });
 }
 
-/** Compares the leases of the image with the attempts the agent holds. */
+/** Compares the leases of the state with the attempts the agent holds. */
 function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
   loseLeases(ctx, node, (incarnation) => incarnation !== hello.incarnation, `node ${node.config.name} restarted`);
   const held = new Set(hello.attempts.map(({ jobId, token }) => attemptKey(jobId, token)));
@@ -239,7 +239,7 @@ function loseLeases(ctx: StepContext, node: NodeRecord, which: (incarnation: str
       if (job !== undefined && lease !== null) lose(ctx, job, how);
     }
   }
-  // Leases whose worker is not in the image any more.
+  // Leases whose worker is not in the state any more.
   for (const job of [...ctx.state.jobs.values()]) {
     if (job.lease === null || job.lease.node !== node.config.id || !which(job.lease.incarnation)) continue;
     lose(ctx, job, how);

@@ -1,5 +1,5 @@
 /**
- * Changes of a job: each applies one transition of the table to the image, counts it, and writes
+ * Changes of a job: each applies one transition of the table to the state, counts it, and writes
  * the operation that makes it durable. Nothing else changes a job's phase or an endpoint's counters.
  */
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
@@ -39,7 +39,7 @@ function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
   return state.endpoints.get(job.endpoint);
 }
 
-/** The stored row of a job in the image. */
+/** The stored row of a job in the state. */
 export function toRow(job: JobRecord): JobRow {
   return {
     no: job.no,
@@ -68,7 +68,7 @@ export function toRow(job: JobRecord): JobRow {
   };
 }
 
-/** The image of a stored row that is queued or leased. */
+/** The state of a stored row that is queued or leased. */
 export function fromRow(row: JobRow): JobRecord {
   return {
     no: row.no,
@@ -97,7 +97,7 @@ export function fromRow(row: JobRow): JobRecord {
   };
 }
 
-/** Takes a lease for a job in the image; the caller writes it, alone or with the submission. */
+/** Takes a lease for a job in the state; the caller writes it, alone or with the submission. */
 export function takeLease(state: State, job: JobRecord, worker: WorkerRecord, incarnation: string): void {
   job.token++;
   job.phase = 'LEASED';
@@ -267,7 +267,7 @@ export function lose(ctx: StepContext, job: JobRecord, how: string): void {
   }
 }
 
-/** Removes a job whose ttl ran out, in any phase the image knows. */
+/** Removes a job whose ttl ran out, in any phase the state knows. */
 export function expire(ctx: StepContext, job: JobRecord): Write | null {
   if (transition(job.phase, 'expire') === null) return null;
   const endpoint = endpointOf(ctx.state, job);
@@ -284,12 +284,12 @@ export function expire(ctx: StepContext, job: JobRecord): Write | null {
   return write;
 }
 
-/** A submitted job goes into its lane; it is known to the image only inside the window. */
+/** A submitted job goes into its lane; it is known to the state only inside the window. */
 export function queue(state: State, endpoint: EndpointRecord, job: JobRecord): void {
   if (enqueue(endpoint.lanes[job.priority], job, state.settings.windowSize)) state.jobs.set(job.id, job);
 }
 
-/** Undoes what the image assumed of a submission or retry that the store refused. */
+/** Undoes what the state assumed of a submission or retry that the store refused. */
 export function undo(state: State, job: JobRecord): void {
   const endpoint = endpointOf(state, job);
   if (endpoint !== undefined) {

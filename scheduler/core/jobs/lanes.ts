@@ -72,7 +72,7 @@ export function startRefill(lane: Lane, windowSize: number): { readonly after: n
 }
 
 /**
- * Takes in what a refill read. `known` tells which jobs the image holds already; answers the jobs
+ * Takes in what a refill read. `known` tells which jobs the state holds already; answers the jobs
  * that left the window because the refill did not reach their position.
  */
 export function finishRefill(

@@ -41,7 +41,7 @@ export function submit(ctx: StepContext, event: Extract<CoreEvent, { kind: 'subm
     dropBody(ctx.state, event.input);
     return;
   }
-  // One that was sent before may be stored, run and ended already, and one that the image holds may be refused by the store yet, because its key
+  // One that was sent before may be stored, run and ended already, and one that the state holds may be refused by the store yet, because its key
   // belongs to another job: the store tells, which is read after it has answered what was written before.
   if (event.counting.resent || ctx.state.jobs.has(event.job)) readFor(ctx, { kind: 'submit', event, usage }, event.endpoint, event.job);
   else insert(ctx, endpoint, event, usage);
@@ -238,7 +238,7 @@ export function purge(ctx: StepContext, call: number, endpointId: string): void 
   fill(ctx, endpoint);
 }
 
-/** A job that was not in the image has been read from the store. */
+/** A job that was not in the state has been read from the store. */
 export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob | null): void {
   // A job that ended since its row was read must not be acted upon: read it again, after the commit.
   if (found?.job.state === 'IN_QUEUE' && ctx.state.reads.ended.has(found.job.no)) {
@@ -285,7 +285,7 @@ export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob 
   }
 }
 
-/** The store refused an operation that a caller asked for: undo what the image assumed, and answer. */
+/** The store refused an operation that a caller asked for: undo what the state assumed, and answer. */
 export function refused(ctx: StepContext, outcome: Outcome, cause: Cause): void {
   switch (cause.kind) {
     case 'submit': {
@@ -419,7 +419,7 @@ export function stopAttempt(ctx: StepContext, node: string, job: string, token: 
     ctx.emit({ kind: 'send', node, session, event: { event: { $case: 'stop', value: { jobId: job, token, reason } } } });
 }
 
-/** The job of this endpoint if the image holds it and its ttl is not over. */
+/** The job of this endpoint if the state holds it and its ttl is not over. */
 function liveJob(state: State, now: Now, endpoint: string, id: string): JobRecord | null {
   const job = state.jobs.get(id);
   if (job === undefined || job.endpoint !== endpoint) return null;

@@ -17,7 +17,7 @@ import type { JobRecord, StreamBuffer, Waiter } from '../state/jobs.ts';
 /** Jobs whose last answer is remembered. Beyond it a reader without a cursor may see chunks twice. */
 const mostHanded = 10_000;
 
-/** An attempt of a job, in the image or stored. */
+/** An attempt of a job, in the state or stored. */
 type Attempt = Pick<JobRecord, 'id' | 'token'>;
 
 type Reader = Pick<Waiter, 'after' | 'channel' | 'resent'>;
@@ -88,7 +88,7 @@ export function dropStream(state: State, job: JobRecord): void {
   for (const chunk of takeStream(state, job)?.chunks ?? []) dropBody(state, chunk);
 }
 
-/** Takes the kept chunks out of the image, for the row of a job that ends. */
+/** Takes the kept chunks out of the state, for the row of a job that ends. */
 export function takeStream(state: State, job: JobRecord): StreamBuffer | null {
   const { stream } = job;
   if (stream !== null) {

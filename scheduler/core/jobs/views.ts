@@ -1,4 +1,4 @@
-/** How jobs look to callers: the public shape from the image or from a stored row. */
+/** How jobs look to callers: the public shape from the state or from a stored row. */
 import { JobState, type Payload } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
@@ -24,7 +24,7 @@ export function fromPayload(payload: Payload | undefined): Body | null {
   return payload.body.$case === 'inline' ? { inline: payload.body.value } : { blob: payload.body.value.id, size: payload.body.value.size };
 }
 
-/** A job of the image: queued, leased or started. */
+/** A job of the state: queued, leased or started. */
 export function viewOfRecord(job: JobRecord, queueReason: string): Job {
   const started = job.phase === 'STARTED';
   return {

@@ -3,7 +3,7 @@ import type { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import type { ControlKind } from '../../store/store.ts';
 import type { EndpointInput } from './endpoints.ts';
 
-/** Key of the row that stands behind a part of the image. */
+/** Key of the row that stands behind a part of the state. */
 export function rowKey(kind: ControlKind, key: string): string {
   return `${kind}/${key}`;
 }
@@ -114,7 +114,7 @@ export interface BuildRow {
   readonly owners: readonly BuildOwner[];
 }
 
-/** A control row that holds sealed values; `key` is that of its map in the image. */
+/** A control row that holds sealed values; `key` is that of its map in the state. */
 export type EncryptedRow =
   | { readonly kind: 'account' | 'release'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };

@@ -147,7 +147,7 @@ export interface EndpointRecord {
   readonly lanes: readonly [Lane, Lane];
   readonly workers: Set<string>;
   counts: { inProgress: number; inProgressLow: number; completed: number; failed: number; retried: number };
-  /** What happened since this image was built, for metrics; nothing depends on it. */
+  /** What happened since this state was built, for metrics; nothing depends on it. */
   readonly tallies: Tallies;
   /** Why nodes did not take the last worker that was wanted; empty once one was placed. */
   rejections: readonly RejectionGroup[];

@@ -10,7 +10,7 @@
  *                     │ redeliver                              tries = 3  │
  *                     └──────────────────────────── FAILED ◀──────────────┘ kept for 24 h, then removed
  *
- * Deliveries lie in the store; the image knows only those being sent. Each host has a bounded share
+ * Deliveries lie in the store; the state knows only those being sent. Each host has a bounded share
  * of what is sent at once, and the hosts whose last try failed share one half of it: however many
  * receivers are dead or slow, the others' deliveries leave at once.
  */

@@ -23,7 +23,7 @@ export function vacate(usage: NodeUsage, worker: WorkerRecord): void {
   else usage.endpoints.delete(worker.endpoint);
 }
 
-/** Devices that the node's agent holds for workers which are not the image's (any more). */
+/** Devices that the node's agent holds for workers which are not the state's (any more). */
 export function noteOrphans(
   state: State,
   node: NodeRecord,

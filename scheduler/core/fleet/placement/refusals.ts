@@ -1,6 +1,6 @@
 /**
  * What no node could take is not tried again, for any endpoint that needs the same, until something
- * changed that could make room (`capacity` of the image).
+ * changed that could make room (`capacity` of the state).
  */
 import type { State } from '../../state.ts';
 import type { Release } from '../../state/endpoints.ts';

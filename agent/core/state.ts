@@ -1,6 +1,6 @@
 /**
  * What the agent knows: the desired set it last applied, the workers that are really here, and
- * every attempt it holds. The image belongs to the core (step.ts); nothing else changes it.
+ * every attempt it holds. The state belongs to the core (step.ts); nothing else changes it.
  *
  * Life of a worker:
  *
