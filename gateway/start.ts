@@ -116,7 +116,11 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     onRemovedNodes: (nodes) => invoke?.refuse(nodes),
   });
   const metrics = new GatewayMetrics({
-    lb: pools,
+    lb: {
+      endpoints: () => pools.endpoints(),
+      level: (id) => pools.level(id),
+      exists: (id) => directory.endpoint(id) !== undefined,
+    },
     pending: () => channel.pending,
     connected: () => channel.connected,
     bodyMemory: () => memory.used,

@@ -191,10 +191,20 @@ export class Pools<Host extends WorkerHost> {
   #poolOf(endpointId: string): Pool<Host> {
     let pool = this.#pools.get(endpointId);
     if (pool === undefined) {
+      this.#dropIdle();
       pool = { workers: new Map(), held: new Set(), inFlight: 0, timer: undefined };
       this.#pools.set(endpointId, pool);
     }
     return pool;
+  }
+
+  /** Endpoints come and go without end: a pool that holds nothing goes with the next new one. */
+  #dropIdle(): void {
+    for (const [endpointId, { workers, held, inFlight, timer }] of this.#pools) {
+      if (workers.size > 0 || held.size > 0 || inFlight > 0) continue;
+      clearTimeout(timer);
+      this.#pools.delete(endpointId);
+    }
   }
 
   /** A worker of the present release; while none of them is there yet, one of before that has the function. */

@@ -7,6 +7,8 @@ import type { ErrorCode } from '../../lib/errors.ts';
 export interface LbLevels {
   endpoints(): Iterable<string>;
   level(endpointId: string): { readonly held: number; readonly inFlight: number };
+  /** False for an endpoint that was removed. */
+  exists(endpointId: string): boolean;
 }
 
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 330];
@@ -14,6 +16,7 @@ const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 interface Series {
   readonly seconds: Histogram.Internal<string>;
   readonly byStatus: Map<number, Counter.Internal>;
+  readonly codes: Set<ErrorCode>;
 }
 
 export class LbMetrics {
@@ -21,8 +24,10 @@ export class LbMetrics {
   readonly #seconds: Histogram;
   readonly #broken: Counter;
   readonly #series = new Map<string, Series>();
+  readonly #levels: LbLevels;
 
   constructor(registry: Registry, levels: LbLevels) {
+    this.#levels = levels;
     const registers = [registry];
     this.#requests = new Counter({
       name: 'capstan_lb_requests_total',
@@ -50,6 +55,7 @@ export class LbMetrics {
         labelNames: ['endpoint'],
         registers,
         collect() {
+          made.reset();
           for (const endpoint of levels.endpoints()) made.set({ endpoint }, value(endpoint));
         },
       });
@@ -59,6 +65,7 @@ export class LbMetrics {
   }
 
   brokeOff(endpoint: string, code: ErrorCode): void {
+    this.#of(endpoint).codes.add(code);
     this.#broken.inc({ endpoint, code });
   }
 
@@ -76,9 +83,21 @@ export class LbMetrics {
   #of(endpoint: string): Series {
     let series = this.#series.get(endpoint);
     if (series === undefined) {
-      series = { seconds: this.#seconds.labels({ endpoint }), byStatus: new Map() };
+      this.#dropRemoved();
+      series = { seconds: this.#seconds.labels({ endpoint }), byStatus: new Map(), codes: new Set() };
       this.#series.set(endpoint, series);
     }
     return series;
+  }
+
+  /** Endpoints come and go without end: the series of one that was removed go with the next new one. */
+  #dropRemoved(): void {
+    for (const [endpoint, { byStatus, codes }] of this.#series) {
+      if (this.#levels.exists(endpoint)) continue;
+      this.#series.delete(endpoint);
+      this.#seconds.remove({ endpoint });
+      for (const status of byStatus.keys()) this.#requests.remove({ endpoint, status: String(status) });
+      for (const code of codes) this.#broken.remove({ endpoint, code });
+    }
   }
 }

@@ -33,7 +33,7 @@ async function served(): Promise<readonly string[]> {
     pending: () => 0,
     connected: () => true,
     bodyMemory: () => 0,
-    lb: { endpoints: () => [], level: () => ({ held: 0, inFlight: 0 }) },
+    lb: { endpoints: () => [], level: () => ({ held: 0, inFlight: 0 }), exists: () => true },
   };
   const config = readConfig({}, {});
   const memory = new SharedBudget(config.maxBodyMemoryBytes);
