@@ -7,7 +7,14 @@
  * A test belongs here when its subject is heavy (load, kills, containers, packages from a registry), not when it is merely slow: that is to be mended.
  */
 export const sets = {
-  containers: ['test/agent/containers.test.ts', 'test/conformance/runtime/container-*.test.ts'],
+  isolation: [
+    'test/agent/containers.test.ts',
+    'test/conformance/runtime/container-*.test.ts',
+    'test/conformance/runtime/process-*.test.ts',
+  ],
+  tool: ['cut-off', 'dev-server', 'packages', 'preview', 'remote', 'samples', 'start', 'tutorial'].map(
+    (name) => `test/cli/${name}.test.ts`,
+  ),
   clients: ['test/clients/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
   benches: ['test/bench/benches.test.ts'],

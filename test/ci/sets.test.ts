@@ -41,7 +41,7 @@ test('the sets are printed for .ci/run, and an unknown one is refused', async (t
     (await promisify(execFile)(process.execPath, ['.ci/sets.mjs', ...args], { cwd: root })).stdout;
   t.deepEqual((await printed()).trim().split('\n'), Object.keys(sets));
   t.is(await printed('faults'), sets.faults.map((pattern) => `${pattern}\n`).join(''));
-  await t.throwsAsync(printed('nothing'), { message: /there is no set nothing; there are: containers/ });
+  await t.throwsAsync(printed('nothing'), { message: /there is no set nothing; there are: isolation/ });
 });
 
 test('each set is a check of .ci/run', async (t) => {
