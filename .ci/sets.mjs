@@ -6,6 +6,8 @@
  *
  * A test belongs here when its subject is heavy (load, kills, containers, packages from a registry), not when it is merely slow: that is to be mended.
  */
+import { fileURLToPath } from 'node:url';
+
 export const sets = {
   isolation: [
     'test/agent/containers.test.ts',
@@ -28,7 +30,8 @@ export function filesFor(args) {
     : [...all, ...Object.values(sets).flatMap((patterns) => patterns.map((each) => `!${each}`))];
 }
 
-if (import.meta.main ?? process.argv[1] === import.meta.filename) {
+// Node 20 has no import.meta.main.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [name] = process.argv.slice(2);
   const lines = name === undefined ? Object.keys(sets) : sets[name];
   if (lines === undefined) throw new Error(`there is no set ${name}; there are: ${Object.keys(sets).join(', ')}`);

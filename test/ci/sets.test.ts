@@ -56,3 +56,11 @@ test('each set is a check of .ci/run', async (t) => {
     t.is((await checkout.calls()).at(-1), patterns.join(' '));
   }
 });
+
+test('without the sets .ci/run fails', async (t) => {
+  const checkout = await Checkout.make(t, ['.ci/run']);
+  await checkout.writeProgram('.ci/prepare', '#!/bin/sh\n');
+  const { code, said } = await checkout.run('.ci/run', ['readme']);
+  t.is(code, 1);
+  t.regex(said, /✗ failed: .*sets/);
+});
