@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { EndpointKind } from '../proto/gen/capstan/v1/common.ts';
 import { EndpointSpec } from '../proto/gen/capstan/v1/control.ts';
 import { CallStyle } from '../proto/gen/capstan/v1/nodes.ts';
-import { devicesPerHost, SimulatedFleet } from './fleet/agents.ts';
+import { DEVICES_PER_HOST, SimulatedFleet } from './fleet/agents.ts';
 import { SchedulerProcess } from './fleet/scheduler.ts';
 import { measureTick } from './fleet/tick.ts';
 import { coresBetween, cpuByRole } from './processes.ts';
@@ -35,7 +35,7 @@ const idleS = Number(values.idle);
 const progress = (line: string): void => console.error(`=> ${line}`);
 
 function spec(i: number): EndpointSpec {
-  const onGpu = i % 5 !== 0 && (endpoints * perEndpoint * 4) / 5 <= agents * devicesPerHost;
+  const onGpu = i % 5 !== 0 && (endpoints * perEndpoint * 4) / 5 <= agents * DEVICES_PER_HOST;
   return EndpointSpec.fromPartial({
     name: `e${i}`,
     kind: EndpointKind.QUEUE,

@@ -19,8 +19,8 @@ interface LoadResult {
 }
 
 // The package has no type declarations: the compiler must not look for them.
-const loadTool: string = 'autocannon';
-const { default: autocannon } = (await import(loadTool)) as { default: (options: object) => Promise<LoadResult> };
+const LOAD_TOOL: string = 'autocannon';
+const { default: autocannon } = (await import(LOAD_TOOL)) as { default: (options: object) => Promise<LoadResult> };
 
 const KEY = 'bench-key';
 const BODY = JSON.stringify({ input: { text: 'x'.repeat(160), n: 1 } });

@@ -17,7 +17,7 @@ function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.Zo
   return (number as z.ZodType<number>).default(byDefault);
 }
 
-const MiB = 1024 * 1024;
+const MEBIBYTE = 1024 * 1024;
 
 export const gatewayConfig = z.object({
   host: setting('CAPSTAN_HTTP_HOST', z.string().min(1).default('127.0.0.1'), 'Address the HTTP server listens on.'),
@@ -57,17 +57,21 @@ export const gatewayConfig = z.object({
     'Base URL of the HTTP API, as URLs of endpoints in answers begin; the one the caller used when empty',
   ),
   graphqlPerSecond: setting('CAPSTAN_GRAPHQL_PER_SECOND', integer(1, 100_000, 50), 'Requests to /graphql a key may make, per second.'),
-  maxRunBytes: setting('CAPSTAN_MAX_RUN_BYTES', integer(1024, 64 * MiB, 10 * MiB), 'Largest body of POST /run, bytes.'),
-  maxRunsyncBytes: setting('CAPSTAN_MAX_RUNSYNC_BYTES', integer(1024, 64 * MiB, 20 * MiB), 'Largest body of POST /runsync, bytes.'),
+  maxRunBytes: setting('CAPSTAN_MAX_RUN_BYTES', integer(1024, 64 * MEBIBYTE, 10 * MEBIBYTE), 'Largest body of POST /run, bytes.'),
+  maxRunsyncBytes: setting(
+    'CAPSTAN_MAX_RUNSYNC_BYTES',
+    integer(1024, 64 * MEBIBYTE, 20 * MEBIBYTE),
+    'Largest body of POST /runsync, bytes.',
+  ),
   maxInFlight: setting('CAPSTAN_GATEWAY_MAX_IN_FLIGHT', integer(1, 1_000_000, 20_000), 'Requests that may wait for the scheduler at once.'),
   maxBodyMemoryBytes: setting(
     'CAPSTAN_GATEWAY_BODY_MEMORY_BYTES',
-    integer(64 * 1024, 64 * 1024 * MiB, 512 * MiB),
+    integer(64 * 1024, 64 * 1024 * MEBIBYTE, 512 * MEBIBYTE),
     'Memory for request bodies, received or waiting for the scheduler, bytes. An account holds at most as much as it leaves free, half of it when it is alone; requests beyond that are answered 429, and 503 when the memory of all is used up.',
   ),
   uploadMinBytes: setting(
     'CAPSTAN_HTTP_UPLOAD_MIN_BYTES',
-    integer(1, 64 * MiB, 16 * 1024),
+    integer(1, 64 * MEBIBYTE, 16 * 1024),
     'Least bytes of a body that must arrive in each CAPSTAN_HTTP_UPLOAD_WINDOW_MS until it is complete; else 408.',
   ),
   uploadWindowMs: setting(
@@ -126,7 +130,7 @@ export const gatewayConfig = z.object({
   ),
   lbMaxBodyBytes: setting(
     'CAPSTAN_LB_MAX_BODY_BYTES',
-    integer(1024, 1024 * MiB, 30 * MiB),
+    integer(1024, 1024 * MEBIBYTE, 30 * MEBIBYTE),
     'Largest body of a request to a load-balanced endpoint, bytes.',
   ),
   lbHoldMs: setting(

@@ -5,18 +5,18 @@
  */
 
 /** Names that every shell, engine and language takes. */
-export const environmentName = /^[A-Za-z_][A-Za-z0-9_]*$/;
-export const environmentNameRule = 'must be a name of letters, digits and underscores';
+export const ENVIRONMENT_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+export const ENVIRONMENT_NAME_RULE = 'must be a name of letters, digits and underscores';
 
 /** Bytes of a name and its value, of UTF-8: what Linux takes as one text (128 KiB) less `=` and the end. */
-const longestValue = 131_070;
+const LONGEST_VALUE = 131_070;
 /** Bytes of all of them: half of what Linux gives to a program's arguments and environment. */
-const longestEnvironment = 1_048_576;
+const LONGEST_ENVIRONMENT = 1_048_576;
 
 /** Why a value cannot be given; null when it can. The rule never holds the value, which may be a secret. */
 export function valueFault(name: string, value: string): string | null {
   if (value.includes('\0')) return 'must not contain the character NUL';
-  if (sizeOf(name, value) > longestValue) return `must have at most ${longestValue} bytes together with its name`;
+  if (sizeOf(name, value) > LONGEST_VALUE) return `must have at most ${LONGEST_VALUE} bytes together with its name`;
   return null;
 }
 
@@ -24,12 +24,12 @@ export function valueFault(name: string, value: string): string | null {
 export function environmentFault(env: Readonly<Record<string, string>>): { readonly path: string; readonly rule: string } | null {
   let bytes = 0;
   for (const [name, value] of Object.entries(env)) {
-    if (!environmentName.test(name)) return { path: `[${JSON.stringify(name)}]`, rule: environmentNameRule };
+    if (!ENVIRONMENT_NAME.test(name)) return { path: `[${JSON.stringify(name)}]`, rule: ENVIRONMENT_NAME_RULE };
     const rule = valueFault(name, value);
     if (rule !== null) return { path: `.${name}`, rule };
     bytes += sizeOf(name, value);
   }
-  return bytes > longestEnvironment ? { path: '', rule: `must have at most ${longestEnvironment} bytes in all` } : null;
+  return bytes > LONGEST_ENVIRONMENT ? { path: '', rule: `must have at most ${LONGEST_ENVIRONMENT} bytes in all` } : null;
 }
 
 function sizeOf(name: string, value: string): number {

@@ -7,7 +7,7 @@
  * ANY when they are big enough. No other group or type means a slice: its name promises a whole card.
  */
 import { CapstanError } from './errors.ts';
-import { anySliceGb, gpuFamilies, gpuTypes, type GpuType } from './gpu-types.ts';
+import { ANY_SLICE_GB, gpuFamilies, gpuTypes, type GpuType } from './gpu-types.ts';
 
 /** What a selection looks at of a device. */
 export interface GpuFacts {
@@ -33,7 +33,7 @@ interface Term {
   readonly profile: string | null;
 }
 
-const any = 'any';
+const ANY = 'any';
 
 /** A compiled `gpuIds`. */
 class GpuSelection {
@@ -77,7 +77,7 @@ export class GpuTable {
     if (byName.size < this.types.length) throw contradiction('types', 'a type is named twice');
     const models = new Map<string, string>();
     for (const { name, models: own } of this.types) {
-      if (plainName(name) === any) throw contradiction('types', `${name} is the name of the group of all`);
+      if (plainName(name) === ANY) throw contradiction('types', `${name} is the name of the group of all`);
       for (const model of own) {
         const other = models.get(plainName(model));
         if (other !== undefined && other !== name) throw contradiction('types', `${model} is a model of ${name} and of ${other}`);
@@ -91,7 +91,7 @@ export class GpuTable {
     for (const each of this.types) this.#name(each.name, modelsOf([each.name]));
     for (const [family, members] of Object.entries(gpuFamilies)) this.#name(family, modelsOf(members));
     for (const [group, members] of this.groups) {
-      if (byName.has(plainName(group)) || plainName(group) === any) throw contradiction('groups', `${group} is the name of something else`);
+      if (byName.has(plainName(group)) || plainName(group) === ANY) throw contradiction('groups', `${group} is the name of something else`);
       this.#name(group, modelsOf(members));
     }
   }
@@ -105,7 +105,7 @@ export class GpuTable {
     const terms = split(gpuIds);
     if (terms.length === 0) return 'must name a GPU type or group';
     for (const { text, excluded } of terms) {
-      if (excluded && plainName(text) === any) return `-${text} takes out every GPU`;
+      if (excluded && plainName(text) === ANY) return `-${text} takes out every GPU`;
       if (this.#term(text) !== null || present.has(plainName(text))) continue;
       const near = this.#near(text, fleet);
       const hint = near.length === 0 ? `groups are ANY, ${[...this.groups.keys()].join(', ')}` : `near it: ${near.join(', ')}`;
@@ -136,7 +136,7 @@ export class GpuTable {
     const [, card = '', profile] = /^(.*?)\s*\bMIG[ _-]?(\d+c?\.?\d*g\.\d+gb(?:\+\S+)?)$/i.exec(text) ?? [];
     const name = profile === undefined ? text : card;
     const slice = profile === undefined ? null : plainName(profile);
-    if (plainName(name) === any || (slice !== null && plainName(name) === '')) return { text, models: null, profile: slice };
+    if (plainName(name) === ANY || (slice !== null && plainName(name) === '')) return { text, models: null, profile: slice };
     const known = this.#names.get(plainName(name));
     return known === undefined ? null : { text, models: known.models, profile: slice };
   }
@@ -176,7 +176,7 @@ function product(text: string): Term {
 function meets({ models, profile }: Term, device: GpuFacts): boolean {
   if (!device.slice) return profile === null && (models === null || models.has(plainName(device.model)));
   const [card = '', own = ''] = device.model.split(/ MIG ?/, 2);
-  if (profile === null) return models === null && device.memoryBytes >= anySliceGb * 1e9;
+  if (profile === null) return models === null && device.memoryBytes >= ANY_SLICE_GB * 1e9;
   return plainName(own) === profile && (models === null || models.has(plainName(card)));
 }
 

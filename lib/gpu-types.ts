@@ -100,4 +100,4 @@ export const gpuFamilies: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** ANY takes a MIG slice from this memory on, GB: the least that any group promises. */
-export const anySliceGb = 16;
+export const ANY_SLICE_GB = 16;

@@ -11,7 +11,7 @@ import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
-const generated = 'proto/gen';
+const GENERATED = 'proto/gen';
 
 /** Runs buf in the root; its own messages go to the terminal. */
 function buf(args: readonly string[]): void {
@@ -38,13 +38,13 @@ function differences(committed: Map<string, string>, fresh: Map<string, string>)
     const before = committed.get(name);
     const after = fresh.get(name);
     if (before === after) return [];
-    if (before === undefined) return [`${generated}/${name} is missing`];
-    if (after === undefined) return [`${generated}/${name} is left over`];
+    if (before === undefined) return [`${GENERATED}/${name} is missing`];
+    if (after === undefined) return [`${GENERATED}/${name} is left over`];
     const left = before.split('\n');
     const right = after.split('\n');
     const line = left.findIndex((text, index) => text !== right[index]);
     const at = line === -1 ? left.length : line;
-    return [`${generated}/${name} differs from line ${at + 1}\n  - ${left[at] ?? '(end)'}\n  + ${right[at] ?? '(end)'}`];
+    return [`${GENERATED}/${name} differs from line ${at + 1}\n  - ${left[at] ?? '(end)'}\n  + ${right[at] ?? '(end)'}`];
   });
 }
 
@@ -54,7 +54,7 @@ if (process.argv.includes('--check')) {
   try {
     // The plugin's output folder of buf.gen.yaml is taken relative to --output.
     buf(['generate', '--output', scratch]);
-    const found = differences(contents(join(root, generated)), contents(join(scratch, generated)));
+    const found = differences(contents(join(root, GENERATED)), contents(join(scratch, GENERATED)));
     if (found.length > 0) {
       console.error(`${found.join('\n')}\nThe generated code is not that of the messages: run 'npm run generate'.`);
       process.exitCode = 1;

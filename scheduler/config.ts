@@ -8,7 +8,7 @@ import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import type { S3Config } from './blobs/s3-store.ts';
 import { defaultSettings } from './core/settings.ts';
-import { defaultLimits, defaultRequestsPerWorker, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
+import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
 
 /** Reads `run=1000/200,status=0/0`. */
 function readLimits(text: string, context: z.RefinementCtx): Limits {
@@ -112,7 +112,7 @@ export const schedulerConfig = z.object({
   ),
   requestsPerWorker: setting(
     'CAPSTAN_REQUESTS_PER_WORKER',
-    z.coerce.number().int().min(0).max(1_000_000).default(defaultRequestsPerWorker),
+    z.coerce.number().int().min(0).max(1_000_000).default(DEFAULT_REQUESTS_PER_WORKER),
     'Requests per 10 s that each running worker adds to an endpoint’s limits',
   ),
   buildsKept: setting(

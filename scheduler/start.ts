@@ -40,7 +40,7 @@ import { completeDataFolder, prepareDataFolder, type Secrets } from './secrets/d
 import { hashKey } from './secrets/hash.ts';
 import { MasterKeys } from './secrets/master-keys.ts';
 import { WorkerTokens } from './secrets/worker-tokens.ts';
-import { Authorizer, defaultAccount } from './services/auth.ts';
+import { Authorizer, DEFAULT_ACCOUNT } from './services/auth.ts';
 import { blobServiceRules, callerOf, nodeServiceRules } from './services/callers.ts';
 import { Control } from './services/control-service.ts';
 import { GatewaySessions } from './services/gateway-service.ts';
@@ -74,10 +74,10 @@ export interface SchedulerHandle {
   close(): Promise<void>;
 }
 
-const sweepIntervalMs = 600_000;
-const sweepAgeMs = 3_600_000;
-const closeWithinMs = 5_000;
-const mebibyte = 1024 * 1024;
+const SWEEP_INTERVAL_MS = 600_000;
+const SWEEP_AGE_MS = 3_600_000;
+const CLOSE_WITHIN_MS = 5_000;
+const MEBIBYTE = 1024 * 1024;
 
 /** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL, CONFIG or ADDRESS_IN_USE when it cannot. */
 export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
@@ -223,12 +223,12 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   }
   server.setServing(true);
   const sweepNow = (): void => {
-    sweepOrphans(blobs, { ageMs: sweepAgeMs, named: (ids) => namedBlobs(engine, ids) }).catch(onFault);
-    unfinished.sweep(sweepAgeMs).catch(onFault);
+    sweepOrphans(blobs, { ageMs: SWEEP_AGE_MS, named: (ids) => namedBlobs(engine, ids) }).catch(onFault);
+    unfinished.sweep(SWEEP_AGE_MS).catch(onFault);
   };
   // At once as well: a scheduler that is started again and again must not keep what each crash leaves.
   sweepNow();
-  const sweep = setInterval(sweepNow, sweepIntervalMs);
+  const sweep = setInterval(sweepNow, SWEEP_INTERVAL_MS);
   log.info({ address, dataDir: folder.path }, 'scheduler serves');
 
   return {
@@ -240,7 +240,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       control.closeAll('the scheduler is stopping');
       gateways.close('the scheduler is stopping');
       channels.closeAll('the scheduler is stopping');
-      await server.close(closeWithinMs);
+      await server.close(CLOSE_WITHIN_MS);
       await sender.callOff();
       await masterKeys.close();
       await engine.close();
@@ -255,7 +255,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promise<void> {
   if (engine.state.keys.size === 0) {
     const scope = { scope: KeyScope.ALL, endpoints: [], environment: '' };
-    const key = keyRow(secrets.apiKey, { account: defaultAccount, name: 'first key', ...scope }, clock.now().wall, null);
+    const key = keyRow(secrets.apiKey, { account: DEFAULT_ACCOUNT, name: 'first key', ...scope }, clock.now().wall, null);
     await engine.command({ kind: 'put-key', key });
   }
   await engine.command({ kind: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
@@ -296,7 +296,7 @@ function webhookGuards({ webhookAllow, webhookAllowOperator }: SchedulerConfig):
   const operator = new AddressGuard(
     parseAllowList(`${webhookAllow},${webhookAllowOperator}`, 'CAPSTAN_WEBHOOK_ALLOW or CAPSTAN_WEBHOOK_ALLOW_OPERATOR'),
   );
-  return (account) => (account === defaultAccount ? operator : all);
+  return (account) => (account === DEFAULT_ACCOUNT ? operator : all);
 }
 
 function countDelivery(metrics: SchedulerMetrics, state: State, id: string, result: TryResult): void {
@@ -322,10 +322,10 @@ function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
     gpus,
     cpuOvercommit: config.cpuOvercommit,
     memoryOvercommit: config.memoryOvercommit,
-    memoryReserveBytes: config.memoryReserveMb * mebibyte,
-    diskReserveBytes: config.diskReserveMb * mebibyte,
+    memoryReserveBytes: config.memoryReserveMb * MEBIBYTE,
+    diskReserveBytes: config.diskReserveMb * MEBIBYTE,
     unsizedCpuMillis: Math.round(config.unsizedCpu * 1_000),
-    unsizedMemoryBytes: config.unsizedMemoryMb * mebibyte,
+    unsizedMemoryBytes: config.unsizedMemoryMb * MEBIBYTE,
   };
   return {
     ...defaultSettings,

@@ -13,10 +13,10 @@ import {
   type SchedulerMessage,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 
-const gibibyte = 1024n ** 3n;
-export const devicesPerHost = 8;
+const GIBIBYTE = 1024n ** 3n;
+export const DEVICES_PER_HOST = 8;
 /** Agents tell their gauges this often. */
-const inventoryMs = 30_000;
+const INVENTORY_MS = 30_000;
 
 export class SimulatedFleet {
   readonly #agents: SimulatedAgent[] = [];
@@ -80,7 +80,7 @@ class SimulatedAgent {
           welcomed.resolve();
           // Agents that joined in a burst must not beat in one.
           this.#timers.push(setTimeout(() => this.#beat(event.value.heartbeatMs), Math.random() * event.value.heartbeatMs));
-          this.#timers.push(setTimeout(() => this.#tell(name), Math.random() * inventoryMs));
+          this.#timers.push(setTimeout(() => this.#tell(name), Math.random() * INVENTORY_MS));
         } else if (event?.$case === 'desired') this.#run(event.value);
       }
     });
@@ -113,7 +113,7 @@ class SimulatedAgent {
   #tell(name: string): void {
     const tell = (): void => void this.#stream.write({ events: [{ event: { $case: 'inventory', value: inventoryOf(name) } }] });
     tell();
-    this.#timers.push(setInterval(tell, inventoryMs));
+    this.#timers.push(setInterval(tell, INVENTORY_MS));
   }
 
   #run({ epoch, workers, releases }: DesiredWorkers): void {
@@ -136,14 +136,14 @@ export function inventoryOf(name: string): Inventory {
     arch: 'x64',
     cpuCount: 64,
     cpuModel: 'simulated',
-    memoryBytes: 512n * gibibyte,
-    memoryAvailableBytes: 500n * gibibyte,
-    diskBytes: 2_000n * gibibyte,
-    diskAvailableBytes: 1_000n * gibibyte,
+    memoryBytes: 512n * GIBIBYTE,
+    memoryAvailableBytes: 500n * GIBIBYTE,
+    diskBytes: 2_000n * GIBIBYTE,
+    diskAvailableBytes: 1_000n * GIBIBYTE,
     runtimes: ['thread', 'process'],
     pythonVersion: '3.12.1',
     nodeVersion: '24.0.0',
-    devices: Array.from({ length: devicesPerHost }, (_, i) =>
+    devices: Array.from({ length: DEVICES_PER_HOST }, (_, i) =>
       Device.fromPartial({
         uuid: `GPU-${name}-${i}`,
         model: 'NVIDIA A100-SXM4-80GB',

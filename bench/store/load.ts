@@ -2,8 +2,8 @@
 
 import type { JobRow, Op } from '../../scheduler/store/store.ts';
 
-const day = 86_400_000;
-const halfHour = 1_800_000;
+const DAY = 86_400_000;
+const HALF_HOUR = 1_800_000;
 const input = new TextEncoder().encode(JSON.stringify({ text: 'The quick brown fox jumps over the lazy dog. '.repeat(3) }));
 const output = new TextEncoder().encode(JSON.stringify({ word_count: 27, character_count: 135, average_word_length: 4.04 }));
 
@@ -24,10 +24,10 @@ function jobOf(no: number, now: number): JobRow {
     submittedAt: now,
     startedAt: null,
     endedAt: null,
-    deleteAt: now + day,
+    deleteAt: now + DAY,
     executionTimeoutMs: 600_000,
-    ttlMs: day,
-    retentionMs: halfHour,
+    ttlMs: DAY,
+    retentionMs: HALF_HOUR,
     webhook: null,
     worker: null,
     delayMs: null,
@@ -57,7 +57,7 @@ export function finishOp(no: number, now: number): Op {
     token: 1,
     state: 'COMPLETED',
     endedAt: now,
-    deleteAt: now + halfHour,
+    deleteAt: now + HALF_HOUR,
     attempts: 1,
     delayMs: 12,
     executionMs: 34,

@@ -12,7 +12,7 @@ import { packBatch } from '../../scheduler/store/sqlite/packing/batches.ts';
 import type { Op } from '../../scheduler/store/store.ts';
 import { finishOp, leaseOp, median, requeueOp, submitOp } from './load.ts';
 
-const batchSize = 64;
+const BATCH_SIZE = 64;
 const { values } = parseArgs({ options: { rounds: { type: 'string', default: '400' } } });
 const rounds = Number(values.rounds);
 const fence = { shard: 0, term: 1n };
@@ -34,7 +34,7 @@ async function measure(post: () => void): Promise<number> {
     costs.push(performance.now() - start);
     await once(sink, 'message');
   }
-  return Math.round((median(costs.slice(rounds / 4)) / batchSize) * 1e6) / 1e3;
+  return Math.round((median(costs.slice(rounds / 4)) / BATCH_SIZE) * 1e6) / 1e3;
 }
 
 const kinds: Readonly<Record<string, (no: number) => Op>> = {
@@ -46,7 +46,7 @@ const kinds: Readonly<Record<string, (no: number) => Op>> = {
 
 let hint = 1_024;
 for (const [kind, make] of Object.entries(kinds)) {
-  const ops = Array.from({ length: batchSize }, (_, i) => make(i + 1));
+  const ops = Array.from({ length: BATCH_SIZE }, (_, i) => make(i + 1));
   const cloned = await measure(() => sink.postMessage({ fence, ops }));
   const packed = await measure(() => {
     const { buffer, size } = packBatch(fence, ops, hint);
@@ -57,7 +57,7 @@ for (const [kind, make] of Object.entries(kinds)) {
     JSON.stringify({
       bench: 'store-packing',
       kind,
-      batch: batchSize,
+      batch: BATCH_SIZE,
       cloned_us_per_op: cloned,
       packed_us_per_op: packed,
       ratio: cloned / packed,

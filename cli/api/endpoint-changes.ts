@@ -1,5 +1,5 @@
 /** `key=value` as changes of an endpoint's settings (the schema's EndpointSettings). */
-import { environmentName, environmentNameRule } from '../../lib/environment-values.ts';
+import { ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
 
 const NUMBERS = [
@@ -28,7 +28,7 @@ export function readChanges(given: readonly string[]): Readonly<Record<string, u
     if (at < 0) throw refuse(key, 'must be key=value');
     if (key.startsWith('env.')) {
       const name = key.slice('env.'.length);
-      if (!environmentName.test(name)) throw refuse(key, environmentNameRule);
+      if (!ENVIRONMENT_NAME.test(name)) throw refuse(key, ENVIRONMENT_NAME_RULE);
       if (value === '') unsetEnv.push(name);
       else env[name] = value;
     } else if (key.startsWith('rateLimits.')) {

@@ -9,7 +9,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 
 const FILE = 'pyproject.toml';
 
-const program = `
+const PROGRAM = `
 import json, sys
 try:
     import tomllib
@@ -53,7 +53,7 @@ export async function readPyproject(folder: string): Promise<Pyproject> {
 
 async function parse(text: string): Promise<z.output<typeof answerSchema>> {
   const { stdout, stderr } = await new Promise<{ stdout: string; stderr: string }>((resolve) => {
-    const child = execFile('python3', ['-c', program], (_error, out, err) => resolve({ stdout: out, stderr: err }));
+    const child = execFile('python3', ['-c', PROGRAM], (_error, out, err) => resolve({ stdout: out, stderr: err }));
     child.stdin?.end(text);
   });
   const fault = /^toml: (.*)$/m.exec(stderr)?.[1];

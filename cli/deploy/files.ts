@@ -10,7 +10,7 @@ import { isErrno } from '../../lib/to-error.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Never in an artifact: our own output, version control, compiled Python, data and secrets. */
-const never = /^(\.git|\.tool|\.capstan|__pycache__|\.env(\..+)?)$/;
+const NEVER = /^(\.git|\.tool|\.capstan|__pycache__|\.env(\..+)?)$/;
 const NODE_MODULES = 'node_modules';
 /** Folders of installed packages; the runtimes look for them by these names. */
 const dependencies = [NODE_MODULES, 'python_packages'];
@@ -60,7 +60,7 @@ export async function listFiles(
     if (base !== '' && names.includes('pyvenv.cfg')) return;
     for (const name of names) {
       const path = base === '' ? name : `${base}/${name}`;
-      if (never.test(name) || path === MANIFEST_NAME) continue;
+      if (NEVER.test(name) || path === MANIFEST_NAME) continue;
       if (options.skip?.(name, path) === true) continue;
       const stat = await lstat(join(root, path));
       if (isIgnored(path, stat.isDirectory(), rules)) continue;

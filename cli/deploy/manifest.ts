@@ -5,7 +5,7 @@
 import { z } from 'zod';
 
 import { baseImageOf, preinstalledPackages } from '../../lib/base-images.ts';
-import { environmentFault, environmentName, environmentNameRule } from '../../lib/environment-values.ts';
+import { environmentFault, ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { CPU_LIMIT_RULE, fitsHost } from '../../sdk/typescript/settings.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -108,7 +108,7 @@ const resourceSchema = z.looseObject(
     packages: z.array(z.enum(preinstalledPackages, `must be one of ${preinstalledPackages.join(', ')}`), 'must be an array').nullish(),
     python: text.regex(/^\d+\.\d+$/, 'must be a version of two numbers, for example 3.12').nullish(),
     env: z
-      .record(z.string().regex(environmentName, environmentNameRule), z.string('must be a string'), 'must be an object of strings')
+      .record(z.string().regex(ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE), z.string('must be a string'), 'must be an object of strings')
       .nullish(),
     maxConcurrency: integer(1, 1000),
     executionTimeoutMs: z

@@ -14,10 +14,10 @@ import { routesOf, type DevRoute } from './routes.ts';
 /** Changes within this time are one: an editor writes a file in several steps. */
 const SETTLED_MS = 50;
 /** What code is made of, and what says which of it counts; anything else a function may write while it runs. */
-const followed = /\.(py|[mc]?[jt]s|[jt]sx|json)$|(^|\/)\.(git|tool)ignore$/;
+const FOLLOWED = /\.(py|[mc]?[jt]s|[jt]sx|json)$|(^|\/)\.(git|tool)ignore$/;
 /** `*` matches no name that begins with a dot. */
 const PATTERNS = ['**/*', '**/.{git,tool}ignore'];
-const ignored = /(^|\/)(\.git|\.tool|node_modules|__pycache__)(\/|$)/;
+const IGNORED = /(^|\/)(\.git|\.tool|node_modules|__pycache__)(\/|$)/;
 
 /** Requests that one endpoint serves at once, at least. */
 const LEAST_REQUESTS = 64;
@@ -111,7 +111,7 @@ export class Project {
     let watcher: FSWatcher;
     try {
       watcher = watch(join(this.#folder, path), (_event, name) => {
-        if (name !== null && !ignored.test(name)) this.#touched();
+        if (name !== null && !IGNORED.test(name)) this.#touched();
       });
     } catch {
       return; // it went: the watcher of the folder around it tells
@@ -180,7 +180,7 @@ export class Project {
 
 async function foldersOf(folder: string): Promise<string[]> {
   const found: string[] = [];
-  for await (const entry of glob('**/*', { cwd: folder, withFileTypes: true, exclude: ({ name }) => ignored.test(name) }))
+  for await (const entry of glob('**/*', { cwd: folder, withFileTypes: true, exclude: ({ name }) => IGNORED.test(name) }))
     if (entry.isDirectory()) found.push(relative(folder, join(entry.parentPath, entry.name)));
   return found;
 }
@@ -188,8 +188,8 @@ async function foldersOf(folder: string): Promise<string[]> {
 /** Each source with what changes when it does: its size, time and inode. */
 async function marksOf(folder: string): Promise<ReadonlyMap<string, string>> {
   const marks = new Map<string, string>();
-  for await (const path of glob(PATTERNS, { cwd: folder, exclude: (name) => ignored.test(name) })) {
-    if (!followed.test(path)) continue;
+  for await (const path of glob(PATTERNS, { cwd: folder, exclude: (name) => IGNORED.test(name) })) {
+    if (!FOLLOWED.test(path)) continue;
     // One that vanished meanwhile is told by the next event.
     const found = await stat(join(folder, path)).catch(() => null);
     if (found?.isFile() === true) marks.set(path, `${found.size} ${found.mtimeMs} ${found.ino}`);

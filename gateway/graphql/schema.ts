@@ -1,7 +1,7 @@
 /** The control plane's schema. Its descriptions are the reference: introspection shows them. */
 import { buildSchema } from 'graphql';
 
-const schemaText = `
+const SCHEMA_TEXT = `
 """A JSON value."""
 scalar JSON
 """An endpoint as a deployment names it: the JSON form of the message EndpointSpec (docs/api-control-plane.md has its fields)."""
@@ -323,4 +323,4 @@ input EndpointSettings {
 input RateLimit { operation: String! requests: Int! concurrent: Int! }
 `;
 
-export const schema = buildSchema(schemaText);
+export const schema = buildSchema(SCHEMA_TEXT);

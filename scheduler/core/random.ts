@@ -16,12 +16,12 @@ function nextRandom(state: RandomState): number {
   return sum;
 }
 
-const letters = 'abcdefghijklmnopqrstuvwxyz';
-const letterDigits = `${letters}0123456789`;
+const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
+const letterDigits = `${LETTERS}0123456789`;
 
 /** A name of lower-case letters and digits that starts with a letter: valid in a URL and as a DNS label. */
 export function randomName(state: RandomState, length: number): string {
-  let name = letters.charAt(nextRandom(state) % letters.length);
+  let name = LETTERS.charAt(nextRandom(state) % LETTERS.length);
   while (name.length < length) name += letterDigits.charAt(nextRandom(state) % letterDigits.length);
   return name;
 }

@@ -2,7 +2,7 @@
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import { StepContext } from './context.ts';
-import { adoptBuilds, buildSweepMs } from './control/builds.ts';
+import { adoptBuilds, BUILD_SWEEP_MS } from './control/builds.ts';
 import type { StepResult } from './effects.ts';
 import { type State, newState } from './state.ts';
 import {
@@ -23,10 +23,10 @@ import type { Settings } from './settings.ts';
 import { fromRow } from './jobs/jobs.ts';
 import { awaitExpiry, keyDefaults } from './control/keys.ts';
 import { fill } from './jobs/dispatch.ts';
-import { masterKeySetting } from './control/encryption.ts';
+import { MASTER_KEY_SETTING } from './control/encryption.ts';
 import type { RandomState } from './random.ts';
 import { awaitNode, finishRecoveryIfReported } from './fleet/sessions.ts';
-import { scaleIntervalMs } from './scaling/scaling.ts';
+import { SCALE_INTERVAL_MS } from './scaling/scaling.ts';
 import { changedPlacements } from './fleet/placed-workers.ts';
 import { workerReserve } from './fleet/placement/cpu-size.ts';
 import { addWorker, initialWorkerState, notePast, type DesiredRow, type DesiredWorker } from './fleet/workers.ts';
@@ -70,8 +70,8 @@ export function restore(settings: Settings, random: RandomState, stored: StoredS
   for (const row of stored.leased) restoreLease(state, now, row);
   for (const node of state.nodes.values()) awaitNode(state, now, node);
   finishRecoveryIfReported(state);
-  state.deadlines.add(now.mono + scaleIntervalMs, { kind: 'scale' });
-  state.deadlines.add(now.mono + buildSweepMs, { kind: 'build-sweep' });
+  state.deadlines.add(now.mono + SCALE_INTERVAL_MS, { kind: 'scale' });
+  state.deadlines.add(now.mono + BUILD_SWEEP_MS, { kind: 'build-sweep' });
   for (const endpoint of state.endpoints.values()) fill(ctx, endpoint);
   return state;
 }
@@ -141,7 +141,7 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
       return null;
     }
     case 'setting':
-      if (row.key === masterKeySetting) state.masterKey = JSON.parse(row.value) as MasterKeyRow;
+      if (row.key === MASTER_KEY_SETTING) state.masterKey = JSON.parse(row.value) as MasterKeyRow;
       return null;
   }
 }

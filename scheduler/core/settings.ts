@@ -1,6 +1,6 @@
 /** Fixed figures of one scheduler, as its configuration gives them. */
 import { GpuTable } from '../../lib/gpu-table.ts';
-import { defaultLimits, defaultRequestsPerWorker, type Limits } from './jobs/rate-limits.ts';
+import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limits } from './jobs/rate-limits.ts';
 
 /** Times in ms. */
 export interface Settings {
@@ -74,7 +74,7 @@ export const defaultSettings: Settings = {
   streamBytes: 16 * 1024 * 1024,
   allStreamsBytes: 128 * 1024 * 1024,
   limits: defaultLimits,
-  requestsPerWorker: defaultRequestsPerWorker,
+  requestsPerWorker: DEFAULT_REQUESTS_PER_WORKER,
   hooksOpen: 256,
   hooksPerHost: 8,
   buildsKept: 10,

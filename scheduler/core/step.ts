@@ -8,7 +8,7 @@ import { assertNever } from '../../lib/errors.ts';
 import { StepContext } from './context.ts';
 import { freeSlot } from './jobs/attempts.ts';
 import { bodiesCounted } from './jobs/body-use.ts';
-import { buildSweepMs, forgetBuilds, putBuild } from './control/builds.ts';
+import { BUILD_SWEEP_MS, forgetBuilds, putBuild } from './control/builds.ts';
 import { putWebhookSecret, rotateWebhookSecret } from './control/control.ts';
 import { deploy, rollback, updateEndpoint } from './control/deploy.ts';
 import { createEnvironment } from './control/deployments.ts';
@@ -26,7 +26,7 @@ import { finishRefill } from './jobs/lanes.ts';
 import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submit, waitOver } from './jobs/requests.ts';
 import { gatewayClosed, levelsReported } from './scaling/scaling-requests.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './fleet/nodes.ts';
-import { needsLook, scaleEndpoint, scaleIntervalMs } from './scaling/scaling.ts';
+import { needsLook, scaleEndpoint, SCALE_INTERVAL_MS } from './scaling/scaling.ts';
 import { putMasterKey, reencrypt, reencryptInputs } from './control/encryption.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './fleet/sessions.ts';
 import { deleteEnvironment, removalStep, undeploy } from './control/undeploy.ts';
@@ -34,9 +34,9 @@ import { abandonWaiter, dropChannel, findWaiter } from './jobs/waiters.ts';
 import { flushDesired } from './fleet/workers.ts';
 
 /** Jobs removed per read of due ones: small, so that live work is not held up. */
-const dueBatch = 50;
+const DUE_BATCH = 50;
 /** Room that workers leave is offered to others after this time, ms. */
-const roomLookMs = 100;
+const ROOM_LOOK_MS = 100;
 
 /** Applies one event. */
 export function step(state: State, event: CoreEvent, now: Now, result: StepResult): void {
@@ -54,7 +54,7 @@ export function step(state: State, event: CoreEvent, now: Now, result: StepResul
 function lookForRoom(state: State, now: Now): void {
   if (state.roomDue) return;
   state.roomDue = true;
-  state.deadlines.add(now.mono + roomLookMs, { kind: 'room' });
+  state.deadlines.add(now.mono + ROOM_LOOK_MS, { kind: 'room' });
 }
 
 /** Monotonic time at which the next tick is due; null when nothing is awaited. */
@@ -214,7 +214,7 @@ function tick(ctx: StepContext): void {
     ctx.state.readingDue = true;
     ctx.state.nextDeletion = Number.POSITIVE_INFINITY;
     ctx.state.reads.due = readOpened(ctx.state);
-    ctx.emit({ kind: 'read-due', limit: dueBatch });
+    ctx.emit({ kind: 'read-due', limit: DUE_BATCH });
   }
   lookForHooks(ctx);
 }
@@ -235,7 +235,7 @@ function handleDue(ctx: StepContext, due: Due): void {
       return;
     }
     case 'scale':
-      ctx.state.deadlines.add(ctx.now.mono + scaleIntervalMs, { kind: 'scale' });
+      ctx.state.deadlines.add(ctx.now.mono + SCALE_INTERVAL_MS, { kind: 'scale' });
       for (const endpoint of ctx.state.endpoints.values()) {
         if (needsLook(endpoint) || endpoint.config.removing !== undefined) ctx.state.dirtyEndpoints.add(endpoint.config.id);
       }
@@ -248,7 +248,7 @@ function handleDue(ctx: StepContext, due: Due): void {
     case 'key-expiry':
       return keyExpiry(ctx, due.hash);
     case 'build-sweep':
-      ctx.state.deadlines.add(ctx.now.mono + buildSweepMs, { kind: 'build-sweep' });
+      ctx.state.deadlines.add(ctx.now.mono + BUILD_SWEEP_MS, { kind: 'build-sweep' });
       return forgetBuilds(ctx);
     default:
       assertNever(due);

@@ -8,7 +8,7 @@ export interface Clock {
 }
 
 /** How fast the wall clock goes on while it is ahead of the system's: slower, so that they meet again. */
-const rateWhileAhead = 0.95;
+const RATE_WHILE_AHEAD = 0.95;
 
 /**
  * Real time. When the system sets its clock back, the wall clock goes on all the same, so ttl and
@@ -30,7 +30,7 @@ export class SystemClock implements Clock {
 
   now(): Now {
     const mono = this.#mono();
-    this.#wall = Math.max(this.#system(), this.#wall + (mono - this.#lastMono) * rateWhileAhead);
+    this.#wall = Math.max(this.#system(), this.#wall + (mono - this.#lastMono) * RATE_WHILE_AHEAD);
     this.#lastMono = mono;
     return { wall: Math.floor(this.#wall), mono };
   }

@@ -73,14 +73,14 @@ export interface EngineOptions {
 }
 
 /** One shard for now: SQLite has one owner of all. */
-const shard = 0;
-const payloadInlineLimit = 65_536;
-const takeOverRetryMs = 1_000;
-const maxInFlight = 2;
+const SHARD = 0;
+const PAYLOAD_INLINE_LIMIT = 65_536;
+const TAKE_OVER_RETRY_MS = 1_000;
+const MAX_IN_FLIGHT = 2;
 /** Why a take-over may fail now and succeed later. */
 const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 /** Operations that are worth a commit beside the one under way. */
-const worthACommit = 12;
+const WORTH_ACOMMIT = 12;
 
 export class Engine {
   readonly #options: EngineOptions;
@@ -90,7 +90,7 @@ export class Engine {
   #bodies: BodyCount | null = null;
   readonly #calls = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
   #state: State | null = null;
-  #fence: Fence = { shard, term: 0n };
+  #fence: Fence = { shard: SHARD, term: 0n };
   #gathering = new StepResult();
   #scheduled = false;
   /** Batches sent to the store and not answered. */
@@ -113,14 +113,14 @@ export class Engine {
   /** The state, for reading; UNAVAILABLE while there is none. */
   get state(): State {
     if (this.#state === null)
-      throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
+      throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: TAKE_OVER_RETRY_MS });
     return this.#state;
   }
 
   /** @throws CapstanError UNAVAILABLE while the queue is being taken over. */
   mustBeUp(): void {
     if (this.#state === null)
-      throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs });
+      throw new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: TAKE_OVER_RETRY_MS });
   }
 
   get up(): boolean {
@@ -145,9 +145,9 @@ export class Engine {
   /** Takes the shard and rebuilds the state from the store. */
   async takeOver(): Promise<void> {
     const { store, owner, settings, clock, random } = this.#options;
-    const taken = await store.acquire(shard, owner, settings.nodeGraceMs);
+    const taken = await store.acquire(SHARD, owner, settings.nodeGraceMs);
     if ('heldBy' in taken) throw new CapstanError('UNAVAILABLE', `the queue is held by another scheduler: ${taken.heldBy}`);
-    this.#fence = { shard, term: taken.term };
+    this.#fence = { shard: SHARD, term: taken.term };
     const stored = await readState(store);
     this.#gathering = new StepResult();
     this.#payloads.clear();
@@ -172,7 +172,7 @@ export class Engine {
     const call = this.#nextCall++;
     return new Promise((resolve, reject) => {
       if (this.#state === null) {
-        reject(new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: takeOverRetryMs }));
+        reject(new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: TAKE_OVER_RETRY_MS }));
         return;
       }
       this.#calls.set(call, { resolve, reject });
@@ -195,7 +195,7 @@ export class Engine {
    */
   #keep(state: State, { id, no, hasS3 }: JobRow, input: Body): void {
     // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
-    if (hasS3 || state.jobs.get(id)?.no !== no || ('inline' in input && input.inline.length > payloadInlineLimit)) return;
+    if (hasS3 || state.jobs.get(id)?.no !== no || ('inline' in input && input.inline.length > PAYLOAD_INLINE_LIMIT)) return;
     this.#payloads.put(no, input);
   }
 
@@ -221,7 +221,7 @@ export class Engine {
     }
     const { writes, effects } = this.#gathering;
     const first = this.#inFlight === 0;
-    if (first ? writes.length + effects.length === 0 : writes.length < worthACommit || this.#inFlight >= maxInFlight) {
+    if (first ? writes.length + effects.length === 0 : writes.length < WORTH_ACOMMIT || this.#inFlight >= MAX_IN_FLIGHT) {
       this.#settle();
       return;
     }
@@ -322,7 +322,7 @@ export class Engine {
         );
       case 'read-head':
         return this.#read(
-          (store) => store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, payloadInlineLimit),
+          (store) => store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, PAYLOAD_INLINE_LIMIT),
           (rows) => {
             this.handle({ kind: 'head-read', endpoint: effect.endpoint, priority: effect.priority, rows, limit: effect.limit });
             // A job that ended while it was read is not in the state.
@@ -427,7 +427,7 @@ export class Engine {
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
     this.#state = null;
     this.#gathering = new StepResult();
-    const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: takeOverRetryMs });
+    const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: TAKE_OVER_RETRY_MS });
     for (const call of this.#calls.values()) call.reject(unavailable);
     this.#calls.clear();
     this.#ports.closeAll('the store failed');
@@ -452,6 +452,6 @@ export class Engine {
           else this.#retryTakeOver();
         },
       );
-    }, takeOverRetryMs);
+    }, TAKE_OVER_RETRY_MS);
   }
 }

@@ -2,7 +2,7 @@
 import type { StoredState } from '../core/restore.ts';
 import { controlKinds, type ControlKind, type ControlRow, type JobRow, type Store } from '../store/store.ts';
 
-const pageSize = 500;
+const PAGE_SIZE = 500;
 
 export async function readState(store: Store): Promise<StoredState> {
   const control: ControlRow[] = [];
@@ -19,10 +19,10 @@ export async function readState(store: Store): Promise<StoredState> {
 async function allControl(store: Store, kind: ControlKind): Promise<ControlRow[]> {
   const rows: ControlRow[] = [];
   for (let after = ''; ;) {
-    const page = await store.read('control', kind, after, pageSize);
+    const page = await store.read('control', kind, after, PAGE_SIZE);
     rows.push(...page);
     const last = page.at(-1);
-    if (last === undefined || page.length < pageSize) return rows;
+    if (last === undefined || page.length < PAGE_SIZE) return rows;
     after = last.key;
   }
 }
@@ -30,10 +30,10 @@ async function allControl(store: Store, kind: ControlKind): Promise<ControlRow[]
 async function allLeased(store: Store): Promise<JobRow[]> {
   const rows: JobRow[] = [];
   for (let after = 0; ;) {
-    const page = await store.read('leased', after, pageSize);
+    const page = await store.read('leased', after, PAGE_SIZE);
     rows.push(...page);
     const last = page.at(-1);
-    if (last === undefined || page.length < pageSize) return rows;
+    if (last === undefined || page.length < PAGE_SIZE) return rows;
     after = last.no;
   }
 }

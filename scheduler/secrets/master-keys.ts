@@ -30,10 +30,10 @@ import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
 import { tokenKeyOf, type WorkerTokens } from './worker-tokens.ts';
 
 /** Values encrypted anew with one commit: about 2 ms of processor time. */
-const batchValues = 100;
+const BATCH_VALUES = 100;
 /** After a failure the rest is tried again, ms. */
-const retryMs = 10_000;
-const cleanRounds = 2;
+const RETRY_MS = 10_000;
+const CLEAN_ROUNDS = 2;
 
 export interface MasterKeyState {
   /** Of the present key, 8 hex digits. */
@@ -199,7 +199,7 @@ export class MasterKeys {
   #tryAgain(error: unknown): void {
     if (this.#closed) return;
     this.#options.log.error({ err: error }, 'not everything could be encrypted with the new master key; trying again');
-    this.#retry = setTimeout(() => this.#goOn(), retryMs);
+    this.#retry = setTimeout(() => this.#goOn(), RETRY_MS);
   }
 
   #renew(): Promise<number> {
@@ -210,7 +210,7 @@ export class MasterKeys {
   async #rounds(): Promise<number> {
     await this.#alignRow();
     let renewed = 0;
-    for (let clean = 0; clean < cleanRounds;) {
+    for (let clean = 0; clean < CLEAN_ROUNDS;) {
       // Answered after everything that was asked for before it is committed.
       await this.#options.engine.command({ kind: 'note-keys', hashes: [] });
       const found = (await this.#renewRows()) + (await this.#renewInputs());
@@ -242,7 +242,7 @@ export class MasterKeys {
         const renewed = this.#renewed(Buffer.from(sealed, 'base64'), place);
         if (renewed !== null) values.set(sealed, renewed.toString('base64'));
       }
-      if (values.size >= batchValues) await commit();
+      if (values.size >= BATCH_VALUES) await commit();
     }
     if (values.size > 0) await commit();
     return found;
@@ -253,7 +253,7 @@ export class MasterKeys {
     let found = 0;
     for (let after = 0; ;) {
       this.#mustBeOpen();
-      const page = await engine.store.read('encryptedInputs', after, batchValues);
+      const page = await engine.store.read('encryptedInputs', after, BATCH_VALUES);
       const inputs = page.flatMap(({ no, id, s3 }) => {
         const renewed = this.#renewed(s3, places.s3(id));
         return renewed === null ? [] : [{ no, from: s3, to: renewed }];
@@ -261,7 +261,7 @@ export class MasterKeys {
       if (inputs.length > 0) await engine.command({ kind: 'reencrypt-inputs', inputs });
       found += inputs.length;
       const last = page.at(-1);
-      if (last === undefined || page.length < batchValues) return found;
+      if (last === undefined || page.length < BATCH_VALUES) return found;
       after = last.no;
     }
   }

@@ -34,7 +34,7 @@ export interface Reader {
 }
 
 /** The account that a fresh installation has; its keys of the scope ALL are the operators'. */
-export const defaultAccount = 'default';
+export const DEFAULT_ACCOUNT = 'default';
 
 export class Authorizer {
   readonly #engine: Engine;
@@ -83,7 +83,7 @@ export class Authorizer {
   /** Only a gateway or the owner of an account may go on; answers the account. */
   account(metadata: Metadata): string {
     const principal = this.identify(metadata);
-    if (principal.role === 'gateway') return defaultAccount;
+    if (principal.role === 'gateway') return DEFAULT_ACCOUNT;
     if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
     if (principal.scope !== KeyScope.ALL)
       throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL');
@@ -93,7 +93,7 @@ export class Authorizer {
   /** Whoever has a key may go on, and reads what its scope shows. */
   reader(metadata: Metadata): Reader {
     const principal = this.identify(metadata);
-    if (principal.role === 'gateway') return { account: defaultAccount, all: true, sees: () => true };
+    if (principal.role === 'gateway') return { account: DEFAULT_ACCOUNT, all: true, sees: () => true };
     if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
     const { account, scope, endpoints, environment } = principal;
     switch (scope) {
@@ -118,7 +118,7 @@ export class Authorizer {
 
   /** Only a gateway or an operator may go on: whoever has a key of the scope ALL of the first account. */
   operator(metadata: Metadata): void {
-    if (this.account(metadata) !== defaultAccount)
+    if (this.account(metadata) !== DEFAULT_ACCOUNT)
       throw new CapstanError('PERMISSION_DENIED', 'this call is for operators: it needs a key of the account default');
   }
 

@@ -15,8 +15,8 @@ import { languageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 
 /** The service's defaults. */
-const defaultScalerValue = 4;
-const defaultIdleTimeoutS = 5;
+const DEFAULT_SCALER_VALUE = 4;
+const DEFAULT_IDLE_TIMEOUT_S = 5;
 const limits = {
   workers: 1_000,
   idleTimeoutS: 3_600,
@@ -83,7 +83,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
   checkProgram(spec, kind);
   range(field('workersMax'), spec.workersMax, 0, limits.workers);
   if (spec.workersMin > spec.workersMax) throw invalid(field('workersMin'), `must be at most workersMax (${spec.workersMax})`);
-  const idleTimeoutS = spec.idleTimeoutS ?? defaultIdleTimeoutS;
+  const idleTimeoutS = spec.idleTimeoutS ?? DEFAULT_IDLE_TIMEOUT_S;
   range(field('idleTimeout'), idleTimeoutS, 1, limits.idleTimeoutS);
   checkSelection(spec, around);
   if (spec.executionTimeoutMs !== 0) range(field('executionTimeoutMs'), spec.executionTimeoutMs, ...limits.executionTimeoutMs);
@@ -119,7 +119,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
     maxConcurrency: Math.max(1, spec.maxConcurrency),
     executionTimeoutMs: spec.executionTimeoutMs,
     scalerType: scalerType === '' ? (kind === 'QUEUE' ? 'QUEUE_DELAY' : 'REQUEST_COUNT') : scalerType,
-    scalerValue: spec.scalerValue === 0 ? defaultScalerValue : spec.scalerValue,
+    scalerValue: spec.scalerValue === 0 ? DEFAULT_SCALER_VALUE : spec.scalerValue,
     maxAttempts: spec.maxAttempts,
     routes: spec.routes,
     limits: limitsOf(spec),

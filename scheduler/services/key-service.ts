@@ -18,7 +18,7 @@ import { bodyBytesOf } from '../core/jobs/body-use.ts';
 import type { Quotas } from '../core/events.ts';
 import { accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/control/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
-import { defaultAccount } from './auth.ts';
+import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { checkName } from './deploy-rules.ts';
@@ -103,7 +103,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     listAccounts: call('ListAccounts', (_request, metadata) => {
       auth.operator(metadata);
       const { state: image } = engine;
-      const ids = new Set([defaultAccount, ...image.accounts.keys(), ...[...image.keys.values()].map(({ account }) => account)]);
+      const ids = new Set([DEFAULT_ACCOUNT, ...image.accounts.keys(), ...[...image.keys.values()].map(({ account }) => account)]);
       return { accounts: [...ids].toSorted().map(info) };
     }),
     updateAccount: call('UpdateAccount', async ({ id, ...given }, metadata) => {
@@ -161,7 +161,7 @@ function keyName(name: string): string {
 }
 
 function mustBeAccount(state: State, account: string): void {
-  if (account === defaultAccount || state.accounts.has(account)) return;
+  if (account === DEFAULT_ACCOUNT || state.accounts.has(account)) return;
   throw new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'account' });
 }
 

@@ -8,13 +8,13 @@ interface Leased {
 }
 
 /** Entries after which those without a lease are looked for. */
-const sweepFrom = 1_000;
+const SWEEP_FROM = 1_000;
 
 export class LeasedInputs {
   readonly #image: () => State;
   /** By the id of the blob. */
   readonly #sent = new Map<string, Leased>();
-  #sweepAt = sweepFrom;
+  #sweepAt = SWEEP_FROM;
 
   constructor(image: () => State) {
     this.#image = image;
@@ -25,7 +25,7 @@ export class LeasedInputs {
     this.#sent.set(blob, leased);
     if (this.#sent.size < this.#sweepAt) return;
     for (const [id, each] of this.#sent) if (!this.#stands(each)) this.#sent.delete(id);
-    this.#sweepAt = Math.max(sweepFrom, this.#sent.size * 2);
+    this.#sweepAt = Math.max(SWEEP_FROM, this.#sent.size * 2);
   }
 
   /** Whether a node holds the lease of the job with this input. */

@@ -8,7 +8,7 @@ import { tokenId } from '../core/fleet/nodes.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { hashKey } from '../secrets/hash.ts';
-import { defaultAccount, type Authorizer } from './auth.ts';
+import { DEFAULT_ACCOUNT, type Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { nodeInfo, tokenInfos } from './fleet-view.ts';
 import { sharedNodeInfo } from './shared-hosts.ts';
@@ -27,7 +27,7 @@ type NodeCalls = Pick<
   'listNodes' | 'createJoinToken' | 'listJoinTokens' | 'revokeJoinToken' | 'drainNode' | 'resumeNode' | 'removeNode'
 >;
 
-const longestTokenName = 128;
+const LONGEST_TOKEN_NAME = 128;
 
 export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallDeps): NodeCalls {
   const operator = <Request, Reply>(name: string, handler: (request: Request) => Promise<Reply> | Reply) =>
@@ -44,12 +44,12 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
       const account = auth.wholeReader(metadata);
       const { state: image } = engine;
       const info = (node: NodeRecord): NodeInfo =>
-        account === defaultAccount ? nodeInfo(image, node) : sharedNodeInfo(image, node, account);
+        account === DEFAULT_ACCOUNT ? nodeInfo(image, node) : sharedNodeInfo(image, node, account);
       return { nodes: [...image.nodes.values()].map(info) };
     }),
     createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }) => {
-      if (name.length > longestTokenName)
-        throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${longestTokenName} characters`, { field: 'name' });
+      if (name.length > LONGEST_TOKEN_NAME)
+        throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${LONGEST_TOKEN_NAME} characters`, { field: 'name' });
       const joinToken = `join_${randomBytes(32).toString('hex')}`;
       const hash = hashKey(joinToken).toString('hex');
       const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;

@@ -56,11 +56,11 @@ interface OpenLogs {
   readonly done: () => void;
 }
 
-const protocolVersion = 1;
-const logsTimeoutMs = 3_000;
+const PROTOCOL_VERSION = 1;
+const LOGS_TIMEOUT_MS = 3_000;
 /** Nodes that one request for logs goes to. */
-const mostLogNodes = 100;
-const longestIncarnation = 128;
+const MOST_LOG_NODES = 100;
+const LONGEST_INCARNATION = 128;
 
 /** The open sessions of agents, and the service that opens them. */
 export class NodeSessions {
@@ -163,7 +163,7 @@ export class NodeSessions {
     const asked = [...waiting.keys()];
     const lines: LogLine[] = [];
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, logsTimeoutMs);
+      const timer = setTimeout(resolve, LOGS_TIMEOUT_MS);
       const done = (): void => {
         clearTimeout(timer);
         resolve();
@@ -185,7 +185,7 @@ export class NodeSessions {
     const sources = new Map<number, ReadonlySet<string>>();
     for (const [node, workers] of workersByNode(image, endpointId)) {
       const session = image.nodes.get(node)?.session ?? null;
-      if (session === null || !this.#sessions.has(session) || sources.size >= mostLogNodes) continue;
+      if (session === null || !this.#sessions.has(session) || sources.size >= MOST_LOG_NODES) continue;
       if (workerId === '') sources.set(session, workers);
       else if (workers.has(workerId)) sources.set(session, new Set([workerId]));
     }
@@ -225,11 +225,14 @@ export class NodeSessions {
     const first = message.events[0]?.event;
     if (first?.$case !== 'hello') throw new CapstanError('INVALID_ARGUMENT', 'the first event of a session must be Hello');
     const hello = first.value;
-    if (hello.protocol !== protocolVersion) {
-      throw new CapstanError('INVALID_ARGUMENT', `protocol: this scheduler speaks version ${protocolVersion}, the agent ${hello.protocol}`);
+    if (hello.protocol !== PROTOCOL_VERSION) {
+      throw new CapstanError(
+        'INVALID_ARGUMENT',
+        `protocol: this scheduler speaks version ${PROTOCOL_VERSION}, the agent ${hello.protocol}`,
+      );
     }
-    if (hello.incarnation.length > longestIncarnation)
-      throw new CapstanError('INVALID_ARGUMENT', `incarnation: must have at most ${longestIncarnation} characters`, {
+    if (hello.incarnation.length > LONGEST_INCARNATION)
+      throw new CapstanError('INVALID_ARGUMENT', `incarnation: must have at most ${LONGEST_INCARNATION} characters`, {
         field: 'incarnation',
       });
     const known = this.#engine.state.nodes.get(node);

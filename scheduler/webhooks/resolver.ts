@@ -13,12 +13,12 @@ import { isLocalName } from './guard.ts';
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
 /** Per name server and try, ms. */
-const queryMs = 2_000;
-const queryTries = 2;
+const QUERY_MS = 2_000;
+const QUERY_TRIES = 2;
 
 /** A resolver; `hostsFile` is the system's. */
 export function systemResolver(hostsFile = '/etc/hosts'): Resolve {
-  const servers = new Resolver({ timeout: queryMs, tries: queryTries });
+  const servers = new Resolver({ timeout: QUERY_MS, tries: QUERY_TRIES });
   return async (host) => {
     const listed = listedIn(await readFile(hostsFile, 'utf8').catch(() => ''), host);
     if (listed.length > 0) return listed;

@@ -49,8 +49,8 @@ interface Target {
   readonly guard: AddressGuard;
 }
 
-const smallBody = 65_536;
-const MiB = 1024 * 1024;
+const SMALL_BODY = 65_536;
+const MEBIBYTE = 1024 * 1024;
 
 export class WebhookSender {
   readonly #options: SenderOptions;
@@ -102,7 +102,7 @@ export class WebhookSender {
     const refusal = guard.refusal(address);
     if (refusal !== null) return failed(`the URL ${refusal}`, true);
     const url = new URL(address);
-    const allowedMs = totalMs + Math.ceil((payload.size / MiB) * 1_000);
+    const allowedMs = totalMs + Math.ceil((payload.size / MEBIBYTE) * 1_000);
     // With the first webhook: a tenth of the scheduler's start, which need not wait for it.
     const { buildConnector, Client } = await import('undici');
     const timer = setTimeout(() => stop.abort(timedOut), allowedMs);
@@ -149,7 +149,7 @@ function failed(error: string, refused = false): TryResult {
 
 /** A small payload in one write with its headers. */
 async function bodyOf(payload: Payload): Promise<Buffer | Readable> {
-  if (payload.size > smallBody) return Readable.from(payload.pieces(), { objectMode: false });
+  if (payload.size > SMALL_BODY) return Readable.from(payload.pieces(), { objectMode: false });
   const pieces: Uint8Array[] = [];
   for await (const piece of payload.pieces()) pieces.push(piece);
   return Buffer.concat(pieces);

@@ -7,11 +7,11 @@ import { createHmac, randomBytes } from 'node:crypto';
 
 import type { Payload } from './payload.ts';
 
-const prefix = 'whsec_';
-const secretBytes = 32;
+const PREFIX = 'whsec_';
+const SECRET_BYTES = 32;
 
 export function newSecret(): string {
-  return `${prefix}${randomBytes(secretBytes).toString('base64')}`;
+  return `${PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`;
 }
 
 /** The three headers of a try, with a signature of each secret; `timestamp` is in seconds. */
@@ -21,7 +21,7 @@ export async function signatureHeaders(
   timestamp: number,
   payload: Payload,
 ): Promise<Record<string, string>> {
-  const hmacs = secrets.map((secret) => createHmac('sha256', Buffer.from(secret.slice(prefix.length), 'base64')));
+  const hmacs = secrets.map((secret) => createHmac('sha256', Buffer.from(secret.slice(PREFIX.length), 'base64')));
   for (const hmac of hmacs) hmac.update(`${id}.${timestamp}.`);
   for await (const piece of payload.pieces()) for (const hmac of hmacs) hmac.update(piece);
   const signature = hmacs.map((hmac) => `v1,${hmac.digest('base64')}`).join(' ');

@@ -2,7 +2,7 @@
 
 export type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PATCH';
 
-const parameter = /^(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|:([A-Za-z_][A-Za-z0-9_]*))$/;
+const PARAMETER = /^(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|:([A-Za-z_][A-Za-z0-9_]*))$/;
 
 /** The rule that a route's path breaks, or null. */
 export function pathViolation(path: unknown): string | null {
@@ -11,7 +11,7 @@ export function pathViolation(path: unknown): string | null {
   if (path.length > 1024) return 'must have at most 1024 characters';
   if (/[\s?#]/.test(path)) return 'must not hold white space, ? or #';
   for (const segment of path.split('/')) {
-    if (/[{}]|^:/.test(segment) && !parameter.test(segment))
+    if (/[{}]|^:/.test(segment) && !PARAMETER.test(segment))
       return `has the segment ${segment}; a path parameter is a whole segment {name}`;
   }
   const names = pathParameters(path);
@@ -25,7 +25,7 @@ function pathParameters(path: string): string[] {
 
 /** The name of the parameter that a path's segment is; null for any other. */
 export function parameterOf(segment: string): string | null {
-  const match = parameter.exec(segment);
+  const match = PARAMETER.exec(segment);
   return match === null ? null : (match[1] ?? match[2] ?? '');
 }
 
@@ -33,6 +33,6 @@ export function parameterOf(segment: string): string | null {
 export function sameRoute(path: string): string {
   return path
     .split('/')
-    .map((segment) => (parameter.test(segment) ? '{}' : segment))
+    .map((segment) => (PARAMETER.test(segment) ? '{}' : segment))
     .join('/');
 }

@@ -108,7 +108,7 @@ test('a gateway', async (t) => {
   t.is(answered.frame?.$case === 'head' ? answered.frame.value.body.toString() : '', '"1"');
 });
 
-const forger = `
+const FORGER = `
 import { writeSync } from 'node:fs';
 export async function echo(input) {
   if (input.header === undefined) return input;
@@ -144,7 +144,7 @@ test('a worker that forges frames ends, with the reason; the node and its other 
     'a frame that is too long': { header: { t: 'up' }, length: 4_000_000_000 },
   };
   const names = Object.keys(forged);
-  const { scheduler, release } = await startWorker(t, forger, 'echo');
+  const { scheduler, release } = await startWorker(t, FORGER, 'echo');
   scheduler.desire([{}, ...names.map((_name, at) => ({ workerId: `forger-${at}` }))], [release]);
   for (const [at, name] of names.entries()) {
     const { header, ...more } = forged[name] ?? { header: {} };

@@ -6,7 +6,7 @@ import { request } from 'undici';
 import type { JobMailbox, JobPost } from '../../agent/worker-api/job-mailbox.ts';
 import { WorkerApi } from '../../agent/worker-api/server.ts';
 
-const deep = 200_000;
+const DEEP = 200_000;
 const bodies: readonly (string | Buffer)[] = [
   '',
   'null',
@@ -21,9 +21,9 @@ const bodies: readonly (string | Buffer)[] = [
   `{"error":"${'x'.repeat(1_000_000)}"}`,
   '{"error":1e999,"status":["IN_PROGRESS"],"stopPod":"true"}',
   '{"status":"IN_PROGRESS"}',
-  `{"output":${'['.repeat(deep)}${']'.repeat(deep)}}`,
-  `{"error":${'{"a":'.repeat(deep)}1${'}'.repeat(deep)}}`,
-  '['.repeat(deep),
+  `{"output":${'['.repeat(DEEP)}${']'.repeat(DEEP)}}`,
+  `{"error":${'{"a":'.repeat(DEEP)}1${'}'.repeat(DEEP)}}`,
+  '['.repeat(DEEP),
   Buffer.from([0x7b, 0x22, 0xff, 0xc0, 0x22, 0x3a, 0x31, 0x7d]),
   Buffer.alloc(100_000),
 ];

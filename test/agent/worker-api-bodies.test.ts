@@ -8,7 +8,7 @@ import type { JobPost } from '../../agent/worker-api/job-mailbox.ts';
 import { Signals } from './signals.ts';
 import { WorkerApi, type WorkerApiOptions } from '../../agent/worker-api/server.ts';
 
-const MiB = 1024 * 1024;
+const MEBIBYTE = 1024 * 1024;
 
 interface Workers {
   readonly api: WorkerApi;
@@ -75,8 +75,8 @@ async function workers(t: ExecutionContext, options: Partial<WorkerApiOptions>):
 }
 
 test('a worker that fills its share is refused, and another one posts its result', async (t) => {
-  const { post, posts, chunks } = await workers(t, { bodyMemoryBytes: 4 * MiB });
-  const whole = `{"output":"${'x'.repeat(MiB - 13)}"}`;
+  const { post, posts, chunks } = await workers(t, { bodyMemoryBytes: 4 * MEBIBYTE });
+  const whole = `{"output":"${'x'.repeat(MEBIBYTE - 13)}"}`;
   const held = [1, 2].map((n) => post('w1', `j${n}`, whole.length, whole, 'job-stream'));
   const letGo = [await chunks.next(() => true), await chunks.next(() => true, 1)];
   const refused = await post('w1', 'j3', whole.length, whole).answer();
@@ -95,9 +95,9 @@ test('a worker that fills its share is refused, and another one posts its result
 });
 
 test('announced lengths take no memory', async (t) => {
-  const { post } = await workers(t, { bodyMemoryBytes: 64 * MiB });
-  for (let n = 0; n < 50; n += 1) post('w1', `j${n}`, 20 * MiB, '{');
-  const whole = `{"output":"${'x'.repeat(8 * MiB)}"}`;
+  const { post } = await workers(t, { bodyMemoryBytes: 64 * MEBIBYTE });
+  for (let n = 0; n < 50; n += 1) post('w1', `j${n}`, 20 * MEBIBYTE, '{');
+  const whole = `{"output":"${'x'.repeat(8 * MEBIBYTE)}"}`;
   t.regex(await post('w1', 'big', whole.length, whole).answer(), /^HTTP\/1\.1 200 /);
 });
 

@@ -7,9 +7,9 @@ import test from 'ava';
 import { allCommands } from '../../cli/commands.ts';
 
 const root = join(import.meta.dirname, '../..');
-const folders = 'agent,bench,cli,deploy,docs,examples,gateway,proto,scheduler,sdk,test,.ci,.github';
+const FOLDERS = 'agent,bench,cli,deploy,docs,examples,gateway,proto,scheduler,sdk,test,.ci,.github';
 const isOurs = (file: string): boolean => !/(^|\/)(node_modules|dist|\.tool)\//.test(file) && statSync(join(root, file)).isFile();
-const sources = globSync([`{${folders}}/**/*`, '.ci/*', '.github/**/*'], { cwd: root }).filter(isOurs);
+const sources = globSync([`{${FOLDERS}}/**/*`, '.ci/*', '.github/**/*'], { cwd: root }).filter(isOurs);
 const pages = [...globSync('*.md', { cwd: root }), ...sources.filter((file) => file.endsWith('.md'))];
 const text = (file: string): string => readFileSync(join(root, file), 'utf8');
 

@@ -12,14 +12,14 @@ const mayImport: Readonly<Record<Part, readonly Part[]>> = {
   sdk: [],
 };
 
-const outside = /^(bench|test|examples|docs|deploy)\//;
+const OUTSIDE = /^(bench|test|examples|docs|deploy)\//;
 
 /** Breaches of docs/architecture.md, Folders. */
 export function layerViolations(imports: readonly Import[]): string[] {
   return imports.flatMap((edge) => {
     const from = partOf(edge.from);
     if (from === null) return [];
-    if (outside.test(edge.target)) return [`${edge.from} imports ${edge.target}: no part may import what only serves development`];
+    if (OUTSIDE.test(edge.target)) return [`${edge.from} imports ${edge.target}: no part may import what only serves development`];
     const to = partOf(edge.target);
     if (to === null || to === from || mayImport[from].includes(to)) return [];
     if (from === 'cli') return cliViolation(edge);
@@ -27,11 +27,11 @@ export function layerViolations(imports: readonly Import[]): string[] {
   });
 }
 
-const doors = /^\w+\/(start|config)\.ts$|^agent\/local-workers\.ts$/;
+const DOORS = /^\w+\/(start|config)\.ts$|^agent\/local-workers\.ts$/;
 
 /** The tool loads a part only when its command runs, and only through the part's doors. */
 function cliViolation(edge: Import): string[] {
-  const door = doors.test(edge.target);
+  const door = DOORS.test(edge.target);
   switch (edge.kind) {
     case 'type':
       return door ? [] : [`${edge.from} imports a type of ${edge.target}: only start.ts, config.ts and agent/local-workers.ts are doors`];

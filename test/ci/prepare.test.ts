@@ -19,9 +19,9 @@ interface Machine {
   readonly python?: string;
 }
 
-const pipThatWorks = 'if [[ $1 == --version ]]; then echo Python 3.12.1; else mkdir -p "$8/mypy"; fi';
+const PIP_THAT_WORKS = 'if [[ $1 == --version ]]; then echo Python 3.12.1; else mkdir -p "$8/mypy"; fi';
 
-async function machine(t: ExecutionContext, { programs = [], user = 0, apt = '', python = pipThatWorks }: Machine): Promise<Checkout> {
+async function machine(t: ExecutionContext, { programs = [], user = 0, apt = '', python = PIP_THAT_WORKS }: Machine): Promise<Checkout> {
   const checkout = await Checkout.make(t, ['.ci/prepare', '.ci/requirements.txt']);
   await mkdir(join(checkout.folder, 'tools'));
   for (const name of tools) {

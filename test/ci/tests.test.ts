@@ -30,7 +30,7 @@ interface Outcome {
   readonly calls: readonly string[];
 }
 
-const fakeNpm = `#!/usr/bin/env node
+const FAKE_NPM = `#!/usr/bin/env node
 const { appendFileSync, readFileSync } = require('node:fs');
 const told = JSON.parse(readFileSync('told.json', 'utf8'));
 const [, , ...args] = process.argv;
@@ -67,17 +67,17 @@ async function afterRun(t: ExecutionContext, told: Told): Promise<Outcome> {
   if (told.list !== undefined) await checkout.write('.ci/unsteady.txt', told.list);
   await checkout.write('told.json', JSON.stringify(told));
   for (const name of ['a', 'b']) await checkout.write(`test/${name}.test.ts`, '');
-  await checkout.write('bin/npm', fakeNpm);
+  await checkout.write('bin/npm', FAKE_NPM);
   await chmod(join(checkout.folder, 'bin/npm'), 0o755);
   const { code, said } = await checkout.run('.ci/tests');
   return { code, said, calls: await checkout.calls() };
 }
 
-const a = 'test/a.test.ts';
-const b = 'test/b.test.ts';
+const A = 'test/a.test.ts';
+const B = 'test/b.test.ts';
 
 test('what passes is run once', async (t) => {
-  const { code, calls, said } = await afterRun(t, { events: [...passed(a), ...passed(b), ...passed(b, 'two'), end], code: 0 });
+  const { code, calls, said } = await afterRun(t, { events: [...passed(A), ...passed(B), ...passed(B, 'two'), end], code: 0 });
   t.is(code, 0);
   t.deepEqual(calls, ['test']);
   t.notRegex(said, /unsteady|once more/);
@@ -86,7 +86,7 @@ test('what passes is run once', async (t) => {
 
 test('a file that passes by itself is named as unsteady, and lets the change through', async (t) => {
   const { code, calls, said } = await afterRun(t, {
-    events: [...failed(a, 'is quick'), ...passed(a, 'is right'), ...failed(b), skipped(b, 'on a GPU'), end],
+    events: [...failed(A, 'is quick'), ...passed(A, 'is right'), ...failed(B), skipped(B, 'on a GPU'), end],
   });
   t.is(code, 0);
   t.deepEqual(calls, ['test', 'test -- test/a.test.ts', 'test -- test/b.test.ts']);
@@ -96,7 +96,7 @@ test('a file that passes by itself is named as unsteady, and lets the change thr
 });
 
 test('one that fails again keeps it out, and the others are named all the same', async (t) => {
-  const { code, said } = await afterRun(t, { events: [...failed(a), ...failed(b), end], again: [a] });
+  const { code, said } = await afterRun(t, { events: [...failed(A), ...failed(B), end], again: [A] });
   t.is(code, 1);
   t.notRegex(said, /unsteady: test\/a/);
   t.regex(said, /^! unsteady: test\/b\.test\.ts$/m);
@@ -105,31 +105,31 @@ test('one that fails again keeps it out, and the others are named all the same',
 });
 
 test('a file with several failed tests is run again once', async (t) => {
-  const { calls } = await afterRun(t, { events: [...failed(a), ...failed(a, 'two'), end] });
+  const { calls } = await afterRun(t, { events: [...failed(A), ...failed(A, 'two'), end] });
   t.deepEqual(calls, ['test', 'test -- test/a.test.ts']);
 });
 
 test('a file that crashes by itself keeps it out', async (t) => {
-  const { code, said } = await afterRun(t, { events: [...failed(a), end], crash: [a], code: 7 });
+  const { code, said } = await afterRun(t, { events: [...failed(A), end], crash: [A], code: 7 });
   t.is(code, 7);
   t.notRegex(said, /! unsteady/);
   t.regex(said, /worker failed: test\/a\.test\.ts: exit 3/);
 });
 
 const beyond: Record<string, Told> = {
-  'a failed hook': { events: [...failed(a), { type: 'hook-failed', file: b, title: 'before hook' }, end] },
-  'a time-out': { events: [...failed(a), { type: 'timeout', pending: ['test/b.test.ts › one'] }, end] },
-  'an exception outside of a test': { events: [...failed(a), { type: 'uncaught-exception', file: b, message: 'no' }, end] },
-  'a rejection that nobody handles': { events: [...failed(a), { type: 'unhandled-rejection', file: b, message: 'no' }, end] },
-  'a file that crashed': { events: [...failed(a), { type: 'worker-failed', file: b, exit: 3 }, end] },
-  'a file that ends its process': { events: [...failed(a), { type: 'process-exit', file: b }, end] },
-  'a file without tests': { events: [...failed(a), { type: 'missing-ava-import', file: b }, end] },
-  'a fault of the test runner': { events: [...failed(a), { type: 'internal-error', message: 'no' }, end] },
-  'an event that nobody knows': { events: [...failed(a), { type: 'machine-on-fire' }, end] },
-  'a test without an outcome': { events: [...failed(a), selected(b), end] },
-  'a run without an end': { events: failed(a) },
+  'a failed hook': { events: [...failed(A), { type: 'hook-failed', file: B, title: 'before hook' }, end] },
+  'a time-out': { events: [...failed(A), { type: 'timeout', pending: ['test/b.test.ts › one'] }, end] },
+  'an exception outside of a test': { events: [...failed(A), { type: 'uncaught-exception', file: B, message: 'no' }, end] },
+  'a rejection that nobody handles': { events: [...failed(A), { type: 'unhandled-rejection', file: B, message: 'no' }, end] },
+  'a file that crashed': { events: [...failed(A), { type: 'worker-failed', file: B, exit: 3 }, end] },
+  'a file that ends its process': { events: [...failed(A), { type: 'process-exit', file: B }, end] },
+  'a file without tests': { events: [...failed(A), { type: 'missing-ava-import', file: B }, end] },
+  'a fault of the test runner': { events: [...failed(A), { type: 'internal-error', message: 'no' }, end] },
+  'an event that nobody knows': { events: [...failed(A), { type: 'machine-on-fire' }, end] },
+  'a test without an outcome': { events: [...failed(A), selected(B), end] },
+  'a run without an end': { events: failed(A) },
   'a run without events': {},
-  'a failure without a failed test': { events: [...passed(a), end] },
+  'a failure without a failed test': { events: [...passed(A), end] },
 };
 for (const [what, told] of Object.entries(beyond))
   test(`${what} stays red, with no second run`, async (t) => {
@@ -148,13 +148,13 @@ for (const what of ['a failed hook', 'a run without an end', 'a run without even
 
 test('a known unsteady test is named with its date', async (t) => {
   const list = '# comment\n\n2026-11-22 test/a.test.ts › is quick › at all\n';
-  const { code, said } = await afterRun(t, { events: [...failed(a, 'is quick › at all'), end], list });
+  const { code, said } = await afterRun(t, { events: [...failed(A, 'is quick › at all'), end], list });
   t.is(code, 0);
   t.regex(said, /^ {2}failed once: test\/a\.test\.ts › is quick › at all \(known since 2026-11-22\)$/m);
 });
 
 test('a known unsteady test that fails by itself, too, is red', async (t) => {
-  const { code } = await afterRun(t, { events: [...failed(a), end], again: [a], list: '2026-11-22 test/a.test.ts › one\n' });
+  const { code } = await afterRun(t, { events: [...failed(A), end], again: [A], list: '2026-11-22 test/a.test.ts › one\n' });
   t.is(code, 1);
 });
 
@@ -166,7 +166,7 @@ const wrongLines: Record<string, RegExp> = {
 };
 for (const [list, says] of Object.entries(wrongLines))
   test(`the list of unsteady tests is refused before any test runs: ${list.replaceAll('\n', '; ')}`, async (t) => {
-    const { code, calls, said } = await afterRun(t, { list, events: [...passed(a), end], code: 0 });
+    const { code, calls, said } = await afterRun(t, { list, events: [...passed(A), end], code: 0 });
     t.is(code, 1);
     t.deepEqual(calls, []);
     t.regex(said, says);

@@ -144,7 +144,7 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
   });
 }
 
-const python = `import os, time
+const PYTHON = `import os, time
 from capstan import Endpoint
 
 api = Endpoint(name="py-api")
@@ -177,7 +177,7 @@ def spin(turns: int):
     return "done"
 `;
 
-const typescript = `import { Endpoint } from '@capstan/sdk';
+const TYPESCRIPT = `import { Endpoint } from '@capstan/sdk';
 
 const api = new Endpoint({ name: 'ts-api' });
 api.post('/echo', async (request: Request) => new Response(request.body, {
@@ -192,8 +192,8 @@ test('routes get and give what deployed ones do, in a project of two languages',
   const folder = join(root, 'project');
   const [first, second, held] = [join(root, 'first'), join(root, 'second'), join(root, 'held')];
   await mkdir(folder);
-  await writeFile(join(folder, 'api.py'), python);
-  await writeFile(join(folder, 'web.ts'), typescript);
+  await writeFile(join(folder, 'api.py'), PYTHON);
+  await writeFile(join(folder, 'web.ts'), TYPESCRIPT);
   const server = run([bin, 'run', '--port', '0'], { cwd: folder, env: { TMPDIR: root } });
   t.teardown(() => server.child.kill('SIGKILL'));
   const [, base = ''] = await server.hear(/development server: (http:\/\/localhost:\d+)/);
@@ -241,7 +241,7 @@ test('routes get and give what deployed ones do, in a project of two languages',
   // A call in flight ends on the code it began with.
   const call = fetch(`${base}/api/held?until=${held}`);
   const other = await fetch(`${base}/api/events?until=${second}`);
-  await writeFile(join(folder, 'api.py'), python.replace('"old"', '"new"').replace('"full": full', '"whole": full'));
+  await writeFile(join(folder, 'api.py'), PYTHON.replace('"old"', '"new"').replace('"full": full', '"whole": full'));
   await until('the change is served', async () => (await (await fetch(`${base}/api/items/3`)).text()).includes('whole'), 10_000);
   await writeFile(held, '');
   t.is(await (await call).json(), 'old');
@@ -249,7 +249,7 @@ test('routes get and give what deployed ones do, in a project of two languages',
 
   // Editors put a new file in the old one's place, again and again.
   for (const key of ['first', 'second', 'third']) {
-    await writeFile(join(folder, 'sedX1'), python.replace('"full": full', `"${key}": full`));
+    await writeFile(join(folder, 'sedX1'), PYTHON.replace('"full": full', `"${key}": full`));
     await rename(join(folder, 'sedX1'), join(folder, 'api.py'));
     await until('it is served', async () => (await (await fetch(`${base}/api/items/3`)).text()).includes(key), 10_000);
   }

@@ -13,7 +13,7 @@ import { folderOf } from '../support/folder.ts';
 const cli = join(import.meta.dirname, '../../cli');
 
 /** Says how it was called, waits when told to, and lays down what a set-up looks for. */
-const fakeNpm = `
+const FAKE_NPM = `
 import { appendFileSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 const { FAKE_NPM: behaviour = '' } = process.env;
 appendFileSync('npm-calls', process.argv.slice(2).join(' ') + '\\n');
@@ -31,7 +31,7 @@ if (dev) {
 `;
 
 /** Stands in for the tool: `start` says so and ends when it is told to. */
-const fakeMain = `
+const FAKE_MAIN = `
 const said = ['tool', process.argv.slice(2).join(' '), process.send === undefined ? 'alone' : 'with a channel', process.env.PATH.split(':')[0]].join(' ');
 if (process.env.FAKE_EXIT !== undefined) {
   console.log(said);
@@ -60,10 +60,10 @@ async function checkout(t: ExecutionContext): Promise<Checkout> {
   for (const file of ['setup.mjs', 'capstan.mjs']) await cp(join(cli, file), join(folder, 'cli', file));
   await mkdir(join(folder, 'lib'));
   await cp(join(cli, '../lib/lock.mjs'), join(folder, 'lib/lock.mjs'));
-  await writeFile(join(folder, 'cli/main.ts'), fakeMain);
+  await writeFile(join(folder, 'cli/main.ts'), FAKE_MAIN);
   await writeFile(join(folder, 'package.json'), '{"type": "module", "devDependencies": {"ava": "*"}}');
   await writeFile(join(folder, 'package-lock.json'), '{}');
-  await writeFile(join(folder, 'npm-cli.js'), fakeNpm);
+  await writeFile(join(folder, 'npm-cli.js'), FAKE_NPM);
   return {
     folder,
     setUp(args, options = {}) {

@@ -15,8 +15,8 @@ interface Wrong extends CallOptions {
   readonly detail: RegExp | string;
 }
 
-const policyTtl = 'bad request: policy.ttl: must be an integer between 10000 and 604800000 milliseconds';
-const policyExecution = 'bad request: policy.executionTimeout: must be an integer between 5000 and 604800000 milliseconds';
+const POLICY_TTL = 'bad request: policy.ttl: must be an integer between 10000 and 604800000 milliseconds';
+const POLICY_EXECUTION = 'bad request: policy.executionTimeout: must be an integer between 5000 and 604800000 milliseconds';
 const withInput = (more: object): string => JSON.stringify({ input: {}, ...more });
 
 const wrongs: Wrong[] = [
@@ -52,18 +52,18 @@ const wrongs: Wrong[] = [
   },
   { name: 'UTF-16', body: Buffer.from('{"input":{}}', 'utf16le'), status: 400, detail: /body: must be/ },
   { name: 'a raw NUL', body: '{"input":{"a":"\u0000"}}', status: 400, detail: /body: must be JSON/ },
-  { name: 'ttl too small', body: withInput({ policy: { ttl: 9999 } }), status: 400, detail: policyTtl },
-  { name: 'ttl too large', body: withInput({ policy: { ttl: 604_800_001 } }), status: 400, detail: policyTtl },
-  { name: 'ttl beyond numbers', body: '{"input":{},"policy":{"ttl":1e999}}', status: 400, detail: policyTtl },
-  { name: 'ttl negative', body: withInput({ policy: { ttl: -1 } }), status: 400, detail: policyTtl },
-  { name: 'ttl not whole', body: withInput({ policy: { ttl: 10_000.5 } }), status: 400, detail: policyTtl },
-  { name: 'ttl as text', body: withInput({ policy: { ttl: '10000' } }), status: 400, detail: policyTtl },
-  { name: 'executionTimeout too small', body: withInput({ policy: { executionTimeout: 4999 } }), status: 400, detail: policyExecution },
+  { name: 'ttl too small', body: withInput({ policy: { ttl: 9999 } }), status: 400, detail: POLICY_TTL },
+  { name: 'ttl too large', body: withInput({ policy: { ttl: 604_800_001 } }), status: 400, detail: POLICY_TTL },
+  { name: 'ttl beyond numbers', body: '{"input":{},"policy":{"ttl":1e999}}', status: 400, detail: POLICY_TTL },
+  { name: 'ttl negative', body: withInput({ policy: { ttl: -1 } }), status: 400, detail: POLICY_TTL },
+  { name: 'ttl not whole', body: withInput({ policy: { ttl: 10_000.5 } }), status: 400, detail: POLICY_TTL },
+  { name: 'ttl as text', body: withInput({ policy: { ttl: '10000' } }), status: 400, detail: POLICY_TTL },
+  { name: 'executionTimeout too small', body: withInput({ policy: { executionTimeout: 4999 } }), status: 400, detail: POLICY_EXECUTION },
   {
     name: 'executionTimeout too large',
     body: withInput({ policy: { executionTimeout: 604_800_001 } }),
     status: 400,
-    detail: policyExecution,
+    detail: POLICY_EXECUTION,
   },
   {
     name: 'lowPriority as text',

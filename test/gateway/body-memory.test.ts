@@ -8,9 +8,9 @@ import { caller, KEY, RawConnection, setup, type Setup } from './harness.ts';
 import { addWeb, HOST, setupLb } from './lb-harness.ts';
 
 const OTHER = 'key-of-another-account';
-const MiB = 1024 * 1024;
+const MEBIBYTE = 1024 * 1024;
 /** A body of a megabyte and the memory for four: one account may hold two of them. */
-const INPUT = `{"input":{"a":"${'x'.repeat(MiB)}"}}`;
+const INPUT = `{"input":{"a":"${'x'.repeat(MEBIBYTE)}"}}`;
 const FOUR = { maxBodyMemoryBytes: 4 * INPUT.length };
 
 async function twoAccounts(t: ExecutionContext, overrides: Record<string, unknown>): Promise<Setup> {
@@ -35,13 +35,13 @@ async function metric(call: Setup['call'], name: string): Promise<number> {
 
 test('announced lengths take no memory: a hundred requests that sent one byte keep nobody out', async (t) => {
   const { gateway, call } = await twoAccounts(t, {});
-  const length = `Content-Length: ${20 * MiB}`;
+  const length = `Content-Length: ${20 * MEBIBYTE}`;
   for (let i = 0; i < 100; i += 1) {
     const raw = new RawConnection(t, gateway.url);
     await raw.begin(head('POST', '/v2/ep/runsync', KEY, length));
     raw.write('{');
   }
-  const big = `{"input":{"a":"${'x'.repeat(15 * MiB)}"}}`;
+  const big = `{"input":{"a":"${'x'.repeat(15 * MEBIBYTE)}"}}`;
   t.is((await call('POST', '/v2/theirs/runsync', { body: big, key: OTHER })).status, 200);
 });
 
@@ -89,7 +89,7 @@ test('GraphQL bodies count as well', async (t) => {
 });
 
 test('one connection holds a bounded part of its account’s share, however it pipelines', async (t) => {
-  const limits = { maxRunBytes: 64 * 1024, maxRunsyncBytes: 64 * 1024, maxBodyMemoryBytes: 64 * MiB };
+  const limits = { maxRunBytes: 64 * 1024, maxRunsyncBytes: 64 * 1024, maxBodyMemoryBytes: 64 * MEBIBYTE };
   const { gateway, call, scheduler } = await setup(t, limits);
   // Nothing is answered: each submission keeps its body.
   scheduler.onSubmit = () => undefined;
@@ -156,13 +156,20 @@ test('a body that breaks off gives its memory back', async (t) => {
 const SLOW = { uploadMinBytes: 1_000, uploadWindowMs: 100 };
 
 for (const [door, method, path, ...lines] of [
-  ['/run', 'POST', '/v2/ep/run', `Content-Length: ${MiB}`],
+  ['/run', 'POST', '/v2/ep/run', `Content-Length: ${MEBIBYTE}`],
   ['/runsync, chunked', 'POST', '/v2/ep/runsync', 'Transfer-Encoding: chunked'],
   ['/cancel', 'POST', '/v2/ep/cancel', 'Content-Length: 20'],
-  ['openai', 'POST', '/v2/ep/openai/v1/models', `Content-Length: ${MiB}`],
+  ['openai', 'POST', '/v2/ep/openai/v1/models', `Content-Length: ${MEBIBYTE}`],
   ['GraphQL', 'POST', '/graphql', 'Content-Length: 5000'],
-  ['a build', 'PUT', `/builds/${'a'.repeat(64)}`, `Content-Length: ${MiB}`],
-  ['a part of a build', 'PATCH', `/builds/${'a'.repeat(64)}`, `Content-Length: ${MiB}`, `Upload-Length: ${MiB}`, 'Upload-Offset: 0'],
+  ['a build', 'PUT', `/builds/${'a'.repeat(64)}`, `Content-Length: ${MEBIBYTE}`],
+  [
+    'a part of a build',
+    'PATCH',
+    `/builds/${'a'.repeat(64)}`,
+    `Content-Length: ${MEBIBYTE}`,
+    `Upload-Length: ${MEBIBYTE}`,
+    'Upload-Offset: 0',
+  ],
 ] as const) {
   test(`${door}: a body that comes too slowly is 408 and ends the connection`, async (t) => {
     const { gateway, call } = await setup(t, SLOW);

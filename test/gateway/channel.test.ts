@@ -8,7 +8,7 @@ import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { inline, job, type SubmitAsked, type ReadAsked } from './fake-scheduler.ts';
 import { caller, KEY, RawConnection, setup } from './harness.ts';
 
-const body = '{"input":{}}';
+const BODY = '{"input":{}}';
 
 test('submissions under way when the scheduler dies are sent again with the same ids', async (t) => {
   const { scheduler, gateway } = await setup(t);
@@ -18,7 +18,7 @@ test('submissions under way when the scheduler dies are sent again with the same
       if (scheduler.submits.length === 8) resolve();
     };
   });
-  const replies = Promise.all(Array.from({ length: 8 }, async () => caller(t, gateway.url)('POST', '/v2/ep/run', { body })));
+  const replies = Promise.all(Array.from({ length: 8 }, async () => caller(t, gateway.url)('POST', '/v2/ep/run', { body: BODY })));
   await arrived;
   const before = scheduler.submits.map((submit) => submit.jobId).sort();
   scheduler.stop();
@@ -40,7 +40,7 @@ test('a stream that the scheduler ends in order is opened again too', async (t) 
     scheduler.onSubmit = again;
     scheduler.endStreams();
   };
-  t.is((await call('POST', '/v2/ep/run', { body })).status, 200);
+  t.is((await call('POST', '/v2/ep/run', { body: BODY })).status, 200);
   t.is(scheduler.submits.length, 2);
   t.is(scheduler.submits[0]?.jobId, scheduler.submits[1]?.jobId);
 });
@@ -50,7 +50,7 @@ test('a wait goes on after a restart with what is left of it', async (t) => {
   const first = new Promise<SubmitAsked>((resolve) => {
     scheduler.onSubmit = resolve;
   });
-  const reply = call('POST', '/v2/ep/runsync?wait=60000', { body });
+  const reply = call('POST', '/v2/ep/runsync?wait=60000', { body: BODY });
   t.is((await first).submit.waitMs, 60_000);
   scheduler.stop();
   const second = new Promise<SubmitAsked>((resolve) => {
@@ -207,8 +207,8 @@ test('pipelined callers that go away are abandoned, all of them', async (t) => {
 
 test('a call that was answered is not abandoned afterwards', async (t) => {
   const { scheduler, call } = await setup(t);
-  t.is((await call('POST', '/v2/ep/runsync', { body })).status, 200);
-  t.is((await call('POST', '/v2/ep/run', { body })).status, 200);
+  t.is((await call('POST', '/v2/ep/runsync', { body: BODY })).status, 200);
+  t.is((await call('POST', '/v2/ep/run', { body: BODY })).status, 200);
   t.deepEqual(scheduler.abandoned, []);
 });
 
@@ -222,14 +222,14 @@ test('while the scheduler stays away calls end 503 with Retry-After, and work ag
     ['POST', '/v2/ep/cancel/x'],
     ['GET', '/v2/ep/health'],
   ] as const) {
-    const reply = await call(method, path, method === 'POST' ? { body } : {});
+    const reply = await call(method, path, method === 'POST' ? { body: BODY } : {});
     t.is(reply.status, 503, path);
     t.is(reply.headers['retry-after'], '1');
   }
   t.is((await call('GET', '/healthz', { key: null })).status, 503);
   await scheduler.start();
   while ((await call('GET', '/healthz', { key: null })).status !== 200);
-  t.is((await call('POST', '/v2/ep/run', { body })).status, 200);
+  t.is((await call('POST', '/v2/ep/run', { body: BODY })).status, 200);
 });
 
 test('more requests than may be in flight are refused 503, not queued', async (t) => {
@@ -241,10 +241,10 @@ test('more requests than may be in flight are refused 503, not queued', async (t
       if (held.length === 2) resolve();
     };
   });
-  const first = caller(t, gateway.url)('POST', '/v2/ep/runsync', { body });
-  const second = caller(t, gateway.url)('POST', '/v2/ep/runsync', { body });
+  const first = caller(t, gateway.url)('POST', '/v2/ep/runsync', { body: BODY });
+  const second = caller(t, gateway.url)('POST', '/v2/ep/runsync', { body: BODY });
   await full;
-  const third = await call('POST', '/v2/ep/run', { body });
+  const third = await call('POST', '/v2/ep/run', { body: BODY });
   t.is(third.status, 503);
   t.is(third.headers['retry-after'], '1');
   t.is(third.json['detail'], 'service unavailable: the gateway holds 2 requests already');
@@ -259,7 +259,7 @@ test('what one turn brings goes as one batch', async (t) => {
   const clients = Array.from({ length: 32 }, () => caller(t, gateway.url));
   await Promise.all(clients.map(async (client) => client('GET', '/ping', { key: null })));
   scheduler.batches.length = 0;
-  const replies = await Promise.all(clients.map(async (client) => client('POST', '/v2/ep/run', { body })));
+  const replies = await Promise.all(clients.map(async (client) => client('POST', '/v2/ep/run', { body: BODY })));
   t.true(replies.every((reply) => reply.status === 200));
   t.is(new Set(replies.map((reply) => reply.json['id'])).size, 32);
   t.is(

@@ -24,12 +24,12 @@ const head = (host: string, ...lines: string[]): string =>
 
 const UPGRADE = ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='];
 
-const value = 'has characters that no header may have';
+const VALUE = 'has characters that no header may have';
 const invalid: Readonly<Record<string, readonly [Response, string]>> = {
-  'a value beyond Latin-1': [{ headers: [['x-name', '你好']] }, `the value of the header "x-name" ${value}`],
-  'a line break in a value': [{ headers: [['x-name', 'a\r\nset-cookie: b=1']] }, `the value of the header "x-name" ${value}`],
-  'a lone line feed in a value': [{ headers: [['x-name', 'a\nb']] }, value],
-  'a zero byte in a value': [{ headers: [['x-name', 'a\u0000b']] }, value],
+  'a value beyond Latin-1': [{ headers: [['x-name', '你好']] }, `the value of the header "x-name" ${VALUE}`],
+  'a line break in a value': [{ headers: [['x-name', 'a\r\nset-cookie: b=1']] }, `the value of the header "x-name" ${VALUE}`],
+  'a lone line feed in a value': [{ headers: [['x-name', 'a\nb']] }, VALUE],
+  'a zero byte in a value': [{ headers: [['x-name', 'a\u0000b']] }, VALUE],
   'a line break in a name': [{ headers: [['x\r\ny', 'a']] }, 'the header name "x\\r\\ny" is not a token'],
   'a space in a name': [{ headers: [['x name', 'a']] }, 'the header name "x name" is not a token'],
   'an empty name': [{ headers: [['', 'a']] }, 'the header name "" is not a token'],

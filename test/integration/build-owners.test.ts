@@ -15,7 +15,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { endpointSpec, TestScheduler, unary } from '../support/scheduler-client.ts';
 
 const digestOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
-const hour = 3_600_000;
+const HOUR = 3_600_000;
 
 /** A key of a second account. */
 async function otherAccount(scheduler: TestScheduler): Promise<string> {
@@ -162,9 +162,9 @@ test('a build that nobody deployed is forgotten an hour after it was last sent o
     const id = `build/${digestOf(bytes)}`;
     return (await unary<StatBlobResponse>((done) => scheduler.blobs.stat({ id }, scheduler.bearer(token), done))).exists;
   };
-  clock.advance(hour / 2);
+  clock.advance(HOUR / 2);
   t.true(await stat(asked));
-  clock.advance(hour / 2 + 600_000);
+  clock.advance(HOUR / 2 + 600_000);
   t.is((await deployDigest(scheduler, digestOf(asked), token)).endpoints.length, 1);
   await t.throwsAsync(deployDigest(scheduler, digestOf(idle), token), { message: /not in the artifact store/ });
   t.false(await stat(idle));

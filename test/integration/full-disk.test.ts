@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 
 const onSmallDisk = whyNoSmallDisk === '' ? test : test.skip;
 const app = join(import.meta.dirname, '../contract/app');
-const MiB = 1024 * 1024;
+const MEBIBYTE = 1024 * 1024;
 
 function submit(jobId: string): { $case: 'submit'; value: Submit } {
   const input = { body: { $case: 'inline', value: Buffer.from('{"n":1}') } } as const;
@@ -51,14 +51,17 @@ onSmallDisk(`below the bound new jobs and bodies are refused; reads, results and
   const dispatch = await session.take('dispatch');
 
   // Enough for a small body, but it would cross the bound: 5 % of 64 MiB are 3.2.
-  disk.fill(4 * MiB);
+  disk.fill(4 * MEBIBYTE);
   const codeOf = (sent: Promise<unknown>): Promise<string> =>
     sent.then(
       () => '',
       (error: unknown) => fromServiceError(error).code,
     );
-  await until('a body that would cross it is refused', async () => (await codeOf(scheduler.putBody(Buffer.alloc(MiB)))) === 'DISK_FULL');
-  disk.fill(2 * MiB);
+  await until(
+    'a body that would cross it is refused',
+    async () => (await codeOf(scheduler.putBody(Buffer.alloc(MEBIBYTE)))) === 'DISK_FULL',
+  );
+  disk.fill(2 * MEBIBYTE);
   let n = 0;
   const refusal = await until('new jobs are refused', async () => refusalOf(await channel.ask(endpoint, submit(`full-${n++}`))) || null);
   t.regex(refusal, /^DISK_FULL less than 5 % of the disk of the scheduler's data folder is left/);
@@ -145,7 +148,7 @@ onSmallDisk(`capstan up outlives a full disk, and serves by itself once there is
   const done = await stack.run(echo, { n: 1 });
   await stack.ended(echo, done);
   const up = stack.pid('up');
-  disk?.fill(5 * MiB);
+  disk?.fill(5 * MEBIBYTE);
   const body = JSON.stringify({ input: { n: 2 } });
   const refused = await until('new jobs are refused', async () => {
     const response = await stack.call(`/v2/${echo}/run`, { method: 'POST', body });

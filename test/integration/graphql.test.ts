@@ -81,7 +81,7 @@ function code({ errors }: Reply): string | undefined {
   return errors[0]?.extensions.code;
 }
 
-const deployQuery = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
+const DEPLOY_QUERY = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
   deploy(environment: $environment, build: $build, endpoints: $endpoints) { environment endpoints { id name created url build { digest } } }
 }`;
 const specs = (...names: string[]): unknown[] => names.map((name) => EndpointSpec.toJSON(endpointSpec({ name })));
@@ -91,13 +91,13 @@ test('from an upload to a deployed endpoint and back, over HTTP alone', async (t
   const { ask, put, url } = await setup(t);
   const [a, b] = [Buffer.from('build a'), Buffer.from('build b')];
   for (const bytes of [a, b]) t.is((await put(bytes)).status, 201);
-  const first = await ask(deployQuery, { build: digestOf(a), endpoints: specs('echo', 'other') });
+  const first = await ask(DEPLOY_QUERY, { build: digestOf(a), endpoints: specs('echo', 'other') });
   t.deepEqual(first.errors, []);
   const id = firstId(first);
   t.like(first.data, {
     deploy: { environment: 'default', endpoints: [{ name: 'echo', created: true, url: `${url}/v2/${id}` }, { name: 'other' }] },
   });
-  await ask(deployQuery, { build: digestOf(b), endpoints: specs('echo') });
+  await ask(DEPLOY_QUERY, { build: digestOf(b), endpoints: specs('echo') });
   const state = await ask(`{
     environments { name deployment endpoints { name } }
     endpoint(environment: "default", name: "echo") { id build { digest } settings { workersMax rateLimits } queue { inQueue reason } workers { total } functions routes { path } }
@@ -230,7 +230,7 @@ test('keys are made with a scope, shown once, and nobody takes them once they ar
   const { ask, put, url } = await setup(t);
   const bytes = Buffer.from('build');
   await put(bytes);
-  const id = firstId(await ask(deployQuery, { build: digestOf(bytes), endpoints: specs('echo', 'other') }));
+  const id = firstId(await ask(DEPLOY_QUERY, { build: digestOf(bytes), endpoints: specs('echo', 'other') }));
   const make = async (scope: string, more = ''): Promise<{ text: string; key: { id: string } }> =>
     (await ask(`mutation { createApiKey(name: "made", scope: ${scope}${more}) { text key { id scope endpoints environment expiresAt } } }`))
       .data['createApiKey'] as never;
@@ -285,12 +285,12 @@ test('a missing or wrong key is 401 in GraphQL’s shape; faults of the query ar
   for (const [query, variables] of [
     ['query ($id: ID!) { endpoint(id: $id) { id } }', {}],
     ['query ($limit: Int) { deployments(limit: $limit) { number } }', { limit: 'x' }],
-    [deployQuery, { build: 'x', endpoints: ['no object'] }],
+    [DEPLOY_QUERY, { build: 'x', endpoints: ['no object'] }],
   ] as const)
     t.is((await ask(query, variables)).status, 400, query);
   t.is(code(await ask('mutation { updateEndpoint(endpoint: "x", settings: { workersMax: -1 }) { id } }')), 'INVALID_ARGUMENT');
-  t.is(code(await ask(deployQuery, { build: 'x', endpoints: specs('echo') })), 'INVALID_ARGUMENT');
-  t.is(code(await ask(deployQuery, { build: '0'.repeat(64), endpoints: specs('echo') })), 'NOT_FOUND');
+  t.is(code(await ask(DEPLOY_QUERY, { build: 'x', endpoints: specs('echo') })), 'INVALID_ARGUMENT');
+  t.is(code(await ask(DEPLOY_QUERY, { build: '0'.repeat(64), endpoints: specs('echo') })), 'NOT_FOUND');
   for (const body of ['', 'no json', '[]', '{"query":1}', '{"query":"{ account { id } }","variables":[]}']) {
     const response = await fetch(`${url}/graphql`, {
       method: 'POST',
@@ -425,7 +425,7 @@ test('an upload is checked: its digest, its size, its key; a cut-off one leaves 
   cut.on('error', () => undefined);
   await new Promise<void>((resolve) => cut.write(bytes.subarray(0, 300_000), () => resolve()));
   cut.destroy();
-  t.is(code(await ask(deployQuery, { build: digest, endpoints: specs('echo') })), 'NOT_FOUND');
+  t.is(code(await ask(DEPLOY_QUERY, { build: digest, endpoints: specs('echo') })), 'NOT_FOUND');
   t.is(await head(), 404);
   t.is((await put(bytes)).status, 201);
   t.is(await head(), 200);
@@ -482,7 +482,7 @@ test('an upload in parts goes on where a broken line left it; what does not fit 
   }
   const middle = await patch(300_001, bytes.subarray(300_001, 400_000));
   t.deepEqual([middle.status, middle.body.received, middle.body.existed], [200, 400_000, undefined]);
-  t.is(code(await ask(deployQuery, { build: digest, endpoints: specs('echo') })), 'NOT_FOUND');
+  t.is(code(await ask(DEPLOY_QUERY, { build: digest, endpoints: specs('echo') })), 'NOT_FOUND');
   const last = await patch(400_000, bytes.subarray(400_000));
   t.deepEqual([last.status, last.body.received, last.body.existed], [201, bytes.length, false]);
   t.is(await arrived(), null);

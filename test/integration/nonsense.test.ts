@@ -14,8 +14,8 @@ import { TestScheduler } from '../support/scheduler-client.ts';
 type Method = MethodDefinition<unknown, unknown>;
 
 /** Messages to each method. */
-const messages = 25;
-const longestAnswerMs = 60_000;
+const MESSAGES = 25;
+const LONGEST_ANSWER_MS = 60_000;
 const texts = [
   '',
   ' ',
@@ -86,7 +86,7 @@ test('messages without a meaning are answered, by no fault of ours', async (t) =
   t.true(methods.length > 35);
   const faults = new Map<string, string>();
   let answered = 0;
-  for (let round = 0; round < messages; round += 1) {
+  for (let round = 0; round < MESSAGES; round += 1) {
     await Promise.all(
       methods.map(async ({ path, requestDeserialize, responseDeserialize }) => {
         const bytes = wire(pick, 3);
@@ -96,7 +96,7 @@ test('messages without a meaning are answered, by no fault of ours', async (t) =
           return; // of another schema
         }
         const error = await new Promise<ServiceError | null>((resolve) => {
-          const options = { deadline: Date.now() + longestAnswerMs };
+          const options = { deadline: Date.now() + LONGEST_ANSWER_MS };
           client.makeUnaryRequest(path, (same: Buffer) => same, responseDeserialize, bytes, pick(callers), options, resolve);
         });
         answered += 1;

@@ -14,7 +14,7 @@ import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 import { inline, WebhookWorld } from './webhook-world.ts';
 
-const hour = 3_600_000;
+const HOUR = 3_600_000;
 const digestOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 async function account(scheduler: TestScheduler): Promise<AccountInfo> {
@@ -91,7 +91,7 @@ test('builds that nobody deployed give their room back after an hour, those that
   t.true(deployed > 0);
   await scheduler.putBuild(randomBytes(900));
   await t.throwsAsync(scheduler.putBuild(randomBytes(900)), { message: /quota/ });
-  clock.advance(hour + 600_000);
+  clock.advance(HOUR + 600_000);
   t.is((await account(scheduler)).buildBytes, BigInt(deployed));
   await t.notThrowsAsync(scheduler.putBuild(randomBytes(900)));
 });

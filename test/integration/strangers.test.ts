@@ -16,7 +16,7 @@ import { unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 import { Part, Stranger } from './stranger.ts';
 
-const MiB = 1024 * 1024;
+const MEBIBYTE = 1024 * 1024;
 const canMeasure = process.platform === 'linux' && existsSync('/proc/self/clear_refs');
 const measured = canMeasure ? test.serial : test.serial.skip;
 const why = canMeasure ? '' : ' (skipped: the memory of a process can be read on Linux alone)';
@@ -66,7 +66,7 @@ measured(`20 strangers with messages of 30 MiB cost the scheduler no memory, and
     '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo',
   ];
   // The last byte of each message never comes: whoever keeps messages keeps these to the end.
-  const size = 30 * MiB;
+  const size = 30 * MEBIBYTE;
   const outcomes = await Promise.all(
     Array.from({ length: 20 }, async (_, index) => {
       const stranger = new Stranger(t, part.address);
@@ -77,8 +77,8 @@ measured(`20 strangers with messages of 30 MiB cost the scheduler no memory, and
   );
   await serves();
   const grown = part.peakBytes - before;
-  t.log(`${Math.round(grown / MiB)} MiB at most beyond the ${Math.round(before / MiB)} MiB before`);
-  t.true(grown < 150 * MiB, `${grown} bytes`);
+  t.log(`${Math.round(grown / MEBIBYTE)} MiB at most beyond the ${Math.round(before / MEBIBYTE)} MiB before`);
+  t.true(grown < 150 * MEBIBYTE, `${grown} bytes`);
   for (const { path, code } of outcomes) {
     const expected = /Join|grpc\./.test(path)
       ? status.RESOURCE_EXHAUSTED
@@ -93,21 +93,21 @@ measured(`20 strangers with messages of 30 MiB cost the gateway no memory${why}`
   const { part, invoke } = await startGateway(t);
   part.resetPeak();
   const before = part.residentBytes;
-  const size = 30 * MiB;
+  const size = 30 * MEBIBYTE;
   const outcomes = await Promise.all(
     Array.from({ length: 20 }, () => new Stranger(t, invoke).send('/capstan.v1.InvokeService/Invoke', size, size - 1)),
   );
   for (const { code } of outcomes) t.is(code, status.UNAUTHENTICATED);
   const grown = part.peakBytes - before;
-  t.log(`${Math.round(grown / MiB)} MiB at most beyond the ${Math.round(before / MiB)} MiB before`);
-  t.true(grown < 150 * MiB, `${grown} bytes`);
+  t.log(`${Math.round(grown / MEBIBYTE)} MiB at most beyond the ${Math.round(before / MEBIBYTE)} MiB before`);
+  t.true(grown < 150 * MEBIBYTE, `${grown} bytes`);
   t.true(part.running);
 });
 
 test.serial('headers beyond the limit, and calls beyond the number of a connection, cost their connection alone', async (t) => {
   const { part, secret } = await startScheduler(t);
   const stranger = new Stranger(t, part.address);
-  const { code } = await stranger.send('/capstan.v1.ControlService/Deploy', 1, 1, { 'x-long': 'x'.repeat(MiB) });
+  const { code } = await stranger.send('/capstan.v1.ControlService/Deploy', 1, 1, { 'x-long': 'x'.repeat(MEBIBYTE) });
   t.is(code, -1);
   const many = new Stranger(t, part.address);
   await once(many.session, 'remoteSettings');

@@ -16,7 +16,7 @@ import { inline, WebhookWorld } from './webhook-world.ts';
 
 const payloadOf = ({ body }: Received): Record<string, unknown> => JSON.parse(body.toString()) as Record<string, unknown>;
 
-const hours = 3_600_000;
+const HOURS = 3_600_000;
 
 test.serial('a completed job is posted once, signed, in the shape of the original', async (t) => {
   const receiver = await Receiver.open(t);
@@ -59,12 +59,12 @@ test.serial('a rotated secret signs beside the old one for 24 hours, and then al
   const first = await world.secret();
   const { secret: second, previousUntilMs } = await world.rotateSecret();
   t.is(await world.secret(), second);
-  t.is(Number(previousUntilMs), world.clock.now().wall + 24 * hours);
+  t.is(Number(previousUntilMs), world.clock.now().wall + 24 * HOURS);
   t.deepEqual(await signedWith({ first, second }), ['second', 'first']);
   const verified = new Webhook(first).verify(receiver.received[0]?.body ?? '', receiver.received[0]?.headers as Record<string, string>);
   t.like(verified, { id: 'job-1' }, 'a receiver that knows the old one alone goes on');
 
-  world.clock.advance(24 * hours - 60_000);
+  world.clock.advance(24 * HOURS - 60_000);
   t.deepEqual(await signedWith({ first, second }), ['second', 'first']);
   world.clock.advance(60_000);
   t.deepEqual(await signedWith({ first, second }), ['second']);
@@ -189,7 +189,7 @@ test.serial('200 alone is success; 2 more tries, 10 seconds apart, with one id a
     endpointId: world.endpoint,
     url: receiver.url(),
   });
-  world.clock.advance(hours);
+  world.clock.advance(HOURS);
   await world.webhooks();
   t.is(receiver.received.length, 3);
 
@@ -230,7 +230,7 @@ test.serial('the payload outlives the job', async (t) => {
     world.clock.advance(10_000);
   }
   await world.tried(id, 3);
-  world.clock.advance(hours);
+  world.clock.advance(HOURS);
   await until('the job is forgotten', async () => (await status(world, 'job-1')) === 'NOT_FOUND');
   await world.redeliver(id);
   await world.delivered();

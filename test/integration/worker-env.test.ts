@@ -7,7 +7,7 @@ import test from 'ava';
 import { Stack } from '../support/stack.ts';
 import { ownFolder } from '../support/own-folder.ts';
 
-const handlers = `export function look() {
+const HANDLERS = `export function look() {
   const { CAPSTAN_URL, CAPSTAN_ENVIRONMENT, CAPSTAN_ENDPOINT_ID, CAPSTAN_ENDPOINT_NAME, CAPSTAN_WORKER_TOKEN } = process.env;
   return { CAPSTAN_URL, CAPSTAN_ENVIRONMENT, CAPSTAN_ENDPOINT_ID, CAPSTAN_ENDPOINT_NAME, CAPSTAN_WORKER_TOKEN };
 }
@@ -27,7 +27,7 @@ test('a worker knows the gateway, where it is, and has a token for its environme
     asker: { functions: [{ name: 'ask', module: 'look.ts' }], runtime: 'process' },
     looker: { functions: [{ name: 'look', module: 'look.ts' }] },
   };
-  await writeFile(join(app, 'look.ts'), handlers);
+  await writeFile(join(app, 'look.ts'), HANDLERS);
   await writeFile(join(app, 'tool_manifest.json'), JSON.stringify({ resources }));
   const ids = await stack.deploy(app);
   const seen = new Map<string, Record<string, string>>();

@@ -9,8 +9,8 @@ import { place } from '../../scheduler/core/fleet/placement.ts';
 import { queueInput } from '../support/endpoint-input.ts';
 import { FleetWorld } from '../scheduler/core/fleet-world.ts';
 
-const gigabyte = 1024 ** 3;
-const quota = 12;
+const GIGABYTE = 1024 ** 3;
+const QUOTA = 12;
 
 const cards = [
   { model: 'NVIDIA RTX A5000', memoryGb: 24 },
@@ -74,7 +74,7 @@ const happenings: fc.Arbitrary<Happening[]> = fc.array(
 function inventoryOf(name: string, host: Host): Partial<Inventory> {
   return {
     cpuCount: host.cpus,
-    memoryBytes: BigInt(host.memoryGb * gigabyte),
+    memoryBytes: BigInt(host.memoryGb * GIGABYTE),
     builds: host.builds ? ['d'] : [],
     devices: host.cards.map((card, i) =>
       Device.fromPartial({
@@ -89,7 +89,7 @@ function inventoryOf(name: string, host: Host): Partial<Inventory> {
 }
 
 function fleet(all: readonly Host[], order: readonly number[] = all.map((_, i) => i)): FleetWorld {
-  const world = new FleetWorld({ workerQuota: quota });
+  const world = new FleetWorld({ workerQuota: QUOTA });
   for (const i of order) world.node(`n${i}`, [], inventoryOf(`n${i}`, all[i] as Host));
   return world;
 }
@@ -123,7 +123,7 @@ function happen(world: FleetWorld, all: readonly Host[], event: Happening): void
 function violation({ image }: FleetWorld): string | null {
   let staying = 0;
   for (const worker of image.workers.values()) if (!worker.drain) staying++;
-  if (staying > quota) return `${staying} workers, the quota is ${quota}`;
+  if (staying > QUOTA) return `${staying} workers, the quota is ${QUOTA}`;
   for (const node of image.nodes.values()) {
     const workers = [...node.workers].flatMap((id) => image.workers.get(id) ?? []);
     const given = workers.flatMap(({ devices }) => devices);

@@ -6,10 +6,10 @@ import { CapstanError } from '../../lib/errors.ts';
 import {
   tryAcquire,
   defaultLimits,
-  defaultRequestsPerWorker,
+  DEFAULT_REQUESTS_PER_WORKER,
   effectiveLimit,
   Usage,
-  windowMs,
+  WINDOW_MS,
   type Limit,
 } from '../../scheduler/core/jobs/rate-limits.ts';
 import { QueueWorld } from './queue-world.ts';
@@ -39,7 +39,7 @@ testProp(
         open.splice(open.indexOf(Math.min(...open)), 1);
         usage.open--;
       }
-      const inWindow = accepted.filter((at) => at > now - windowMs).length;
+      const inWindow = accepted.filter((at) => at > now - WINDOW_MS).length;
       const windowFull = limit.requests > 0 && inWindow >= limit.requests;
       const crowded = limit.concurrent > 0 && open.length >= limit.concurrent;
       const refusal = tryAcquire(usage, limit, now, 'run', resent);
@@ -53,7 +53,7 @@ testProp(
       }
       // However the window is laid, it never holds more than the limit.
       if (limit.requests > 0) {
-        for (const from of accepted) t.true(accepted.filter((at) => at >= from && at < from + windowMs).length <= limit.requests);
+        for (const from of accepted) t.true(accepted.filter((at) => at >= from && at < from + WINDOW_MS).length <= limit.requests);
       }
     }
   },
@@ -78,7 +78,7 @@ testProp(
     const { usage, now, refusal } = build();
     if (refusal === null) return t.pass();
     const wait = refusal.retryAfterMs ?? 0;
-    t.true(wait <= windowMs);
+    t.true(wait <= WINDOW_MS);
     t.not(tryAcquire(usage, limit, now + wait - 1, 'run', false), null);
     t.is(tryAcquire(usage, limit, now + wait, 'run', false), null);
     return undefined;
@@ -114,7 +114,7 @@ test('the defaults are the documented ones', (t) => {
     openai: { requests: 2000, concurrent: 400 },
     requests: { requests: 10, concurrent: 2 },
   });
-  t.is(defaultRequestsPerWorker, 100);
+  t.is(DEFAULT_REQUESTS_PER_WORKER, 100);
 });
 
 test('an endpoint of its own limits: exact at the queue’s owner, grown by its running workers, counted per operation', (t) => {
@@ -128,14 +128,14 @@ test('an endpoint of its own limits: exact at the queue’s owner, grown by its 
   still.submit('a');
   for (let i = 0; i < 3; i++) t.false(still.status('a', counted) instanceof CapstanError);
   const refusal = still.status('a', counted);
-  t.true(refusal instanceof CapstanError && refusal.code === 'RATE_LIMITED' && refusal.retryAfterMs === windowMs);
+  t.true(refusal instanceof CapstanError && refusal.code === 'RATE_LIMITED' && refusal.retryAfterMs === WINDOW_MS);
   // Another operation is another count.
   t.false(still.submit('b', { counting: { limitedAs: 'run', resent: false } }) instanceof CapstanError);
-  still.pass(windowMs);
+  still.pass(WINDOW_MS);
   t.false(still.status('a', counted) instanceof CapstanError);
   t.false(refused(still));
   // Open requests: a wait holds its place until it is answered.
-  still.pass(windowMs);
+  still.pass(WINDOW_MS);
   const wait = still.wait('a', 5_000, counted);
   t.true(still.status('a', counted) instanceof CapstanError);
   still.pass(5_000);

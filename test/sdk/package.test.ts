@@ -12,7 +12,7 @@ import test, { type ExecutionContext } from 'ava';
 import { folderOf } from '../support/folder.ts';
 
 /** As much of Node as the snippets use. */
-const nodeTypes = `
+const NODE_TYPES = `
   declare const process: { readonly env: Record<string, string | undefined> };
   declare module 'node:fs' { export function readFileSync(path: string, encoding: 'utf8'): string; }
 `;
@@ -73,7 +73,7 @@ test('the built package runs, and a strict application compiles against its decl
   const snippets = [...page.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = ''], index) => ({ name: `snippet-${index}`, code }));
   t.true(snippets.length >= 5);
   for (const { name, code } of snippets) await writeFile(join(folder, `${name}.ts`), code);
-  await writeFile(join(folder, 'node.d.ts'), nodeTypes);
+  await writeFile(join(folder, 'node.d.ts'), NODE_TYPES);
   const files = ['app.ts', 'node.d.ts', ...snippets.map(({ name }) => `${name}.ts`)];
   await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
   await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', folder]);

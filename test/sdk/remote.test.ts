@@ -26,7 +26,7 @@ const manifest = JSON.stringify({
   function_registry: { embed: 'gpu', Model: 'gpu', item: 'api', note: 'api', lines: 'api', held: 'api', lost: 'gone' },
 });
 
-const typescript = `
+const TYPESCRIPT = `
 import { endpoint, Endpoint, remote, remoteClass } from '@capstan/sdk';
 
 const embed = remote('embed', { parameters: ['text', 'size'] });
@@ -57,7 +57,7 @@ export async function* held(text: string) { yield* remote('embed', { parameters:
 export async function wrong() { return told(embed('a', 1, 2)); }
 `;
 
-const python = `
+const PYTHON = `
 import capstan
 from capstan import remote
 
@@ -126,16 +126,16 @@ interface Kind {
 }
 
 const kinds: readonly Kind[] = [
-  { name: 'thread', files: { 'main.ts': typescript }, make: () => threadRuntime() },
+  { name: 'thread', files: { 'main.ts': TYPESCRIPT }, make: () => threadRuntime() },
   {
     name: 'process/node',
-    files: { 'main.ts': typescript },
+    files: { 'main.ts': TYPESCRIPT },
 
     make: () => processRuntime(),
   },
   {
     name: 'process/python',
-    files: { 'main.py': python },
+    files: { 'main.py': PYTHON },
 
     make: () => processRuntime(),
   },

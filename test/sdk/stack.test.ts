@@ -24,7 +24,7 @@ test.before(async () => {
 });
 test.after.always(() => stack?.close());
 
-const application = `
+const APPLICATION = `
 import time
 import capstan
 
@@ -55,7 +55,7 @@ def slow():
     time.sleep(3600)
 `;
 
-const caller = `
+const CALLER = `
 import asyncio, json, os, sys
 import capstan
 from capstan import aio
@@ -117,8 +117,8 @@ print("all held")
 `;
 
 check.serial(`declared functions and classes, called from Python and TypeScript${skipped}`, async (t) => {
-  const folder = await folderOf(t, { 'app.py': application });
-  const outside = await folderOf(t, { 'caller.py': caller });
+  const folder = await folderOf(t, { 'app.py': APPLICATION });
+  const outside = await folderOf(t, { 'caller.py': CALLER });
   const stack = await Stack.start();
   t.teardown(() => stack.close());
   const ids = Object.fromEntries(await stack.deploy(folder));

@@ -5,7 +5,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 
-import { secretOverlapMs } from '../../scheduler/core/control/control.ts';
+import { SECRET_OVERLAP_MS } from '../../scheduler/core/control/control.ts';
 import type { Answer } from '../../scheduler/core/effects.ts';
 import type { Command } from '../../scheduler/core/events.ts';
 import type { AccountRow, DeployedInput, DeploymentRow } from '../../scheduler/core/state/control-rows.ts';
@@ -13,7 +13,7 @@ import type { EndpointConfig } from '../../scheduler/core/state/endpoints.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { ControlKind, Op, Outcome } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
-import { workerQuota } from './deployed.ts';
+import { WORKER_QUOTA } from './deployed.ts';
 import type { Ledger } from './invariants.ts';
 
 /** Rows that the state and the store must agree on word by word. */
@@ -82,7 +82,7 @@ export class ControlRules {
       names.add(config.name);
       sum += config.workersMax;
     }
-    if (sum > workerQuota) fail(`the endpoints' workersMax come to ${sum}, the quota is ${workerQuota}`);
+    if (sum > WORKER_QUOTA) fail(`the endpoints' workersMax come to ${sum}, the quota is ${WORKER_QUOTA}`);
     for (const worker of state.workers.values())
       if (!state.releases.has(worker.release)) fail(`worker ${worker.id} is of the release ${worker.release}, which is not kept`);
   }
@@ -154,7 +154,8 @@ export class ControlRules {
       if (sealed !== before) fail(`the webhook secret ${before} was replaced and signs no more`);
       // The commit comes a little after the decision.
       const left = until - wall;
-      if (left > secretOverlapMs || left < secretOverlapMs - 1_000) fail(`the webhook secret before the present one signs for ${left} ms`);
+      if (left > SECRET_OVERLAP_MS || left < SECRET_OVERLAP_MS - 1_000)
+        fail(`the webhook secret before the present one signs for ${left} ms`);
     }
     this.#account = row;
   }

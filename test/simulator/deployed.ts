@@ -10,7 +10,7 @@ export const deployed: readonly EndpointInput[] = [
 ];
 
 /** Sum of `workersMax` that the account may have: a little more than is deployed first, so that some changes are refused. */
-export const workerQuota = 14;
+export const WORKER_QUOTA = 14;
 
 function queueOf(name: string, workersMax: number, maxConcurrency: number): EndpointInput {
   const scalerType = maxConcurrency > 1 ? 'REQUEST_COUNT' : 'QUEUE_DELAY';

@@ -15,8 +15,8 @@ export interface Reach {
   command(command: Command): void;
 }
 
-const account = 'acc';
-const environment = 'default';
+const ACCOUNT = 'acc';
+const ENVIRONMENT = 'default';
 const builds = ['d', 'e', 'f'] as const;
 
 export class Operator {
@@ -40,7 +40,7 @@ export class Operator {
     else if (what < 0.52) this.#rollback(image);
     else if (what < 0.59) this.#undeploy(image);
     else if (what < 0.66) this.#purge(image);
-    else if (what < 0.71) this.#reach.command({ kind: 'rotate-webhook-secret', account, sealed: `secret ${++this.#change}` });
+    else if (what < 0.71) this.#reach.command({ kind: 'rotate-webhook-secret', account: ACCOUNT, sealed: `secret ${++this.#change}` });
     else this.#node(image);
   }
 
@@ -55,8 +55,8 @@ export class Operator {
     this.#world.trace(`deploys ${change}`);
     const build = random.pick(builds);
     const endpoints = changed.map((endpoint) => ({ ...endpoint, ...settings }));
-    this.#reach.command({ kind: 'put-build', account, digest: build, size: 1 });
-    this.#reach.command({ kind: 'deploy', account, environment, build, endpoints });
+    this.#reach.command({ kind: 'put-build', account: ACCOUNT, digest: build, size: 1 });
+    this.#reach.command({ kind: 'deploy', account: ACCOUNT, environment: ENVIRONMENT, build, endpoints });
   }
 
   /** Everything is in use again. */
@@ -78,11 +78,11 @@ export class Operator {
 
   #rollback(state: State): void {
     const endpoint = this.#world.random.chance(0.5) ? null : this.#anyOf(state);
-    this.#reach.command({ kind: 'rollback', account, environment, endpoint, build: null });
+    this.#reach.command({ kind: 'rollback', account: ACCOUNT, environment: ENVIRONMENT, endpoint, build: null });
   }
 
   #undeploy(state: State): void {
-    this.#reach.command({ kind: 'undeploy', account, endpoints: [this.#anyOf(state)], stopJobs: this.#world.random.chance(0.5) });
+    this.#reach.command({ kind: 'undeploy', account: ACCOUNT, endpoints: [this.#anyOf(state)], stopJobs: this.#world.random.chance(0.5) });
   }
 
   #purge(state: State): void {

@@ -6,7 +6,7 @@ import { StreamCursors } from '../../gateway/jobs/stream-cursors.ts';
 import type { CoreEvent, PolicyInput } from '../../scheduler/core/events.ts';
 import { DEVICES, SimAgent, type AgentWiring } from './agent.ts';
 import { ControlRules } from './control-rules.ts';
-import { deployed, workerQuota } from './deployed.ts';
+import { deployed, WORKER_QUOTA } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
 import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
 import { Operator } from './operator.ts';
@@ -50,14 +50,14 @@ export interface Result {
   readonly steps: number;
 }
 
-const chaosMs = 8_000;
-const healMs = 40_000;
+const CHAOS_MS = 8_000;
+const HEAL_MS = 40_000;
 /** Recounting reads whole queues and tables: often enough to catch a breach near its cause, no more. */
-const recountMs = 400;
-const recountRowsMs = 2_000;
+const RECOUNT_MS = 400;
+const RECOUNT_ROWS_MS = 2_000;
 /** Webhooks sent at once: few, so that they wait for each other. */
-const hooksOpen = 8;
-const hooksPerHost = 3;
+const HOOKS_OPEN = 8;
+const HOOKS_PER_HOST = 3;
 
 type Mapped =
   | { kind: 'desired'; epoch: number; workers: readonly WorkerRecord[] }
@@ -105,7 +105,7 @@ export class Scenario {
   constructor(seed: number, faults: FaultProfile, mutation: Mutation | null = null) {
     this.world = new World(seed);
     this.#faults = faults;
-    this.#receivers = new Receivers(this.world, { open: hooksOpen, perHost: hooksPerHost });
+    this.#receivers = new Receivers(this.world, { open: HOOKS_OPEN, perHost: HOOKS_PER_HOST });
     this.#ledger = new Ledger(this.#receivers);
     this.#controlRules = new ControlRules(this.#ledger);
     const wiring: Wiring = {
@@ -135,9 +135,9 @@ export class Scenario {
       nodeGraceMs: 2_000,
       silenceMs: 4_000,
       maxAttempts: 3,
-      workerQuota,
-      hooksOpen,
-      hooksPerHost,
+      workerQuota: WORKER_QUOTA,
+      hooksOpen: HOOKS_OPEN,
+      hooksPerHost: HOOKS_PER_HOST,
     });
     this.#scheduler.mutation = mutation;
     this.#agentWiring = {
@@ -226,9 +226,9 @@ export class Scenario {
   #chaos(): void {
     const { random } = this.world;
     this.#scheduler.crashRate = this.#faults.schedulerCrash;
-    for (let i = 0; i < this.#faults.jobs; i++) this.world.after(random.next() * chaosMs, () => this.#act());
+    for (let i = 0; i < this.#faults.jobs; i++) this.world.after(random.next() * CHAOS_MS, () => this.#act());
     for (let i = 0; i < this.#faults.agentCrashes; i++) {
-      this.world.after(random.next() * chaosMs, () => {
+      this.world.after(random.next() * CHAOS_MS, () => {
         const agent = random.pick(this.#agents);
         if (!agent.alive) return;
         const { session } = agent;
@@ -239,26 +239,26 @@ export class Scenario {
       });
     }
     for (let i = 0; i < this.#faults.deviceLosses; i++) {
-      this.world.after(random.next() * chaosMs, () => {
+      this.world.after(random.next() * CHAOS_MS, () => {
         const agent = random.pick(this.#agents);
         const no = random.pick(DEVICES);
         agent.setDevice(no, true);
         if (random.chance(0.8)) this.world.after(random.int(10, 3_000), () => agent.setDevice(no, false));
       });
     }
-    for (let i = 0; i < this.#faults.changes; i++) this.world.after(random.next() * chaosMs, () => this.#operator.act());
+    for (let i = 0; i < this.#faults.changes; i++) this.world.after(random.next() * CHAOS_MS, () => this.#operator.act());
     for (let i = 0; i < this.#faults.disconnects; i++) {
-      this.world.after(random.next() * chaosMs, () => {
+      this.world.after(random.next() * CHAOS_MS, () => {
         const { session } = random.pick(this.#agents);
         if (session !== null) this.#breakSession(session);
       });
     }
-    for (let i = 0; i < this.#faults.channelBreaks; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(false));
-    for (let i = 0; i < this.#faults.gatewayCrashes; i++) this.world.after(random.next() * chaosMs, () => this.#breakChannel(true));
-    for (let at = recountMs; at <= chaosMs; at += recountMs) {
-      this.world.run(this.world.now + recountMs);
+    for (let i = 0; i < this.#faults.channelBreaks; i++) this.world.after(random.next() * CHAOS_MS, () => this.#breakChannel(false));
+    for (let i = 0; i < this.#faults.gatewayCrashes; i++) this.world.after(random.next() * CHAOS_MS, () => this.#breakChannel(true));
+    for (let at = RECOUNT_MS; at <= CHAOS_MS; at += RECOUNT_MS) {
+      this.world.run(this.world.now + RECOUNT_MS);
       // A window's recount reads a whole queue: one endpoint after the other.
-      this.#recount([this.#endpoints[this.#turn++ % this.#endpoints.length] ?? ''], at % recountRowsMs === 0);
+      this.#recount([this.#endpoints[this.#turn++ % this.#endpoints.length] ?? ''], at % RECOUNT_ROWS_MS === 0);
     }
   }
 
@@ -295,7 +295,7 @@ export class Scenario {
     }
     for (let quarter = 1; quarter <= 4; quarter++) {
       this.#operator.heal();
-      this.world.run(this.world.now + healMs / 4);
+      this.world.run(this.world.now + HEAL_MS / 4);
       this.#recount(this.#endpoints, quarter === 4);
     }
     for (const job of this.#acknowledged) if (this.#readsAtTheEnd(job)) this.#readStream(job, 0);
@@ -452,7 +452,7 @@ export class Scenario {
         this.#streams.read(job, result.value, exact);
         const { state } = result.value;
         const ended = state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS;
-        if (follow && !ended && this.world.now < healMs) this.#readStream(job, waitMs, true);
+        if (follow && !ended && this.world.now < HEAL_MS) this.#readStream(job, waitMs, true);
       },
     });
   }

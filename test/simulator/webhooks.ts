@@ -1,7 +1,7 @@
 /**
  * Receivers of webhooks in the simulated world, and what holds of deliveries, checked from what the store took and from what the receivers saw.
  */
-import { hookKeepMs, hookSpacingMs, hookTries } from '../../scheduler/core/webhooks/webhooks.ts';
+import { HOOK_KEEP_MS, HOOK_SPACING_MS, HOOK_TRIES } from '../../scheduler/core/webhooks/webhooks.ts';
 import type { CoreEvent } from '../../scheduler/core/events.ts';
 import type { HookRow, NewHook, Op } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
@@ -65,10 +65,10 @@ export class Receivers {
     if (op.after !== null) {
       if (delivery.state !== 'PENDING') fail(`webhook ${op.id} was tried while ${delivery.state}`);
       if (tries !== delivery.tries + 1) fail(`webhook ${op.id}: tries went from ${delivery.tries} to ${tries}`);
-      if ((tries === hookTries) !== (state === 'FAILED')) fail(`webhook ${op.id} is ${state} after ${tries} tries`);
+      if ((tries === HOOK_TRIES) !== (state === 'FAILED')) fail(`webhook ${op.id} is ${state} after ${tries} tries`);
       // The commit comes a little after the decision.
       const gap = dueAt - wall;
-      const wanted = state === 'FAILED' ? hookKeepMs : hookSpacingMs;
+      const wanted = state === 'FAILED' ? HOOK_KEEP_MS : HOOK_SPACING_MS;
       if (gap > wanted || gap < wanted - 1_000) fail(`webhook ${op.id} is put off by ${gap} ms`);
     } else if (tries !== 0 || state !== 'PENDING') fail(`webhook ${op.id} was sent anew as ${state} with ${tries} tries`);
     Object.assign(delivery, { tries, state, dueAt });

@@ -16,7 +16,7 @@ import { until } from './until.ts';
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
 /** Name of the node that `capstan up` itself brings. */
-export const firstNode = 'a';
+export const FIRST_NODE = 'a';
 
 /** What a command of the tool ended with. */
 export interface ToolResult {
@@ -58,8 +58,8 @@ export class Fleet {
 
   /** A stack whose own node is called `a`; `gpus` is how many every node has. */
   static async start(gpus: number, variables: Readonly<Record<string, string>> = {}): Promise<Fleet> {
-    const stack = await Stack.start({ CAPSTAN_NODE_NAME: firstNode, CAPSTAN_INVENTORY_MS: '500', ...variables }, async (folder) => ({
-      CAPSTAN_NVIDIA_SMI: await fakeSmi(folder, firstNode, gpus),
+    const stack = await Stack.start({ CAPSTAN_NODE_NAME: FIRST_NODE, CAPSTAN_INVENTORY_MS: '500', ...variables }, async (folder) => ({
+      CAPSTAN_NVIDIA_SMI: await fakeSmi(folder, FIRST_NODE, gpus),
     }));
     return new Fleet(stack, gpus);
   }
@@ -105,7 +105,7 @@ export class Fleet {
 
   /** Process id of a node's agent. */
   pid(name: string): number {
-    const pid = name === firstNode ? this.#ownAgent() : this.#agents.get(name)?.pid;
+    const pid = name === FIRST_NODE ? this.#ownAgent() : this.#agents.get(name)?.pid;
     if (pid === undefined) throw new Error(`no agent ${name}`);
     return pid;
   }

@@ -16,9 +16,9 @@ import type { BuildRow, BuildUse } from '../state/control-rows.ts';
 import { putRow } from '../rows.ts';
 
 /** How often builds that nobody deployed are looked for, ms. */
-export const buildSweepMs = 600_000;
+export const BUILD_SWEEP_MS = 600_000;
 /** A build that is asked for again is written again at most this often, ms. */
-const renewEveryMs = 60_000;
+const RENEW_EVERY_MS = 60_000;
 
 /** The row of a build, where the account owns it. */
 export function ownedBuild(state: State, account: string, digest: string): BuildRow | undefined {
@@ -49,7 +49,7 @@ export function putBuild(ctx: StepContext, call: number, command: Extract<Comman
   const { account, digest, size } = command;
   const known = ctx.state.builds.get(digest) ?? { digest, size, createdAt: ctx.now.wall, owners: [] };
   const owner = known.owners.find((each) => each.account === account);
-  const recent = owner !== undefined && Math.abs(ctx.now.wall - owner.at) < renewEveryMs;
+  const recent = owner !== undefined && Math.abs(ctx.now.wall - owner.at) < RENEW_EVERY_MS;
   const owners = [...known.owners.filter((each) => each !== owner), { account, at: ctx.now.wall }];
   ctx.reply(call, { kind: 'done' }, recent ? null : setBuild(ctx, { ...known, owners }));
 }

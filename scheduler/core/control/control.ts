@@ -18,7 +18,7 @@ export function putWebhookSecret(ctx: StepContext, call: number, command: Extrac
 }
 
 /** How long webhooks are signed with the secret before the present one, too, ms. */
-export const secretOverlapMs = 86_400_000;
+export const SECRET_OVERLAP_MS = 86_400_000;
 
 /** Replaces the signing secret of an account. Only the last one before it goes on signing. */
 export function rotateWebhookSecret(
@@ -31,7 +31,7 @@ export function rotateWebhookSecret(
   const row = {
     ...known,
     webhookSecretSealed: sealed,
-    ...(before === null ? {} : { previousWebhookSecret: { sealed: before, until: ctx.now.wall + secretOverlapMs } }),
+    ...(before === null ? {} : { previousWebhookSecret: { sealed: before, until: ctx.now.wall + SECRET_OVERLAP_MS } }),
   };
   ctx.state.accounts.set(account, row);
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', account, row));

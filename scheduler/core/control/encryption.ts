@@ -14,7 +14,7 @@ import { deploymentKey } from './deployments.ts';
 import { putRow } from '../rows.ts';
 
 /** Key of the setting that tells which master key is the present one. */
-export const masterKeySetting = 'master-key';
+export const MASTER_KEY_SETTING = 'master-key';
 
 /** Where each kind of value is kept, for the cipher: one copied to another place does not decrypt there. */
 export const places = {
@@ -58,7 +58,7 @@ export function* encryptedRows(state: State): Generator<{ readonly row: Encrypte
 /** Notes which master key is the present one. */
 export function putMasterKey(ctx: StepContext, call: number, row: MasterKeyRow): void {
   ctx.state.masterKey = row;
-  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'setting', masterKeySetting, row));
+  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'setting', MASTER_KEY_SETTING, row));
 }
 
 /** Replaces sealed values by others of the same texts, wherever in these rows they still are. */

@@ -12,7 +12,7 @@ import type { Now } from '../now.ts';
 import { putRow } from '../rows.ts';
 
 /** The time of a key's last use is written at most this often, ms. */
-const noteUseEveryMs = 3_600_000;
+const NOTE_USE_EVERY_MS = 3_600_000;
 
 /** What is not in an older row. */
 export const keyDefaults = { environment: '', prefix: '', createdAt: 0, expiresAt: null, usedAt: null } as const;
@@ -73,7 +73,7 @@ export function keyExpiry(ctx: StepContext, hash: string): void {
 /** Sets the deadline of a key that expires. Far ones are looked at again on the way: the clocks may drift apart. */
 export function awaitExpiry(state: State, now: Now, key: KeyRow): void {
   if (key.expiresAt === null) return;
-  const left = Math.min(Math.max(0, key.expiresAt - now.wall), noteUseEveryMs);
+  const left = Math.min(Math.max(0, key.expiresAt - now.wall), NOTE_USE_EVERY_MS);
   state.deadlines.add(now.mono + left, { kind: 'key-expiry', hash: key.hash });
 }
 
@@ -81,7 +81,7 @@ export function awaitExpiry(state: State, now: Now, key: KeyRow): void {
 export function noteKeys(ctx: StepContext, call: number, hashes: readonly string[]): void {
   for (const hash of hashes) {
     const key = ctx.state.keys.get(hash);
-    if (key === undefined || (key.usedAt !== null && ctx.now.wall - key.usedAt < noteUseEveryMs)) continue;
+    if (key === undefined || (key.usedAt !== null && ctx.now.wall - key.usedAt < NOTE_USE_EVERY_MS)) continue;
     const row = { ...key, usedAt: ctx.now.wall };
     ctx.state.keys.set(hash, row);
     putRow(ctx, 'key', hash, row);

@@ -23,7 +23,7 @@ import { putRow } from '../rows.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
 /** Error of the jobs that a deletion ends. */
-const deletedError = 'the endpoint was deleted';
+const DELETED_ERROR = 'the endpoint was deleted';
 
 export function undeploy(ctx: StepContext, call: number, command: Extract<Command, { kind: 'undeploy' }>): void {
   const { account, endpoints: ids, stopJobs } = command;
@@ -66,10 +66,10 @@ export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
   const { id, removing } = endpoint.config;
   for (const worker of endpoint.workers) {
     const found = ctx.state.workers.get(worker);
-    if (found !== undefined) drainWorker(ctx.state, ctx.now, found, deletedError);
+    if (found !== undefined) drainWorker(ctx.state, ctx.now, found, DELETED_ERROR);
   }
   if (removing?.stopJobs === true) stopJobsOf(ctx, id);
-  if (endpoint.lanes.some(({ count }) => count > 0) && endpoint.purge === null) startPurge(ctx.state, endpoint, null, deletedError);
+  if (endpoint.lanes.some(({ count }) => count > 0) && endpoint.purge === null) startPurge(ctx.state, endpoint, null, DELETED_ERROR);
   fill(ctx, endpoint);
   const empty = endpoint.lanes.every(({ count }) => count === 0) && endpoint.counts.inProgress === 0 && endpoint.purge === null;
   if (!empty || endpoint.workers.size > 0) return;
@@ -97,7 +97,7 @@ function stopJobsOf(ctx: StepContext, endpoint: string): void {
   for (const job of [...ctx.state.jobs.values()]) {
     if (job.endpoint !== endpoint || job.lease === null) continue;
     const { lease, token } = job;
-    finish(ctx, job, { event: 'cancel', output: null, error: deletedError, executionMs: null, agoMs: 0 });
+    finish(ctx, job, { event: 'cancel', output: null, error: DELETED_ERROR, executionMs: null, agoMs: 0 });
     stopAttempt(ctx, lease.node, job.id, token, StopReason.CANCELLED);
   }
 }

@@ -24,11 +24,11 @@ import { drainWorker } from './workers.ts';
 type Of<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
 
 /** Characters of a token's hash that people name it by. */
-const tokenIdLength = 12;
+const TOKEN_ID_LENGTH = 12;
 
 /** What people call a join token by. */
 export function tokenId(hash: string): string {
-  return hash.slice(0, tokenIdLength);
+  return hash.slice(0, TOKEN_ID_LENGTH);
 }
 
 /** Adds a join token; one that is known stays as it is, revoked ones too. */

@@ -59,12 +59,12 @@ export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind
 }
 
 /** Heartbeats that the agents of a whole fleet may send, a second. */
-const heartbeatsPerSecond = 250;
+const HEARTBEATS_PER_SECOND = 250;
 
 /** Large fleets beat more slowly: as slowly as the time of silence allows, which leaves one beat to be lost. */
 function heartbeatFor({ settings, nodes }: State): number {
   const slowest = settings.silenceMs * 0.4;
-  const wanted = (nodes.size * 1_000) / heartbeatsPerSecond;
+  const wanted = (nodes.size * 1_000) / HEARTBEATS_PER_SECOND;
   return Math.max(settings.heartbeatMs, Math.round(Math.min(slowest, wanted)));
 }
 

@@ -39,8 +39,8 @@ export interface DesiredRow {
 }
 
 /** Past workers that a node is remembered for, in memory and in its row. */
-const mostPast = 512;
-const mostPastStored = 64;
+const MOST_PAST = 512;
+const MOST_PAST_STORED = 64;
 
 /** Asks for the worker of a plan, unless the plan is out of date. */
 export function requestWorker(state: State, now: Now, endpoint: EndpointRecord, plan: Plan, decision: string): WorkerRecord | Rejected {
@@ -124,7 +124,7 @@ export function forgetWorker(state: State, id: string): void {
 /** Remembers that a node ran a worker, so that its logs can be requested later. */
 export function notePast(node: NodeRecord, worker: string, endpoint: string): void {
   node.pastWorkers.set(worker, endpoint);
-  if (node.pastWorkers.size <= mostPast) return;
+  if (node.pastWorkers.size <= MOST_PAST) return;
   const [oldest] = node.pastWorkers.keys();
   if (oldest !== undefined) node.pastWorkers.delete(oldest);
 }
@@ -153,7 +153,7 @@ export function flushDesired(ctx: StepContext): void {
     }
     node.epoch++;
     const workers = [...node.workers].flatMap((worker) => ctx.state.workers.get(worker) ?? []);
-    const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: [...node.pastWorkers].slice(-mostPastStored) };
+    const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: [...node.pastWorkers].slice(-MOST_PAST_STORED) };
     const write = putRow(ctx, 'desired', id, row);
     if (update !== null) ctx.emit({ kind: 'directory', update }, write);
     if (node.session !== null)

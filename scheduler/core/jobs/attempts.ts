@@ -31,7 +31,7 @@ import { addChunk, dropStream, ownBody } from './streams.ts';
 import { fromPayload } from './views.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
-const refusalPauseMs = 200;
+const REFUSAL_PAUSE_MS = 200;
 
 /** The leased job an attempt speaks for, or null when its lease is another's by now. */
 export function leasedBy(state: State, node: NodeRecord, id: string, token: number): JobRecord | null {
@@ -51,7 +51,7 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
   const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
   if (worker !== null && faulty) {
-    worker.notBefore = ctx.now.mono + refusalPauseMs;
+    worker.notBefore = ctx.now.mono + REFUSAL_PAUSE_MS;
     ctx.state.deadlines.add(worker.notBefore, { kind: 'refill', endpoint: worker.endpoint });
   }
   if (job !== null) {

@@ -23,7 +23,7 @@ import { span, toPayload } from './views.ts';
 import { answerGone, answerJob, answerStream } from './waiters.ts';
 
 /** Deletions are gathered: jobs due within this time of each other go together, ms. */
-export const deletionGatherMs = 250;
+export const DELETION_GATHER_MS = 250;
 
 /** How an attempt or a wait ended. */
 export interface Ending {
@@ -307,7 +307,7 @@ export function undo(state: State, job: JobRecord): void {
 
 /** Lowers the time of the next look at due jobs. */
 export function noteDeletion(state: State, at: number): void {
-  if (at + deletionGatherMs < state.nextDeletion) state.nextDeletion = at + deletionGatherMs;
+  if (at + DELETION_GATHER_MS < state.nextDeletion) state.nextDeletion = at + DELETION_GATHER_MS;
 }
 
 function forget(state: State, job: JobRecord): void {

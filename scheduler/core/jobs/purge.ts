@@ -10,10 +10,10 @@ import { expire, finish } from './jobs.ts';
 import { first } from './lanes.ts';
 
 /** Error of a job that a purge ended. */
-const purgedError = 'purged from the queue';
+const PURGED_ERROR = 'purged from the queue';
 
 /** Begins a purge, or joins the one under way. `error` becomes that of its jobs; nobody is answered without a `call`. */
-export function startPurge(state: State, endpoint: EndpointRecord, call: number | null, error: string = purgedError): void {
+export function startPurge(state: State, endpoint: EndpointRecord, call: number | null, error: string = PURGED_ERROR): void {
   endpoint.purge ??= { upTo: 0, removed: 0, error, calls: [] };
   endpoint.purge.upTo = state.nextQueuePosition - 1;
   endpoint.purge.error = error;

@@ -8,7 +8,7 @@
 import { CapstanError } from '../../../lib/errors.ts';
 
 /** Length of the window, ms. */
-export const windowMs = 10_000;
+export const WINDOW_MS = 10_000;
 
 export type LimitedOperation = 'run' | 'runsync' | 'status' | 'stream' | 'cancel' | 'purge-queue' | 'openai' | 'requests';
 
@@ -34,7 +34,7 @@ export const defaultLimits: Limits = {
 };
 
 /** Requests per window that one running worker adds. */
-export const defaultRequestsPerWorker = 100;
+export const DEFAULT_REQUESTS_PER_WORKER = 100;
 
 /** What one operation of one endpoint has accepted. */
 export class Usage {
@@ -46,7 +46,7 @@ export class Usage {
 
   /** Accepted requests that are still in the window. */
   inWindow(now: number): number {
-    while (this.#count > 0 && (this.#times[this.#first] as number) <= now - windowMs) {
+    while (this.#count > 0 && (this.#times[this.#first] as number) <= now - WINDOW_MS) {
       this.#first = (this.#first + 1) % this.#times.length;
       this.#count--;
     }
@@ -86,7 +86,7 @@ export function effectiveLimit(base: Limit, runningWorkers: number, requestsPerW
 export function tryAcquire(usage: Usage, limit: Limit, now: number, operation: LimitedOperation, resent: boolean): CapstanError | null {
   if (!resent) {
     if (limit.requests > 0 && usage.inWindow(now) >= limit.requests) {
-      const retryAfterMs = Math.max(1, Math.ceil(usage.oldest() + windowMs - now));
+      const retryAfterMs = Math.max(1, Math.ceil(usage.oldest() + WINDOW_MS - now));
       return new CapstanError('RATE_LIMITED', `${operation}: more than ${limit.requests} requests in 10 seconds`, { retryAfterMs });
     }
     if (limit.concurrent > 0 && usage.open >= limit.concurrent) {

@@ -10,26 +10,26 @@ import type { WorkerRecord } from '../state/fleet.ts';
 import { fromPayload } from './views.ts';
 
 /** A larger body is put into the blob store and named, bytes. */
-const mostInlineBytes = 64 * 1024;
+const MOST_INLINE_BYTES = 64 * 1024;
 /** Characters of a job's error. */
-const mostErrorLength = 256 * 1024;
-const mostReasonLength = 64;
-const mostDetailLength = 8 * 1024;
+const MOST_ERROR_LENGTH = 256 * 1024;
+const MOST_REASON_LENGTH = 64;
+const MOST_DETAIL_LENGTH = 8 * 1024;
 /** Characters of a text in an inventory, and items of a list. */
-const mostTextLength = 1_024;
-const mostItems = 512;
+const MOST_TEXT_LENGTH = 1_024;
+const MOST_ITEMS = 512;
 
 /** The reported body; null for none, `invalid` for one that no agent sends. */
 export function reportedBody(payload: Payload | undefined): Body | null | 'invalid' {
   const body = fromPayload(payload);
   if (body === null) return null;
-  if ('inline' in body) return body.inline.length <= mostInlineBytes ? body : 'invalid';
+  if ('inline' in body) return body.inline.length <= MOST_INLINE_BYTES ? body : 'invalid';
   // Not `build/…`: the output of a job would show the code of any account.
   return /^body\/[0-9a-f]{32}$/.test(body.blob) ? body : 'invalid';
 }
 
 export function reportedError(error: string): string {
-  return cut(error, mostErrorLength);
+  return cut(error, MOST_ERROR_LENGTH);
 }
 
 /** The status of a worker: its endpoint, release and devices are those that it was placed with. */
@@ -40,8 +40,8 @@ export function reportedStatus(worker: WorkerRecord, status: WorkerStatus): Work
     endpointId: worker.endpoint,
     releaseId: worker.release,
     deviceUuids: status.deviceUuids.filter((uuid) => worker.devices.includes(uuid)),
-    reason: cut(status.reason, mostReasonLength),
-    detail: cut(status.detail, mostDetailLength),
+    reason: cut(status.reason, MOST_REASON_LENGTH),
+    detail: cut(status.detail, MOST_DETAIL_LENGTH),
   };
 }
 
@@ -59,11 +59,11 @@ export interface LogFilter {
 }
 
 /** Characters of a log line, with room for a mark at its end. */
-const mostLineLength = 17 * 1024;
+const MOST_LINE_LENGTH = 17 * 1024;
 /** Characters of the lines of one reply. */
-const mostReplyLength = 8 * 1024 * 1024;
+const MOST_REPLY_LENGTH = 8 * 1024 * 1024;
 /** End of the year 9999, ms. */
-const lastTimeMs = 253_402_300_799_999n;
+const LAST_TIME_MS = 253_402_300_799_999n;
 const streams: ReadonlySet<string> = new Set(['stdout', 'stderr', 'system']);
 
 /** The lines of one node's reply that belong to the workers asked about, oldest first. */
@@ -73,10 +73,10 @@ export function reportedLines({ endpointId, workers, afterMs, limit }: LogFilter
   for (let at = lines.length - 1; at >= 0 && found.length < limit; at -= 1) {
     const line = lines[at];
     if (line === undefined || line.endpointId !== endpointId || !workers.has(line.workerId) || !streams.has(line.stream)) continue;
-    if (line.atMs <= afterMs || line.atMs < 0n || line.atMs > lastTimeMs) continue;
-    const text = cut(line.text, mostLineLength);
+    if (line.atMs <= afterMs || line.atMs < 0n || line.atMs > LAST_TIME_MS) continue;
+    const text = cut(line.text, MOST_LINE_LENGTH);
     length += text.length;
-    if (length > mostReplyLength) break;
+    if (length > MOST_REPLY_LENGTH) break;
     found.push({ ...line, text, jobId: /^[\w-]{1,128}$/.test(line.jobId) ? line.jobId : '' });
   }
   return found.reverse();
@@ -87,12 +87,12 @@ function cut(text: string, most: number): string {
 }
 
 function bounded(value: unknown): unknown {
-  if (typeof value === 'string') return cut(value, mostTextLength);
-  if (Array.isArray(value)) return value.slice(0, mostItems).map(bounded);
+  if (typeof value === 'string') return cut(value, MOST_TEXT_LENGTH);
+  if (Array.isArray(value)) return value.slice(0, MOST_ITEMS).map(bounded);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
-      .slice(0, mostItems)
-      .map(([key, each]) => [cut(key, mostTextLength), bounded(each)]),
+      .slice(0, MOST_ITEMS)
+      .map(([key, each]) => [cut(key, MOST_TEXT_LENGTH), bounded(each)]),
   );
 }

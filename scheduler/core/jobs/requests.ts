@@ -13,7 +13,7 @@ import { dropBody, type State, readClosed, readOpened } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { JobRecord, Waiter } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import { deletionGatherMs, expire, finish, fromRow, noteDeletion, queue, takeLease, toRow, undo } from './jobs.ts';
+import { DELETION_GATHER_MS, expire, finish, fromRow, noteDeletion, queue, takeLease, toRow, undo } from './jobs.ts';
 import { startPurge } from './purge.ts';
 import { tryAcquire, type Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
@@ -430,7 +430,7 @@ function liveJob(state: State, now: Now, endpoint: string, id: string): JobRecor
 export function dueRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'due-read' }>): void {
   ctx.state.readingDue = false;
   // Whatever was submitted or ended during the read has lowered nextDeletion itself.
-  if (event.nextAt !== null) noteDeletion(ctx.state, event.nextAt <= event.wall ? ctx.now.wall - deletionGatherMs : event.nextAt);
+  if (event.nextAt !== null) noteDeletion(ctx.state, event.nextAt <= event.wall ? ctx.now.wall - DELETION_GATHER_MS : event.nextAt);
   for (const row of event.jobs) {
     const job = ctx.state.jobs.get(row.id);
     if (job !== undefined && job.no === row.no) {

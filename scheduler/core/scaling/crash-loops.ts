@@ -19,19 +19,19 @@ import type { WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
 
 /** Failed starts in a row that make a crash loop. */
-const crashLoopFailures = 3;
+const CRASH_LOOP_FAILURES = 3;
 /** Failed starts in a row on one node, after which another node is tried. */
-export const nodeFailures = 2;
+export const NODE_FAILURES = 2;
 /** Failed starts that are counted: agents tell the number, and it goes on to operators as a uint32. */
-const mostFailures = 1_000_000;
-const pauseFirstMs = 1_000;
-const pauseLastMs = 60_000;
-const avoidFirstMs = 30_000;
-const avoidLastMs = 600_000;
+const MOST_FAILURES = 1_000_000;
+const PAUSE_FIRST_MS = 1_000;
+const PAUSE_LAST_MS = 60_000;
+const AVOID_FIRST_MS = 30_000;
+const AVOID_LAST_MS = 600_000;
 
 /** True while starts of the endpoint's release fail again and again. */
 export function inCrashLoop(endpoint: EndpointRecord): boolean {
-  return endpoint.starts.failures >= crashLoopFailures;
+  return endpoint.starts.failures >= CRASH_LOOP_FAILURES;
 }
 
 /** Nodes that are not to be tried now. */
@@ -65,14 +65,14 @@ export function noteStart(ctx: StepContext, worker: WorkerRecord, status: Worker
 function noteFailures(ctx: StepContext, endpoint: EndpointRecord, worker: WorkerRecord, failed: number, status: WorkerStatus): void {
   const { starts } = endpoint;
   const looped = inCrashLoop(endpoint);
-  starts.failures = Math.min(mostFailures, starts.failures + failed);
+  starts.failures = Math.min(MOST_FAILURES, starts.failures + failed);
   // From the third failure on agents say CRASH_LOOP, and the error itself beside it.
   starts.lastError = status.reason === 'CRASH_LOOP' ? status.detail : `${status.reason}: ${status.detail}`;
-  starts.retryAt = ctx.now.mono + Math.min(pauseLastMs, pauseFirstMs * 2 ** Math.min(starts.failures - 1, 16));
+  starts.retryAt = ctx.now.mono + Math.min(PAUSE_LAST_MS, PAUSE_FIRST_MS * 2 ** Math.min(starts.failures - 1, 16));
   const here = starts.nodes.get(worker.node) ?? { failures: 0, avoidUntil: 0 };
   here.failures += failed;
-  if (here.failures >= nodeFailures)
-    here.avoidUntil = ctx.now.mono + Math.min(avoidLastMs, avoidFirstMs * 2 ** Math.min(here.failures - nodeFailures, 16));
+  if (here.failures >= NODE_FAILURES)
+    here.avoidUntil = ctx.now.mono + Math.min(AVOID_LAST_MS, AVOID_FIRST_MS * 2 ** Math.min(here.failures - NODE_FAILURES, 16));
   starts.nodes.set(worker.node, here);
   ctx.state.dirtyEndpoints.add(endpoint.config.id);
   if (looped || !inCrashLoop(endpoint)) return;

@@ -3,7 +3,7 @@ import type { EndpointRecord, ScalingDecision } from '../state/endpoints.ts';
 import type { Now } from '../now.ts';
 
 /** Decisions kept per endpoint. */
-export const decisionsKept = 50;
+export const DECISIONS_KEPT = 50;
 
 /** Notes a decision; the same one again, with nothing between, is not noted twice. */
 export function noteDecision(endpoint: EndpointRecord, now: Now, decision: Omit<ScalingDecision, 'at'>): void {
@@ -12,5 +12,5 @@ export function noteDecision(endpoint: EndpointRecord, now: Now, decision: Omit<
   const repeated = last?.kind === decision.kind && last.reason === decision.reason && last.worker === decision.worker;
   if (repeated) return;
   decisions.push({ at: now.wall, ...decision });
-  if (decisions.length > decisionsKept) decisions.shift();
+  if (decisions.length > DECISIONS_KEPT) decisions.shift();
 }

@@ -19,7 +19,7 @@ import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
 import { first } from '../jobs/lanes.ts';
-import { avoidedNodes, inCrashLoop, nodeFailures } from './crash-loops.ts';
+import { avoidedNodes, inCrashLoop, NODE_FAILURES } from './crash-loops.ts';
 import { noteDecision } from './decisions.ts';
 import { isReady } from '../jobs/dispatch.ts';
 import { place, Placer, type Plan } from '../fleet/placement.ts';
@@ -30,7 +30,7 @@ import { isWithoutRequests, requestLoad, type Load } from './scaling-requests.ts
 import { requestWorker, drainWorker } from '../fleet/workers.ts';
 
 /** How often waiting endpoints are looked at again, ms. */
-export const scaleIntervalMs = 1_000;
+export const SCALE_INTERVAL_MS = 1_000;
 
 /** What a scaler looks at. */
 export interface ScalingInput {
@@ -153,7 +153,7 @@ function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRe
   const trying = fresh.filter((worker) => !worker.ready);
   for (const worker of trying) {
     const here = endpoint.starts.nodes.get(worker.node);
-    if (here === undefined || here.failures < nodeFailures || worker.failuresSeen === 0) continue;
+    if (here === undefined || here.failures < NODE_FAILURES || worker.failuresSeen === 0) continue;
     const { plan } = place(ctx.state, endpoint, release, new Set([...avoidedNodes(endpoint, ctx.now), worker.node]));
     if (plan === null) continue;
     drainWorker(ctx.state, ctx.now, worker, `its starts fail on this node (${endpoint.starts.lastError})`);

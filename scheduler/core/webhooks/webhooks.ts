@@ -25,16 +25,16 @@ import type { Now } from '../now.ts';
 import { shownUrl } from './webhook-url.ts';
 
 /** Tries of a delivery: the first and 2 more. */
-export const hookTries = 3;
+export const HOOK_TRIES = 3;
 /** From the end of a failed try to the next one, ms. */
-export const hookSpacingMs = 10_000;
+export const HOOK_SPACING_MS = 10_000;
 /** How long a failed delivery is kept to be sent again on request, ms. */
-export const hookKeepMs = 86_400_000;
+export const HOOK_KEEP_MS = 86_400_000;
 
 /** Deliveries read at once. */
-const readLimit = 64;
+const READ_LIMIT = 64;
 /** Hosts remembered as failing; the one that failed longest ago is forgotten first. */
-const failingHosts = 1_000;
+const FAILING_HOSTS = 1_000;
 
 /** What a job's end says in its webhook, beside input and output. */
 export interface EndFacts {
@@ -80,7 +80,7 @@ export function lookForHooks(ctx: StepContext): void {
     skipHosts,
     skipIds: [...desk.open.keys()],
     perHost: ctx.state.settings.hooksPerHost,
-    limit: Math.min(room, readLimit),
+    limit: Math.min(room, READ_LIMIT),
   });
 }
 
@@ -129,8 +129,8 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
       break;
     case 'failed': {
       noteFailing(desk, host);
-      const last = tries >= hookTries;
-      const dueAt = ctx.now.wall + (last ? hookKeepMs : hookSpacingMs);
+      const last = tries >= HOOK_TRIES;
+      const dueAt = ctx.now.wall + (last ? HOOK_KEEP_MS : HOOK_SPACING_MS);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
       if (!last) desk.nextAt = Math.min(desk.nextAt, dueAt);
       // The host without its path: a webhook's path and query often are its secret.
@@ -144,7 +144,7 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
 
 /** True when a delivery that is being sent is given up if it fails. */
 export function isLastTry(state: State, id: string): boolean {
-  return (state.hooks.open.get(id)?.tries ?? 0) + 1 >= hookTries;
+  return (state.hooks.open.get(id)?.tries ?? 0) + 1 >= HOOK_TRIES;
 }
 
 /** Sends a pending or failed delivery anew, with all its tries. */
@@ -188,7 +188,7 @@ function openOfFailing({ perHost, failing }: WebhookDispatcherState): number {
 function noteFailing({ failing }: WebhookDispatcherState, host: string): void {
   failing.delete(host);
   failing.add(host);
-  if (failing.size <= failingHosts) return;
+  if (failing.size <= FAILING_HOSTS) return;
   for (const oldest of failing) {
     failing.delete(oldest);
     return;

@@ -37,10 +37,10 @@ interface Pending {
 }
 
 /** Batches are packed into a buffer of the last batches' size, within these bounds (bytes). */
-const leastBuffer = 1_024;
-const mostBuffer = 1_048_576;
+const LEAST_BUFFER = 1_024;
+const MOST_BUFFER = 1_048_576;
 /** Answered questions kept in the list before it is cut. */
-const compactAt = 1_024;
+const COMPACT_AT = 1_024;
 
 /**
  * Opens (or makes) the database and its thread. Rejects with `DATA_DIR`, `DATA_LOST`, `DATA_NEWER` or
@@ -71,7 +71,7 @@ export class SqliteClient implements Store {
   /** Why calls are refused; null while serving. */
   #refusal: CapstanError | null = null;
   #closed: Promise<void> | null = null;
-  #sizeHint = leastBuffer;
+  #sizeHint = LEAST_BUFFER;
 
   constructor(file: string, worker: Worker) {
     this.#file = file;
@@ -92,7 +92,7 @@ export class SqliteClient implements Store {
   async commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]> {
     if (this.#refusal !== null) throw this.#refusal;
     const { buffer, size } = this.#pack(fence, ops);
-    this.#sizeHint = Math.min(mostBuffer, Math.max(leastBuffer, size + (size >> 2)));
+    this.#sizeHint = Math.min(MOST_BUFFER, Math.max(LEAST_BUFFER, size + (size >> 2)));
     this.#worker.postMessage(buffer, [buffer]);
     return this.#expect(fence, true, (answer) => unpackOutcomes(answer as ArrayBuffer | null, ops.length));
   }
@@ -188,7 +188,7 @@ export class SqliteClient implements Store {
     const pending = this.#pending[this.#first];
     if (pending === undefined) return;
     this.#first++;
-    if (this.#first === this.#pending.length || this.#first > compactAt) {
+    if (this.#first === this.#pending.length || this.#first > COMPACT_AT) {
       this.#pending.splice(0, this.#first);
       this.#first = 0;
     }

@@ -33,12 +33,12 @@ export interface SqliteOptions {
 }
 
 /** Expired idempotency keys, and failed deliveries, removed with one batch: no commit grows with what expired. */
-const sweepRows = 50;
+const SWEEP_ROWS = 50;
 /** How long to look no further once nothing was left to sweep, ms. */
-const sweepPauseMs = 60_000;
-const defaultCheckpointPages = 4_000;
+const SWEEP_PAUSE_MS = 60_000;
+const DEFAULT_CHECKPOINT_PAGES = 4_000;
 /** Pages (4 KiB) of a snapshot that are copied between two batches: about a millisecond. */
-const snapshotPages = 250;
+const SNAPSHOT_PAGES = 250;
 
 const ok: Outcome = Object.freeze({ kind: 'ok' });
 const exists: Outcome = Object.freeze({ kind: 'exists' });
@@ -60,7 +60,7 @@ export class SqliteEngine implements StoreEngine {
   constructor(options: SqliteOptions) {
     this.#file = options.file;
     this.#now = options.now ?? Date.now;
-    this.#checkpointPages = options.checkpointPages ?? defaultCheckpointPages;
+    this.#checkpointPages = options.checkpointPages ?? DEFAULT_CHECKPOINT_PAGES;
     this.#db = openDatabase(options.file, { mustExist: options.mustExist ?? false });
     this.#sql = prepareAll(this.#db);
     this.#reads = readsOf(this.#sql, this.#now);
@@ -121,7 +121,7 @@ export class SqliteEngine implements StoreEngine {
    */
   async snapshot(file: string): Promise<void> {
     try {
-      await this.#db.backup(file, { progress: () => snapshotPages });
+      await this.#db.backup(file, { progress: () => SNAPSHOT_PAGES });
     } catch (error) {
       throw storeFailure(file, 'the copy of the database could not be written', error);
     }
@@ -211,9 +211,9 @@ export class SqliteEngine implements StoreEngine {
   #sweep(): void {
     const now = this.#now();
     if (now < this.#sweepAt) return;
-    const keys = this.#sql.idempotency.sweep(now, sweepRows);
-    const hooks = this.#sql.hooks.sweep(now, sweepRows);
-    if (keys < sweepRows && hooks < sweepRows) this.#sweepAt = now + sweepPauseMs;
+    const keys = this.#sql.idempotency.sweep(now, SWEEP_ROWS);
+    const hooks = this.#sql.hooks.sweep(now, SWEEP_ROWS);
+    if (keys < SWEEP_ROWS && hooks < SWEEP_ROWS) this.#sweepAt = now + SWEEP_PAUSE_MS;
   }
 }
 

@@ -10,7 +10,7 @@ import { migrations as known } from './migrations/all.ts';
 import type { Migration } from './migrations/migration.ts';
 
 /** Marks a database file as ours ('CAPS'), so that a wrong path is not filled with our tables. */
-const applicationId = 0x43415053;
+const APPLICATION_ID = 0x43415053;
 
 export interface OpenOptions {
   /** In order of their numbers. */
@@ -20,7 +20,7 @@ export interface OpenOptions {
 }
 
 /** How long to wait for another process to let go of the file, ms: one that is ending. */
-const busyMs = 2_000;
+const BUSY_MS = 2_000;
 
 /**
  * Opens the database, brings its layout up to date and takes it for this process alone.
@@ -36,7 +36,7 @@ export function openDatabase(file: string, { migrations = known, mustExist = fal
   if (file !== ':memory:') makeFolder(file);
   let db: Database.Database;
   try {
-    db = new Database(file, { timeout: busyMs });
+    db = new Database(file, { timeout: BUSY_MS });
   } catch (error) {
     throw openFailure(file, error);
   }
@@ -98,7 +98,7 @@ function prepareConnection(db: Database.Database): void {
 
 function refuseForeign(db: Database.Database, file: string): void {
   const found = db.pragma('application_id', { simple: true });
-  if (found === applicationId) return;
+  if (found === APPLICATION_ID) return;
   const tables = db.prepare<[], number>('SELECT count(*) FROM sqlite_schema').pluck().get() ?? 0;
   if (found !== 0 || tables > 0)
     throw new CapstanError('DATA_DIR', `store ${file}: cannot open: the file is a database of another program`);
@@ -106,7 +106,7 @@ function refuseForeign(db: Database.Database, file: string): void {
 
 function migrate(db: Database.Database, file: string, migrations: readonly Migration[]): void {
   const apply = db.transaction(() => {
-    db.pragma(`application_id = ${applicationId}`);
+    db.pragma(`application_id = ${APPLICATION_ID}`);
     db.exec('CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT');
     const done = db.prepare<[], number | null>('SELECT max(number) FROM migrations').pluck().get() ?? 0;
     const newest = migrations.at(-1)?.number ?? 0;

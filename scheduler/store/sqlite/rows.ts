@@ -2,7 +2,7 @@
 import type { Body, HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from '../store.ts';
 
 /** The columns of {@link JobTuple}, in its order. */
-export const jobColumns = `no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
+export const JOB_COLUMNS = `no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
   submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook,
   delay_ms, execution_ms, error, has_s3`;
 
@@ -94,7 +94,7 @@ export function sizeOf(body: Body | null): number | null {
 }
 
 /** The columns of {@link HookTuple}, in its order. */
-export const hookColumns = 'id, account, endpoint, url, host, state, due_at, tries, error';
+export const HOOK_COLUMNS = 'id, account, endpoint, url, host, state, due_at, tries, error';
 
 export type HookTuple = [
   id: string,
@@ -113,7 +113,7 @@ export function toHookHead(row: readonly [...HookTuple, ...unknown[]]): HookHead
   return { id, account, endpoint, url, host, state, dueAt, tries, error };
 }
 
-export const hookPayloadColumns = 'envelope, input, input_blob, input_size, output, output_blob, output_size';
+export const HOOK_PAYLOAD_COLUMNS = 'envelope, input, input_blob, input_size, output, output_blob, output_size';
 
 export type WholeHookTuple = [...HookTuple, envelope: string, ...input: BodyTuple, ...output: BodyTuple];
 

@@ -16,17 +16,21 @@ interface Context {
   readonly signal: AbortSignal;
 }
 
-const created = 1_700_000_000;
+const CREATED = 1_700_000_000;
 
 export async function* llm(input: OpenAiJob, context: Context): AsyncGenerator {
   switch (input.openai_route) {
     case '/v1/models':
-      yield { object: 'list', data: [{ id: 'parrot-1', object: 'model', created, owned_by: 'capstan' }], asked: input.openai_query };
+      yield {
+        object: 'list',
+        data: [{ id: 'parrot-1', object: 'model', created: CREATED, owned_by: 'capstan' }],
+        asked: input.openai_query,
+      };
       return;
     case '/v1/models/parrot-1':
       yield input.openai_method === 'DELETE'
         ? { id: 'parrot-1', object: 'model', deleted: true }
-        : { id: 'parrot-1', object: 'model', created, owned_by: 'capstan' };
+        : { id: 'parrot-1', object: 'model', created: CREATED, owned_by: 'capstan' };
       return;
     case '/v1/chat/completions':
       yield* chat(input.openai_input ?? {}, context);
@@ -54,7 +58,7 @@ async function* chat(body: NonNullable<OpenAiJob['openai_input']>, context: Cont
     yield {
       id: 'chatcmpl-1',
       object: 'chat.completion',
-      created,
+      created: CREATED,
       model,
       choices: [{ index: 0, message: { role: 'assistant', content: text }, finish_reason: 'stop' }],
       usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
@@ -65,7 +69,7 @@ async function* chat(body: NonNullable<OpenAiJob['openai_input']>, context: Cont
   for (const word of text.split(' ')) {
     if (body.fail === 'later' && said === 2) throw new Error('lost the thread');
     const delta = { role: 'assistant', content: said === 0 ? word : ` ${word}` };
-    yield `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created, model, choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`;
+    yield `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: CREATED, model, choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`;
     said += 1;
   }
   if (body.fail === 'never')

@@ -10,7 +10,7 @@ import { folderOf } from '../../support/folder.ts';
 
 let engine: PrivatePodman;
 /** Its bridge would be one of the machine's own interfaces, and stay. */
-const network = 'none';
+const NETWORK = 'none';
 const whole = process.env['CAPSTAN_TEST_WHOLE'] === '1';
 
 if (noPodman === undefined) {
@@ -20,7 +20,7 @@ if (noPodman === undefined) {
   test.after.always(() => engine.stop());
 
   test.serial('a worker runs with its limits and rights, and is gone with its container', async (t) => {
-    const runtime = await containerRuntime(t, engine.socket, { network });
+    const runtime = await containerRuntime(t, engine.socket, { network: NETWORK });
     const build = await folderOf(t, {
       'main.py': `
 import os
@@ -48,13 +48,16 @@ def look(): return [open("/proc/self/status").read(), open("/proc/mounts").read(
 
   test.serial('a device that Podman does not know is refused in its words, never left out', async (t) => {
     const rules = { gpus: 'cdi', pids: 512, tmpBytes: 1_048_576, shmBytes: 1_048_576 } as const;
-    const runtime = await containerRuntime(t, engine.socket, { rules, network });
+    const runtime = await containerRuntime(t, engine.socket, { rules, network: NETWORK });
     const worker = startWorkerOf(runtime, await folderOf(t, { 'main.py': 'def fn(): pass' }), 'fn', { deviceUuids: ['GPU-1'] });
     t.regex((await worker.hear('exited')).detail, /nvidia\.com\/gpu=GPU-1/);
   });
 
   if (whole)
-    runtimeConformance('podman/python', (t) => containerRuntime(t, engine.socket, { network }), python, { atOnce: 2, withoutHost: true });
+    runtimeConformance('podman/python', (t) => containerRuntime(t, engine.socket, { network: NETWORK }), python, {
+      atOnce: 2,
+      withoutHost: true,
+    });
 } else {
   test.skip(`podman: skipped, a Podman of its own ${noPodman}`, (t) => t.pass());
 }

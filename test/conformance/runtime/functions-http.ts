@@ -1,7 +1,7 @@
 /** Functions of routes that every runtime must serve alike, once in each language; and a server of one's own. */
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 
-const javascriptSource = `
+const JAVASCRIPT_SOURCE = `
 import { setTimeout as wait } from 'node:timers/promises';
 
 export const hello = ({ name, times = 1 }) => ({ hello: name, times });
@@ -39,7 +39,7 @@ export async function parked(context) {
 export async function deaf() { console.log('deaf'); await wait(1); for (;;); }
 `;
 
-const pythonSource = `
+const PYTHON_SOURCE = `
 import asyncio
 from typing import Any, List
 
@@ -143,11 +143,11 @@ function specsOf(module: string): FunctionSpec[] {
   }));
 }
 
-export const javascriptHttp: HttpBuild = { files: { 'main.js': javascriptSource }, functions: specsOf('main.js') };
-export const pythonHttp: HttpBuild = { files: { 'main.py': pythonSource }, functions: specsOf('main.py') };
+export const javascriptHttp: HttpBuild = { files: { 'main.js': JAVASCRIPT_SOURCE }, functions: specsOf('main.js') };
+export const pythonHttp: HttpBuild = { files: { 'main.py': PYTHON_SOURCE }, functions: specsOf('main.py') };
 
 /** Initialising at first; echoes requests, and the first frame of a connection that it takes over. */
-export const serverSource = `
+export const SERVER_SOURCE = `
 import hashlib, base64, os, socketserver, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 

@@ -1,5 +1,5 @@
 /** The functions of functions-typescript.ts, in Python. */
-export const pythonFunctions = `
+export const PYTHON_FUNCTIONS = `
 import asyncio
 import os
 import signal

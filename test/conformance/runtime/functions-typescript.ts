@@ -1,5 +1,5 @@
 /** The functions that every runtime must run alike, in TypeScript. */
-export const typescriptFunctions = `
+export const TYPESCRIPT_FUNCTIONS = `
 import { execSync, spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';

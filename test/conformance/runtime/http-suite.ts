@@ -8,7 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { HttpCall, HttpRequest, Runtime, WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import { HTTP_WINDOW_BYTES } from '../../../agent/runtimes/runtime.ts';
 import { Signals } from '../../agent/signals.ts';
-import { serverSource, type HttpBuild } from './functions-http.ts';
+import { SERVER_SOURCE, type HttpBuild } from './functions-http.ts';
 import { startWorkerOf, type TestWorker } from './worker-under-test.ts';
 import { folderOf } from '../../support/folder.ts';
 
@@ -225,7 +225,7 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
 /** `more`: what makes the runtime run the server, as a command or an image. */
 export function serverConformance(name: string, makeRuntime: MakeRuntime, more: Partial<WorkerStart>): void {
   test(`${name}: a program that listens itself is asked whether it is ready, and gets requests and connections as they come`, async (t) => {
-    const folder = await folderOf(t, { 'server.py': serverSource });
+    const folder = await folderOf(t, { 'server.py': SERVER_SOURCE });
     const runtime = await makeRuntime(t);
     t.teardown(() => runtime.close());
     const worker = startWorkerOf(runtime, folder, '', {

@@ -4,8 +4,8 @@
  */
 import { stripTypeScriptTypes } from 'node:module';
 
-import { pythonFunctions } from './functions-python.ts';
-import { typescriptFunctions } from './functions-typescript.ts';
+import { PYTHON_FUNCTIONS } from './functions-python.ts';
+import { TYPESCRIPT_FUNCTIONS } from './functions-typescript.ts';
 
 export interface Language {
   /** The build: its functions are in the module `main`. */
@@ -27,7 +27,7 @@ export interface Language {
  * so that is a case of its own.
  */
 export const javascript: Language = {
-  build: { 'main.js': stripTypeScriptTypes(typescriptFunctions) },
+  build: { 'main.js': stripTypeScriptTypes(TYPESCRIPT_FUNCTIONS) },
   broken: { 'main.js': 'throw new Error("cannot start");', 'other.js': 'export const value = 1;' },
   typed: {
     'main.ts': `
@@ -44,12 +44,12 @@ export function measured(name: string, n: number): string { return String(new Le
 
 export const typescript: Language = {
   ...javascript,
-  build: { 'main.ts': typescriptFunctions },
+  build: { 'main.ts': TYPESCRIPT_FUNCTIONS },
   broken: { 'main.ts': 'throw new Error("cannot start");', 'other.ts': 'export const value = 1;' },
 };
 
 export const python: Language = {
-  build: { 'main.py': pythonFunctions },
+  build: { 'main.py': PYTHON_FUNCTIONS },
   broken: { 'main.py': 'raise Exception("cannot start")', 'other.py': 'value = 1' },
   missing: 'nowhere.py',
   noJson: { big: 'Object of type set is not JSON serializable', cycle: 'Circular reference detected' },

@@ -16,19 +16,19 @@ const store = await openSqliteStore({ file, checkpointPages: 100 });
 const fence = await take(store, `crash-${process.pid}`);
 
 /** Jobs of one batch; each batch also leases the batch before it and completes the one before that. */
-const perBatch = 7;
+const PER_BATCH = 7;
 const body = json('x'.repeat(500));
 
 try {
-  for (let no = Number(first); ; no += perBatch) {
+  for (let no = Number(first); ; no += PER_BATCH) {
     const ops: Op[] = [];
-    for (let i = no; i < no + perBatch; i++) {
+    for (let i = no; i < no + PER_BATCH; i++) {
       ops.push(submit(queued(i), { input: body }));
-      if (i - perBatch >= Number(first)) ops.push(leaseOf(i - perBatch));
-      if (i - 2 * perBatch >= Number(first)) ops.push(completed(i - 2 * perBatch, { output: body }));
+      if (i - PER_BATCH >= Number(first)) ops.push(leaseOf(i - PER_BATCH));
+      if (i - 2 * PER_BATCH >= Number(first)) ops.push(completed(i - 2 * PER_BATCH, { output: body }));
     }
     await store.commit(fence, ops);
-    writeSync(1, `${no + perBatch - 1}\n`);
+    writeSync(1, `${no + PER_BATCH - 1}\n`);
   }
 } catch (error) {
   const later = await store.commit(fence, []).then(

@@ -2,8 +2,8 @@
 import type { Body, JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
 
 /** Some instant; tests count from it. */
-export const start = 1_767_225_600_000;
-export const ttl = 86_400_000;
+export const START = 1_767_225_600_000;
+export const TTL = 86_400_000;
 
 export const lease: Lease = { node: 'node-a', incarnation: 'incarnation-1', worker: 'worker-1' };
 
@@ -23,12 +23,12 @@ export function queued(no: number, difference: Partial<JobRow> = {}): JobRow {
     token: 0,
     attempts: 0,
     lease: null,
-    submittedAt: start + no,
+    submittedAt: START + no,
     startedAt: null,
     endedAt: null,
-    deleteAt: start + no + ttl,
+    deleteAt: START + no + TTL,
     executionTimeoutMs: 600_000,
-    ttlMs: ttl,
+    ttlMs: TTL,
     retentionMs: 1_800_000,
     webhook: null,
     worker: null,
@@ -65,8 +65,8 @@ export function completed(no: number, difference: Partial<OpOf<'finish'>> = {}):
     from: 'LEASED',
     token: 1,
     state: 'COMPLETED',
-    endedAt: start + 5_000 + no,
-    deleteAt: start + 5_000 + no + 1_800_000,
+    endedAt: START + 5_000 + no,
+    deleteAt: START + 5_000 + no + 1_800_000,
     attempts: 1,
     delayMs: 20,
     executionMs: 30,
@@ -104,7 +104,7 @@ export function hookOf(no: number, difference: Partial<NewHook> = {}): NewHook {
     url: 'https://example.com/hook',
     host: 'example.com',
     envelope: JSON.stringify({ id: idOf(no) }),
-    dueAt: start + 6_000,
+    dueAt: START + 6_000,
     ...difference,
   };
 }

@@ -18,7 +18,7 @@ import {
   queueOf,
   shown,
   shownWhole,
-  start,
+  START,
   submit,
 } from './jobs.ts';
 import type { Use } from './use.ts';
@@ -29,15 +29,15 @@ const endedRow = (no: number, difference: Partial<JobRow> = {}): JobRow =>
     token: 1,
     attempts: 1,
     worker: lease.worker,
-    endedAt: start + 5_000 + no,
-    deleteAt: start + 5_000 + no + 1_800_000,
+    endedAt: START + 5_000 + no,
+    deleteAt: START + 5_000 + no + 1_800_000,
     delayMs: 20,
     executionMs: 30,
     ...difference,
   });
 
 const retry = (no: number, position: number) =>
-  ({ kind: 'retry', no, position, submittedAt: start + 9_000, deleteAt: start + 9_000 + 1_000 }) as const;
+  ({ kind: 'retry', no, position, submittedAt: START + 9_000, deleteAt: START + 9_000 + 1_000 }) as const;
 
 export function endRules(name: string, use: Use): void {
   test.serial(`${name}: finish ends a leased job with its output`, async (t) => {
@@ -53,10 +53,10 @@ export function endRules(name: string, use: Use): void {
       store,
       fence,
       submit(leased(1)),
-      { kind: 'started', no: 1, token: 1, startedAt: start + 21, attempts: 1, delayMs: 20 },
+      { kind: 'started', no: 1, token: 1, startedAt: START + 21, attempts: 1, delayMs: 20 },
       completed(1),
     );
-    t.deepEqual(await jobOf(store, 1), endedRow(1, { startedAt: start + 21 }));
+    t.deepEqual(await jobOf(store, 1), endedRow(1, { startedAt: START + 21 }));
   });
 
   test.serial(`${name}: every terminal state is reached from LEASED and from IN_QUEUE`, async (t) => {
@@ -125,7 +125,7 @@ export function endRules(name: string, use: Use): void {
         failed(1),
         completed(1),
         leaseOf(1, 2),
-        { kind: 'started', no: 1, token: 1, startedAt: start, attempts: 1, delayMs: 0 },
+        { kind: 'started', no: 1, token: 1, startedAt: START, attempts: 1, delayMs: 0 },
         { kind: 'requeue', no: 1, token: 1, attempts: 0 },
         cancelledInQueue(1, { token: 1 }),
       ),
@@ -203,7 +203,7 @@ export function endRules(name: string, use: Use): void {
       retry(1, 11),
     );
     t.deepEqual(await queueOf(store), [3, 2, 1]);
-    const expected = queued(1, { position: 11, token: 2, submittedAt: start + 9_000, deleteAt: start + 10_000 });
+    const expected = queued(1, { position: 11, token: 2, submittedAt: START + 9_000, deleteAt: START + 10_000 });
     t.deepEqual(shownWhole(await store.read('job', 'endpoint-a', idOf(1))), { job: expected, output: null, chunks: [] });
     t.deepEqual(await store.read('blobsNamed', ['blob-1']), []);
     t.is(shown((await store.read('payload', 1))?.input ?? null), '{"no":1}', 'the input stays');

@@ -1,7 +1,7 @@
 import test from 'ava';
 
 import type { HookHead, Store } from '../../../scheduler/store/store.ts';
-import { cancelledInQueue, completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, shown, start, submit } from './jobs.ts';
+import { cancelledInQueue, completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, shown, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 
 const head = (no: number, difference: Partial<HookHead> = {}): HookHead => {
@@ -42,7 +42,7 @@ export function hookRules(name: string, use: Use): void {
     const hook = await again.read('hook', hookOf(1).id);
     t.deepEqual([hook?.input, hook?.output], [input, output]);
     t.deepEqual((await again.read('blobsNamed', ['blob-in', 'blob-out', 'blob-none'])).toSorted(), ['blob-in', 'blob-out']);
-    t.deepEqual(await due(again, start + 6_000), { due: [1], nextAt: null });
+    t.deepEqual(await due(again, START + 6_000), { due: [1], nextAt: null });
   });
 
   test.serial(`${name}: deliveries come due in order of time, are put off, and go`, async (t) => {
@@ -53,31 +53,31 @@ export function hookRules(name: string, use: Use): void {
       submit(leased(1)),
       submit(leased(2)),
       completed(1, { hook: hookOf(1) }),
-      failed(2, { hook: hookOf(2, { dueAt: start + 5_000 }) }),
+      failed(2, { hook: hookOf(2, { dueAt: START + 5_000 }) }),
     );
-    t.deepEqual(await due(store, start), { due: [], nextAt: start + 5_000 });
-    t.deepEqual(await due(store, start + 5_000), { due: [2], nextAt: start + 6_000 });
-    t.deepEqual(await due(store, start + 6_000), { due: [2, 1], nextAt: null });
-    t.deepEqual(await due(store, start + 6_000, { limit: 1 }), { due: [2], nextAt: null });
-    t.deepEqual((await store.read('hooks', start + 6_000, [], [], 10, 10)).hooks, [head(2, { dueAt: start + 5_000 }), head(1)]);
+    t.deepEqual(await due(store, START), { due: [], nextAt: START + 5_000 });
+    t.deepEqual(await due(store, START + 5_000), { due: [2], nextAt: START + 6_000 });
+    t.deepEqual(await due(store, START + 6_000), { due: [2, 1], nextAt: null });
+    t.deepEqual(await due(store, START + 6_000, { limit: 1 }), { due: [2], nextAt: null });
+    t.deepEqual((await store.read('hooks', START + 6_000, [], [], 10, 10)).hooks, [head(2, { dueAt: START + 5_000 }), head(1)]);
 
-    const later = { state: 'PENDING', dueAt: start + 15_000, tries: 1, error: 'answered 500' } as const;
+    const later = { state: 'PENDING', dueAt: START + 15_000, tries: 1, error: 'answered 500' } as const;
     t.deepEqual(await outcomes(store, fence, { kind: 'hook', id: hookOf(2).id, after: 0, to: later }), ['ok']);
-    t.deepEqual(await due(store, start + 6_000), { due: [1], nextAt: start + 15_000 });
+    t.deepEqual(await due(store, START + 6_000), { due: [1], nextAt: START + 15_000 });
     t.deepEqual(
-      (await store.read('hooks', start + 15_000, [], [], 10, 10)).hooks,
+      (await store.read('hooks', START + 15_000, [], [], 10, 10)).hooks,
       [head(2, later), head(1)].toSorted((a, b) => a.dueAt - b.dueAt),
     );
     const away = { kind: 'hook', id: hookOf(1).id, after: 0, to: null } as const;
     t.deepEqual(await outcomes(store, fence, away, away), ['ok', 'gone']);
-    t.deepEqual(await due(store, start + 99_000), { due: [2], nextAt: null });
+    t.deepEqual(await due(store, START + 99_000), { due: [2], nextAt: null });
   });
 
   test.serial(`${name}: a change that expects another number of tries is stale`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), completed(1, { hook: hookOf(1) }));
     const { id } = hookOf(1);
-    const again = { state: 'PENDING', dueAt: start + 7_000, tries: 0, error: null } as const;
+    const again = { state: 'PENDING', dueAt: START + 7_000, tries: 0, error: null } as const;
     t.deepEqual(
       await outcomes(
         store,
@@ -96,27 +96,27 @@ export function hookRules(name: string, use: Use): void {
   test.serial(`${name}: one given up is due no more, and is again when sent anew`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), completed(1, { hook: hookOf(1) }));
-    const given_up = { state: 'FAILED', dueAt: start + 86_000_000, tries: 3, error: 'refused' } as const;
+    const given_up = { state: 'FAILED', dueAt: START + 86_000_000, tries: 3, error: 'refused' } as const;
     await given(store, fence, { kind: 'hook', id: hookOf(1).id, after: 0, to: given_up });
-    t.deepEqual(await due(store, start + 85_000_000), { due: [], nextAt: null });
+    t.deepEqual(await due(store, START + 85_000_000), { due: [], nextAt: null });
     t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, given_up)]);
     await given(store, fence, {
       kind: 'hook',
       id: hookOf(1).id,
       after: null,
-      to: { state: 'PENDING', dueAt: start + 7_000, tries: 0, error: null },
+      to: { state: 'PENDING', dueAt: START + 7_000, tries: 0, error: null },
     });
-    t.deepEqual(await due(store, start + 7_000), { due: [1], nextAt: null });
+    t.deepEqual(await due(store, START + 7_000), { due: [1], nextAt: null });
   });
 
   test.serial(`${name}: a host with a long queue hides none of the others, and gives its share`, async (t) => {
     const { store, fence } = await use(t);
     const busy = [1, 2, 3, 4, 5, 6];
     for (const no of busy)
-      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: 'busy', dueAt: start + no }) }));
+      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: 'busy', dueAt: START + no }) }));
     for (const no of [7, 8])
-      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: `quiet-${no}`, dueAt: start + 100 + no }) }));
-    const at = start + 1_000;
+      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: `quiet-${no}`, dueAt: START + 100 + no }) }));
+    const at = START + 1_000;
     t.deepEqual((await due(store, at, { perHost: 2 })).due, [1, 2, 7, 8]);
     t.deepEqual((await due(store, at, { perHost: 2, skip: [1, 2] })).due, [3, 4, 7, 8]);
     t.deepEqual((await due(store, at, { perHost: 2, skipHosts: ['busy'] })).due, [7, 8]);
@@ -143,10 +143,10 @@ export function hookRules(name: string, use: Use): void {
   test.serial(`${name}: another life of a job's id has the newer delivery`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { host: 'old' }) }), { kind: 'delete', no: 1, dueBy: null });
-    await given(store, fence, submit({ ...leased(2), id: idOf(1) }), completed(2, { hook: hookOf(1, { dueAt: start + 9_500 }) }));
-    t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, { dueAt: start + 9_500 })]);
+    await given(store, fence, submit({ ...leased(2), id: idOf(1) }), completed(2, { hook: hookOf(1, { dueAt: START + 9_500 }) }));
+    t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, { dueAt: START + 9_500 })]);
     t.is(shown((await store.read('hook', hookOf(1).id))?.input ?? null), '{"no":2}');
-    t.deepEqual(await due(store, start + 9_000), { due: [], nextAt: start + 9_500 });
+    t.deepEqual(await due(store, START + 9_000), { due: [], nextAt: START + 9_500 });
   });
 
   test.serial(`${name}: an end after a retry is another end, without a lease between`, async (t) => {
@@ -155,8 +155,8 @@ export function hookRules(name: string, use: Use): void {
       kind: 'retry',
       no: 1,
       position: 2,
-      submittedAt: start,
-      deleteAt: start + 1_000,
+      submittedAt: START,
+      deleteAt: START + 1_000,
     });
     t.deepEqual(await outcomes(store, fence, cancelledInQueue(1, { token: 1 }), cancelledInQueue(1, { token: 2, output: json(null) })), [
       'stale',

@@ -1,9 +1,9 @@
 import test from 'ava';
 
-import { completed, failed, given, jobOf, lease, leaseOf, leased, outcomes, queued, queueOf, start, submit } from './jobs.ts';
+import { completed, failed, given, jobOf, lease, leaseOf, leased, outcomes, queued, queueOf, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 
-const started = (no: number, token = 1) => ({ kind: 'started', no, token, startedAt: start + 700, attempts: 1, delayMs: 699 }) as const;
+const started = (no: number, token = 1) => ({ kind: 'started', no, token, startedAt: START + 700, attempts: 1, delayMs: 699 }) as const;
 
 export function leaseRules(name: string, use: Use): void {
   test.serial(`${name}: lease takes a queued job out of the queue under the next token`, async (t) => {
@@ -26,7 +26,7 @@ export function leaseRules(name: string, use: Use): void {
   test.serial(`${name}: started records the start of the leased attempt`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(queued(1)), leaseOf(1), started(1));
-    t.deepEqual(await jobOf(store, 1), leased(1, { startedAt: start + 700, attempts: 1, delayMs: 699 }));
+    t.deepEqual(await jobOf(store, 1), leased(1, { startedAt: START + 700, attempts: 1, delayMs: 699 }));
   });
 
   test.serial(`${name}: started wants LEASED and the row's token`, async (t) => {

@@ -1,7 +1,7 @@
 import test from 'ava';
 
 import type { StoredState } from '../../../scheduler/store/store.ts';
-import { cancelledInQueue, completed, failed, given, json, leaseOf, leased, queued, queueOf, shown, start, submit } from './jobs.ts';
+import { cancelledInQueue, completed, failed, given, json, leaseOf, leased, queued, queueOf, shown, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 
 export function orderRules(name: string, use: Use): void {
@@ -121,7 +121,7 @@ export function orderRules(name: string, use: Use): void {
     t.is(shown(whole?.output ?? null), '{"done":2}');
     t.deepEqual(whole?.chunks.map(shown), ['"c"']);
 
-    await given(store, fence, { kind: 'retry', no: 3, position: 9, submittedAt: start + 9_000, deleteAt: start + 99_000 });
+    await given(store, fence, { kind: 'retry', no: 3, position: 9, submittedAt: START + 9_000, deleteAt: START + 99_000 });
     t.deepEqual((await page(null, 0, 2)).numbers, [3, 7]);
     t.deepEqual(await store.read('page', 'endpoint-c', null, 0, 10), { jobs: [], total: 0 });
   });
@@ -131,7 +131,7 @@ export function orderRules(name: string, use: Use): void {
     await given(store, fence, submit(queued(1)));
     await t.throwsAsync(store.read('head', 'endpoint-a', 0, 0, -1, 0), { instanceOf: RangeError, message: /limit -1/ });
     await t.throwsAsync(store.read('leased', 0, 1.5), { instanceOf: RangeError });
-    await t.throwsAsync(store.read('due', start, Number.NaN), { instanceOf: RangeError });
+    await t.throwsAsync(store.read('due', START, Number.NaN), { instanceOf: RangeError });
     t.deepEqual(await queueOf(store), [1], 'the store goes on');
   });
 }

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, start, submit, ttl } from './jobs.ts';
+import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, START, submit, TTL } from './jobs.ts';
 import type { Op } from '../../../scheduler/store/store.ts';
 import type { Use } from './use.ts';
 
@@ -51,31 +51,31 @@ export function removalRules(name: string, use: Use): void {
     await given(
       store,
       fence,
-      submit(queued(1, { deleteAt: start + 300 })),
-      submit(leased(2, { deleteAt: start + 100 })),
-      submit(queued(3, { deleteAt: start + 200 })),
-      submit(queued(4, { deleteAt: start + 100 })),
+      submit(queued(1, { deleteAt: START + 300 })),
+      submit(leased(2, { deleteAt: START + 100 })),
+      submit(queued(3, { deleteAt: START + 200 })),
+      submit(queued(4, { deleteAt: START + 100 })),
     );
     const due = async (wall: number, limit: number) => {
       const { jobs, nextAt } = await store.read('due', wall, limit);
       return { numbers: jobs.map((job) => job.no), nextAt };
     };
-    t.deepEqual(await due(start, 10), { numbers: [], nextAt: start + 100 });
-    t.deepEqual(await due(start + 100, 10), { numbers: [2, 4], nextAt: start + 200 });
-    t.deepEqual(await due(start + 299, 10), { numbers: [2, 4, 3], nextAt: start + 300 });
-    t.deepEqual(await due(start + 300, 2), { numbers: [2, 4], nextAt: start + 200 });
-    t.deepEqual(await due(start + 300, 10), { numbers: [2, 4, 3, 1], nextAt: null });
-    t.deepEqual((await store.read('due', start + 100, 1)).jobs, [leased(2, { deleteAt: start + 100 })]);
+    t.deepEqual(await due(START, 10), { numbers: [], nextAt: START + 100 });
+    t.deepEqual(await due(START + 100, 10), { numbers: [2, 4], nextAt: START + 200 });
+    t.deepEqual(await due(START + 299, 10), { numbers: [2, 4, 3], nextAt: START + 300 });
+    t.deepEqual(await due(START + 300, 2), { numbers: [2, 4], nextAt: START + 200 });
+    t.deepEqual(await due(START + 300, 10), { numbers: [2, 4, 3, 1], nextAt: null });
+    t.deepEqual((await store.read('due', START + 100, 1)).jobs, [leased(2, { deleteAt: START + 100 })]);
   });
 
   test.serial(`${name}: an end moves the time of removal, a retry moves it again`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)));
-    t.is((await store.read('due', 0, 1)).nextAt, start + 1 + ttl);
-    await given(store, fence, failed(1, { deleteAt: start + 60_000 }));
-    t.is((await store.read('due', 0, 1)).nextAt, start + 60_000);
-    await given(store, fence, { kind: 'retry', no: 1, position: 2, submittedAt: start + 50_000, deleteAt: start + 90_000 });
-    t.is((await store.read('due', 0, 1)).nextAt, start + 90_000);
+    t.is((await store.read('due', 0, 1)).nextAt, START + 1 + TTL);
+    await given(store, fence, failed(1, { deleteAt: START + 60_000 }));
+    t.is((await store.read('due', 0, 1)).nextAt, START + 60_000);
+    await given(store, fence, { kind: 'retry', no: 1, position: 2, submittedAt: START + 50_000, deleteAt: START + 90_000 });
+    t.is((await store.read('due', 0, 1)).nextAt, START + 90_000);
   });
 
   test.serial(`${name}: the blobs of a job are found for removal with it`, async (t) => {
@@ -122,7 +122,7 @@ export function removalRules(name: string, use: Use): void {
     };
     t.is(await dropped({ kind: 'drain', no: 1, below: 1 }), undefined);
     t.deepEqual(await dropped({ kind: 'drain', no: 1, below: 2 }), ['chunk-1']);
-    t.deepEqual(await dropped({ kind: 'retry', no: 1, position: 2, submittedAt: start, deleteAt: start + ttl }), ['chunk-2', 'out']);
+    t.deepEqual(await dropped({ kind: 'retry', no: 1, position: 2, submittedAt: START, deleteAt: START + TTL }), ['chunk-2', 'out']);
     t.deepEqual(await dropped(remove(1)), ['in']);
     t.deepEqual(await dropped({ kind: 'hook', id: hookOf(1).id, after: 0, to: null }), ['in', 'out']);
     await given(store, fence, submit(queued(2)));
@@ -134,7 +134,7 @@ export function removalRules(name: string, use: Use): void {
     t.deepEqual(await store.read('highest'), { no: 0, position: 0 });
     await given(store, fence, submit(queued(1)), submit(queued(2, { endpoint: 'endpoint-b' })), submit(leased(3)), failed(3));
     t.deepEqual(await store.read('highest'), { no: 3, position: 3 });
-    await given(store, fence, { kind: 'retry', no: 3, position: 8, submittedAt: start, deleteAt: start + 10 });
+    await given(store, fence, { kind: 'retry', no: 3, position: 8, submittedAt: START, deleteAt: START + 10 });
     t.deepEqual(await store.read('highest'), { no: 3, position: 8 });
     await given(store, fence, remove(3), remove(2));
     t.deepEqual(await store.read('highest'), { no: 3, position: 8 });

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { completed, given, idOf, jobOf, json, leased, outcomes, queued, shown, shownWhole, start, submit } from './jobs.ts';
+import { completed, given, idOf, jobOf, json, leased, outcomes, queued, shown, shownWhole, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 
 const hash = (byte: number): Uint8Array => new Uint8Array(32).fill(byte);
@@ -165,7 +165,7 @@ export function submitRules(name: string, use: Use): void {
 
   test.serial(`${name}: an expired key is free again`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(queued(1), { idempotency: { key: 'key', bodyHash: hash(1), expiresAt: start - 1e11 } }));
+    await given(store, fence, submit(queued(1), { idempotency: { key: 'key', bodyHash: hash(1), expiresAt: START - 1e11 } }));
     t.is(await store.read('idempotency', 'key'), null);
     await given(store, fence, submit(queued(2), { idempotency: { key: 'key', bodyHash: hash(2), expiresAt: later() } }));
     t.is((await store.read('idempotency', 'key'))?.jobId, idOf(2));

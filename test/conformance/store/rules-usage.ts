@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { completed, failed, given, hookOf, json, leased, leaseOf, outcomes, queued, start, submit } from './jobs.ts';
+import { completed, failed, given, hookOf, json, leased, leaseOf, outcomes, queued, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 import type { Store } from '../../../scheduler/store/store.ts';
 
@@ -59,7 +59,7 @@ export function usageRules(name: string, use: Use): void {
       failed(1, { output: blob('out', 5_000) }),
     );
     t.deepEqual(await usageOf(store), { one: 105_000 });
-    await given(store, fence, { kind: 'retry', no: 1, position: 9, submittedAt: start, deleteAt: start + 9_000 });
+    await given(store, fence, { kind: 'retry', no: 1, position: 9, submittedAt: START, deleteAt: START + 9_000 });
     t.deepEqual(await usageOf(store), { one: 100_000 });
     t.deepEqual(
       await outcomes(

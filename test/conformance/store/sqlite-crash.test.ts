@@ -12,7 +12,7 @@ import { idOf } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
 const child = fileURLToPath(new URL('crash-child.ts', import.meta.url));
-const perBatch = 7;
+const PER_BATCH = 7;
 
 function start(t: ExecutionContext, command: string, args: readonly string[]): ChildProcess {
   const started = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -28,10 +28,10 @@ function check(t: ExecutionContext, file: string, first: number, acknowledged: n
   try {
     const highest = engine.read('highest').no;
     t.true(highest >= acknowledged, `acknowledged ${acknowledged}, found ${highest}`);
-    t.is((highest - first + 1) % perBatch, 0, 'batches are whole');
+    t.is((highest - first + 1) % PER_BATCH, 0, 'batches are whole');
     for (let no = first; no <= highest; no++) {
       const whole = engine.read('job', 'endpoint-a', idOf(no));
-      const behind = Math.ceil((highest - no + 1) / perBatch);
+      const behind = Math.ceil((highest - no + 1) / PER_BATCH);
       t.is(whole?.job.state, behind === 1 ? 'IN_QUEUE' : behind === 2 ? 'LEASED' : 'COMPLETED');
       t.truthy(engine.read('payload', no));
       t.is(whole?.output === null, behind < 3);

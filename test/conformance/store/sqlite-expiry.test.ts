@@ -5,13 +5,13 @@ import test from 'ava';
 import Database from 'better-sqlite3';
 
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
-import { completed, hookOf, idOf, leased, queued, start, submit } from './jobs.ts';
+import { completed, hookOf, idOf, leased, queued, START, submit } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
 const bodyHash = new Uint8Array(32);
 
 test("a key is free from its expiry on, by the engine's own clock", (t) => {
-  let now = start;
+  let now = START;
   const engine = new SqliteEngine({ file: ':memory:', now: () => now });
   t.teardown(() => engine.close());
   const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
@@ -27,13 +27,13 @@ test("a key is free from its expiry on, by the engine's own clock", (t) => {
 
 test('expired keys go with later commits, a few at a time', async (t) => {
   const file = join(await folderOf(t), 'capstan.db');
-  let now = start;
+  let now = START;
   const engine = new SqliteEngine({ file, now: () => now });
   const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
   const ops = Array.from({ length: 120 }, (_, i) =>
-    submit(queued(i + 1), { idempotency: { key: `key-${i}`, bodyHash, expiresAt: start + 1_000 } }),
+    submit(queued(i + 1), { idempotency: { key: `key-${i}`, bodyHash, expiresAt: START + 1_000 } }),
   );
-  engine.commit(fence, [...ops, submit(queued(999), { idempotency: { key: 'later', bodyHash, expiresAt: start + 1e9 } })]);
+  engine.commit(fence, [...ops, submit(queued(999), { idempotency: { key: 'later', bodyHash, expiresAt: START + 1e9 } })]);
   now += 120_000;
   engine.commit(fence, []);
   engine.commit(fence, []);
@@ -45,18 +45,18 @@ test('expired keys go with later commits, a few at a time', async (t) => {
 });
 
 test('deliveries given up go when their time is over, a few at a time; pending ones stay', (t) => {
-  let now = start;
+  let now = START;
   const engine = new SqliteEngine({ file: ':memory:', now: () => now });
   t.teardown(() => engine.close());
   const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
   const ids = Array.from({ length: 121 }, (_, i) => hookOf(i + 1).id);
   engine.commit(
     fence,
-    ids.flatMap((id, i) => [submit(leased(i + 1)), completed(i + 1, { hook: hookOf(i + 1, { id, dueAt: start }) })]),
+    ids.flatMap((id, i) => [submit(leased(i + 1)), completed(i + 1, { hook: hookOf(i + 1, { id, dueAt: START }) })]),
   );
   engine.commit(
     fence,
-    ids.slice(1).map((id) => ({ kind: 'hook', id, after: 0, to: { state: 'FAILED', dueAt: start + 1_000, tries: 3, error: 'e' } })),
+    ids.slice(1).map((id) => ({ kind: 'hook', id, after: 0, to: { state: 'FAILED', dueAt: START + 1_000, tries: 3, error: 'e' } })),
   );
   const kept = () => engine.read('hookPage', 'account-a', '', 1_000).length;
   now += 120_000;

@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-import { decisionsKept } from '../../../scheduler/core/scaling/decisions.ts';
+import { DECISIONS_KEPT } from '../../../scheduler/core/scaling/decisions.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 
@@ -205,7 +205,7 @@ test('decisions are kept with their reasons, the last ones', (t) => {
     world.settle();
   }
   const { decisions } = world.endpoint(endpoint);
-  t.is(decisions.length, decisionsKept);
+  t.is(decisions.length, DECISIONS_KEPT);
   t.deepEqual(
     decisions.slice(-2).map(({ kind, reason }) => `${kind} ${reason}`),
     ['ASK QUEUE_DELAY: a job waits and no worker runs', 'DRAIN idle for 5 s'],

@@ -3,10 +3,10 @@ import test from 'ava';
 
 import { SystemClock } from '../../../scheduler/engine/clock.ts';
 
-const day = 86_400_000;
+const DAY = 86_400_000;
 
 function clocks() {
-  const at = { system: 20_000 * day, mono: 5 };
+  const at = { system: 20_000 * DAY, mono: 5 };
   const clock = new SystemClock(
     () => at.system,
     () => at.mono,
@@ -22,14 +22,14 @@ function clocks() {
 test('the wall clock is the system’s, and follows it forward', (t) => {
   const { at, pass } = clocks();
   t.is(pass(1_000), at.system);
-  at.system += day;
+  at.system += DAY;
   t.is(pass(1), at.system);
 });
 
 test('set back, it goes on without a step, and meets the system’s clock again', (t) => {
   const { at, pass } = clocks();
   const before = pass(1_000);
-  at.system -= 3 * day;
+  at.system -= 3 * DAY;
   t.is(pass(0), before);
   const later = pass(100_000);
   t.true(later >= before + 95_000 && later <= before + 100_000, `${later - before} ms passed`);

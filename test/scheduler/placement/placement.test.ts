@@ -11,7 +11,7 @@ import { nodeInfo } from '../../../scheduler/services/fleet-view.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';
 
-const gigabyte = 1024n ** 3n;
+const GIGABYTE = 1024n ** 3n;
 const gpu = (uuid: string, model = 'NVIDIA RTX A5000', memoryGb = 24, more: Partial<Device> = {}): Device =>
   Device.fromPartial({ uuid, model, memoryBytes: BigInt(memoryGb) * 1_000_000_000n, healthy: true, ...more });
 const slice = (uuid: string, profile: string, memoryGb: number): Device =>
@@ -150,8 +150,8 @@ test('each node says what it lacks, and the reasons that came closest stand firs
   t.is(refused({ ...compiled, imageName: 'acme/model' }, { a: { runtimes: ['container'] } }), '', 'an image has its own Python');
   t.is(refused({ imageName: 'acme/model' }, { a: {} }), 'RUNTIME_MISSING on 1 node: a (no container engine)');
   t.is(refused({ cpu: 'cpu3c-16-2' }, { a: { cpuCount: 2 } }), 'CPU on 1 node: a (0 of 8 vCPU given, needs 16)');
-  t.is(refused({ cpu: 'cpu3c-1-8' }, { a: { memoryBytes: 4n * gigabyte } }), 'MEMORY on 1 node: a (0 of 3.5 GB given, needs 8)');
-  t.is(refused({}, { a: { diskBytes: 10n * gigabyte, diskAvailableBytes: gigabyte / 4n } }), 'DISK on 1 node: a (0.3 GB free, needs 0.5)');
+  t.is(refused({ cpu: 'cpu3c-1-8' }, { a: { memoryBytes: 4n * GIGABYTE } }), 'MEMORY on 1 node: a (0 of 3.5 GB given, needs 8)');
+  t.is(refused({}, { a: { diskBytes: 10n * GIGABYTE, diskAvailableBytes: GIGABYTE / 4n } }), 'DISK on 1 node: a (0.3 GB free, needs 0.5)');
   t.is(
     refused({}, { a: {}, b: {} }, (world) => world.disconnect('b')),
     '',
@@ -264,7 +264,7 @@ test('a plan is refused when what it was made on has changed', (t) => {
 
 test('nodes tell what is set aside on them, of what may be', (t) => {
   const world = new FleetWorld();
-  world.node('a', ['g0', 'g1'], { cpuCount: 4, memoryBytes: 8n * gigabyte });
+  world.node('a', ['g0', 'g1'], { cpuCount: 4, memoryBytes: 8n * GIGABYTE });
   placed(world, { name: 'x', gpuIds: 'ANY', gpuCount: 1 });
   placed(world, { name: 'y', cpu: 'cpu3c-2-4' });
   placed(world, { name: 'z' });
@@ -273,8 +273,8 @@ test('nodes tell what is set aside on them, of what may be', (t) => {
   t.like(nodeInfo(world.image, node), {
     cpuMillisGiven: 2_100,
     cpuMillisInAll: 16_000,
-    memoryBytesGiven: 4n * gigabyte + gigabyte / 8n,
-    memoryBytesInAll: 8n * gigabyte - gigabyte / 2n,
+    memoryBytesGiven: 4n * GIGABYTE + GIGABYTE / 8n,
+    memoryBytesInAll: 8n * GIGABYTE - GIGABYTE / 2n,
     devicesGiven: 1,
   });
 });

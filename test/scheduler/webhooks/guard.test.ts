@@ -5,7 +5,7 @@ import test from 'ava';
 import { AddressGuard, parseAllowList } from '../../../scheduler/webhooks/guard.ts';
 
 const closed = new AddressGuard(parseAllowList(''));
-const refusedUrl = /^must not lead to a private address; the operator can open some with CAPSTAN_WEBHOOK_ALLOW$/;
+const REFUSED_URL = /^must not lead to a private address; the operator can open some with CAPSTAN_WEBHOOK_ALLOW$/;
 
 /** Every way to write an address that is not public. */
 const privateHosts = [
@@ -78,8 +78,8 @@ const privateHosts = [
 
 for (const host of privateHosts) {
   test(`refused at submission: http://${host}/`, (t) => {
-    t.regex(closed.refusal(`http://${host}/hook`) ?? '', refusedUrl);
-    t.regex(closed.refusal(`https://user:secret@${host}:8443/hook?a#b`) ?? '', refusedUrl);
+    t.regex(closed.refusal(`http://${host}/hook`) ?? '', REFUSED_URL);
+    t.regex(closed.refusal(`https://user:secret@${host}:8443/hook?a#b`) ?? '', REFUSED_URL);
   });
 }
 
@@ -131,7 +131,7 @@ test('the operator opens networks, addresses and names; nothing beside them', (t
   t.false(open.admits('hooks.internal.example', '127.0.0.1'));
   t.is(open.refusal('http://10.1.2.3/'), null);
   t.is(open.refusal('http://localhost/'), null, '::1 is open, and localhost may be that');
-  t.regex(open.refusal('http://127.0.0.1/') ?? '', refusedUrl);
+  t.regex(open.refusal('http://127.0.0.1/') ?? '', REFUSED_URL);
 });
 
 test('an entry that is none is refused by name', (t) => {

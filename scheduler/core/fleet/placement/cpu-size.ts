@@ -7,18 +7,18 @@ export interface CpuSize {
   readonly memoryBytes: number;
 }
 
-const gibibyte = 1024 ** 3;
+const GIBIBYTE = 1024 ** 3;
 /** Largest selection: more than any host has. */
 const largest = { cpus: 512, memoryGb: 8_192 };
 
 /** An endpoint that names neither `gpu` nor `cpu` gets this one. */
-const smallestCpu = 'cpu3c-1-2';
+const SMALLEST_CPU = 'cpu3c-1-2';
 
 /** The size a selection stands for; null when it is none. Generations differ in name only: hosts are what they are. */
 export function cpuSize(selection: string): CpuSize | null {
   const [, cpus, memory] = /^cpu[a-z0-9]+-([1-9]\d*)-([1-9]\d*)$/i.exec(selection) ?? [];
   if (cpus === undefined || memory === undefined || Number(cpus) > largest.cpus || Number(memory) > largest.memoryGb) return null;
-  return { cpuMillis: Number(cpus) * 1_000, memoryBytes: Number(memory) * gibibyte };
+  return { cpuMillis: Number(cpus) * 1_000, memoryBytes: Number(memory) * GIBIBYTE };
 }
 
 /**
@@ -27,7 +27,7 @@ export function cpuSize(selection: string): CpuSize | null {
  */
 export function workerLimits(release: { readonly gpuIds: string; readonly cpu: string }): CpuSize {
   if (release.gpuIds !== '') return { cpuMillis: 0, memoryBytes: 0 };
-  return cpuSize(release.cpu === '' ? smallestCpu : release.cpu) ?? { cpuMillis: 0, memoryBytes: 0 };
+  return cpuSize(release.cpu === '' ? SMALLEST_CPU : release.cpu) ?? { cpuMillis: 0, memoryBytes: 0 };
 }
 
 /** What is set aside for a worker on its node. */

@@ -141,11 +141,11 @@ function roomFor({ reserve, settings }: Wanted, facts: NodeFacts, usage: NodeUsa
 }
 
 /** An archive, and what it unpacks to. */
-const unpackedFactor = 4;
+const UNPACKED_FACTOR = 4;
 
 function diskFor({ release, settings }: Wanted, facts: NodeFacts): Rejected | null {
   if (facts.diskFreeBytes === null || facts.builds.has(release.buildDigest)) return null;
-  const needed = release.buildSize * unpackedFactor + settings.diskReserveBytes;
+  const needed = release.buildSize * UNPACKED_FACTOR + settings.diskReserveBytes;
   if (facts.diskFreeBytes >= needed) return null;
   return { reason: 'DISK', detail: `${gigabytes(facts.diskFreeBytes)} GB free, needs ${gigabytes(needed)}` };
 }

@@ -43,7 +43,7 @@ export interface NodeFacts {
   readonly digest: string;
 }
 
-const diskGrain = 256 * 1024 * 1024;
+const DISK_GRAIN = 256 * 1024 * 1024;
 
 export function factsOf(inventory: Inventory): NodeFacts {
   // A device that is told twice is one device.
@@ -68,7 +68,7 @@ export function factsOf(inventory: Inventory): NodeFacts {
     devicesUnread: inventory.devicesUnread,
     cpuMillis: inventory.cpuCount * 1_000,
     memoryBytes: Number(inventory.memoryBytes),
-    diskFreeBytes: inventory.diskBytes === 0n ? null : Math.floor(Number(inventory.diskAvailableBytes) / diskGrain) * diskGrain,
+    diskFreeBytes: inventory.diskBytes === 0n ? null : Math.floor(Number(inventory.diskAvailableBytes) / DISK_GRAIN) * DISK_GRAIN,
   };
   const digest = JSON.stringify(facts, (_key, value: unknown) => (value instanceof Set ? [...(value as Set<string>)].sort() : value));
   return { ...facts, kinds: kindsOf(devices), digest };

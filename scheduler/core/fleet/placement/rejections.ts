@@ -47,7 +47,7 @@ export interface RejectionGroup {
 }
 
 /** Nodes named for each reason. A fleet of thousands must not be copied into every endpoint that waits. */
-const mostExamples = 8;
+const MOST_EXAMPLES = 8;
 
 interface Gathered {
   nodes: number;
@@ -63,10 +63,10 @@ export class RejectionCollector {
     if (group === undefined) this.#groups.set(reason, (group = { nodes: 0, examples: [] }));
     group.nodes++;
     const last = group.examples.at(-1);
-    if (group.examples.length === mostExamples && last !== undefined && before(last, node)) return;
+    if (group.examples.length === MOST_EXAMPLES && last !== undefined && before(last, node)) return;
     group.examples.push({ node: node.id, name: node.name, detail });
     group.examples.sort((a, b) => (before(a, { id: b.node, name: b.name }) ? -1 : 1));
-    if (group.examples.length > mostExamples) group.examples.pop();
+    if (group.examples.length > MOST_EXAMPLES) group.examples.pop();
   }
 
   /** The groups, those that came closest to fitting first. */

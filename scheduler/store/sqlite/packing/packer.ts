@@ -5,10 +5,10 @@
  */
 
 /** Stands for a null text or null bytes in the place of a length. */
-const none = 0xffff_ffff;
+const NONE = 0xffff_ffff;
 /** Up to here a loop over ASCII beats the call into the encoder. */
-const loopLimit = 80;
-const firstSize = 4_096;
+const LOOP_LIMIT = 80;
+const FIRST_SIZE = 4_096;
 
 /** Writes values one after another into a buffer that grows. */
 export class Packer {
@@ -16,7 +16,7 @@ export class Packer {
   #view: DataView;
   #at = 0;
 
-  constructor(size = firstSize) {
+  constructor(size = FIRST_SIZE) {
     this.#bytes = Buffer.from(new ArrayBuffer(size));
     this.#view = new DataView(this.#bytes.buffer);
   }
@@ -48,14 +48,14 @@ export class Packer {
 
   text(value: string | null): void {
     if (value === null) {
-      this.count(none);
+      this.count(NONE);
       return;
     }
     const length = value.length;
     this.#reserve(4 + length * 3);
     const start = this.#at + 4;
     let at = start;
-    if (length <= loopLimit) {
+    if (length <= LOOP_LIMIT) {
       const bytes = this.#bytes;
       const end = start + length;
       for (; at < end; at++) {
@@ -73,7 +73,7 @@ export class Packer {
 
   bytes(value: Uint8Array | null): void {
     if (value === null) {
-      this.count(none);
+      this.count(NONE);
       return;
     }
     this.#reserve(4 + value.length);
@@ -152,7 +152,7 @@ export class Unpacker {
 
   textOrNull(): string | null {
     const length = this.count();
-    if (length === none) return null;
+    if (length === NONE) return null;
     const start = this.#at;
     this.#at += length;
     return this.#bytes.toString('utf8', start, this.#at);
@@ -167,7 +167,7 @@ export class Unpacker {
 
   bytesOrNull(): Uint8Array | null {
     const length = this.count();
-    if (length === none) return null;
+    if (length === NONE) return null;
     const start = this.#at;
     this.#at += length;
     return new Uint8Array(this.#view.buffer, start, length);

@@ -3,29 +3,29 @@ import type { Database } from 'better-sqlite3';
 import type { Body, BodyUsage, EncryptedInput } from '../../store.ts';
 import { blobOf, bound, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.ts';
 
-const payload = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
-const insertChunk = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
-const readChunks = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
-const dropChunks = 'DELETE FROM chunks WHERE no = ? RETURNING blob';
-const dropInput = 'DELETE FROM inputs WHERE no = ? RETURNING blob';
+const PAYLOAD = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
+const INSERT_CHUNK = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
+const READ_CHUNKS = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
+const DROP_CHUNKS = 'DELETE FROM chunks WHERE no = ? RETURNING blob';
+const DROP_INPUT = 'DELETE FROM inputs WHERE no = ? RETURNING blob';
 
-const encryptedInputs = `
+const ENCRYPTED_INPUTS = `
 SELECT no, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
 FROM inputs INDEXED BY inputs_s3 WHERE s3 IS NOT NULL AND no > ? ORDER BY no LIMIT ?`;
-const resealInput = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
-const hasInput = 'SELECT 1 FROM inputs WHERE no = ?';
+const RESEAL_INPUT = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
+const HAS_INPUT = 'SELECT 1 FROM inputs WHERE no = ?';
 
 /** Chunks are dropped from the front only. */
-const drainChunks = 'DELETE FROM chunks WHERE no = ? AND idx < ? RETURNING blob';
-const ended = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
-const countDrained = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
+const DRAIN_CHUNKS = 'DELETE FROM chunks WHERE no = ? AND idx < ? RETURNING blob';
+const ENDED = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
+const COUNT_DRAINED = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
 
-const blobsOf = `
+const BLOBS_OF = `
 SELECT blob FROM inputs WHERE no = @no AND blob IS NOT NULL
 UNION ALL SELECT output_blob FROM jobs WHERE no = @no AND output_blob IS NOT NULL
 UNION ALL SELECT blob FROM chunks WHERE no = @no AND blob IS NOT NULL`;
 
-const blobsNamed = `
+const BLOBS_NAMED = `
 SELECT value FROM json_each(?) WHERE
   EXISTS (SELECT 1 FROM inputs INDEXED BY inputs_blob WHERE blob = value)
   OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_output_blob WHERE output_blob = value)
@@ -33,24 +33,24 @@ SELECT value FROM json_each(?) WHERE
   OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_input_blob WHERE input_blob = value)
   OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_output_blob WHERE output_blob = value)`;
 
-const bodyUsage = 'SELECT account, bytes FROM body_usage';
+const BODY_USAGE = 'SELECT account, bytes FROM body_usage';
 
 /** Inputs, chunks, and which blobs rows name. */
 export function bodyStatements(db: Database) {
-  const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(payload).raw();
-  const sealedRows = db.prepare<[number, number], EncryptedInput>(encryptedInputs);
-  const resealRow = db.prepare<[Uint8Array, number, Uint8Array]>(resealInput);
-  const hasInputRow = db.prepare<[number], 1>(hasInput).pluck();
-  const chunkIn = db.prepare(insertChunk);
-  const chunkRows = db.prepare<[number], [...BodyTuple, idx: number]>(readChunks).raw();
-  const chunksOut = db.prepare<[number], string | null>(dropChunks).pluck();
-  const inputOut = db.prepare<[number], string | null>(dropInput).pluck();
-  const drainRows = db.prepare<[number, number], string | null>(drainChunks).pluck();
-  const endedRow = db.prepare<[number], 0 | 1>(ended).pluck();
-  const drained = db.prepare<[number, number]>(countDrained);
-  const ofJob = db.prepare<[{ no: number }], string>(blobsOf).pluck();
-  const named = db.prepare<[string], string>(blobsNamed).pluck();
-  const usage = db.prepare<[], BodyUsage>(bodyUsage);
+  const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(PAYLOAD).raw();
+  const sealedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
+  const resealRow = db.prepare<[Uint8Array, number, Uint8Array]>(RESEAL_INPUT);
+  const hasInputRow = db.prepare<[number], 1>(HAS_INPUT).pluck();
+  const chunkIn = db.prepare(INSERT_CHUNK);
+  const chunkRows = db.prepare<[number], [...BodyTuple, idx: number]>(READ_CHUNKS).raw();
+  const chunksOut = db.prepare<[number], string | null>(DROP_CHUNKS).pluck();
+  const inputOut = db.prepare<[number], string | null>(DROP_INPUT).pluck();
+  const drainRows = db.prepare<[number, number], string | null>(DRAIN_CHUNKS).pluck();
+  const endedRow = db.prepare<[number], 0 | 1>(ENDED).pluck();
+  const drained = db.prepare<[number, number]>(COUNT_DRAINED);
+  const ofJob = db.prepare<[{ no: number }], string>(BLOBS_OF).pluck();
+  const named = db.prepare<[string], string>(BLOBS_NAMED).pluck();
+  const usage = db.prepare<[], BodyUsage>(BODY_USAGE);
   return {
     payload(no: number): { input: Body; s3: Uint8Array | null } | null {
       const row = payloadRow.get(no);

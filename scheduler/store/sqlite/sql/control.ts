@@ -3,19 +3,19 @@ import type { Database } from 'better-sqlite3';
 import type { ControlKind, ControlRow } from '../../store.ts';
 import { bound } from '../rows.ts';
 
-const insert = 'INSERT INTO control (kind, key, version, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING';
-const update = 'UPDATE control SET version = ?, value = ? WHERE kind = ? AND key = ? AND version = ?';
-const remove = 'DELETE FROM control WHERE kind = ? AND key = ? AND version = ?';
-const standing = 'SELECT 1 FROM control WHERE kind = ? AND key = ?';
-const list = 'SELECT kind, key, version, value FROM control WHERE kind = ? AND key > ? ORDER BY key LIMIT ?';
+const INSERT = 'INSERT INTO control (kind, key, version, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING';
+const UPDATE = 'UPDATE control SET version = ?, value = ? WHERE kind = ? AND key = ? AND version = ?';
+const REMOVE = 'DELETE FROM control WHERE kind = ? AND key = ? AND version = ?';
+const STANDING = 'SELECT 1 FROM control WHERE kind = ? AND key = ?';
+const LIST = 'SELECT kind, key, version, value FROM control WHERE kind = ? AND key > ? ORDER BY key LIMIT ?';
 
 /** Control rows: small versioned JSON documents. */
 export function controlStatements(db: Database) {
-  const insertRow = db.prepare<[string, string, string]>(insert);
-  const updateRow = db.prepare<[number, string, string, string, number]>(update);
-  const removeRow = db.prepare<[string, string, number]>(remove);
-  const standingRow = db.prepare<[string, string], 1>(standing).pluck();
-  const listRows = db.prepare<[string, string, number], [ControlKind, string, number, string]>(list).raw();
+  const insertRow = db.prepare<[string, string, string]>(INSERT);
+  const updateRow = db.prepare<[number, string, string, string, number]>(UPDATE);
+  const removeRow = db.prepare<[string, string, number]>(REMOVE);
+  const standingRow = db.prepare<[string, string], 1>(STANDING).pluck();
+  const listRows = db.prepare<[string, string, number], [ControlKind, string, number, string]>(LIST).raw();
   return {
     /** `conflict` when the present version is not `version - 1`; `gone` when there is nothing to remove. */
     put(kind: ControlKind, key: string, version: number, value: string | null): 'ok' | 'conflict' | 'gone' {

@@ -4,8 +4,8 @@ import type { Body, HookHead, HookRow, NewHook, Op } from '../../store.ts';
 import {
   blobOf,
   bound,
-  hookColumns,
-  hookPayloadColumns,
+  HOOK_COLUMNS,
+  HOOK_PAYLOAD_COLUMNS,
   inlineOf,
   ms,
   sizeOf,
@@ -17,31 +17,31 @@ import {
 
 /** The input is copied from the job's, which never changes. */
 const insert = `
-INSERT INTO hooks (${hookColumns}, ${hookPayloadColumns})
+INSERT INTO hooks (${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS})
 SELECT ?, ?, ?, ?, ?, 'PENDING', ?, 0, NULL, ?, inline, blob, size, ?, ?, ? FROM inputs WHERE no = ?
 ON CONFLICT (id) DO NOTHING`;
-const change = 'UPDATE hooks SET state = ?, due_at = ?, tries = ?, error = ? WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
-const remove = 'DELETE FROM hooks WHERE id = ? AND tries = ifnull(?, tries) RETURNING host, input_blob, output_blob';
-const standing = 'SELECT 1 FROM hooks WHERE id = ?';
+const CHANGE = 'UPDATE hooks SET state = ?, due_at = ?, tries = ?, error = ? WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
+const REMOVE = 'DELETE FROM hooks WHERE id = ? AND tries = ifnull(?, tries) RETURNING host, input_blob, output_blob';
+const STANDING = 'SELECT 1 FROM hooks WHERE id = ?';
 
-const hostDue = `
+const HOST_DUE = `
 INSERT INTO hook_hosts (host, next_at) VALUES (?, ?)
 ON CONFLICT (host) DO UPDATE SET next_at = excluded.next_at WHERE excluded.next_at < next_at`;
-const firstOfHost = "SELECT due_at FROM hooks INDEXED BY hooks_pending WHERE state = 'PENDING' AND host = ? ORDER BY due_at LIMIT 1";
-const moveHost = 'INSERT INTO hook_hosts (host, next_at) VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET next_at = excluded.next_at';
-const dropHost = 'DELETE FROM hook_hosts WHERE host = ?';
+const FIRST_OF_HOST = "SELECT due_at FROM hooks INDEXED BY hooks_pending WHERE state = 'PENDING' AND host = ? ORDER BY due_at LIMIT 1";
+const MOVE_HOST = 'INSERT INTO hook_hosts (host, next_at) VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET next_at = excluded.next_at';
+const DROP_HOST = 'DELETE FROM hook_hosts WHERE host = ?';
 
-const hostsDue = `
+const HOSTS_DUE = `
 SELECT host FROM hook_hosts INDEXED BY hook_hosts_next
 WHERE next_at <= ? AND host NOT IN (SELECT value FROM json_each(?)) ORDER BY next_at LIMIT ?`;
 const dueOfHost = `
-SELECT ${hookColumns} FROM hooks INDEXED BY hooks_pending
+SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_pending
 WHERE state = 'PENDING' AND host = ? AND due_at <= ? AND id NOT IN (SELECT value FROM json_each(?)) ORDER BY due_at, rowid LIMIT ?`;
-const nextDue = "SELECT due_at FROM hooks INDEXED BY hooks_due WHERE state = 'PENDING' AND due_at > ? ORDER BY due_at LIMIT 1";
+const NEXT_DUE = "SELECT due_at FROM hooks INDEXED BY hooks_due WHERE state = 'PENDING' AND due_at > ? ORDER BY due_at LIMIT 1";
 
-const one = `SELECT ${hookColumns}, ${hookPayloadColumns} FROM hooks WHERE id = ?`;
-const page = `SELECT ${hookColumns} FROM hooks INDEXED BY hooks_account WHERE account = ? AND id > ? ORDER BY id LIMIT ?`;
-const sweep = `
+const one = `SELECT ${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS} FROM hooks WHERE id = ?`;
+const page = `SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_account WHERE account = ? AND id > ? ORDER BY id LIMIT ?`;
+const SWEEP = `
 DELETE FROM hooks WHERE id IN (
   SELECT id FROM hooks INDEXED BY hooks_failed WHERE state = 'FAILED' AND due_at <= ? ORDER BY due_at LIMIT ?
 )`;
@@ -49,19 +49,19 @@ DELETE FROM hooks WHERE id IN (
 /** The outbox of webhook deliveries. */
 export function hookStatements(db: Database) {
   const insertRow = db.prepare(insert);
-  const changeRow = db.prepare<unknown[], string>(change).pluck();
-  const removeRow = db.prepare<unknown[], [host: string, input: string | null, output: string | null]>(remove).raw();
-  const standingRow = db.prepare<[string], 1>(standing).pluck();
-  const hostDueRow = db.prepare<[string, number]>(hostDue);
-  const firstRow = db.prepare<[string], number>(firstOfHost).pluck();
-  const moveHostRow = db.prepare<[string, number]>(moveHost);
-  const dropHostRow = db.prepare<[string]>(dropHost);
-  const hostRows = db.prepare<[number, string, number], string>(hostsDue).pluck();
+  const changeRow = db.prepare<unknown[], string>(CHANGE).pluck();
+  const removeRow = db.prepare<unknown[], [host: string, input: string | null, output: string | null]>(REMOVE).raw();
+  const standingRow = db.prepare<[string], 1>(STANDING).pluck();
+  const hostDueRow = db.prepare<[string, number]>(HOST_DUE);
+  const firstRow = db.prepare<[string], number>(FIRST_OF_HOST).pluck();
+  const moveHostRow = db.prepare<[string, number]>(MOVE_HOST);
+  const dropHostRow = db.prepare<[string]>(DROP_HOST);
+  const hostRows = db.prepare<[number, string, number], string>(HOSTS_DUE).pluck();
   const dueRows = db.prepare<[string, number, string, number], HookTuple>(dueOfHost).raw();
-  const nextRow = db.prepare<[number], number>(nextDue).pluck();
+  const nextRow = db.prepare<[number], number>(NEXT_DUE).pluck();
   const oneRow = db.prepare<[string], WholeHookTuple>(one).raw();
   const pageRows = db.prepare<[string, string, number], HookTuple>(page).raw();
-  const sweepRows = db.prepare<[number, number]>(sweep);
+  const sweepRows = db.prepare<[number, number]>(SWEEP);
 
   /** Brings a host's time in line with its deliveries, one of which has changed. */
   const settleHost = (host: string): void => {

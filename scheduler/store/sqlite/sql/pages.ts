@@ -1,13 +1,13 @@
 import type { Database } from 'better-sqlite3';
 
 import type { StoredState, WholeJob } from '../../store.ts';
-import { bound, jobColumns, toBody, toJob, type BodyTuple, type JobTuple } from '../rows.ts';
+import { bound, JOB_COLUMNS, toBody, toJob, type BodyTuple, type JobTuple } from '../rows.ts';
 
 type WholeTuple = [...JobTuple, chunks: number, ...BodyTuple];
 
-const wholeColumns = `${jobColumns}, chunks, output, output_blob, output_size`;
+const wholeColumns = `${JOB_COLUMNS}, chunks, output, output_blob, output_size`;
 const one = `SELECT ${wholeColumns} FROM jobs WHERE id = ? AND endpoint = ?`;
-const taken = 'SELECT 1 FROM jobs WHERE id = ?';
+const TAKEN = 'SELECT 1 FROM jobs WHERE id = ?';
 const byNumber = `SELECT ${wholeColumns} FROM jobs WHERE no = ?`;
 
 /**
@@ -40,7 +40,7 @@ function totalSql(from: readonly string[]): string {
 export function pageStatements(db: Database, chunksOf: (no: number) => Pick<WholeJob, 'chunks' | 'firstChunk'>) {
   const oneRow = db.prepare<[string, string], WholeTuple>(one).raw();
   const numberRow = db.prepare<[number], WholeTuple>(byNumber).raw();
-  const takenRow = db.prepare<[string], 1>(taken).pluck();
+  const takenRow = db.prepare<[string], 1>(TAKEN).pluck();
   const prepare = (from: readonly string[]) => ({
     page: db.prepare<[{ endpoint: string; offset: number; limit: number }], number>(pageSql(from)).pluck(),
     total: db.prepare<[{ endpoint: string }], number>(totalSql(from)).pluck(),

@@ -1,20 +1,20 @@
 import type { Database } from 'better-sqlite3';
 
 import type { EndpointCounts, JobRow, QueuedJob, StoredState } from '../../store.ts';
-import { bound, jobColumns, toJob, type JobTuple } from '../rows.ts';
+import { bound, JOB_COLUMNS, toJob, type JobTuple } from '../rows.ts';
 
 /** length() of a blob reads no overflow page, so a big input that is left out costs nothing. */
 const head = `
-SELECT ${jobColumns.replace(/\bno\b/, 'jobs.no')}, CASE WHEN length(inputs.inline) <= ? THEN inputs.inline END
+SELECT ${JOB_COLUMNS.replace(/\bno\b/, 'jobs.no')}, CASE WHEN length(inputs.inline) <= ? THEN inputs.inline END
 FROM jobs INDEXED BY jobs_queued LEFT JOIN inputs ON inputs.no = jobs.no
 WHERE state = 'IN_QUEUE' AND endpoint = ? AND priority = ? AND position > ?
 ORDER BY position LIMIT ?`;
 
 /** Without the hint the planner walks the whole table by number. */
 const leased = `
-SELECT ${jobColumns} FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND no > ? ORDER BY no LIMIT ?`;
+SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND no > ? ORDER BY no LIMIT ?`;
 
-const counts = `
+const COUNTS = `
 SELECT endpoint, 'IN_QUEUE', priority, count(*), 0 FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE' GROUP BY endpoint, priority
 UNION ALL
 SELECT endpoint, 'LEASED', priority, count(*), sum(max(attempts - 1, 0)) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' GROUP BY endpoint, priority
@@ -25,7 +25,7 @@ SELECT endpoint, state, priority, count(*), sum(max(attempts - 1, 0)) FROM jobs 
 export function queueStatements(db: Database) {
   const headRows = db.prepare<[number, string, number, number, number], [...JobTuple, Uint8Array | null]>(head).raw();
   const leasedRows = db.prepare<[number, number], JobTuple>(leased).raw();
-  const countRows = db.prepare<[], [string, StoredState, 0 | 1, number, number]>(counts).raw();
+  const countRows = db.prepare<[], [string, StoredState, 0 | 1, number, number]>(COUNTS).raw();
   return {
     head(endpoint: string, priority: 0 | 1, after: number, limit: number, inputLimit: number): QueuedJob[] {
       return headRows.all(inputLimit, endpoint, priority, after, bound(limit)).map((row) => {

@@ -1,17 +1,17 @@
 import type { Database } from 'better-sqlite3';
 
 import type { JobRow } from '../../store.ts';
-import { bound, jobColumns, toJob, type JobTuple } from '../rows.ts';
+import { bound, JOB_COLUMNS, toJob, type JobTuple } from '../rows.ts';
 
-const remove = 'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob';
-const due = `SELECT ${jobColumns} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, no LIMIT ?`;
-const nextDue = 'SELECT delete_at FROM jobs INDEXED BY jobs_due ORDER BY delete_at, no LIMIT 1 OFFSET ?';
-const mark = 'UPDATE marks SET value = @value WHERE name = @name AND value < @value';
-const marked = 'SELECT value FROM marks WHERE name = ?';
-const highestNo = 'SELECT max(no) FROM jobs';
+const REMOVE = 'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob';
+const due = `SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, no LIMIT ?`;
+const NEXT_DUE = 'SELECT delete_at FROM jobs INDEXED BY jobs_due ORDER BY delete_at, no LIMIT 1 OFFSET ?';
+const MARK = 'UPDATE marks SET value = @value WHERE name = @name AND value < @value';
+const MARKED = 'SELECT value FROM marks WHERE name = ?';
+const HIGHEST_NO = 'SELECT max(no) FROM jobs';
 
 /** Take-over only: three scans of indexes that hold the position, none of the table. */
-const highestPosition = `
+const HIGHEST_POSITION = `
 SELECT max(p) FROM (
   SELECT max(position) AS p FROM jobs INDEXED BY jobs_queued WHERE state = 'IN_QUEUE'
   UNION ALL SELECT max(position) FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED'
@@ -20,13 +20,13 @@ SELECT max(p) FROM (
 
 /** Removal of jobs, and the marks that keep their numbers from being given out again. */
 export function removalStatements(db: Database) {
-  const removeRow = db.prepare<[number, number], [position: number, chunks: number, output: string | null]>(remove).raw();
+  const removeRow = db.prepare<[number, number], [position: number, chunks: number, output: string | null]>(REMOVE).raw();
   const dueRows = db.prepare<[number, number], JobTuple>(due).raw();
-  const nextRow = db.prepare<[number], number>(nextDue).pluck();
-  const markRow = db.prepare<[{ name: string; value: number }]>(mark);
-  const markedRow = db.prepare<[string], number>(marked).pluck();
-  const noRow = db.prepare<[], number | null>(highestNo).pluck();
-  const positionRow = db.prepare<[], number | null>(highestPosition).pluck();
+  const nextRow = db.prepare<[number], number>(NEXT_DUE).pluck();
+  const markRow = db.prepare<[{ name: string; value: number }]>(MARK);
+  const markedRow = db.prepare<[string], number>(MARKED).pluck();
+  const noRow = db.prepare<[], number | null>(HIGHEST_NO).pluck();
+  const positionRow = db.prepare<[], number | null>(HIGHEST_POSITION).pluck();
   return {
     /** What the removed row held, or null when it was not there or not due. */
     remove(no: number, dueBy: number): { readonly position: number; readonly chunks: number; readonly outputBlob: string | null } | null {

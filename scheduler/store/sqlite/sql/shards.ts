@@ -3,21 +3,21 @@ import type { Database } from 'better-sqlite3';
 import { ms } from '../rows.ts';
 
 /** The same owner renews its term; another one takes the next. */
-const acquire = `
+const ACQUIRE = `
 INSERT INTO shards (shard, owner, term, until) VALUES (?, ?, 1, ?)
 ON CONFLICT (shard) DO UPDATE SET term = term + (owner <> excluded.owner), owner = excluded.owner, until = excluded.until
 RETURNING term`;
-const term = 'SELECT term FROM shards WHERE shard = ?';
-const held = 'SELECT term FROM shards WHERE shard = ? AND owner = ?';
+const TERM = 'SELECT term FROM shards WHERE shard = ?';
+const HELD = 'SELECT term FROM shards WHERE shard = ? AND owner = ?';
 
 /**
  * Terms of shards. The file is locked for one process (see `open.ts`), so whoever asks is the
  * only one alive: nobody waits for an earlier owner's time to run out.
  */
 export function shardStatements(db: Database) {
-  const acquireRow = db.prepare<[number, string, number], number>(acquire).pluck();
-  const heldRow = db.prepare<[number, string], number>(held).pluck();
-  const termRow = db.prepare<[number], number>(term).pluck();
+  const acquireRow = db.prepare<[number, string, number], number>(ACQUIRE).pluck();
+  const heldRow = db.prepare<[number, string], number>(HELD).pluck();
+  const termRow = db.prepare<[number], number>(TERM).pluck();
   return {
     acquire(shard: number, owner: string, until: number): bigint {
       const row = acquireRow.get(shard, owner, ms(until));

@@ -3,19 +3,19 @@ import type { Database } from 'better-sqlite3';
 import type { Body, JobRow } from '../../store.ts';
 import { blobOf, inlineOf, ms, sizeOf } from '../rows.ts';
 
-const insertJob = `
+const INSERT_JOB = `
 INSERT INTO jobs (
   no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
   submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, has_s3
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING`;
 
-const insertInput = 'INSERT INTO inputs (no, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
+const INSERT_INPUT = 'INSERT INTO inputs (no, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
 
 /** Inserts a job, queued or leased, with its input. */
 export function submitStatements(db: Database) {
-  const job = db.prepare(insertJob);
-  const input = db.prepare(insertInput);
+  const job = db.prepare(INSERT_JOB);
+  const input = db.prepare(INSERT_INPUT);
   return {
     /** False when the id is taken. */
     insert(row: JobRow, body: Body, s3: Uint8Array | null): boolean {

@@ -6,43 +6,43 @@ import { blobOf, inlineOf, ms, msOrNull, sizeOf } from '../rows.ts';
 type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 
 /** A lease is the start of a new attempt: what the last one recorded is dropped. */
-const lease = `
+const LEASE = `
 UPDATE jobs SET state = 'LEASED', token = ?, node = ?, incarnation = ?, worker = ?, started_at = NULL, delay_ms = NULL
 WHERE no = ? AND state = 'IN_QUEUE' AND token = ? - 1`;
 
-const started = `
+const STARTED = `
 UPDATE jobs SET started_at = ?, attempts = ?, delay_ms = ?
 WHERE no = ? AND state = 'LEASED' AND token = ?`;
 
-const requeue = `
+const REQUEUE = `
 UPDATE jobs SET state = 'IN_QUEUE', node = NULL, incarnation = NULL, attempts = ?, started_at = NULL, delay_ms = NULL
 WHERE no = ? AND state = 'LEASED' AND token = ?`;
 
-const finish = `
+const FINISH = `
 UPDATE jobs SET state = ?, node = NULL, incarnation = NULL, ended_at = ?, delete_at = ?, attempts = ?, delay_ms = ?, execution_ms = ?,
   error = ?, output = ?, output_blob = ?, output_size = ?, chunks = ?
 WHERE no = ? AND state = ? AND token = ?`;
 
 /** The row is read before it is written: its chunks go with the old end. */
-const retriable = "SELECT chunks, output_blob FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
+const RETRIABLE = "SELECT chunks, output_blob FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
 
-const retry = `
+const RETRY = `
 UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, worker = NULL,
   started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
   error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
 WHERE no = ?`;
 
-const standing = 'SELECT 1 FROM jobs WHERE no = ?';
+const STANDING = 'SELECT 1 FROM jobs WHERE no = ?';
 
 /** The guarded changes of a job's row; each is false when the guard failed. */
 export function transitionStatements(db: Database) {
-  const leaseRow = db.prepare(lease);
-  const startRow = db.prepare(started);
-  const requeueRow = db.prepare(requeue);
-  const finishRow = db.prepare(finish);
-  const retriableRow = db.prepare<[number], [chunks: number, output: string | null]>(retriable).raw();
-  const retryRow = db.prepare(retry);
-  const standingRow = db.prepare<[number], 1>(standing).pluck();
+  const leaseRow = db.prepare(LEASE);
+  const startRow = db.prepare(STARTED);
+  const requeueRow = db.prepare(REQUEUE);
+  const finishRow = db.prepare(FINISH);
+  const retriableRow = db.prepare<[number], [chunks: number, output: string | null]>(RETRIABLE).raw();
+  const retryRow = db.prepare(RETRY);
+  const standingRow = db.prepare<[number], 1>(STANDING).pluck();
   return {
     lease(op: OpOf<'lease'>): boolean {
       return leaseRow.run(op.token, op.lease.node, op.lease.incarnation, op.lease.worker, op.no, op.token).changes === 1;
