@@ -13,9 +13,9 @@ export function nodeFigures(node: NodeInfo) {
     jobs,
     cpus: inventory?.cpuCount ?? 0,
     memoryBytes: Number(inventory?.memoryBytes ?? 0n),
-    given: { cpus: node.cpuMillisGiven / 1_000, memoryBytes: Number(node.memoryBytesGiven), devices: node.devicesGiven },
+    allocated: { cpus: node.cpuMillisAllocated / 1_000, memoryBytes: Number(node.memoryBytesAllocated), devices: node.devicesAllocated },
     // 0 stands for an agent that does not tell.
-    inAll: { cpus: node.cpuMillisInAll / 1_000 || null, memoryBytes: Number(node.memoryBytesInAll) || null },
+    allocatable: { cpus: node.cpuMillisAllocatable / 1_000 || null, memoryBytes: Number(node.memoryBytesAllocatable) || null },
     memoryAvailableBytes: Number(inventory?.memoryAvailableBytes ?? 0n),
     diskAvailableBytes: Number(inventory?.diskAvailableBytes ?? 0n),
     cpuPercent: inventory?.cpuPercent ?? 0,

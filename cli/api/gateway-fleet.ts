@@ -10,7 +10,7 @@ import type { WorkerRow } from './worker-row.ts';
 
 const PAGE = 1_000;
 
-const NODE = `id name connected draining workers jobs cpus memoryBytes given { cpus memoryBytes devices } inAll { cpus memoryBytes }
+const NODE = `id name connected draining workers jobs cpus memoryBytes allocated { cpus memoryBytes devices } allocatable { cpus memoryBytes }
   memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages: packageVersions deviceProblem
   devices { uuid name: model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected
     recoveryAction pciBusId xids { code text at } }`;

@@ -13,8 +13,8 @@ export interface NodeRow {
   readonly cpus: number;
   readonly memoryBytes: number;
   /** Set aside for its workers, and what may be set aside in all; null when its agent does not tell. */
-  readonly given: { readonly cpus: number; readonly memoryBytes: number; readonly devices: number };
-  readonly inAll: { readonly cpus: number | null; readonly memoryBytes: number | null };
+  readonly allocated: { readonly cpus: number; readonly memoryBytes: number; readonly devices: number };
+  readonly allocatable: { readonly cpus: number | null; readonly memoryBytes: number | null };
   readonly memoryAvailableBytes: number;
   readonly diskAvailableBytes: number;
   readonly cpuPercent: number;

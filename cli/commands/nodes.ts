@@ -19,7 +19,7 @@ export const nodes: Command = {
     }
     terminal.data(
       renderTable(
-        ['NAME', 'ID', 'STATE', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'GIVEN', 'DEVICES'],
+        ['NAME', 'ID', 'STATE', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'DEVICES'],
         rows.map((row) => [
           row.name,
           row.id,
@@ -28,7 +28,7 @@ export const nodes: Command = {
           String(row.jobs),
           String(row.cpus),
           `${Math.round(row.memoryBytes / 1e9)} GB`,
-          given(row),
+          allocated(row),
           row.devices.map(({ name, healthy, problem }) => (healthy ? name : `${name} (${problem})`)).join(', ') || row.deviceProblem,
         ]),
       ),
@@ -37,13 +37,13 @@ export const nodes: Command = {
   },
 };
 
-/** What is set aside for its workers, of what may be. */
-function given({ given, inAll, devices }: NodeRow): string {
-  const cpus = inAll.cpus === null ? '' : `${round(given.cpus)}/${round(inAll.cpus)} CPU`;
-  const memory = inAll.memoryBytes === null ? '' : `${round(given.memoryBytes / 1e9)}/${round(inAll.memoryBytes / 1e9)} GB`;
-  // One that is lost or ill cannot be given, unless it was before.
-  const usable = Math.max(devices.filter(({ healthy }) => healthy).length, given.devices);
-  const gpus = devices.length === 0 ? '' : `${given.devices}/${usable} GPU`;
+/** What is allocated to its workers, of what may be. */
+function allocated({ allocated, allocatable, devices }: NodeRow): string {
+  const cpus = allocatable.cpus === null ? '' : `${round(allocated.cpus)}/${round(allocatable.cpus)} CPU`;
+  const memory = allocatable.memoryBytes === null ? '' : `${round(allocated.memoryBytes / 1e9)}/${round(allocatable.memoryBytes / 1e9)} GB`;
+  // A device that is lost or unhealthy is not allocatable, unless it is allocated already.
+  const usable = Math.max(devices.filter(({ healthy }) => healthy).length, allocated.devices);
+  const gpus = devices.length === 0 ? '' : `${allocated.devices}/${usable} GPU`;
   return [cpus, memory, gpus].filter((part) => part !== '').join(', ');
 }
 

@@ -44,7 +44,7 @@ interface Settings extends Omit<Partial<EndpointPatch>, 'rateLimits' | 'env' | '
   readonly env?: unknown;
 }
 
-type Given<T> = T | null | undefined;
+type Optional<T> = T | null | undefined;
 
 /** The functions behind Query and Mutation, for one request. */
 export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
@@ -73,24 +73,24 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
   return {
     environments,
     environment: async ({ name }: { name: string }) => (await environments()).find((environment) => environment.name === name) ?? null,
-    endpoints: async ({ environment }: { environment?: Given<string> }) => (await endpointsOf(environment ?? '')).map(shape),
-    endpoint: async ({ id, environment, name }: { id?: Given<string>; environment?: Given<string>; name?: Given<string> }) => {
+    endpoints: async ({ environment }: { environment?: Optional<string> }) => (await endpointsOf(environment ?? '')).map(shape),
+    endpoint: async ({ id, environment, name }: { id?: Optional<string>; environment?: Optional<string>; name?: Optional<string> }) => {
       if ((id ?? null) === null && (name ?? null) === null)
         throw new CapstanError('INVALID_ARGUMENT', 'endpoint: give its id, or its name with its environment', { field: 'id' });
       const found = await endpointsOf((id ?? null) === null ? (environment ?? 'default') : '');
       const info = found.find((each) => ((id ?? null) === null ? each.spec?.name === name : each.id === id));
       return info === undefined ? null : shape(info);
     },
-    builds: async ({ environment, endpoint }: { environment?: Given<string>; endpoint?: Given<string> }) =>
+    builds: async ({ environment, endpoint }: { environment?: Optional<string>; endpoint?: Optional<string> }) =>
       (await call(control.listBuilds, { environment: environment ?? '', endpoint: endpoint ?? '' })).builds.map(buildShape),
-    deployments: async ({ environment, limit }: { environment?: Given<string>; limit?: Given<number> }) => {
+    deployments: async ({ environment, limit }: { environment?: Optional<string>; limit?: Optional<number> }) => {
       const request = { environment: environment ?? '', limit: whole('limit', limit ?? 0) };
       return (await call(control.listDeployments, request)).deployments.map(deploymentShape);
     },
-    workers: async ({ endpoint }: { endpoint?: Given<string> }) =>
+    workers: async ({ endpoint }: { endpoint?: Optional<string> }) =>
       (await call(control.listWorkers, { endpointId: endpoint ?? '' })).workers.map(workerShape),
     nodes: async () => (await call(control.listNodes, {})).nodes.map(nodeShape),
-    webhooks: async ({ after, limit }: { after?: Given<string>; limit?: Given<number> }) => {
+    webhooks: async ({ after, limit }: { after?: Optional<string>; limit?: Optional<number> }) => {
       const page = await call(control.listWebhooks, { afterId: after ?? '', limit: whole('limit', limit ?? 0) });
       return { webhooks: page.webhooks.map(webhookShape), next: page.nextAfterId === '' ? null : page.nextAfterId };
     },
@@ -98,7 +98,7 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
     apiKeys: async () => (await call(control.listKeys, {})).keys.map(keyShape),
     account: async () => accountShape(await call(control.getAccount, {})),
     accounts: async () => (await call(control.listAccounts, {})).accounts.map(accountShape),
-    logs: async (asked: { endpoint: string; worker?: Given<string>; limit?: Given<number>; afterMs?: Given<number> }) => {
+    logs: async (asked: { endpoint: string; worker?: Optional<string>; limit?: Optional<number>; afterMs?: Optional<number> }) => {
       const { endpoint, worker, limit, afterMs } = asked;
       const after = BigInt(Math.max(0, Math.trunc(afterMs ?? 0)));
       const request = { endpointId: endpoint, workerId: worker ?? '', limit: whole('limit', limit ?? 0), afterMs: after };
@@ -109,14 +109,22 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       environmentShape(await call(control.createEnvironment, { name }), () => Promise.resolve([])),
     deleteEnvironment: async (asked: { name: string; force: boolean; stopJobs: boolean }) =>
       (await call(control.deleteEnvironment, asked)).endpoints.map(shape),
-    deploy: async ({ environment, build, endpoints }: { environment?: Given<string>; build: string; endpoints: EndpointSpec[] }) => {
+    deploy: async ({ environment, build, endpoints }: { environment?: Optional<string>; build: string; endpoints: EndpointSpec[] }) => {
       const request = { environment: environment ?? '', buildDigest: build, buildSize: 0, endpoints };
       const deployed = await call(control.deploy, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },
     updateEndpoint: async ({ endpoint, settings }: { endpoint: string; settings: Settings }) =>
       shape(await call(control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
-    deleteEndpoint: async ({ environment, endpoint, stopJobs }: { environment?: Given<string>; endpoint: string; stopJobs: boolean }) => {
+    deleteEndpoint: async ({
+      environment,
+      endpoint,
+      stopJobs,
+    }: {
+      environment?: Optional<string>;
+      endpoint: string;
+      stopJobs: boolean;
+    }) => {
       const { endpoints } = await call(control.undeploy, { environment: environment ?? '', endpoints: [endpoint], stopJobs, all: false });
       return endpoints.map(shape)[0];
     },
@@ -127,9 +135,9 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       endpoint,
       build,
     }: {
-      environment?: Given<string>;
-      endpoint?: Given<string>;
-      build?: Given<string>;
+      environment?: Optional<string>;
+      endpoint?: Optional<string>;
+      build?: Optional<string>;
     }) => {
       const request = { environment: environment ?? '', endpoint: endpoint ?? '', build: build ?? '' };
       const deployed = await call(control.rollback, request);
@@ -138,10 +146,10 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
     createApiKey: async (asked: {
       name: string;
       scope: ScopeName;
-      endpoints?: Given<string[]>;
-      environment?: Given<string>;
-      expiresInS?: Given<number>;
-      account?: Given<string>;
+      endpoints?: Optional<string[]>;
+      environment?: Optional<string>;
+      expiresInS?: Optional<number>;
+      account?: Optional<string>;
     }) => {
       const made = await call(control.createKey, {
         name: asked.name,
@@ -185,9 +193,9 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
 }
 
 interface GivenQuotas {
-  readonly workerQuota?: Given<number>;
-  readonly buildQuotaBytes?: Given<number>;
-  readonly bodyQuotaBytes?: Given<number>;
+  readonly workerQuota?: Optional<number>;
+  readonly buildQuotaBytes?: Optional<number>;
+  readonly bodyQuotaBytes?: Optional<number>;
 }
 
 function storageQuotas(given: Omit<GivenQuotas, 'workerQuota'>): { buildQuotaBytes?: bigint; bodyQuotaBytes?: bigint } {

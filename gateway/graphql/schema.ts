@@ -211,9 +211,9 @@ type Node {
   diskAvailableBytes: Float!
   cpuPercent: Float!
   "Set aside for its workers."
-  given: Given!
+  allocated: Allocated!
   "What may be set aside; null where its agent does not tell."
-  inAll: InAll!
+  allocatable: Allocatable!
   runtimes: [String!]!
   "Of the packages that base images carry, those that the host's Python has."
   packages: [String!]!
@@ -225,8 +225,8 @@ type Node {
   "Why its devices cannot be read."
   deviceProblem: String
 }
-type Given { cpus: Float! memoryBytes: Float! devices: Int! }
-type InAll { cpus: Float memoryBytes: Float }
+type Allocated { cpus: Float! memoryBytes: Float! devices: Int! }
+type Allocatable { cpus: Float memoryBytes: Float }
 type Device {
   uuid: String!
   model: String!

@@ -23,25 +23,25 @@ export function nodeInfo(state: State, node: NodeRecord): NodeInfo {
     workers: node.workers.size,
     draining: node.config.draining,
     jobs,
-    ...given(node),
-    ...inAll(state, node),
+    ...allocated(node),
+    ...allocatable(state, node),
   };
 }
 
 /** What is set aside for the node's workers. */
-function given({ usage }: NodeRecord): Pick<NodeInfo, 'cpuMillisGiven' | 'memoryBytesGiven' | 'devicesGiven'> {
-  return { cpuMillisGiven: usage.cpuMillis, memoryBytesGiven: BigInt(usage.memoryBytes), devicesGiven: usage.devices.size };
+function allocated({ usage }: NodeRecord): Pick<NodeInfo, 'cpuMillisAllocated' | 'memoryBytesAllocated' | 'devicesAllocated'> {
+  return { cpuMillisAllocated: usage.cpuMillis, memoryBytesAllocated: BigInt(usage.memoryBytes), devicesAllocated: usage.devices.size };
 }
 
 /** What may be set aside on a node in all; 0 where its agent does not tell. */
-export function inAll({ settings }: State, { facts }: NodeRecord): Pick<NodeInfo, 'cpuMillisInAll' | 'memoryBytesInAll'> {
+export function allocatable({ settings }: State, { facts }: NodeRecord): Pick<NodeInfo, 'cpuMillisAllocatable' | 'memoryBytesAllocatable'> {
   const all = facts === null ? null : capacityOf(facts, settings);
   // An agent may tell amounts that no message can carry; one such node must not hide the others from operators.
   const told = (amount: number | undefined, most: number): number =>
     amount === undefined || !Number.isFinite(amount) ? 0 : Math.min(most, Math.round(amount));
   return {
-    cpuMillisInAll: told(all?.cpuMillis, MAX_UINT32),
-    memoryBytesInAll: BigInt(told(all?.memoryBytes, Number.MAX_SAFE_INTEGER)),
+    cpuMillisAllocatable: told(all?.cpuMillis, MAX_UINT32),
+    memoryBytesAllocatable: BigInt(told(all?.memoryBytes, Number.MAX_SAFE_INTEGER)),
   };
 }
 

@@ -8,7 +8,7 @@ import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { Device, Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { State } from '../core/state.ts';
 import type { NodeRecord, WorkerRecord } from '../core/state/fleet.ts';
-import { inAll } from './fleet-view.ts';
+import { allocatable } from './fleet-view.ts';
 
 /** What `account` may know of a node: its offer, and the account's own workers there. */
 export function sharedNodeInfo(state: State, node: NodeRecord, account: string): NodeInfo {
@@ -23,10 +23,10 @@ export function sharedNodeInfo(state: State, node: NodeRecord, account: string):
     draining: node.config.draining,
     workers: own.length,
     jobs: sum(({ attempts }) => attempts.size),
-    cpuMillisGiven: sum(({ cpuMillis }) => cpuMillis),
-    memoryBytesGiven: BigInt(sum(({ memoryBytes }) => memoryBytes)),
-    devicesGiven: sum(({ devices }) => devices.length),
-    ...inAll(state, node),
+    cpuMillisAllocated: sum(({ cpuMillis }) => cpuMillis),
+    memoryBytesAllocated: BigInt(sum(({ memoryBytes }) => memoryBytes)),
+    devicesAllocated: sum(({ devices }) => devices.length),
+    ...allocatable(state, node),
   };
 }
 

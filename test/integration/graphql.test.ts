@@ -179,7 +179,7 @@ test('what an operator sees and does: nodes, why workers are as they are, webhoo
   await session.bringUp();
   const [id = '', web = ''] = endpoints.map((endpoint) => endpoint.id);
   const seen = await ask(
-    'query ($id: ID!) { nodes { id name draining jobs given { cpus devices } packageVersions devices { xids { code } } } workers { release runtime failures start { loadedMs } } endpoint(id: $id) { hostUrl scaling { counts workers { state } rejections { reason } decisions { kind at } failedStarts lastStartError } } }',
+    'query ($id: ID!) { nodes { id name draining jobs allocated { cpus devices } packageVersions devices { xids { code } } } workers { release runtime failures start { loadedMs } } endpoint(id: $id) { hostUrl scaling { counts workers { state } rejections { reason } decisions { kind at } failedStarts lastStartError } } }',
     { id },
   );
   t.deepEqual(seen.errors, []);

@@ -271,10 +271,10 @@ test('nodes tell what is set aside on them, of what may be', (t) => {
   const node = world.image.nodes.get('a');
   if (node === undefined) throw new Error('no node');
   t.like(nodeInfo(world.image, node), {
-    cpuMillisGiven: 2_100,
-    cpuMillisInAll: 16_000,
-    memoryBytesGiven: 4n * GIGABYTE + GIGABYTE / 8n,
-    memoryBytesInAll: 8n * GIGABYTE - GIGABYTE / 2n,
-    devicesGiven: 1,
+    cpuMillisAllocated: 2_100,
+    cpuMillisAllocatable: 16_000,
+    memoryBytesAllocated: 4n * GIGABYTE + GIGABYTE / 8n,
+    memoryBytesAllocatable: 8n * GIGABYTE - GIGABYTE / 2n,
+    devicesAllocated: 1,
   });
 });

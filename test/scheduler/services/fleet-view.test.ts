@@ -36,13 +36,13 @@ test('an account sees what a shared host offers and its own work there, and noth
   world.settle();
   const node = world.image.nodes.get('a');
   if (node === undefined) throw new Error('the node is gone');
-  t.like(nodeInfo(world.image, node), { workers: 1, jobs: 1, devicesGiven: 1 });
+  t.like(nodeInfo(world.image, node), { workers: 1, jobs: 1, devicesAllocated: 1 });
 
   const own = sharedNodeInfo(world.image, node, 'acc');
-  t.like(own, { workers: 1, jobs: 1, devicesGiven: 1, cpuMillisGiven: node.usage.cpuMillis });
+  t.like(own, { workers: 1, jobs: 1, devicesAllocated: 1, cpuMillisAllocated: node.usage.cpuMillis });
   const seen = sharedNodeInfo(world.image, node, 'team');
-  t.like(seen, { name: 'a', connected: true, workers: 0, jobs: 0, devicesGiven: 0, cpuMillisGiven: 0, memoryBytesGiven: 0n });
-  t.is(seen.cpuMillisInAll, own.cpuMillisInAll);
+  t.like(seen, { name: 'a', connected: true, workers: 0, jobs: 0, devicesAllocated: 0, cpuMillisAllocated: 0, memoryBytesAllocated: 0n });
+  t.is(seen.cpuMillisAllocatable, own.cpuMillisAllocatable);
   t.like(seen.inventory, { cpuCount: 64, cpuModel: 'EPYC', packages: { numpy: '2.0' }, images: images.slice(0, 1) });
   t.deepEqual(
     seen.inventory?.devices.map(({ model, healthy, uuid }) => ({ model, healthy, uuid })),

@@ -471,12 +471,12 @@ export interface NodeInfo {
   /** Jobs its workers hold. */
   jobs: number;
   /** Set aside for its workers, and what may be set aside in all (docs/gpus.md); 0 in all when its agent does not tell. */
-  cpuMillisGiven: number;
-  cpuMillisInAll: number;
-  memoryBytesGiven: bigint;
-  memoryBytesInAll: bigint;
+  cpuMillisAllocated: number;
+  cpuMillisAllocatable: number;
+  memoryBytesAllocated: bigint;
+  memoryBytesAllocatable: bigint;
   /** Devices that its workers have. */
-  devicesGiven: number;
+  devicesAllocated: number;
 }
 
 export interface ListWorkersRequest {
@@ -4065,11 +4065,11 @@ function createBaseNodeInfo(): NodeInfo {
     workers: 0,
     draining: false,
     jobs: 0,
-    cpuMillisGiven: 0,
-    cpuMillisInAll: 0,
-    memoryBytesGiven: 0n,
-    memoryBytesInAll: 0n,
-    devicesGiven: 0,
+    cpuMillisAllocated: 0,
+    cpuMillisAllocatable: 0,
+    memoryBytesAllocated: 0n,
+    memoryBytesAllocatable: 0n,
+    devicesAllocated: 0,
   };
 }
 
@@ -4099,26 +4099,26 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     if (message.jobs !== 0) {
       writer.uint32(64).uint32(message.jobs);
     }
-    if (message.cpuMillisGiven !== 0) {
-      writer.uint32(72).uint32(message.cpuMillisGiven);
+    if (message.cpuMillisAllocated !== 0) {
+      writer.uint32(72).uint32(message.cpuMillisAllocated);
     }
-    if (message.cpuMillisInAll !== 0) {
-      writer.uint32(80).uint32(message.cpuMillisInAll);
+    if (message.cpuMillisAllocatable !== 0) {
+      writer.uint32(80).uint32(message.cpuMillisAllocatable);
     }
-    if (message.memoryBytesGiven !== 0n) {
-      if (BigInt.asUintN(64, message.memoryBytesGiven) !== message.memoryBytesGiven) {
-        throw new globalThis.Error("value provided for field message.memoryBytesGiven of type uint64 too large");
+    if (message.memoryBytesAllocated !== 0n) {
+      if (BigInt.asUintN(64, message.memoryBytesAllocated) !== message.memoryBytesAllocated) {
+        throw new globalThis.Error("value provided for field message.memoryBytesAllocated of type uint64 too large");
       }
-      writer.uint32(88).uint64(message.memoryBytesGiven);
+      writer.uint32(88).uint64(message.memoryBytesAllocated);
     }
-    if (message.memoryBytesInAll !== 0n) {
-      if (BigInt.asUintN(64, message.memoryBytesInAll) !== message.memoryBytesInAll) {
-        throw new globalThis.Error("value provided for field message.memoryBytesInAll of type uint64 too large");
+    if (message.memoryBytesAllocatable !== 0n) {
+      if (BigInt.asUintN(64, message.memoryBytesAllocatable) !== message.memoryBytesAllocatable) {
+        throw new globalThis.Error("value provided for field message.memoryBytesAllocatable of type uint64 too large");
       }
-      writer.uint32(96).uint64(message.memoryBytesInAll);
+      writer.uint32(96).uint64(message.memoryBytesAllocatable);
     }
-    if (message.devicesGiven !== 0) {
-      writer.uint32(104).uint32(message.devicesGiven);
+    if (message.devicesAllocated !== 0) {
+      writer.uint32(104).uint32(message.devicesAllocated);
     }
     return writer;
   },
@@ -4205,7 +4205,7 @@ export const NodeInfo: MessageFns<NodeInfo> = {
               break;
             }
 
-            message.cpuMillisGiven = reader.uint32();
+            message.cpuMillisAllocated = reader.uint32();
             continue;
           }
           case 10: {
@@ -4213,7 +4213,7 @@ export const NodeInfo: MessageFns<NodeInfo> = {
               break;
             }
 
-            message.cpuMillisInAll = reader.uint32();
+            message.cpuMillisAllocatable = reader.uint32();
             continue;
           }
           case 11: {
@@ -4221,7 +4221,7 @@ export const NodeInfo: MessageFns<NodeInfo> = {
               break;
             }
 
-            message.memoryBytesGiven = reader.uint64() as bigint;
+            message.memoryBytesAllocated = reader.uint64() as bigint;
             continue;
           }
           case 12: {
@@ -4229,7 +4229,7 @@ export const NodeInfo: MessageFns<NodeInfo> = {
               break;
             }
 
-            message.memoryBytesInAll = reader.uint64() as bigint;
+            message.memoryBytesAllocatable = reader.uint64() as bigint;
             continue;
           }
           case 13: {
@@ -4237,7 +4237,7 @@ export const NodeInfo: MessageFns<NodeInfo> = {
               break;
             }
 
-            message.devicesGiven = reader.uint32();
+            message.devicesAllocated = reader.uint32();
             continue;
           }
         }
@@ -4262,30 +4262,30 @@ export const NodeInfo: MessageFns<NodeInfo> = {
       workers: isSet(object.workers) ? globalThis.Number(object.workers) : 0,
       draining: isSet(object.draining) ? globalThis.Boolean(object.draining) : false,
       jobs: isSet(object.jobs) ? globalThis.Number(object.jobs) : 0,
-      cpuMillisGiven: isSet(object.cpuMillisGiven)
-        ? globalThis.Number(object.cpuMillisGiven)
-        : isSet(object.cpu_millis_given)
-        ? globalThis.Number(object.cpu_millis_given)
+      cpuMillisAllocated: isSet(object.cpuMillisAllocated)
+        ? globalThis.Number(object.cpuMillisAllocated)
+        : isSet(object.cpu_millis_allocated)
+        ? globalThis.Number(object.cpu_millis_allocated)
         : 0,
-      cpuMillisInAll: isSet(object.cpuMillisInAll)
-        ? globalThis.Number(object.cpuMillisInAll)
-        : isSet(object.cpu_millis_in_all)
-        ? globalThis.Number(object.cpu_millis_in_all)
+      cpuMillisAllocatable: isSet(object.cpuMillisAllocatable)
+        ? globalThis.Number(object.cpuMillisAllocatable)
+        : isSet(object.cpu_millis_allocatable)
+        ? globalThis.Number(object.cpu_millis_allocatable)
         : 0,
-      memoryBytesGiven: isSet(object.memoryBytesGiven)
-        ? BigInt(object.memoryBytesGiven)
-        : isSet(object.memory_bytes_given)
-        ? BigInt(object.memory_bytes_given)
+      memoryBytesAllocated: isSet(object.memoryBytesAllocated)
+        ? BigInt(object.memoryBytesAllocated)
+        : isSet(object.memory_bytes_allocated)
+        ? BigInt(object.memory_bytes_allocated)
         : 0n,
-      memoryBytesInAll: isSet(object.memoryBytesInAll)
-        ? BigInt(object.memoryBytesInAll)
-        : isSet(object.memory_bytes_in_all)
-        ? BigInt(object.memory_bytes_in_all)
+      memoryBytesAllocatable: isSet(object.memoryBytesAllocatable)
+        ? BigInt(object.memoryBytesAllocatable)
+        : isSet(object.memory_bytes_allocatable)
+        ? BigInt(object.memory_bytes_allocatable)
         : 0n,
-      devicesGiven: isSet(object.devicesGiven)
-        ? globalThis.Number(object.devicesGiven)
-        : isSet(object.devices_given)
-        ? globalThis.Number(object.devices_given)
+      devicesAllocated: isSet(object.devicesAllocated)
+        ? globalThis.Number(object.devicesAllocated)
+        : isSet(object.devices_allocated)
+        ? globalThis.Number(object.devices_allocated)
         : 0,
     };
   },
@@ -4316,20 +4316,20 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     if (message.jobs !== 0) {
       obj.jobs = Math.round(message.jobs);
     }
-    if (message.cpuMillisGiven !== 0) {
-      obj.cpuMillisGiven = Math.round(message.cpuMillisGiven);
+    if (message.cpuMillisAllocated !== 0) {
+      obj.cpuMillisAllocated = Math.round(message.cpuMillisAllocated);
     }
-    if (message.cpuMillisInAll !== 0) {
-      obj.cpuMillisInAll = Math.round(message.cpuMillisInAll);
+    if (message.cpuMillisAllocatable !== 0) {
+      obj.cpuMillisAllocatable = Math.round(message.cpuMillisAllocatable);
     }
-    if (message.memoryBytesGiven !== 0n) {
-      obj.memoryBytesGiven = message.memoryBytesGiven.toString();
+    if (message.memoryBytesAllocated !== 0n) {
+      obj.memoryBytesAllocated = message.memoryBytesAllocated.toString();
     }
-    if (message.memoryBytesInAll !== 0n) {
-      obj.memoryBytesInAll = message.memoryBytesInAll.toString();
+    if (message.memoryBytesAllocatable !== 0n) {
+      obj.memoryBytesAllocatable = message.memoryBytesAllocatable.toString();
     }
-    if (message.devicesGiven !== 0) {
-      obj.devicesGiven = Math.round(message.devicesGiven);
+    if (message.devicesAllocated !== 0) {
+      obj.devicesAllocated = Math.round(message.devicesAllocated);
     }
     return obj;
   },
@@ -4349,15 +4349,16 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     message.workers = object.workers ?? 0;
     message.draining = object.draining ?? false;
     message.jobs = object.jobs ?? 0;
-    message.cpuMillisGiven = object.cpuMillisGiven ?? 0;
-    message.cpuMillisInAll = object.cpuMillisInAll ?? 0;
-    message.memoryBytesGiven = (object.memoryBytesGiven !== undefined && object.memoryBytesGiven !== null)
-      ? BigInt(object.memoryBytesGiven)
+    message.cpuMillisAllocated = object.cpuMillisAllocated ?? 0;
+    message.cpuMillisAllocatable = object.cpuMillisAllocatable ?? 0;
+    message.memoryBytesAllocated = (object.memoryBytesAllocated !== undefined && object.memoryBytesAllocated !== null)
+      ? BigInt(object.memoryBytesAllocated)
       : 0n;
-    message.memoryBytesInAll = (object.memoryBytesInAll !== undefined && object.memoryBytesInAll !== null)
-      ? BigInt(object.memoryBytesInAll)
-      : 0n;
-    message.devicesGiven = object.devicesGiven ?? 0;
+    message.memoryBytesAllocatable =
+      (object.memoryBytesAllocatable !== undefined && object.memoryBytesAllocatable !== null)
+        ? BigInt(object.memoryBytesAllocatable)
+        : 0n;
+    message.devicesAllocated = object.devicesAllocated ?? 0;
     return message;
   },
 };
