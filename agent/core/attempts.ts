@@ -1,6 +1,7 @@
 /** The agent as arbiter of its slots: what it takes, refuses, stops and reports (invariants 2, 6 and 8). */
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { StepContext } from './context.ts';
 import { append, isStoring, newChunkLog, rewind, grantCredits, takeUnsent, type ChunkLog } from './chunks.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect, HandlerResult } from './events.ts';
@@ -16,18 +17,18 @@ const TIMED_OUT_ERROR = 'executionTimeout exceeded';
 export const TIMED_OUT_GRACE_MS = 500;
 
 /** Takes the job, or says why not. The same lease twice is one attempt. */
-export function acceptDispatch(state: State, dispatch: Dispatch, out: Effect[]): void {
+export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
   const key = attemptKey(dispatch.jobId, dispatch.token);
-  if (state.attempts.has(key)) return;
-  const older = state.attempts.get(state.newest.get(dispatch.jobId) ?? '');
+  if (ctx.state.attempts.has(key)) return;
+  const older = ctx.state.attempts.get(ctx.state.newest.get(dispatch.jobId) ?? '');
   if (older !== undefined && older.token > dispatch.token) {
-    out.push(reportRefused(dispatch.jobId, dispatch.token, RefusalReason.STOPPED, 'a newer attempt at this job is here'));
+    ctx.emit(reportRefused(dispatch.jobId, dispatch.token, RefusalReason.STOPPED, 'a newer attempt at this job is here'));
     return;
   }
-  if (older !== undefined) stopAttempt(state, older, 'stopped', out);
-  const refusal = refusalOf(state, dispatch);
+  if (older !== undefined) stopAttempt(ctx, older, 'stopped');
+  const refusal = refusalOf(ctx.state, dispatch);
   if (refusal !== undefined) {
-    out.push(reportRefused(dispatch.jobId, dispatch.token, refusal.reason, refusal.detail));
+    ctx.emit(reportRefused(dispatch.jobId, dispatch.token, refusal.reason, refusal.detail));
     return;
   }
   const attempt: Attempt = {
@@ -46,52 +47,52 @@ export function acceptDispatch(state: State, dispatch: Dispatch, out: Effect[]):
     progress: undefined,
     end: undefined,
   };
-  state.attempts.set(key, attempt);
-  state.newest.set(dispatch.jobId, key);
-  state.workers.get(dispatch.workerId)?.attempts.add(key);
+  ctx.state.attempts.set(key, attempt);
+  ctx.state.newest.set(dispatch.jobId, key);
+  ctx.state.workers.get(dispatch.workerId)?.attempts.add(key);
   const body = dispatch.input?.body;
-  if (body?.$case === 'blob') out.push({ kind: 'fetch-input', key, blob: body.value });
-  else if (body === undefined) refuse(state, attempt, RefusalReason.INPUT_UNAVAILABLE, 'the lease came without an input', out);
-  else handToWorker(state, attempt, body.value, out);
+  if (body?.$case === 'blob') ctx.emit({ kind: 'fetch-input', key, blob: body.value });
+  else if (body === undefined) refuse(ctx, attempt, RefusalReason.INPUT_UNAVAILABLE, 'the lease came without an input');
+  else handToWorker(ctx, attempt, body.value);
 }
 
 /** The input is complete: the worker gets the job, if it is still able to take it. */
-export function handToWorker(state: State, attempt: Attempt, input: Buffer, out: Effect[]): void {
+export function handToWorker(ctx: StepContext, attempt: Attempt, input: Buffer): void {
   const { dispatch } = attempt;
   if (attempt.phase !== 'fetching' || dispatch === undefined) return;
-  if (state.workers.get(attempt.workerId)?.phase !== 'ready') {
-    refuse(state, attempt, RefusalReason.NOT_READY, 'the worker stopped while the input was fetched', out);
+  if (ctx.state.workers.get(attempt.workerId)?.phase !== 'ready') {
+    refuse(ctx, attempt, RefusalReason.NOT_READY, 'the worker stopped while the input was fetched');
     return;
   }
   attempt.phase = 'handed';
   attempt.dispatch = undefined;
-  out.push({ kind: 'run', key: attempt.key, dispatch, input });
+  ctx.emit({ kind: 'run', key: attempt.key, dispatch, input });
 }
 
-export function handlerEntered(state: State, attempt: Attempt, now: number, out: Effect[]): void {
+export function handlerEntered(ctx: StepContext, attempt: Attempt): void {
   if (attempt.phase !== 'handed') return;
   attempt.phase = 'running';
-  attempt.startedAt = now;
-  if (attempt.executionTimeoutMs > 0 && attempt.stop === undefined) attempt.deadline = now + attempt.executionTimeoutMs;
-  if (state.online) out.push(reportStarted(attempt, now));
+  attempt.startedAt = ctx.now;
+  if (attempt.executionTimeoutMs > 0 && attempt.stop === undefined) attempt.deadline = ctx.now + attempt.executionTimeoutMs;
+  if (ctx.state.online) ctx.emit(reportStarted(attempt, ctx.now));
 }
 
-export function handlerEnded(state: State, attempt: Attempt, result: HandlerResult, now: number, out: Effect[]): void {
-  if (attempt.lingers) freeLingering(state, attempt, now, out);
+export function handlerEnded(ctx: StepContext, attempt: Attempt, result: HandlerResult): void {
+  if (attempt.lingers) freeLingering(ctx, attempt);
   if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
   if (attempt.stop !== undefined || result.kind === 'stopped') {
-    endStopped(state, attempt, result.ms, now, out);
+    endStopped(ctx, attempt, result.ms);
   } else {
     const failed = result.kind === 'failed';
     const { output } = result;
     const large = output !== undefined && output.length > INLINE_BYTES;
     const outcome = failed ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
     const kept = large ? 'stored' : output === undefined ? undefined : inline(output);
-    endAttempt(state, attempt, outcome, failed ? result.error : '', result.ms, now, out, kept);
-    if (large) out.push({ kind: 'store-output', key: attempt.key, bytes: output });
+    endAttempt(ctx, attempt, outcome, failed ? result.error : '', result.ms, kept);
+    if (large) ctx.emit({ kind: 'store-output', key: attempt.key, bytes: output });
   }
-  const worker = state.workers.get(attempt.workerId);
-  if (worker !== undefined) forgiveFailures(state, worker);
+  const worker = ctx.state.workers.get(attempt.workerId);
+  if (worker !== undefined) forgiveFailures(ctx.state, worker);
 }
 
 /**
@@ -99,88 +100,82 @@ export function handlerEnded(state: State, attempt: Attempt, result: HandlerResu
  * end one of them. A stopped attempt has its own end; the neighbours of a hard stop are given
  * back uncharged (NEIGHBOUR_STOPPED, also after STARTED); everything else is WORKER_LOST.
  */
-export function loseAttempts(state: State, worker: Worker, hardStop: boolean, detail: string, now: number, out: Effect[]): void {
+export function loseAttempts(ctx: StepContext, worker: Worker, hardStop: boolean, detail: string): void {
   for (const key of worker.attempts) {
-    const attempt = state.attempts.get(key);
+    const attempt = ctx.state.attempts.get(key);
     if (attempt === undefined || attempt.phase === 'fetching') continue;
-    if (attempt.lingers) freeLingering(state, attempt, now, out);
-    else if (attempt.stop !== undefined) endStopped(state, attempt, undefined, now, out);
-    else if (hardStop) refuse(state, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail, out);
-    else endAttempt(state, attempt, AttemptOutcome.WORKER_LOST, detail, undefined, now, out);
+    if (attempt.lingers) freeLingering(ctx, attempt);
+    else if (attempt.stop !== undefined) endStopped(ctx, attempt, undefined);
+    else if (hardStop) refuse(ctx, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail);
+    else endAttempt(ctx, attempt, AttemptOutcome.WORKER_LOST, detail, undefined);
   }
 }
 
 /** StopAttempt of the scheduler. What is not here was never started as far as anyone can tell. */
-export function handleStop(state: State, stop: StopAttempt, out: Effect[]): void {
-  const attempt = state.attempts.get(attemptKey(stop.jobId, stop.token));
-  if (attempt === undefined) out.push(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not here'));
-  else stopAttempt(state, attempt, 'stopped', out);
+export function handleStop(ctx: StepContext, stop: StopAttempt): void {
+  const attempt = ctx.state.attempts.get(attemptKey(stop.jobId, stop.token));
+  if (attempt === undefined) ctx.emit(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not here'));
+  else stopAttempt(ctx, attempt, 'stopped');
 }
 
-export function stopAttempt(state: State, attempt: Attempt, cause: StopCause, out: Effect[]): void {
+export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause): void {
   if (attempt.phase === 'fetching') {
-    refuse(state, attempt, RefusalReason.STOPPED, 'stopped before its start', out);
+    refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before its start');
     return;
   }
   if (attempt.stop !== undefined || (attempt.phase !== 'handed' && attempt.phase !== 'running')) return;
   attempt.stop = cause;
   attempt.deadline = undefined;
-  out.push({ kind: 'cancel', key: attempt.key, workerId: attempt.workerId });
+  ctx.emit({ kind: 'cancel', key: attempt.key, workerId: attempt.workerId });
 }
 
 /**
  * The attempt has run for its executionTimeout: its handler is told to stop, and TIMED_OUT is final a moment later at
  * the latest. A handler that has not stopped by then goes on holding its slot.
  */
-export function timeOut(state: State, attempt: Attempt, now: number, out: Effect[]): void {
+export function timeOut(ctx: StepContext, attempt: Attempt): void {
   if (attempt.stop === undefined) {
-    stopAttempt(state, attempt, 'timed-out', out);
-    attempt.deadline = now + TIMED_OUT_GRACE_MS;
+    stopAttempt(ctx, attempt, 'timed-out');
+    attempt.deadline = ctx.now + TIMED_OUT_GRACE_MS;
     return;
   }
   attempt.lingers = true;
-  endStopped(state, attempt, undefined, now, out);
+  endStopped(ctx, attempt, undefined);
 }
 
 /** The handler of an attempt that timed out before is gone: its slot is free. */
-function freeLingering(state: State, attempt: Attempt, now: number, out: Effect[]): void {
+function freeLingering(ctx: StepContext, attempt: Attempt): void {
   attempt.lingers = false;
-  freeSlot(state, attempt, out);
-  reportEndWhenComplete(state, attempt, now, out);
+  freeSlot(ctx, attempt);
+  reportEndWhenComplete(ctx, attempt);
 }
 
 /** Returns the attempts of a worker that have not entered their handler. */
-export function returnUnstarted(state: State, worker: Worker, out: Effect[]): void {
+export function returnUnstarted(ctx: StepContext, worker: Worker): void {
   for (const key of [...worker.attempts]) {
-    const attempt = state.attempts.get(key);
-    if (attempt?.phase === 'fetching' || attempt?.phase === 'handed') stopAttempt(state, attempt, 'stopped', out);
+    const attempt = ctx.state.attempts.get(key);
+    if (attempt?.phase === 'fetching' || attempt?.phase === 'handed') stopAttempt(ctx, attempt, 'stopped');
   }
 }
 
 /** Gives the lease back. Nothing is kept: a session that misses the refusal misses the attempt in the next Hello, too. */
-export function refuse(state: State, attempt: Attempt, reason: RefusalReason, detail: string, out: Effect[]): void {
-  out.push(reportRefused(attempt.jobId, attempt.token, reason, detail));
-  freeSlot(state, attempt, out);
-  forget(state, attempt.key, out);
+export function refuse(ctx: StepContext, attempt: Attempt, reason: RefusalReason, detail: string): void {
+  ctx.emit(reportRefused(attempt.jobId, attempt.token, reason, detail));
+  freeSlot(ctx, attempt);
+  forget(ctx, attempt.key);
 }
 
-export function forget(state: State, key: AttemptKey, out: Effect[]): void {
-  const attempt = state.attempts.get(key);
+export function forget(ctx: StepContext, key: AttemptKey): void {
+  const attempt = ctx.state.attempts.get(key);
   if (attempt === undefined) return;
-  freeSlot(state, attempt, out);
-  state.attempts.delete(key);
-  if (state.newest.get(attempt.jobId) === key) state.newest.delete(attempt.jobId);
-  out.push({ kind: 'forget', key });
+  freeSlot(ctx, attempt);
+  ctx.state.attempts.delete(key);
+  if (ctx.state.newest.get(attempt.jobId) === key) ctx.state.newest.delete(attempt.jobId);
+  ctx.emit({ kind: 'forget', key });
 }
 
 /** The large output lies in the blob store, or never will. */
-export function outputStored(
-  state: State,
-  attempt: Attempt,
-  stored: { output: Payload } | { refused: string },
-  now: number,
-  out: Effect[],
-): void {
+export function outputStored(ctx: StepContext, attempt: Attempt, stored: { output: Payload } | { refused: string }): void {
   const { end } = attempt;
   if (end === undefined || !end.storing) return;
   end.storing = false;
@@ -190,50 +185,50 @@ export function outputStored(
     end.outcome = AttemptOutcome.FAILED;
     end.error = `the result could not be stored: ${stored.refused}`;
   }
-  reportEndWhenComplete(state, attempt, now, out);
+  reportEndWhenComplete(ctx, attempt);
 }
 
-export function addChunk(state: State, attempt: Attempt, data: Buffer, now: number, out: Effect[]): void {
+export function addChunk(ctx: StepContext, attempt: Attempt, data: Buffer): void {
   if (attempt.phase !== 'running') return;
   const log = (attempt.chunks ??= newChunkLog());
   const large = data.length > INLINE_BYTES;
   const index = append(log, large ? undefined : inline(data), data.length);
-  if (large) out.push({ kind: 'store-chunk', key: attempt.key, index, bytes: data });
-  sendChunks(state, attempt, log, now, out);
+  if (large) ctx.emit({ kind: 'store-chunk', key: attempt.key, index, bytes: data });
+  sendChunks(ctx, attempt, log);
 }
 
 /** Sends what may go out and gives the generator what credits it may have. */
-export function sendChunks(state: State, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
-  if (state.online) {
+export function sendChunks(ctx: StepContext, attempt: Attempt, log: ChunkLog): void {
+  if (ctx.state.online) {
     for (const { index, data } of takeUnsent(log)) {
-      out.push(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data } }));
+      ctx.emit(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data } }));
     }
   }
-  const count = grantCredits(log, state.online, now);
-  if (count > 0 && attempt.phase === 'running') out.push({ kind: 'credit', key: attempt.key, workerId: attempt.workerId, count });
+  const count = grantCredits(log, ctx.state.online, ctx.now);
+  if (count > 0 && attempt.phase === 'running') ctx.emit({ kind: 'credit', key: attempt.key, workerId: attempt.workerId, count });
 }
 
 /** A large chunk arrived in the blob store: it, and what waited behind it, may go out. */
-export function chunkStored(state: State, attempt: Attempt, log: ChunkLog, now: number, out: Effect[]): void {
-  sendChunks(state, attempt, log, now, out);
-  reportEndWhenComplete(state, attempt, now, out);
+export function chunkStored(ctx: StepContext, attempt: Attempt, log: ChunkLog): void {
+  sendChunks(ctx, attempt, log);
+  reportEndWhenComplete(ctx, attempt);
 }
 
 /** After Welcome: everything the scheduler may lack about an attempt, in the order it happened. */
-export function resend(state: State, attempt: Attempt, now: number, out: Effect[]): void {
-  if (attempt.startedAt !== undefined) out.push(reportStarted(attempt, now));
+export function resend(ctx: StepContext, attempt: Attempt): void {
+  if (attempt.startedAt !== undefined) ctx.emit(reportStarted(attempt, ctx.now));
   if (attempt.chunks !== undefined) {
     rewind(attempt.chunks);
-    sendChunks(state, attempt, attempt.chunks, now, out);
+    sendChunks(ctx, attempt, attempt.chunks);
   }
-  if (attempt.progress !== undefined && attempt.phase === 'running') out.push(progressOf(attempt, attempt.progress));
-  reportEndWhenComplete(state, attempt, now, out);
+  if (attempt.progress !== undefined && attempt.phase === 'running') ctx.emit(progressOf(attempt, attempt.progress));
+  reportEndWhenComplete(ctx, attempt);
 }
 
-export function setProgress(state: State, attempt: Attempt, data: Buffer, out: Effect[]): void {
+export function setProgress(ctx: StepContext, attempt: Attempt, data: Buffer): void {
   if (attempt.phase !== 'running') return;
   attempt.progress = inline(data);
-  if (state.online) out.push(progressOf(attempt, attempt.progress));
+  if (ctx.state.online) ctx.emit(progressOf(attempt, attempt.progress));
 }
 
 function progressOf(attempt: Attempt, data: Payload): Effect {
@@ -252,27 +247,25 @@ function refusalOf(state: State, dispatch: Dispatch): { reason: RefusalReason; d
   return undefined;
 }
 
-function endStopped(state: State, attempt: Attempt, ms: number | undefined, now: number, out: Effect[]): void {
+function endStopped(ctx: StepContext, attempt: Attempt, ms: number | undefined): void {
   if (attempt.startedAt === undefined) {
-    refuse(state, attempt, RefusalReason.STOPPED, 'stopped before its start', out);
+    refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before its start');
     return;
   }
   const timedOut = attempt.stop === 'timed-out';
   const outcome = timedOut ? AttemptOutcome.TIMED_OUT : AttemptOutcome.STOPPED;
-  endAttempt(state, attempt, outcome, timedOut ? TIMED_OUT_ERROR : '', ms, now, out);
+  endAttempt(ctx, attempt, outcome, timedOut ? TIMED_OUT_ERROR : '', ms);
 }
 
 function endAttempt(
-  state: State,
+  ctx: StepContext,
   attempt: Attempt,
   outcome: AttemptOutcome,
   error: string,
   ms: number | undefined,
-  now: number,
-  out: Effect[],
   output?: Payload | 'stored',
 ): void {
-  const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : now - attempt.startedAt);
+  const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : ctx.now - attempt.startedAt);
   attempt.phase = output === 'stored' ? 'storing' : 'ended';
   attempt.deadline = undefined;
   attempt.end = {
@@ -280,15 +273,15 @@ function endAttempt(
     output: output === 'stored' ? undefined : output,
     error,
     executionMs: Math.max(0, Math.round(executionMs)),
-    at: now,
+    at: ctx.now,
     storing: output === 'stored',
   };
-  if (!attempt.lingers) freeSlot(state, attempt, out);
-  reportEndWhenComplete(state, attempt, now, out);
+  if (!attempt.lingers) freeSlot(ctx, attempt);
+  reportEndWhenComplete(ctx, attempt);
 }
 
 /** The end follows the last chunk, and both follow their large bodies. */
-function reportEndWhenComplete(state: State, attempt: Attempt, now: number, out: Effect[]): void {
+function reportEndWhenComplete(ctx: StepContext, attempt: Attempt): void {
   const { end } = attempt;
   if (end === undefined || end.storing) return;
   if (attempt.chunks !== undefined && isStoring(attempt.chunks)) {
@@ -296,13 +289,13 @@ function reportEndWhenComplete(state: State, attempt: Attempt, now: number, out:
     return;
   }
   attempt.phase = 'ended';
-  if (state.online) out.push(reportEnded(attempt, end, now));
+  if (ctx.state.online) ctx.emit(reportEnded(attempt, end, ctx.now));
 }
 
-function freeSlot(state: State, attempt: Attempt, out: Effect[]): void {
-  const worker = state.workers.get(attempt.workerId);
+function freeSlot(ctx: StepContext, attempt: Attempt): void {
+  const worker = ctx.state.workers.get(attempt.workerId);
   if (worker === undefined || !worker.attempts.delete(attempt.key)) return;
-  endIfFree(state, worker, out);
+  endIfFree(ctx, worker);
 }
 
 function inline(bytes: Buffer): Payload {

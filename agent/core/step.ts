@@ -5,6 +5,7 @@
  */
 import { assertNever } from '../../lib/errors.ts';
 import { RefusalReason, type DesiredWorkers } from '../../proto/gen/capstan/v1/nodes.ts';
+import { StepContext } from './context.ts';
 import {
   acceptDispatch,
   addChunk,
@@ -47,12 +48,12 @@ import {
 
 /** One event, at a monotonic time in ms. Effects are to be carried out in order. */
 export function step(state: State, event: CoreEvent, now: number): Effect[] {
-  const out: Effect[] = [];
+  const ctx = new StepContext(state, now);
   const workersBefore = state.workers.size;
   switch (event.kind) {
     case 'welcome':
       state.online = true;
-      for (const attempt of state.attempts.values()) resend(state, attempt, now, out);
+      for (const attempt of state.attempts.values()) resend(ctx, attempt);
       break;
     case 'disconnected':
       state.online = false;
@@ -61,38 +62,38 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       state.epoch = 0;
       break;
     case 'desired':
-      applyDesired(state, event.desired, now, out);
+      applyDesired(ctx, event.desired);
       break;
     case 'dispatch':
-      acceptDispatch(state, event.dispatch, out);
+      acceptDispatch(ctx, event.dispatch);
       break;
     case 'stop':
-      handleStop(state, event.stop, out);
+      handleStop(ctx, event.stop);
       break;
     case 'ack': {
       const key = attemptKey(event.ack.jobId, event.ack.token);
       const attempt = state.attempts.get(key);
       // An ack for an attempt that still runs means: the scheduler has no use for it any more.
       if (attempt?.lingers === true) break;
-      if (attempt !== undefined && (attempt.phase === 'ended' || attempt.phase === 'storing')) forget(state, key, out);
-      else if (attempt !== undefined) stopAttempt(state, attempt, 'stopped', out);
+      if (attempt !== undefined && (attempt.phase === 'ended' || attempt.phase === 'storing')) forget(ctx, key);
+      else if (attempt !== undefined) stopAttempt(ctx, attempt, 'stopped');
       break;
     }
     case 'drained': {
       const attempt = state.attempts.get(attemptKey(event.drained.jobId, event.drained.token));
       if (attempt?.chunks === undefined) break;
       drain(attempt.chunks, event.drained.nextIndex, now);
-      sendChunks(state, attempt, attempt.chunks, now, out);
+      sendChunks(ctx, attempt, attempt.chunks);
       break;
     }
     case 'artifact-ready': {
       const worker = workerOf(state, event);
-      if (worker?.phase === 'artifact') startHost(state, worker, event.folder, now, out);
+      if (worker?.phase === 'artifact') startHost(ctx, worker, event.folder);
       break;
     }
     case 'artifact-failed': {
       const worker = workerOf(state, event);
-      if (worker?.phase === 'artifact') failWorker(state, worker, 'ARTIFACT_FAILED', event.detail, now, out);
+      if (worker?.phase === 'artifact') failWorker(ctx, worker, 'ARTIFACT_FAILED', event.detail);
       break;
     }
     case 'host-started': {
@@ -107,7 +108,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     }
     case 'start-failed': {
       const worker = workerOf(state, event);
-      if (worker?.phase === 'starting') failWorker(state, worker, event.reason, event.detail, now, out);
+      if (worker?.phase === 'starting') failWorker(ctx, worker, event.reason, event.detail);
       break;
     }
     case 'loaded': {
@@ -117,14 +118,14 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     }
     case 'load-failed': {
       const worker = workerOf(state, event);
-      if (worker?.phase === 'starting') failWorker(state, worker, 'LOAD_FAILED', event.detail, now, out);
+      if (worker?.phase === 'starting') failWorker(ctx, worker, 'LOAD_FAILED', event.detail);
       break;
     }
     case 'reloading': {
       const worker = workerOf(state, event);
       if (worker === undefined) break;
       if (worker.phase === 'ready') awaitLoad(state, worker, now);
-      loseAttempts(state, worker, true, 'another job on this worker had to be stopped', now, out);
+      loseAttempts(ctx, worker, true, 'another job on this worker had to be stopped');
       break;
     }
     case 'reachable': {
@@ -133,81 +134,81 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       break;
     }
     case 'exited':
-      hostExited(state, event, now, out);
+      hostExited(ctx, event);
       break;
     case 'input-ready': {
       const attempt = state.attempts.get(event.key);
-      if (attempt !== undefined) handToWorker(state, attempt, event.input, out);
+      if (attempt !== undefined) handToWorker(ctx, attempt, event.input);
       break;
     }
     case 'input-failed': {
       const attempt = state.attempts.get(event.key);
-      if (attempt?.phase === 'fetching') refuse(state, attempt, RefusalReason.INPUT_UNAVAILABLE, event.detail, out);
+      if (attempt?.phase === 'fetching') refuse(ctx, attempt, RefusalReason.INPUT_UNAVAILABLE, event.detail);
       break;
     }
     case 'output-stored': {
       const attempt = state.attempts.get(event.key);
-      if (attempt !== undefined) outputStored(state, attempt, { output: event.output }, now, out);
+      if (attempt !== undefined) outputStored(ctx, attempt, { output: event.output });
       break;
     }
     case 'output-refused': {
       const attempt = state.attempts.get(event.key);
-      if (attempt !== undefined) outputStored(state, attempt, { refused: event.detail }, now, out);
+      if (attempt !== undefined) outputStored(ctx, attempt, { refused: event.detail });
       break;
     }
     case 'chunk-stored': {
       const attempt = state.attempts.get(event.key);
       if (attempt?.chunks === undefined) break;
       setStored(attempt.chunks, event.index, event.data);
-      chunkStored(state, attempt, attempt.chunks, now, out);
+      chunkStored(ctx, attempt, attempt.chunks);
       break;
     }
     case 'handler-entered': {
       const attempt = state.attempts.get(event.key);
-      if (attempt !== undefined) handlerEntered(state, attempt, now, out);
+      if (attempt !== undefined) handlerEntered(ctx, attempt);
       break;
     }
     case 'chunk': {
       const attempt = state.attempts.get(event.key);
-      if (attempt !== undefined) addChunk(state, attempt, event.data, now, out);
+      if (attempt !== undefined) addChunk(ctx, attempt, event.data);
       break;
     }
     case 'progress': {
       const attempt = state.attempts.get(event.key);
-      if (attempt !== undefined) setProgress(state, attempt, event.data, out);
+      if (attempt !== undefined) setProgress(ctx, attempt, event.data);
       break;
     }
     case 'handler-ended': {
       const attempt = state.attempts.get(event.key);
-      if (attempt !== undefined) handlerEnded(state, attempt, event.result, now, out);
+      if (attempt !== undefined) handlerEnded(ctx, attempt, event.result);
       break;
     }
     case 'requests': {
       const worker = workerOf(state, event);
-      if (worker !== undefined) setRequests(state, worker, event.count, now, out);
+      if (worker !== undefined) setRequests(ctx, worker, event.count);
       break;
     }
     case 'devices':
-      for (const worker of setDeviceProblems(state, event.problems)) returnUnstarted(state, worker, out);
-      converge(state, now, out);
+      for (const worker of setDeviceProblems(state, event.problems)) returnUnstarted(ctx, worker);
+      converge(ctx);
       break;
     case 'tick':
-      tick(state, now, out);
+      tick(ctx);
       break;
     case 'close':
       state.closing = true;
-      converge(state, now, out);
+      converge(ctx);
       break;
     case 'close-now':
       state.closing = true;
-      for (const worker of state.workers.values()) if (worker.hostAlive) endHost(worker, true, out);
+      for (const worker of state.workers.values()) if (worker.hostAlive) endHost(ctx, worker, true);
       break;
     default:
       assertNever(event);
   }
   // A worker that is gone may have held devices that another one waits for.
-  if (state.workers.size < workersBefore) converge(state, now, out);
-  return out;
+  if (state.workers.size < workersBefore) converge(ctx);
+  return ctx.effects;
 }
 
 /** When the next `tick` is due, monotonic ms. */
@@ -232,46 +233,46 @@ export function isIdle(state: State): boolean {
   return state.workers.size === 0;
 }
 
-function applyDesired(state: State, desired: DesiredWorkers, now: number, out: Effect[]): void {
-  if (desired.epoch < state.epoch) return;
-  state.epoch = desired.epoch;
-  state.desired = desired.workers;
-  state.releases = new Map(desired.releases.map((release) => [release.releaseId, release]));
-  state.workersChanged = true;
-  converge(state, now, out);
+function applyDesired(ctx: StepContext, desired: DesiredWorkers): void {
+  if (desired.epoch < ctx.state.epoch) return;
+  ctx.state.epoch = desired.epoch;
+  ctx.state.desired = desired.workers;
+  ctx.state.releases = new Map(desired.releases.map((release) => [release.releaseId, release]));
+  ctx.state.workersChanged = true;
+  converge(ctx);
 }
 
-function hostExited(state: State, event: Extract<CoreEvent, { kind: 'exited' }>, now: number, out: Effect[]): void {
-  const worker = workerOf(state, event);
+function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited' }>): void {
+  const worker = workerOf(ctx.state, event);
   if (worker === undefined || !worker.hostAlive) return;
   worker.hostAlive = false;
-  loseAttempts(state, worker, event.hardStop, event.detail, now, out);
+  loseAttempts(ctx, worker, event.hardStop, event.detail);
   if (worker.draining) {
     worker.phase = 'ending';
     worker.deadline = undefined;
-    endIfFree(state, worker, out);
+    endIfFree(ctx, worker);
   } else if (worker.phase === 'ready' && event.hardStop) {
-    worker.askedAt = now;
-    beginStart(state, worker, now, out);
+    worker.askedAt = ctx.now;
+    beginStart(ctx, worker);
   } else if (worker.phase !== 'backoff') {
-    failWorker(state, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', event.detail, now, out);
+    failWorker(ctx, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', event.detail);
   }
 }
 
-function tick(state: State, now: number, out: Effect[]): void {
-  for (const attempt of state.attempts.values()) {
-    if (attempt.deadline !== undefined && now >= attempt.deadline) timeOut(state, attempt, now, out);
-    if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(state, attempt, attempt.chunks, now, out);
+function tick(ctx: StepContext): void {
+  for (const attempt of ctx.state.attempts.values()) {
+    if (attempt.deadline !== undefined && ctx.now >= attempt.deadline) timeOut(ctx, attempt);
+    if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(ctx, attempt, attempt.chunks);
   }
-  for (const worker of state.workers.values()) {
-    if (worker.busyUntil !== undefined && now >= worker.busyUntil) endBusy(state, worker);
+  for (const worker of ctx.state.workers.values()) {
+    if (worker.busyUntil !== undefined && ctx.now >= worker.busyUntil) endBusy(ctx.state, worker);
     const deadline = workerDeadline(worker);
-    if (deadline === undefined || now < deadline) continue;
-    if (worker.phase === 'backoff') beginStart(state, worker, now, out);
+    if (deadline === undefined || ctx.now < deadline) continue;
+    if (worker.phase === 'backoff') beginStart(ctx, worker);
     else if (worker.phase === 'starting') {
       const limit = startTimeoutOf(worker.release);
       const busyWith = worker.reason === 'STARTING' || worker.reason === 'CRASH_LOOP' ? '' : `: ${worker.reason} ${worker.detail}`;
-      failWorker(state, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms${busyWith}`, now, out);
+      failWorker(ctx, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms${busyWith}`);
     }
   }
 }

@@ -1,7 +1,7 @@
 /** Desired against actual workers: what to start, drain, end and start again. */
 import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { StepContext } from './context.ts';
 import { deviceProblemOf } from './devices.ts';
-import type { Effect } from './events.ts';
 import type { State, Worker } from './state.ts';
 import { CRASH_LOOP_FAILURES } from './report.ts';
 
@@ -17,68 +17,68 @@ const BUSY_AFTER_MS = 1_000;
 const DEFAULT_START_TIMEOUT_MS = 60_000;
 
 /** Moves the actual set towards the desired one as far as it can go now. */
-export function converge(state: State, now: number, out: Effect[]): void {
-  const desired = new Map(state.desired.map((spec) => [spec.workerId, spec]));
-  for (const worker of state.workers.values()) {
+export function converge(ctx: StepContext): void {
+  const desired = new Map(ctx.state.desired.map((spec) => [spec.workerId, spec]));
+  for (const worker of ctx.state.workers.values()) {
     const spec = desired.get(worker.id);
     const wanted = spec !== undefined && !spec.drain && spec.releaseId === worker.releaseId;
-    if (!worker.draining && (!wanted || state.closing)) {
+    if (!worker.draining && (!wanted || ctx.state.closing)) {
       worker.draining = true;
-      state.workersChanged = true;
+      ctx.state.workersChanged = true;
     }
-    if (worker.draining) endIfFree(state, worker, out);
+    if (worker.draining) endIfFree(ctx, worker);
   }
-  for (const spec of state.desired) {
-    const release = state.releases.get(spec.releaseId);
-    if (state.closing || spec.drain || release === undefined || state.workers.has(spec.workerId)) continue;
-    state.workers.set(spec.workerId, newWorker(spec, release, now));
-    state.workersChanged = true;
+  for (const spec of ctx.state.desired) {
+    const release = ctx.state.releases.get(spec.releaseId);
+    if (ctx.state.closing || spec.drain || release === undefined || ctx.state.workers.has(spec.workerId)) continue;
+    ctx.state.workers.set(spec.workerId, newWorker(spec, release, ctx.now));
+    ctx.state.workersChanged = true;
   }
-  for (const worker of state.workers.values()) {
-    if (worker.phase === 'waiting' && !worker.draining && devicesUsable(state, worker)) beginStart(state, worker, now, out);
+  for (const worker of ctx.state.workers.values()) {
+    if (worker.phase === 'waiting' && !worker.draining && devicesUsable(ctx.state, worker)) beginStart(ctx, worker);
   }
 }
 
 /** Ends a draining worker that holds nothing; the runtime's `exited` removes it. */
-export function endIfFree(state: State, worker: Worker, out: Effect[]): void {
+export function endIfFree(ctx: StepContext, worker: Worker): void {
   if (!worker.draining || worker.attempts.size > 0 || worker.requests > 0) return;
   if (!worker.hostAlive) {
-    state.workers.delete(worker.id);
-    state.workersChanged = true;
+    ctx.state.workers.delete(worker.id);
+    ctx.state.workersChanged = true;
     return;
   }
   worker.phase = 'ending';
   worker.deadline = undefined;
-  endHost(worker, false, out);
+  endHost(ctx, worker, false);
 }
 
 /** The first step of a start: the build, where the release has one. */
-export function beginStart(state: State, worker: Worker, now: number, out: Effect[]): void {
-  if (deviceProblemOf(state, worker) !== undefined) {
+export function beginStart(ctx: StepContext, worker: Worker): void {
+  if (deviceProblemOf(ctx.state, worker) !== undefined) {
     worker.phase = 'waiting';
     worker.deadline = undefined;
-    state.workersChanged = true;
+    ctx.state.workersChanged = true;
     return;
   }
   worker.start += 1;
   worker.endAsked = false;
   if (worker.release.buildDigest === '') {
-    startHost(state, worker, '', now, out);
+    startHost(ctx, worker, '');
     return;
   }
   worker.phase = 'artifact';
   worker.deadline = undefined;
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'ARTIFACT';
-  state.workersChanged = true;
-  out.push({ kind: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
+  ctx.state.workersChanged = true;
+  ctx.emit({ kind: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
 }
 
 /** The build is here: on to the host process. */
-export function startHost(state: State, worker: Worker, folder: string, now: number, out: Effect[]): void {
-  worker.artifactMs = Math.round(now - worker.askedAt);
+export function startHost(ctx: StepContext, worker: Worker, folder: string): void {
+  worker.artifactMs = Math.round(ctx.now - worker.askedAt);
   worker.hostAlive = true;
-  awaitLoad(state, worker, now);
-  out.push({
+  awaitLoad(ctx.state, worker, ctx.now);
+  ctx.emit({
     kind: 'start-host',
     workerId: worker.id,
     start: worker.start,
@@ -136,38 +136,38 @@ export function forgiveFailures(state: State, worker: Worker): void {
 }
 
 /** A start, or a life, failed: wait, longer each time, then start again. */
-export function failWorker(state: State, worker: Worker, reason: string, detail: string, now: number, out: Effect[]): void {
-  if (worker.phase === 'ready' && now - worker.readyAt >= STEADY_MS) worker.failures = 0;
+export function failWorker(ctx: StepContext, worker: Worker, reason: string, detail: string): void {
+  if (worker.phase === 'ready' && ctx.now - worker.readyAt >= STEADY_MS) worker.failures = 0;
   worker.failures += 1;
   worker.phase = 'backoff';
   worker.reason = worker.failures >= CRASH_LOOP_FAILURES ? 'CRASH_LOOP' : reason;
   worker.detail = detail;
-  worker.deadline = now + Math.min(BACKOFF_LAST_MS, BACKOFF_FIRST_MS * 2 ** (worker.failures - 1));
-  worker.askedAt = now;
+  worker.deadline = ctx.now + Math.min(BACKOFF_LAST_MS, BACKOFF_FIRST_MS * 2 ** (worker.failures - 1));
+  worker.askedAt = ctx.now;
   worker.artifactMs = 0;
   worker.startedMs = 0;
   worker.loadedMs = 0;
-  state.workersChanged = true;
-  if (worker.hostAlive) endHost(worker, true, out);
-  endIfFree(state, worker, out);
+  ctx.state.workersChanged = true;
+  if (worker.hostAlive) endHost(ctx, worker, true);
+  endIfFree(ctx, worker);
 }
 
 /** Tells the runtime to end the host of this start, once; `force` later may still follow a gentle one. */
-export function endHost(worker: Worker, force: boolean, out: Effect[]): void {
+export function endHost(ctx: StepContext, worker: Worker, force: boolean): void {
   if (worker.endAsked && !force) return;
   worker.endAsked = true;
-  out.push({ kind: 'end-host', workerId: worker.id, start: worker.start, force });
+  ctx.emit({ kind: 'end-host', workerId: worker.id, start: worker.start, force });
 }
 
 /** The worker has this many HTTP requests now. It is reported busy at the first one, and idle a moment after the last. */
-export function setRequests(state: State, worker: Worker, count: number, now: number, out: Effect[]): void {
+export function setRequests(ctx: StepContext, worker: Worker, count: number): void {
   worker.requests = count;
-  worker.busyUntil = count > 0 ? undefined : now + BUSY_AFTER_MS;
+  worker.busyUntil = count > 0 ? undefined : ctx.now + BUSY_AFTER_MS;
   if (count > 0 && !worker.busy) {
     worker.busy = true;
-    state.workersChanged = true;
+    ctx.state.workersChanged = true;
   }
-  if (count === 0) endIfFree(state, worker, out);
+  if (count === 0) endIfFree(ctx, worker);
 }
 
 /** No request came for a while after the last one. */

@@ -1,0 +1,20 @@
+/** What a step works with: the state it changes, the time, and where its effects go. */
+import type { Effect } from './events.ts';
+import type { State } from './state.ts';
+
+export class StepContext {
+  readonly state: State;
+  /** Monotonic, ms. */
+  readonly now: number;
+  /** To be carried out in order. */
+  readonly effects: Effect[] = [];
+
+  constructor(state: State, now: number) {
+    this.state = state;
+    this.now = now;
+  }
+
+  emit(effect: Effect): void {
+    this.effects.push(effect);
+  }
+}
