@@ -91,7 +91,7 @@ async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
       if (op.kind === 'submit') {
         waiting.push(leaseOp(queue.head++));
       } else if (op.kind === 'lease') {
-        waiting.push(finishOp(op.no, now));
+        waiting.push(finishOp(op.seq, now));
       } else {
         cycles++;
         waiting.push(submitOp(queue.tail++, now));
@@ -105,7 +105,7 @@ async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
     const batch = waiting;
     waiting = [];
     await store.commit(fence, batch);
-    for (const op of batch) if (op.kind === 'lease') waiting.push(finishOp(op.no, Date.now()));
+    for (const op of batch) if (op.kind === 'lease') waiting.push(finishOp(op.seq, Date.now()));
   }
   times.sort((a, b) => a - b);
   const at = (share: number): number => Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 100) / 100;

@@ -8,16 +8,16 @@ const input = new TextEncoder().encode(JSON.stringify({ text: 'The quick brown f
 const output = new TextEncoder().encode(JSON.stringify({ word_count: 27, character_count: 135, average_word_length: 4.04 }));
 
 /** Ids grow with the number, as UUIDv7 do with time. */
-function jobOf(no: number, now: number): JobRow {
-  const hex = (now + no).toString(16).padStart(12, '0');
+function jobOf(seq: number, now: number): JobRow {
+  const hex = (now + seq).toString(16).padStart(12, '0');
   return {
-    no,
-    id: `${hex.slice(0, 8)}-${hex.slice(8)}-7${(no % 4096).toString(16).padStart(3, '0')}-8a2b-${no.toString(16).padStart(12, '0')}-u1`,
+    seq,
+    id: `${hex.slice(0, 8)}-${hex.slice(8)}-7${(seq % 4096).toString(16).padStart(3, '0')}-8a2b-${seq.toString(16).padStart(12, '0')}-u1`,
     endpoint: 'x7k2m9q4w1',
     kind: 'RUN',
     state: 'IN_QUEUE',
     priority: 0,
-    position: no,
+    queuePosition: seq,
     token: 0,
     attempts: 0,
     lease: null,
@@ -37,22 +37,22 @@ function jobOf(no: number, now: number): JobRow {
   };
 }
 
-export function submitOp(no: number, now: number): Op {
-  return { kind: 'submit', job: jobOf(no, now), input: { inline: input.slice() }, s3: null, idempotency: null };
+export function submitOp(seq: number, now: number): Op {
+  return { kind: 'submit', job: jobOf(seq, now), input: { inline: input.slice() }, s3: null, idempotency: null };
 }
 
-export function leaseOp(no: number): Op {
-  return { kind: 'lease', no, token: 1, lease: { node: 'node-01hz8k4v', incarnation: '0198a1b2c3d4e5f6', worker: 'worker-01hz8k5a' } };
+export function leaseOp(seq: number): Op {
+  return { kind: 'lease', seq, token: 1, lease: { node: 'node-01hz8k4v', incarnation: '0198a1b2c3d4e5f6', worker: 'worker-01hz8k5a' } };
 }
 
-export function requeueOp(no: number): Op {
-  return { kind: 'requeue', no, token: 1, attempts: 0 };
+export function requeueOp(seq: number): Op {
+  return { kind: 'requeue', seq, token: 1, attempts: 0 };
 }
 
-export function finishOp(no: number, now: number): Op {
+export function finishOp(seq: number, now: number): Op {
   return {
     kind: 'finish',
-    no,
+    seq,
     from: 'LEASED',
     token: 1,
     state: 'COMPLETED',

@@ -37,10 +37,10 @@ async function measure(post: () => void): Promise<number> {
   return Math.round((median(costs.slice(rounds / 4)) / BATCH_SIZE) * 1e6) / 1e3;
 }
 
-const kinds: Readonly<Record<string, (no: number) => Op>> = {
-  submit: (no) => submitOp(no, now),
+const kinds: Readonly<Record<string, (seq: number) => Op>> = {
+  submit: (seq) => submitOp(seq, now),
   lease: leaseOp,
-  finish: (no) => finishOp(no, now),
+  finish: (seq) => finishOp(seq, now),
   requeue: requeueOp,
 };
 

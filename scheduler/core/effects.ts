@@ -28,7 +28,7 @@ export type Effect =
       readonly kind: 'dispatch';
       readonly node: string;
       readonly session: number;
-      readonly no: number;
+      readonly seq: number;
       readonly job: string;
       readonly token: number;
       readonly worker: string;

@@ -80,7 +80,7 @@ export type Command =
   | { readonly kind: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }
   | {
       readonly kind: 'reencrypt-inputs';
-      readonly inputs: readonly { readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }[];
+      readonly inputs: readonly { readonly seq: number; readonly from: Uint8Array; readonly to: Uint8Array }[];
     }
   | { readonly kind: 'redeliver'; readonly webhook: string }
   | {

@@ -43,15 +43,15 @@ export interface StoredState {
   readonly counts: readonly EndpointCounts[];
   readonly leased: readonly JobRow[];
   readonly bodies: readonly BodyUsage[];
-  readonly highest: { readonly no: number; readonly position: number };
+  readonly highest: { readonly seq: number; readonly queuePosition: number };
 }
 
 /** Builds the state and decides the first reads. */
 export function restore(settings: Settings, random: RandomState, stored: StoredState, now: Now, result: StepResult): State {
   const state = newState(settings, random);
   const ctx = new StepContext(state, now, result);
-  state.nextSeq = stored.highest.no + 1;
-  state.nextQueuePosition = stored.highest.position + 1;
+  state.nextSeq = stored.highest.seq + 1;
+  state.nextQueuePosition = stored.highest.queuePosition + 1;
   state.nextDeletion = now.wall;
   state.hooks.nextAt = now.wall;
   const desired: [string, StoredDesired][] = [];

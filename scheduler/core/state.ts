@@ -162,18 +162,18 @@ export function readOpened({ reads }: State): number {
 }
 
 /** A job has ended or was deleted: what reads that are under way bring of it may be out of date. */
-export function noteEnded({ reads }: State, no: number): void {
+export function noteEnded({ reads }: State, seq: number): void {
   if (reads.open.size === 0) return;
-  reads.ended.delete(no);
-  reads.ended.set(no, reads.next);
+  reads.ended.delete(seq);
+  reads.ended.set(seq, reads.next);
 }
 
 /** The answer of a read has been handled. */
 export function readClosed({ reads }: State, read: number): void {
   reads.open.delete(read);
   const [oldest = reads.next] = reads.open;
-  for (const [no, firstAfter] of reads.ended) {
+  for (const [seq, firstAfter] of reads.ended) {
     if (firstAfter > oldest) return;
-    reads.ended.delete(no);
+    reads.ended.delete(seq);
   }
 }

@@ -195,7 +195,7 @@ function headRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'head-read
     (id) => ctx.state.jobs.has(id),
   );
   for (const job of dropped) ctx.state.jobs.delete(job.id);
-  for (const job of added) if (job.position <= lane.covered) ctx.state.jobs.set(job.id, job);
+  for (const job of added) if (job.queuePosition <= lane.covered) ctx.state.jobs.set(job.id, job);
   fill(ctx, endpoint);
 }
 

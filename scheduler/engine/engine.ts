@@ -193,10 +193,10 @@ export class Engine {
    * Keeps the input of a job that the state holds, so that its dispatch needs no read. Every job that
    * leaves the state is ended or deleted by an operation of its number, which removes the input again.
    */
-  #keep(state: State, { id, no, hasS3 }: JobRow, input: Body): void {
+  #keep(state: State, { id, seq, hasS3 }: JobRow, input: Body): void {
     // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
-    if (hasS3 || state.jobs.get(id)?.no !== no || ('inline' in input && input.inline.length > PAYLOAD_INLINE_LIMIT)) return;
-    this.#payloads.put(no, input);
+    if (hasS3 || state.jobs.get(id)?.seq !== seq || ('inline' in input && input.inline.length > PAYLOAD_INLINE_LIMIT)) return;
+    this.#payloads.put(seq, input);
   }
 
   #schedule(): void {
@@ -280,7 +280,7 @@ export class Engine {
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
       const outcome = outcomes[i];
-      if (write.op.kind === 'finish' || write.op.kind === 'delete') this.#payloads.delete(write.op.no);
+      if (write.op.kind === 'finish' || write.op.kind === 'delete') this.#payloads.delete(write.op.seq);
       if (outcome?.kind === 'ok' && outcome.dropped !== undefined) this.#ports.dropBodies(outcome.dropped);
       if (outcome === undefined || outcome.kind === 'ok') {
         // Only now is it certain that the job exists: a repeated submission has a number that no job gets.
@@ -361,13 +361,13 @@ export class Engine {
 
   /** Sends a leased job; its input is at hand, or read first. */
   #dispatch(effect: DispatchEffect): void {
-    const input = effect.hasS3 ? undefined : this.#payloads.get(effect.no);
+    const input = effect.hasS3 ? undefined : this.#payloads.get(effect.seq);
     if (input !== undefined) {
       this.#ports.sendJob(effect, input, null);
       return;
     }
     this.#read(
-      (store) => store.read('payload', effect.no),
+      (store) => store.read('payload', effect.seq),
       (payload) => {
         const job = this.#state?.jobs.get(effect.job);
         const stands = job !== undefined && job.token === effect.token && job.lease !== null;

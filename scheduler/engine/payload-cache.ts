@@ -25,23 +25,23 @@ export class PayloadCache {
     return this.#bytes;
   }
 
-  get(no: number): Body | undefined {
-    return this.#bodies.get(no);
+  get(seq: number): Body | undefined {
+    return this.#bodies.get(seq);
   }
 
   /** Keeps an input unless the bound is reached. */
-  put(no: number, body: Body): void {
+  put(seq: number, body: Body): void {
     const size = sizeOf(body);
-    if (this.#bytes + size > this.#maxBytes || this.#bodies.has(no)) return;
-    this.#bodies.set(no, 'inline' in body ? { inline: ownBytes(body.inline) } : body);
+    if (this.#bytes + size > this.#maxBytes || this.#bodies.has(seq)) return;
+    this.#bodies.set(seq, 'inline' in body ? { inline: ownBytes(body.inline) } : body);
     this.#bytes += size;
   }
 
   /** Removes the input of a job that ended. */
-  delete(no: number): void {
-    const body = this.#bodies.get(no);
+  delete(seq: number): void {
+    const body = this.#bodies.get(seq);
     if (body === undefined) return;
-    this.#bodies.delete(no);
+    this.#bodies.delete(seq);
     this.#bytes -= sizeOf(body);
   }
 

@@ -34,6 +34,6 @@ async function allLeased(store: Store): Promise<JobRow[]> {
     rows.push(...page);
     const last = page.at(-1);
     if (last === undefined || page.length < PAGE_SIZE) return rows;
-    after = last.no;
+    after = last.seq;
   }
 }

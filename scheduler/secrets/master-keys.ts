@@ -254,15 +254,15 @@ export class MasterKeys {
     for (let after = 0; ;) {
       this.#mustBeOpen();
       const page = await engine.store.read('encryptedInputs', after, BATCH_VALUES);
-      const inputs = page.flatMap(({ no, id, s3 }) => {
+      const inputs = page.flatMap(({ seq, id, s3 }) => {
         const renewed = this.#renewed(s3, places.s3(id));
-        return renewed === null ? [] : [{ no, from: s3, to: renewed }];
+        return renewed === null ? [] : [{ seq, from: s3, to: renewed }];
       });
       if (inputs.length > 0) await engine.command({ kind: 'reencrypt-inputs', inputs });
       found += inputs.length;
       const last = page.at(-1);
       if (last === undefined || page.length < BATCH_VALUES) return found;
-      after = last.no;
+      after = last.seq;
     }
   }
 

@@ -3,7 +3,7 @@
  * The core keeps the authoritative image of what it works on; the store makes it durable and
  * holds what the state does not (queue tails, bodies, ended jobs).
  *
- * Jobs are addressed by `no`, a number the core gives out once and never again. Every guarded
+ * Jobs are addressed by `seq`, a number the core gives out once and never again. Every guarded
  * operation names the state it expects; a guard that fails is that operation's outcome and
  * leaves the other operations of the batch alone.
  */
@@ -26,7 +26,7 @@ export interface Lease {
 
 /** Everything about a job but its bodies. Times are wall clock, ms since 1970; durations ms. */
 export interface JobRow {
-  readonly no: number;
+  readonly seq: number;
   readonly id: string;
   readonly endpoint: string;
   readonly kind: JobKind;
@@ -34,7 +34,7 @@ export interface JobRow {
   /** 0 normal, 1 lowPriority: normal jobs first. */
   readonly priority: 0 | 1;
   /** Place in the queue among its endpoint and priority; a retried job gets a new one at the tail. */
-  readonly position: number;
+  readonly queuePosition: number;
   /** Fencing token of the latest lease; 0 before the first. Grows over the job's whole life. */
   readonly token: number;
   /** Attempts that were reported started since submission or /retry. */
@@ -137,11 +137,11 @@ export type Op =
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array; readonly expiresAt: number } | null;
     }
   /** IN_QUEUE → LEASED with a token one higher than the row's. */
-  | { readonly kind: 'lease'; readonly no: number; readonly token: number; readonly lease: Lease }
+  | { readonly kind: 'lease'; readonly seq: number; readonly token: number; readonly lease: Lease }
   /** Records the start of the leased attempt. */
   | {
       readonly kind: 'started';
-      readonly no: number;
+      readonly seq: number;
       readonly token: number;
       readonly startedAt: number;
       readonly attempts: number;
@@ -150,7 +150,7 @@ export type Op =
   /** LEASED (with this token) or IN_QUEUE (token as in the row) → a terminal state. */
   | {
       readonly kind: 'finish';
-      readonly no: number;
+      readonly seq: number;
       readonly from: 'LEASED' | 'IN_QUEUE';
       readonly token: number;
       readonly state: 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
@@ -167,22 +167,28 @@ export type Op =
       readonly hook: NewHook | null;
     }
   /** LEASED (with this token) → IN_QUEUE at its old position. */
-  | { readonly kind: 'requeue'; readonly no: number; readonly token: number; readonly attempts: number }
+  | { readonly kind: 'requeue'; readonly seq: number; readonly token: number; readonly attempts: number }
   /**
    * FAILED or TIMED_OUT → IN_QUEUE at a new position; output, chunks, error and times dropped,
    * attempts 0, and a token one higher: whatever the job's next end is, its webhook has a new id.
    */
-  | { readonly kind: 'retry'; readonly no: number; readonly position: number; readonly submittedAt: number; readonly deleteAt: number }
+  | {
+      readonly kind: 'retry';
+      readonly seq: number;
+      readonly queuePosition: number;
+      readonly submittedAt: number;
+      readonly deleteAt: number;
+    }
   /**
    * Removes a job in any state with its bodies. `gone` when it was not there. With `dueBy` only
    * when the row's deleteAt is at or before it (`stale` else): a job may have ended, or been
    * retried, since it was read as due.
    */
-  | { readonly kind: 'delete'; readonly no: number; readonly dueBy: number | null }
+  | { readonly kind: 'delete'; readonly seq: number; readonly dueBy: number | null }
   /** The reader of an ended job has every chunk with an index below this one: drop them. */
-  | { readonly kind: 'drain'; readonly no: number; readonly below: number }
+  | { readonly kind: 'drain'; readonly seq: number; readonly below: number }
   /** Puts a job's credentials, encrypted with another key, in the place of `from`; `stale` when those are not there. */
-  | { readonly kind: 'reencrypt'; readonly no: number; readonly from: Uint8Array; readonly to: Uint8Array }
+  | { readonly kind: 'reencrypt'; readonly seq: number; readonly from: Uint8Array; readonly to: Uint8Array }
   /**
    * Changes a delivery, or removes it (`to` null). `stale` when `after` is given and the row shows
    * another number of tries: it was sent for anew meanwhile.
@@ -229,7 +235,7 @@ export interface WholeJob {
 
 /** The encrypted credentials of a job. */
 export interface EncryptedInput {
-  readonly no: number;
+  readonly seq: number;
   readonly id: string;
   readonly s3: Uint8Array;
 }
@@ -254,24 +260,24 @@ export interface Reads {
   /** By id and endpoint, with output and the chunks that are kept. */
   job(endpoint: string, id: string): WholeJob | null;
   /** The input and the encrypted credentials of a job. */
-  payload(no: number): { readonly input: Body; readonly s3: Uint8Array | null } | null;
+  payload(seq: number): { readonly input: Body; readonly s3: Uint8Array | null } | null;
   /** Jobs with encrypted credentials after a number, in order of number, in any state. */
-  encryptedInputs(afterNo: number, limit: number): EncryptedInput[];
+  encryptedInputs(afterSeq: number, limit: number): EncryptedInput[];
   /** Queued jobs of an endpoint and priority after a position, in order; inputs inline up to `inputLimit` bytes come along. */
   head(endpoint: string, priority: 0 | 1, afterPosition: number, limit: number, inputLimit: number): QueuedJob[];
   /** Leased jobs after a number, in order of number. */
-  leased(afterNo: number, limit: number): JobRow[];
+  leased(afterSeq: number, limit: number): JobRow[];
   /** Jobs whose deleteAt is at or before `wall`, oldest first, and when the next one is due. */
   due(wall: number, limit: number): { readonly jobs: JobRow[]; readonly nextAt: number | null };
   /** Bodies of a job that lie in the blob store, for removal with it. */
-  blobsOf(no: number): string[];
+  blobsOf(seq: number): string[];
   /** Which of these blob ids some row still names; for the sweep of orphans. */
   blobsNamed(ids: readonly string[]): string[];
   /** Bytes of the blobs that rows name, each once, by account; accounts without any are left out. Kept, not counted. */
   bodyUsage(): BodyUsage[];
   counts(): EndpointCounts[];
-  /** Highest `no` and `position` given out, so that the core goes on above them. */
-  highest(): { readonly no: number; readonly position: number };
+  /** Highest `seq` and `queuePosition` given out, so that the core goes on above them. */
+  highest(): { readonly seq: number; readonly queuePosition: number };
   /** A page of an endpoint's jobs, newest first, and how many there are in all. */
   page(endpoint: string, state: StoredState | null, offset: number, limit: number): { readonly jobs: WholeJob[]; readonly total: number };
   control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];

@@ -46,7 +46,7 @@ interface ModelJob {
   /** Started attempts since the submission or the last retry. */
   attempts: number;
   /** Place in the queue. */
-  position: number;
+  queuePosition: number;
   /** Token of the attempt that counts; null while it waits. */
   lease: number | null;
   started: boolean;
@@ -80,7 +80,7 @@ type Action = typeof action extends fc.Arbitrary<infer A> ? A : never;
 class Model {
   readonly jobs = new Map<string, ModelJob>();
   readonly submitted = new Set<string>();
-  #position = 0;
+  #queuePosition = 0;
 
   submit(job: string, now: number): void {
     this.submitted.add(job);
@@ -88,7 +88,7 @@ class Model {
     this.jobs.set(job, {
       state: 'IN_QUEUE',
       attempts: 0,
-      position: this.#position++,
+      queuePosition: this.#queuePosition++,
       lease: null,
       started: false,
       deleteAt: now + TTL_MS,
@@ -112,7 +112,7 @@ class Model {
 
   retry(job: ModelJob, now: number): void {
     this.requeue(job);
-    Object.assign(job, { attempts: 0, position: this.#position++, deleteAt: now + TTL_MS, error: null });
+    Object.assign(job, { attempts: 0, queuePosition: this.#queuePosition++, deleteAt: now + TTL_MS, error: null });
   }
 
   expire(now: number): void {
@@ -248,10 +248,10 @@ function noteLeases(t: ExecutionContext, world: QueueWorld, model: Model): void 
     const job = model.jobs.get(held.job);
     if (job === undefined || held.stopped || job.state !== 'IN_QUEUE' || job.lease !== null) continue;
     job.lease = held.token;
-    last = Math.max(last, job.position);
+    last = Math.max(last, job.queuePosition);
   }
   for (const job of model.jobs.values()) {
-    if (job.state === 'IN_QUEUE' && job.lease === null) t.true(job.position > last, 'first come, first served');
+    if (job.state === 'IN_QUEUE' && job.lease === null) t.true(job.queuePosition > last, 'first come, first served');
   }
 }
 

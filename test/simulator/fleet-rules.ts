@@ -40,7 +40,8 @@ export class FleetRules {
     const config = state.endpoints.get(job.endpoint)?.config;
     const worker = state.workers.get(job.lease?.worker ?? '');
     if (config === undefined || worker === undefined || worker.release === config.release) return;
-    if (job.position >= config.releaseFrom) fail(`job ${job.id}, submitted after a deployment, was given to a worker of an older release`);
+    if (job.queuePosition >= config.releaseFrom)
+      fail(`job ${job.id}, submitted after a deployment, was given to a worker of an older release`);
     const { id } = config;
     if (fresh.get(id) === config.release && this.#fresh.get(id) === config.release)
       fail(`job ${job.id} was given to an old worker, although one of the present release was ready`);

@@ -40,16 +40,16 @@ export class Ledger {
     if (outcome.kind !== 'ok') return;
     switch (op.kind) {
       case 'submit': {
-        const { no, id, endpoint, priority, webhook, state, token, deleteAt } = op.job;
+        const { seq, id, endpoint, priority, webhook, state, token, deleteAt } = op.job;
         if (this.byId.has(id) && !this.deleted.has(id)) fail(`job ${id} was inserted twice`);
         const model: JobModel = { id, endpoint, priority, webhook, state, token, deleteAt, ends: 0, left: 0 };
-        this.jobs.set(no, model);
+        this.jobs.set(seq, model);
         this.byId.set(id, model);
         this.deleted.delete(id);
         return;
       }
       case 'lease': {
-        const job = this.#job(op.no);
+        const job = this.#job(op.seq);
         if (job.state !== 'IN_QUEUE') fail(`job ${job.id} was leased while ${job.state}`);
         if (op.token !== job.token + 1) fail(`job ${job.id}: token went from ${job.token} to ${op.token}`);
         job.state = 'LEASED';
@@ -58,13 +58,13 @@ export class Ledger {
         return;
       }
       case 'requeue': {
-        const job = this.#job(op.no);
+        const job = this.#job(op.seq);
         if (job.state !== 'LEASED') fail(`job ${job.id} was requeued while ${job.state}`);
         job.state = 'IN_QUEUE';
         return;
       }
       case 'finish': {
-        const job = this.#job(op.no);
+        const job = this.#job(op.seq);
         if (job.state !== op.from) fail(`job ${job.id} ended while ${job.state}, not ${op.from}`);
         job.state = op.state;
         job.left++;
@@ -76,7 +76,7 @@ export class Ledger {
         return;
       }
       case 'retry': {
-        const job = this.#job(op.no);
+        const job = this.#job(op.seq);
         if (job.state !== 'FAILED' && job.state !== 'TIMED_OUT') fail(`job ${job.id} was retried while ${job.state}`);
         job.state = 'IN_QUEUE';
         job.token++;
@@ -87,10 +87,10 @@ export class Ledger {
       case 'hook':
         return this.#receivers.recorded(op, wall);
       case 'delete': {
-        const job = this.#job(op.no);
+        const job = this.#job(op.seq);
         if (wall < job.deleteAt) fail(`job ${job.id} was deleted ${job.deleteAt - wall} ms early`);
         job.left++;
-        this.jobs.delete(op.no);
+        this.jobs.delete(op.seq);
         this.deleted.add(job.id);
         this.#receivers.forgotten(job.id);
         // A submission sent again after its job's ttl begins another life, with tokens from 1.
@@ -118,9 +118,9 @@ export class Ledger {
     if (times > 1) fail(`attempt ${job} ${token} was entered twice`);
   }
 
-  #job(no: number): JobModel {
-    const job = this.jobs.get(no);
-    if (job === undefined) throw new Error(`operation on job number ${no}, which is not there`);
+  #job(seq: number): JobModel {
+    const job = this.jobs.get(seq);
+    if (job === undefined) throw new Error(`operation on job number ${seq}, which is not there`);
     return job;
   }
 }
@@ -138,8 +138,8 @@ export function checkImage(state: State): void {
       for (let i = lane.head; i < lane.window.length; i++) {
         const job = lane.window[i];
         if (job?.phase !== 'QUEUED') continue;
-        if (job.position <= last) fail(`window out of order at ${job.id}`);
-        last = job.position;
+        if (job.queuePosition <= last) fail(`window out of order at ${job.id}`);
+        last = job.queuePosition;
         if (state.jobs.get(job.id) !== job) fail(`job ${job.id} is in a window, but not in the image`);
       }
       if (lane.count < 0) fail('a lane counts fewer than no jobs');
@@ -216,7 +216,7 @@ export function checkWindows(state: State, store: SqliteEngine, id: string): voi
       if (shown.length === 0 && lane.count === 0) continue;
       const stored = store
         .read('head', id, priority, -1, 100_000, 0)
-        .filter((row) => row.job.position <= lane.covered)
+        .filter((row) => row.job.queuePosition <= lane.covered)
         .map((row) => row.job.id);
       if (shown.join() !== stored.join())
         fail(

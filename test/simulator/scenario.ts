@@ -117,7 +117,7 @@ export class Scenario {
       closeSession: (_node, session) => this.#breakSession(session),
       post: (hook, tell) => this.#receivers.post(hook, tell),
       observe: (op, outcome) => {
-        const what = 'no' in op ? op.no : op.kind === 'submit' ? `${op.job.no} ${op.job.id}` : op.kind === 'hook' ? op.id : '';
+        const what = 'seq' in op ? op.seq : op.kind === 'submit' ? `${op.job.seq} ${op.job.id}` : op.kind === 'hook' ? op.id : '';
         this.world.trace(`op ${op.kind} ${what} ${outcome.kind}`);
         this.#ledger.observe(op, outcome, this.world.clock().wall);
         this.#controlRules.observe(op, outcome, this.world.clock().wall);
@@ -241,9 +241,9 @@ export class Scenario {
     for (let i = 0; i < this.#faults.deviceLosses; i++) {
       this.world.after(random.next() * CHAOS_MS, () => {
         const agent = random.pick(this.#agents);
-        const no = random.pick(DEVICES);
-        agent.setDevice(no, true);
-        if (random.chance(0.8)) this.world.after(random.int(10, 3_000), () => agent.setDevice(no, false));
+        const seq = random.pick(DEVICES);
+        agent.setDevice(seq, true);
+        if (random.chance(0.8)) this.world.after(random.int(10, 3_000), () => agent.setDevice(seq, false));
       });
     }
     for (let i = 0; i < this.#faults.changes; i++) this.world.after(random.next() * CHAOS_MS, () => this.#operator.act());
@@ -291,7 +291,7 @@ export class Scenario {
     this.#rough = false;
     for (const agent of this.#agents) {
       this.#roughen(agent);
-      for (const no of DEVICES) agent.setDevice(no, false);
+      for (const seq of DEVICES) agent.setDevice(seq, false);
     }
     for (let quarter = 1; quarter <= 4; quarter++) {
       this.#operator.heal();

@@ -283,7 +283,7 @@ export class SimScheduler {
   }
 
   #dispatch(effect: Dispatch): void {
-    const payload = this.store.read('payload', effect.no);
+    const payload = this.store.read('payload', effect.seq);
     this.#later(this.#world.random.chance(0.5) ? 0 : this.#world.random.next() * 4, () => {
       const job = this.image?.jobs.get(effect.job);
       const stands = job !== undefined && job.token === effect.token && job.lease !== null;

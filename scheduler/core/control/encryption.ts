@@ -70,7 +70,7 @@ export function reencrypt(ctx: StepContext, call: number, { rows, values }: Extr
 
 /** The same for the credentials of jobs; those of a job that is gone by now are nobody's any more. */
 export function reencryptInputs(ctx: StepContext, call: number, { inputs }: Extract<Command, { kind: 'reencrypt-inputs' }>): void {
-  for (const { no, from, to } of inputs) ctx.write({ kind: 'reencrypt', no, from, to });
+  for (const { seq, from, to } of inputs) ctx.write({ kind: 'reencrypt', seq, from, to });
   ctx.reply(call, { kind: 'done' });
 }
 

@@ -25,7 +25,7 @@ export interface Slot {
  * The slot for the job at a position of an endpoint's queue, or null when there is none: workers of
  * the present release first; those of the one before only as long as the rollout allows it.
  */
-export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, position: number): Slot | null {
+export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, queuePosition: number): Slot | null {
   let best: WorkerRecord | null = null;
   let bestOld: WorkerRecord | null = null;
   let freshReady = false;
@@ -40,7 +40,7 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, p
     if (fresh) freshReady = true;
     if (!free) continue;
     if (fresh) best = worker;
-    else if (mayTakeOld(endpoint, worker, position)) bestOld = worker;
+    else if (mayTakeOld(endpoint, worker, queuePosition)) bestOld = worker;
   }
   const worker = freshReady ? best : bestOld;
   const node = worker === null ? undefined : state.nodes.get(worker.node);
@@ -69,7 +69,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
         expire(ctx, job);
         continue;
       }
-      const slot = findFreeSlot(ctx.state, endpoint, ctx.now, job.position);
+      const slot = findFreeSlot(ctx.state, endpoint, ctx.now, job.queuePosition);
       if (slot === null) break;
       const write = leaseQueued(ctx, endpoint, job, slot.worker, slot.node.incarnation);
       sendJob(ctx, job, slot, write);
@@ -88,7 +88,7 @@ export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Wri
       kind: 'dispatch',
       node: slot.node.config.id,
       session: slot.session,
-      no: job.no,
+      seq: job.seq,
       job: job.id,
       token: job.token,
       worker: slot.worker.id,

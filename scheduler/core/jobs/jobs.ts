@@ -42,13 +42,13 @@ function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
 /** The stored row of a job in the state. */
 export function toRow(job: JobRecord): JobRow {
   return {
-    no: job.no,
+    seq: job.seq,
     id: job.id,
     endpoint: job.endpoint,
     kind: job.kind,
     state: job.lease === null ? 'IN_QUEUE' : 'LEASED',
     priority: job.priority,
-    position: job.position,
+    queuePosition: job.queuePosition,
     token: job.token,
     attempts: job.attempts,
     lease: job.lease,
@@ -71,7 +71,7 @@ export function toRow(job: JobRecord): JobRow {
 /** The state of a stored row that is queued or leased. */
 export function fromRow(row: JobRow): JobRecord {
   return {
-    no: row.no,
+    seq: row.seq,
     id: row.id,
     endpoint: row.endpoint,
     kind: row.kind,
@@ -82,7 +82,7 @@ export function fromRow(row: JobRow): JobRecord {
     webhook: row.webhook,
     hasS3: row.hasS3,
     phase: row.state === 'LEASED' ? (row.startedAt === null ? 'LEASED' : 'STARTED') : 'QUEUED',
-    position: row.position,
+    queuePosition: row.queuePosition,
     token: row.token,
     attempts: row.attempts,
     submittedAt: row.submittedAt,
@@ -118,7 +118,7 @@ export function takeLease(state: State, job: JobRecord, worker: WorkerRecord, in
 export function leaseQueued(ctx: StepContext, endpoint: EndpointRecord, job: JobRecord, worker: WorkerRecord, incarnation: string): Write {
   takeFirst(endpoint.lanes[job.priority]);
   takeLease(ctx.state, job, worker, incarnation);
-  return ctx.write({ kind: 'lease', no: job.no, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
+  return ctx.write({ kind: 'lease', seq: job.seq, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
 }
 
 /** The handler was entered `agoMs` ago: from here on the attempt counts. */
@@ -141,7 +141,7 @@ export function recordStart(ctx: StepContext, job: JobRecord, token: number): vo
   job.startRecorded = true;
   ctx.write({
     kind: 'started',
-    no: job.no,
+    seq: job.seq,
     token,
     startedAt: job.startedAt,
     attempts: job.attempts,
@@ -166,7 +166,7 @@ export function finish(
   const deleteAt = endedAt + job.retentionMs;
   const endpoint = endpointOf(ctx.state, job);
   if (endpoint !== undefined) {
-    if (from === 'IN_QUEUE') leave(endpoint.lanes[job.priority], job.no);
+    if (from === 'IN_QUEUE') leave(endpoint.lanes[job.priority], job.seq);
     else countLeased(endpoint, job, -1);
     if (state === 'COMPLETED') endpoint.counts.completed++;
     else if (state !== 'CANCELLED') endpoint.counts.failed++;
@@ -178,7 +178,7 @@ export function finish(
   const write = ctx.write(
     {
       kind: 'finish',
-      no: job.no,
+      seq: job.seq,
       from,
       token: job.token,
       state,
@@ -242,7 +242,7 @@ export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): voi
   dropStream(ctx.state, job);
   if (job.recordStart !== null) ctx.state.deadlines.drop(job.recordStart);
   job.recordStart = null;
-  ctx.write({ kind: 'requeue', no: job.no, token: job.token, attempts: job.attempts });
+  ctx.write({ kind: 'requeue', seq: job.seq, token: job.token, attempts: job.attempts });
   if (endpoint === undefined || !putBack(endpoint.lanes[job.priority], job)) ctx.state.jobs.delete(job.id);
   ctx.state.dirtyEndpoints.add(job.endpoint);
 }
@@ -273,13 +273,13 @@ export function expire(ctx: StepContext, job: JobRecord): Write | null {
   const endpoint = endpointOf(ctx.state, job);
   if (endpoint !== undefined) {
     endpoint.tallies.expired++;
-    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
+    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.seq);
     else countLeased(endpoint, job, -1);
   }
   job.phase = 'DELETED';
   job.lease = null;
   forget(ctx.state, job);
-  const write = ctx.write({ kind: 'delete', no: job.no, dueBy: null });
+  const write = ctx.write({ kind: 'delete', seq: job.seq, dueBy: null });
   answerGone(ctx, job.id, write);
   return write;
 }
@@ -293,7 +293,7 @@ export function queue(state: State, endpoint: EndpointRecord, job: JobRecord): v
 export function undo(state: State, job: JobRecord): void {
   const endpoint = endpointOf(state, job);
   if (endpoint !== undefined) {
-    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.no);
+    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.seq);
     else if (job.lease !== null) {
       countLeased(endpoint, job, -1);
       const worker = state.workers.get(job.lease.worker);
@@ -312,7 +312,7 @@ export function noteDeletion(state: State, at: number): void {
 
 function forget(state: State, job: JobRecord): void {
   dropStream(state, job);
-  noteEnded(state, job.no);
+  noteEnded(state, job.seq);
   if (state.jobs.get(job.id) === job) state.jobs.delete(job.id);
   if (job.recordStart !== null) state.deadlines.drop(job.recordStart);
   job.recordStart = null;

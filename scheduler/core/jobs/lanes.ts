@@ -16,7 +16,7 @@ export function enqueue(lane: Lane, job: JobRecord, windowSize: number): boolean
       lane.window.push(job);
       return true;
     }
-    lane.covered = (lane.window.at(-1) as JobRecord).position;
+    lane.covered = (lane.window.at(-1) as JobRecord).queuePosition;
   }
   if (lane.refill !== null) lane.refill.added = true;
   return false;
@@ -25,7 +25,7 @@ export function enqueue(lane: Lane, job: JobRecord, windowSize: number): boolean
 /** Puts a job back at its own position. False when that is beyond the window. */
 export function putBack(lane: Lane, job: JobRecord): boolean {
   lane.count++;
-  if (job.position > lane.covered && lane.refill === null) return false;
+  if (job.queuePosition > lane.covered && lane.refill === null) return false;
   insert(lane, job);
   return true;
 }
@@ -55,9 +55,9 @@ export function takeFirst(lane: Lane): void {
 }
 
 /** A queued job left the queue in another way than by {@link takeFirst}; its phase is changed by the caller. */
-export function leave(lane: Lane, no: number): void {
+export function leave(lane: Lane, seq: number): void {
   lane.count--;
-  lane.refill?.removed.add(no);
+  lane.refill?.removed.add(seq);
 }
 
 /** True when the window should be filled up from the store; the caller starts the read. */
@@ -86,11 +86,11 @@ export function finishRefill(
   if (refill === null) return { added: [], dropped: [] };
   const last = rows.at(-1);
   if (rows.length < limit && !refill.added) lane.covered = Number.POSITIVE_INFINITY;
-  else if (last !== undefined) lane.covered = last.position;
-  const added = rows.filter((job) => !refill.removed.has(job.no) && !known(job.id));
+  else if (last !== undefined) lane.covered = last.queuePosition;
+  const added = rows.filter((job) => !refill.removed.has(job.seq) && !known(job.id));
   for (const job of added) insert(lane, job);
   const dropped: JobRecord[] = [];
-  while ((lane.window.at(-1)?.position ?? 0) > lane.covered && lane.window.length > lane.head) {
+  while ((lane.window.at(-1)?.queuePosition ?? 0) > lane.covered && lane.window.length > lane.head) {
     const job = lane.window.pop() as JobRecord;
     if (job.phase === 'QUEUED') dropped.push(job);
   }
@@ -103,7 +103,7 @@ function insert(lane: Lane, job: JobRecord): void {
   let high = window.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((window[middle] as JobRecord).position < job.position) low = middle + 1;
+    if ((window[middle] as JobRecord).queuePosition < job.queuePosition) low = middle + 1;
     else high = middle;
   }
   if (low === window.length) window.push(job);

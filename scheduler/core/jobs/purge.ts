@@ -26,7 +26,7 @@ export function purgeStep(ctx: StepContext, endpoint: EndpointRecord): void {
   if (purge === null) return;
   let left = false;
   for (const lane of endpoint.lanes) {
-    for (let job = first(lane); job !== null && job.position <= purge.upTo; job = first(lane)) {
+    for (let job = first(lane); job !== null && job.queuePosition <= purge.upTo; job = first(lane)) {
       if (job.deleteAt <= ctx.now.wall) {
         expire(ctx, job);
         continue;

@@ -56,7 +56,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
   }
   const ttlMs = event.policy.ttlMs ?? settings.ttlMs;
   const job: JobRecord = {
-    no: ctx.state.nextSeq++,
+    seq: ctx.state.nextSeq++,
     id: event.job,
     endpoint: event.endpoint,
     kind: event.jobKind,
@@ -67,7 +67,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
     webhook: event.webhook,
     hasS3: event.s3 !== null,
     phase: 'QUEUED',
-    position: ctx.state.nextQueuePosition++,
+    queuePosition: ctx.state.nextQueuePosition++,
     token: 0,
     attempts: 0,
     submittedAt: ctx.now.wall,
@@ -84,7 +84,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
   endpoint.tallies.submitted++;
   const [normal, low] = endpoint.lanes;
   const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
-  const slot = nothingBefore ? findFreeSlot(ctx.state, endpoint, ctx.now, job.position) : null;
+  const slot = nothingBefore ? findFreeSlot(ctx.state, endpoint, ctx.now, job.queuePosition) : null;
   if (slot !== null) takeLease(ctx.state, job, slot.worker, slot.node.incarnation);
   else {
     queue(ctx.state, endpoint, job);
@@ -241,7 +241,7 @@ export function purge(ctx: StepContext, call: number, endpointId: string): void 
 /** A job that was not in the state has been read from the store. */
 export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob | null): void {
   // A job that ended since its row was read must not be acted upon: read it again, after the commit.
-  if (found?.job.state === 'IN_QUEUE' && ctx.state.reads.ended.has(found.job.no)) {
+  if (found?.job.state === 'IN_QUEUE' && ctx.state.reads.ended.has(found.job.seq)) {
     ctx.emit({ kind: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
     return;
   }
@@ -340,14 +340,14 @@ function resolveWaiter(ctx: StepContext, waiter: Waiter, found: WholeJob | null)
   const ended = found.job.state !== 'IN_QUEUE' && found.job.state !== 'LEASED';
   if (!ended && !waiter.immediate) return;
   if (waiter.mode === 'stream') {
-    const { no, token, error } = found.job;
+    const { seq, token, error } = found.job;
     if (!ended || found.chunks.length === 0) {
       answerStream(ctx, waiter, publicState(found.job), [], error, null, { token });
       return;
     }
     // The reader is answered also when the store refuses: then the job was retried or is gone.
     const below = acknowledgedBy(ctx.state, found.job, waiter);
-    if (below > found.firstChunk) ctx.write({ kind: 'drain', no, below });
+    if (below > found.firstChunk) ctx.write({ kind: 'drain', seq, below });
     const kept = { first: found.firstChunk, next: found.firstChunk + found.chunks.length, chunks: found.chunks };
     const { chunks, firstIndex } = chunksFor(ctx.state, found.job, kept, waiter);
     answerStream(ctx, waiter, publicState(found.job), chunks, error, null, { token, firstIndex });
@@ -392,7 +392,7 @@ function retryStored(ctx: StepContext, call: number, live: JobRecord | null, fou
   const queued: JobRow = {
     ...row,
     state: 'IN_QUEUE',
-    position: ctx.state.nextQueuePosition++,
+    queuePosition: ctx.state.nextQueuePosition++,
     token: row.token + 1,
     attempts: 0,
     submittedAt: ctx.now.wall,
@@ -403,7 +403,7 @@ function retryStored(ctx: StepContext, call: number, live: JobRecord | null, fou
   const job = fromRow(queued);
   noteDeletion(ctx.state, job.deleteAt);
   const write = ctx.write(
-    { kind: 'retry', no: job.no, position: job.position, submittedAt: job.submittedAt, deleteAt: job.deleteAt },
+    { kind: 'retry', seq: job.seq, queuePosition: job.queuePosition, submittedAt: job.submittedAt, deleteAt: job.deleteAt },
     { kind: 'retry', call, job },
   );
   queue(ctx.state, endpoint, job);
@@ -433,16 +433,16 @@ export function dueRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'due
   if (event.nextAt !== null) noteDeletion(ctx.state, event.nextAt <= event.wall ? ctx.now.wall - DELETION_GATHER_MS : event.nextAt);
   for (const row of event.jobs) {
     const job = ctx.state.jobs.get(row.id);
-    if (job !== undefined && job.no === row.no) {
+    if (job !== undefined && job.seq === row.seq) {
       if (job.deleteAt > ctx.now.wall) continue;
       const { lease, token } = job;
       expire(ctx, job);
       if (lease !== null) stopAttempt(ctx, lease.node, job.id, token, StopReason.EXPIRED);
       continue;
     }
-    if (ctx.state.reads.ended.has(row.no)) continue;
+    if (ctx.state.reads.ended.has(row.seq)) continue;
     if (row.state === 'IN_QUEUE') expire(ctx, fromRow(row));
-    else ctx.write({ kind: 'delete', no: row.no, dueBy: event.wall });
+    else ctx.write({ kind: 'delete', seq: row.seq, dueBy: event.wall });
   }
   readClosed(ctx.state, ctx.state.reads.due);
 }

@@ -21,8 +21,8 @@ import type { Now } from '../now.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
 /** True when a worker that is not of the present release may still take the job at this position. */
-export function mayTakeOld(endpoint: EndpointRecord, worker: WorkerRecord, position: number): boolean {
-  return worker.release === endpoint.config.previousRelease && position < endpoint.config.releaseFrom;
+export function mayTakeOld(endpoint: EndpointRecord, worker: WorkerRecord, queuePosition: number): boolean {
+  return worker.release === endpoint.config.previousRelease && queuePosition < endpoint.config.releaseFrom;
 }
 
 /** Old workers that go, because nothing may go to them any more. */
@@ -32,7 +32,7 @@ export function retireOld(state: State, now: Now, endpoint: EndpointRecord, old:
     endpoint.config.kind === 'LOAD_BALANCED' ||
     endpoint.lanes.some((lane) => {
       const head = first(lane);
-      return head === null ? lane.count > 0 : head.position < releaseFrom;
+      return head === null ? lane.count > 0 : head.queuePosition < releaseFrom;
     });
   for (const worker of old) {
     if (worker.release === previousRelease && owed && !freshReady) continue;

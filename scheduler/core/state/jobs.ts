@@ -6,7 +6,7 @@ import type { Phase } from '../jobs/transitions.ts';
 
 /** A job that is leased or in a head window. */
 export interface JobRecord {
-  readonly no: number;
+  readonly seq: number;
   readonly id: string;
   readonly endpoint: string;
   readonly kind: JobKind;
@@ -17,7 +17,7 @@ export interface JobRecord {
   readonly webhook: string | null;
   readonly hasS3: boolean;
   phase: Phase;
-  position: number;
+  queuePosition: number;
   token: number;
   attempts: number;
   submittedAt: number;

@@ -70,9 +70,9 @@ export class SqliteEngine implements StoreEngine {
     return this.#transaction('the batch was not written', () => {
       const term = this.#sql.shards.term(fence.shard);
       if (term === null || BigInt(term) !== fence.term) throw new StaleTermError(fence);
-      const removed = { no: 0, position: 0 };
+      const removed = { seq: 0, queuePosition: 0 };
       const outcomes = ops.map((op) => this.#apply(op, removed));
-      if (removed.no > 0) this.#sql.removal.mark(removed.no, removed.position);
+      if (removed.seq > 0) this.#sql.removal.mark(removed.seq, removed.queuePosition);
       this.#sweep();
       return outcomes;
     });
@@ -145,40 +145,40 @@ export class SqliteEngine implements StoreEngine {
     }
   }
 
-  #apply(op: Op, removed: { no: number; position: number }): Outcome {
+  #apply(op: Op, removed: { seq: number; queuePosition: number }): Outcome {
     const sql = this.#sql;
     switch (op.kind) {
       case 'submit':
         return this.#submit(op);
       case 'lease':
-        return sql.transitions.lease(op) ? ok : this.#refused(op.no);
+        return sql.transitions.lease(op) ? ok : this.#refused(op.seq);
       case 'started':
-        return sql.transitions.started(op) ? ok : this.#refused(op.no);
+        return sql.transitions.started(op) ? ok : this.#refused(op.seq);
       case 'finish':
-        if (!sql.transitions.finish(op)) return this.#refused(op.no);
-        if (op.chunks.length > 0) sql.bodies.addChunks(op.no, op.firstChunk, op.chunks);
-        if (op.hook !== null) sql.hooks.add(op.hook, op.no, op.output);
+        if (!sql.transitions.finish(op)) return this.#refused(op.seq);
+        if (op.chunks.length > 0) sql.bodies.addChunks(op.seq, op.firstChunk, op.chunks);
+        if (op.hook !== null) sql.hooks.add(op.hook, op.seq, op.output);
         return ok;
       case 'requeue':
-        return sql.transitions.requeue(op) ? ok : this.#refused(op.no);
+        return sql.transitions.requeue(op) ? ok : this.#refused(op.seq);
       case 'retry': {
         const row = sql.transitions.retry(op);
-        if (row === null) return this.#refused(op.no);
-        return okDropping([row.outputBlob, ...(row.chunks > 0 ? sql.bodies.dropChunks(op.no) : [])]);
+        if (row === null) return this.#refused(op.seq);
+        return okDropping([row.outputBlob, ...(row.chunks > 0 ? sql.bodies.dropChunks(op.seq) : [])]);
       }
       case 'delete': {
-        const row = sql.removal.remove(op.no, op.dueBy ?? Number.MAX_SAFE_INTEGER);
-        if (row === null) return this.#refused(op.no);
-        const input = sql.bodies.dropInput(op.no);
-        const chunks = row.chunks > 0 ? sql.bodies.dropChunks(op.no) : [];
-        removed.no = Math.max(removed.no, op.no);
-        removed.position = Math.max(removed.position, row.position);
+        const row = sql.removal.remove(op.seq, op.dueBy ?? Number.MAX_SAFE_INTEGER);
+        if (row === null) return this.#refused(op.seq);
+        const input = sql.bodies.dropInput(op.seq);
+        const chunks = row.chunks > 0 ? sql.bodies.dropChunks(op.seq) : [];
+        removed.seq = Math.max(removed.seq, op.seq);
+        removed.queuePosition = Math.max(removed.queuePosition, row.queuePosition);
         return okDropping([input, row.outputBlob, ...chunks]);
       }
       case 'drain':
-        return dropping(sql.bodies.drain(op.no, op.below));
+        return dropping(sql.bodies.drain(op.seq, op.below));
       case 'reencrypt':
-        return plain(sql.bodies.reseal(op.no, op.from, op.to));
+        return plain(sql.bodies.reseal(op.seq, op.from, op.to));
       case 'hook':
         return dropping(sql.hooks.change(op.id, op.after, op.to));
       case 'put':
@@ -204,8 +204,8 @@ export class SqliteEngine implements StoreEngine {
     return ok;
   }
 
-  #refused(no: number): Outcome {
-    return this.#sql.transitions.standing(no) ? stale : gone;
+  #refused(seq: number): Outcome {
+    return this.#sql.transitions.standing(seq) ? stale : gone;
   }
 
   #sweep(): void {

@@ -8,13 +8,13 @@ export const JOB_COLUMNS = `no, id, endpoint, kind, state, priority, position, t
 
 /** A job as it comes from the database; raw tuples are read twice as fast as objects. */
 export type JobTuple = [
-  no: number,
+  seq: number,
   id: string,
   endpoint: string,
   kind: JobKind,
   state: StoredState,
   priority: 0 | 1,
-  position: number,
+  queuePosition: number,
   token: number,
   attempts: number,
   node: string | null,
@@ -42,13 +42,13 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
   const incarnation = row[10];
   const worker = row[11];
   return {
-    no: row[0],
+    seq: row[0],
     id: row[1],
     endpoint: row[2],
     kind: row[3],
     state: row[4],
     priority: row[5],
-    position: row[6],
+    queuePosition: row[6],
     token: row[7],
     attempts: row[8],
     lease: node === null || incarnation === null || worker === null ? null : { node, incarnation, worker },

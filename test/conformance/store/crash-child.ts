@@ -20,15 +20,15 @@ const PER_BATCH = 7;
 const body = json('x'.repeat(500));
 
 try {
-  for (let no = Number(first); ; no += PER_BATCH) {
+  for (let seq = Number(first); ; seq += PER_BATCH) {
     const ops: Op[] = [];
-    for (let i = no; i < no + PER_BATCH; i++) {
+    for (let i = seq; i < seq + PER_BATCH; i++) {
       ops.push(submit(queued(i), { input: body }));
       if (i - PER_BATCH >= Number(first)) ops.push(leaseOf(i - PER_BATCH));
       if (i - 2 * PER_BATCH >= Number(first)) ops.push(completed(i - 2 * PER_BATCH, { output: body }));
     }
     await store.commit(fence, ops);
-    writeSync(1, `${no + PER_BATCH - 1}\n`);
+    writeSync(1, `${seq + PER_BATCH - 1}\n`);
   }
 } catch (error) {
   const later = await store.commit(fence, []).then(

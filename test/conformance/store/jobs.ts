@@ -7,26 +7,26 @@ export const TTL = 86_400_000;
 
 export const lease: Lease = { node: 'node-a', incarnation: 'incarnation-1', worker: 'worker-1' };
 
-export function idOf(no: number): string {
-  return `0198a1b2-0000-7000-8000-${String(no).padStart(12, '0')}-u1`;
+export function idOf(seq: number): string {
+  return `0198a1b2-0000-7000-8000-${String(seq).padStart(12, '0')}-u1`;
 }
 
-export function queued(no: number, difference: Partial<JobRow> = {}): JobRow {
+export function queued(seq: number, difference: Partial<JobRow> = {}): JobRow {
   return {
-    no,
-    id: idOf(no),
+    seq,
+    id: idOf(seq),
     endpoint: 'endpoint-a',
     kind: 'RUN',
     state: 'IN_QUEUE',
     priority: 0,
-    position: no,
+    queuePosition: seq,
     token: 0,
     attempts: 0,
     lease: null,
-    submittedAt: START + no,
+    submittedAt: START + seq,
     startedAt: null,
     endedAt: null,
-    deleteAt: START + no + TTL,
+    deleteAt: START + seq + TTL,
     executionTimeoutMs: 600_000,
     ttlMs: TTL,
     retentionMs: 1_800_000,
@@ -40,8 +40,8 @@ export function queued(no: number, difference: Partial<JobRow> = {}): JobRow {
   };
 }
 
-export function leased(no: number, difference: Partial<JobRow> = {}): JobRow {
-  return queued(no, { state: 'LEASED', token: 1, lease, worker: lease.worker, ...difference });
+export function leased(seq: number, difference: Partial<JobRow> = {}): JobRow {
+  return queued(seq, { state: 'LEASED', token: 1, lease, worker: lease.worker, ...difference });
 }
 
 export function json(value: unknown): Body {
@@ -51,27 +51,27 @@ export function json(value: unknown): Body {
 type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 
 export function submit(job: JobRow, difference: Partial<OpOf<'submit'>> = {}): OpOf<'submit'> {
-  return { kind: 'submit', job, input: json({ no: job.no }), s3: null, idempotency: null, ...difference };
+  return { kind: 'submit', job, input: json({ seq: job.seq }), s3: null, idempotency: null, ...difference };
 }
 
-export function leaseOf(no: number, token = 1, by: Lease = lease): OpOf<'lease'> {
-  return { kind: 'lease', no, token, lease: by };
+export function leaseOf(seq: number, token = 1, by: Lease = lease): OpOf<'lease'> {
+  return { kind: 'lease', seq, token, lease: by };
 }
 
-export function completed(no: number, difference: Partial<OpOf<'finish'>> = {}): OpOf<'finish'> {
+export function completed(seq: number, difference: Partial<OpOf<'finish'>> = {}): OpOf<'finish'> {
   return {
     kind: 'finish',
-    no,
+    seq,
     from: 'LEASED',
     token: 1,
     state: 'COMPLETED',
-    endedAt: START + 5_000 + no,
-    deleteAt: START + 5_000 + no + 1_800_000,
+    endedAt: START + 5_000 + seq,
+    deleteAt: START + 5_000 + seq + 1_800_000,
     attempts: 1,
     delayMs: 20,
     executionMs: 30,
     error: null,
-    output: json({ done: no }),
+    output: json({ done: seq }),
     chunks: [],
     firstChunk: 0,
     hook: null,
@@ -79,12 +79,12 @@ export function completed(no: number, difference: Partial<OpOf<'finish'>> = {}):
   };
 }
 
-export function failed(no: number, difference: Partial<OpOf<'finish'>> = {}): OpOf<'finish'> {
-  return completed(no, { state: 'FAILED', error: 'it broke', output: null, ...difference });
+export function failed(seq: number, difference: Partial<OpOf<'finish'>> = {}): OpOf<'finish'> {
+  return completed(seq, { state: 'FAILED', error: 'it broke', output: null, ...difference });
 }
 
-export function cancelledInQueue(no: number, difference: Partial<OpOf<'finish'>> = {}): OpOf<'finish'> {
-  return completed(no, {
+export function cancelledInQueue(seq: number, difference: Partial<OpOf<'finish'>> = {}): OpOf<'finish'> {
+  return completed(seq, {
     from: 'IN_QUEUE',
     token: 0,
     state: 'CANCELLED',
@@ -96,14 +96,14 @@ export function cancelledInQueue(no: number, difference: Partial<OpOf<'finish'>>
   });
 }
 
-export function hookOf(no: number, difference: Partial<NewHook> = {}): NewHook {
+export function hookOf(seq: number, difference: Partial<NewHook> = {}): NewHook {
   return {
-    id: `${idOf(no)}_1`,
+    id: `${idOf(seq)}_1`,
     account: 'account-a',
     endpoint: 'endpoint-a',
     url: 'https://example.com/hook',
     host: 'example.com',
-    envelope: JSON.stringify({ id: idOf(no) }),
+    envelope: JSON.stringify({ id: idOf(seq) }),
     dueAt: START + 6_000,
     ...difference,
   };
@@ -133,13 +133,13 @@ export function shownWhole(whole: WholeJob | null): unknown {
 }
 
 /** The job, which must be there. */
-export async function jobOf(store: Store, no: number, endpoint = 'endpoint-a'): Promise<JobRow> {
-  const whole = await store.read('job', endpoint, idOf(no));
-  if (whole === null) throw new Error(`job ${no} is not there`);
+export async function jobOf(store: Store, seq: number, endpoint = 'endpoint-a'): Promise<JobRow> {
+  const whole = await store.read('job', endpoint, idOf(seq));
+  if (whole === null) throw new Error(`job ${seq} is not there`);
   return whole.job;
 }
 
 /** Numbers of the queued jobs of an endpoint, in order. */
 export async function queueOf(store: Store, endpoint = 'endpoint-a', priority: 0 | 1 = 0): Promise<number[]> {
-  return (await store.read('head', endpoint, priority, -1, 1_000, 0)).map((one) => one.job.no);
+  return (await store.read('head', endpoint, priority, -1, 1_000, 0)).map((one) => one.job.seq);
 }

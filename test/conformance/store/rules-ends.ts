@@ -23,21 +23,21 @@ import {
 } from './jobs.ts';
 import type { Use } from './use.ts';
 
-const endedRow = (no: number, difference: Partial<JobRow> = {}): JobRow =>
-  queued(no, {
+const endedRow = (seq: number, difference: Partial<JobRow> = {}): JobRow =>
+  queued(seq, {
     state: 'COMPLETED',
     token: 1,
     attempts: 1,
     worker: lease.worker,
-    endedAt: START + 5_000 + no,
-    deleteAt: START + 5_000 + no + 1_800_000,
+    endedAt: START + 5_000 + seq,
+    deleteAt: START + 5_000 + seq + 1_800_000,
     delayMs: 20,
     executionMs: 30,
     ...difference,
   });
 
-const retry = (no: number, position: number) =>
-  ({ kind: 'retry', no, position, submittedAt: START + 9_000, deleteAt: START + 9_000 + 1_000 }) as const;
+const retry = (seq: number, queuePosition: number) =>
+  ({ kind: 'retry', seq, queuePosition, submittedAt: START + 9_000, deleteAt: START + 9_000 + 1_000 }) as const;
 
 export function endRules(name: string, use: Use): void {
   test.serial(`${name}: finish ends a leased job with its output`, async (t) => {
@@ -53,7 +53,7 @@ export function endRules(name: string, use: Use): void {
       store,
       fence,
       submit(leased(1)),
-      { kind: 'started', no: 1, token: 1, startedAt: START + 21, attempts: 1, delayMs: 20 },
+      { kind: 'started', seq: 1, token: 1, startedAt: START + 21, attempts: 1, delayMs: 20 },
       completed(1),
     );
     t.deepEqual(await jobOf(store, 1), endedRow(1, { startedAt: START + 21 }));
@@ -88,7 +88,7 @@ export function endRules(name: string, use: Use): void {
 
   test.serial(`${name}: a result that came while the job waited again ends it under the row's token`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(leased(1)), { kind: 'requeue', no: 1, token: 1, attempts: 1 });
+    await given(store, fence, submit(leased(1)), { kind: 'requeue', seq: 1, token: 1, attempts: 1 });
     t.deepEqual(await outcomes(store, fence, completed(1, { from: 'IN_QUEUE', token: 0 }), completed(1, { from: 'IN_QUEUE', token: 1 })), [
       'stale',
       'ok',
@@ -125,8 +125,8 @@ export function endRules(name: string, use: Use): void {
         failed(1),
         completed(1),
         leaseOf(1, 2),
-        { kind: 'started', no: 1, token: 1, startedAt: START, attempts: 1, delayMs: 0 },
-        { kind: 'requeue', no: 1, token: 1, attempts: 0 },
+        { kind: 'started', seq: 1, token: 1, startedAt: START, attempts: 1, delayMs: 0 },
+        { kind: 'requeue', seq: 1, token: 1, attempts: 0 },
         cancelledInQueue(1, { token: 1 }),
       ),
       ['stale', 'stale', 'stale', 'stale', 'stale', 'stale'],
@@ -150,11 +150,11 @@ export function endRules(name: string, use: Use): void {
     const kept = async () => (await store.read('job', 'endpoint-a', idOf(1)))?.chunks.map(shown);
     t.deepEqual(await kept(), ['"a"', { blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
 
-    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 1 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 1 }), ['ok']);
     t.deepEqual(await kept(), [{ blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
-    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 3 }, { kind: 'drain', no: 1, below: 2 }), ['ok', 'ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 3 }, { kind: 'drain', seq: 1, below: 2 }), ['ok', 'ok']);
     t.deepEqual(await kept(), ['"d"']);
-    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 5 }, { kind: 'drain', no: 1, below: 5 }), ['ok', 'ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 5 }, { kind: 'drain', seq: 1, below: 5 }), ['ok', 'ok']);
     t.deepEqual(await kept(), []);
   });
 
@@ -166,11 +166,11 @@ export function endRules(name: string, use: Use): void {
       return [whole?.firstChunk, whole?.chunks.map(shown)];
     };
     t.deepEqual(await kept(), [3, ['"d"', '"e"', '"f"']]);
-    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 3 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 3 }), ['ok']);
     t.deepEqual(await kept(), [3, ['"d"', '"e"', '"f"']]);
-    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 5 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 5 }), ['ok']);
     t.deepEqual(await kept(), [5, ['"f"']]);
-    t.deepEqual(await outcomes(store, fence, { kind: 'drain', no: 1, below: 6 }), ['ok']);
+    t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 6 }), ['ok']);
     t.deepEqual(await kept(), [0, []]);
   });
 
@@ -181,9 +181,9 @@ export function endRules(name: string, use: Use): void {
       await outcomes(
         store,
         fence,
-        { kind: 'drain', no: 1, below: 1 },
-        { kind: 'drain', no: 2, below: 1 },
-        { kind: 'drain', no: 9, below: 1 },
+        { kind: 'drain', seq: 1, below: 1 },
+        { kind: 'drain', seq: 2, below: 1 },
+        { kind: 'drain', seq: 9, below: 1 },
       ),
       ['stale', 'stale', 'gone'],
     );
@@ -203,10 +203,10 @@ export function endRules(name: string, use: Use): void {
       retry(1, 11),
     );
     t.deepEqual(await queueOf(store), [3, 2, 1]);
-    const expected = queued(1, { position: 11, token: 2, submittedAt: START + 9_000, deleteAt: START + 10_000 });
+    const expected = queued(1, { queuePosition: 11, token: 2, submittedAt: START + 9_000, deleteAt: START + 10_000 });
     t.deepEqual(shownWhole(await store.read('job', 'endpoint-a', idOf(1))), { job: expected, output: null, chunks: [] });
     t.deepEqual(await store.read('blobsNamed', ['blob-1']), []);
-    t.is(shown((await store.read('payload', 1))?.input ?? null), '{"no":1}', 'the input stays');
+    t.is(shown((await store.read('payload', 1))?.input ?? null), '{"seq":1}', 'the input stays');
   });
 
   test.serial(`${name}: after a retry the token goes on growing and a new end has only its own chunks`, async (t) => {

@@ -47,15 +47,15 @@ export function fenceRules(name: string, use: Use): void {
     const answers = await Promise.all([
       store.commit(fence, [submit(queued(1))]),
       store.read('highest'),
-      store.commit(fence, [{ kind: 'lease', no: 1, token: 1, lease: { node: 'n', incarnation: 'i', worker: 'w' } }]),
+      store.commit(fence, [{ kind: 'lease', seq: 1, token: 1, lease: { node: 'n', incarnation: 'i', worker: 'w' } }]),
       store.read('job', 'endpoint-a', idOf(1)),
       store.commit(fence, [completed(1)]),
       store.read('job', 'endpoint-a', idOf(1)),
-      store.commit(fence, [{ kind: 'delete', no: 1, dueBy: null }]),
+      store.commit(fence, [{ kind: 'delete', seq: 1, dueBy: null }]),
       store.read('job', 'endpoint-a', idOf(1)),
     ]);
     t.deepEqual(answers[0], [{ kind: 'ok' }]);
-    t.is(answers[1].no, 1);
+    t.is(answers[1].seq, 1);
     t.is(answers[3]?.job.state, 'LEASED');
     t.is(answers[5]?.job.state, 'COMPLETED');
     t.is(answers[7], null);

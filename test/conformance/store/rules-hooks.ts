@@ -4,14 +4,14 @@ import type { HookHead, Store } from '../../../scheduler/store/store.ts';
 import { cancelledInQueue, completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, shown, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 
-const head = (no: number, difference: Partial<HookHead> = {}): HookHead => {
-  const { envelope: _, ...rest } = hookOf(no);
+const head = (seq: number, difference: Partial<HookHead> = {}): HookHead => {
+  const { envelope: _, ...rest } = hookOf(seq);
   return { ...rest, state: 'PENDING', tries: 0, error: null, ...difference };
 };
 
 /** Ids of what is due, and when the next is. */
 async function due(store: Store, wall: number, { skipHosts = [] as string[], skip = [] as number[], perHost = 10, limit = 10 } = {}) {
-  const skipIds = skip.map((no) => hookOf(no).id);
+  const skipIds = skip.map((seq) => hookOf(seq).id);
   const { hooks, nextAt } = await store.read('hooks', wall, skipHosts, skipIds, perHost, limit);
   return { due: hooks.map(({ id }) => Number(/(\d+)-u1/.exec(id)?.[1])), nextAt };
 }
@@ -24,7 +24,7 @@ export function hookRules(name: string, use: Use): void {
     const hook = await store.read('hook', hookOf(1).id);
     const { input, output, envelope, ...rest } = hook ?? t.fail();
     t.deepEqual(rest, head(1));
-    t.deepEqual([envelope, shown(input), shown(output)], [hookOf(1).envelope, '{"no":1}', '{"done":1}']);
+    t.deepEqual([envelope, shown(input), shown(output)], [hookOf(1).envelope, '{"seq":1}', '{"done":1}']);
     t.is((await store.read('hook', 'other'))?.output, null);
     t.is(await store.read('hook', 'unknown'), null);
   });
@@ -35,7 +35,7 @@ export function hookRules(name: string, use: Use): void {
     const output = { blob: 'blob-out', size: 200_000 };
     await given(store, fence, submit(leased(1), { input }), completed(1, { output, hook: hookOf(1) }), {
       kind: 'delete',
-      no: 1,
+      seq: 1,
       dueBy: null,
     });
     const again = await reopen();
@@ -112,10 +112,15 @@ export function hookRules(name: string, use: Use): void {
   test.serial(`${name}: a host with a long queue hides none of the others, and gives its share`, async (t) => {
     const { store, fence } = await use(t);
     const busy = [1, 2, 3, 4, 5, 6];
-    for (const no of busy)
-      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: 'busy', dueAt: START + no }) }));
-    for (const no of [7, 8])
-      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { host: `quiet-${no}`, dueAt: START + 100 + no }) }));
+    for (const seq of busy)
+      await given(store, fence, submit(leased(seq)), completed(seq, { hook: hookOf(seq, { host: 'busy', dueAt: START + seq }) }));
+    for (const seq of [7, 8])
+      await given(
+        store,
+        fence,
+        submit(leased(seq)),
+        completed(seq, { hook: hookOf(seq, { host: `quiet-${seq}`, dueAt: START + 100 + seq }) }),
+      );
     const at = START + 1_000;
     t.deepEqual((await due(store, at, { perHost: 2 })).due, [1, 2, 7, 8]);
     t.deepEqual((await due(store, at, { perHost: 2, skip: [1, 2] })).due, [3, 4, 7, 8]);
@@ -127,9 +132,9 @@ export function hookRules(name: string, use: Use): void {
 
   test.serial(`${name}: an account's deliveries are listed page by page in order of id, others take no place in a page`, async (t) => {
     const { store, fence } = await use(t);
-    const account = (no: number): string => (no % 2 === 1 ? 'account-a' : 'account-b');
-    for (const no of [5, 1, 2, 4, 3])
-      await given(store, fence, submit(leased(no)), completed(no, { hook: hookOf(no, { account: account(no) }) }));
+    const account = (seq: number): string => (seq % 2 === 1 ? 'account-a' : 'account-b');
+    for (const seq of [5, 1, 2, 4, 3])
+      await given(store, fence, submit(leased(seq)), completed(seq, { hook: hookOf(seq, { account: account(seq) }) }));
     t.deepEqual(await store.read('hookPage', 'account-a', '', 2), [head(1), head(3)]);
     t.deepEqual(await store.read('hookPage', 'account-a', hookOf(3).id, 2), [head(5)]);
     const others = await store.read('hookPage', 'account-b', '', 10);
@@ -142,10 +147,10 @@ export function hookRules(name: string, use: Use): void {
 
   test.serial(`${name}: another life of a job's id has the newer delivery`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { host: 'old' }) }), { kind: 'delete', no: 1, dueBy: null });
+    await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1, { host: 'old' }) }), { kind: 'delete', seq: 1, dueBy: null });
     await given(store, fence, submit({ ...leased(2), id: idOf(1) }), completed(2, { hook: hookOf(1, { dueAt: START + 9_500 }) }));
     t.deepEqual(await store.read('hookPage', 'account-a', '', 10), [head(1, { dueAt: START + 9_500 })]);
-    t.is(shown((await store.read('hook', hookOf(1).id))?.input ?? null), '{"no":2}');
+    t.is(shown((await store.read('hook', hookOf(1).id))?.input ?? null), '{"seq":2}');
     t.deepEqual(await due(store, START + 9_000), { due: [], nextAt: START + 9_500 });
   });
 
@@ -153,8 +158,8 @@ export function hookRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)), failed(1, { hook: hookOf(1) }), {
       kind: 'retry',
-      no: 1,
-      position: 2,
+      seq: 1,
+      queuePosition: 2,
       submittedAt: START,
       deleteAt: START + 1_000,
     });

@@ -3,7 +3,7 @@ import test from 'ava';
 import { completed, failed, given, jobOf, lease, leaseOf, leased, outcomes, queued, queueOf, START, submit } from './jobs.ts';
 import type { Use } from './use.ts';
 
-const started = (no: number, token = 1) => ({ kind: 'started', no, token, startedAt: START + 700, attempts: 1, delayMs: 699 }) as const;
+const started = (seq: number, token = 1) => ({ kind: 'started', seq, token, startedAt: START + 700, attempts: 1, delayMs: 699 }) as const;
 
 export function leaseRules(name: string, use: Use): void {
   test.serial(`${name}: lease takes a queued job out of the queue under the next token`, async (t) => {
@@ -39,7 +39,7 @@ export function leaseRules(name: string, use: Use): void {
   test.serial(`${name}: requeue puts the job back at its old place, and the token stays`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(queued(1)), submit(queued(2)), submit(queued(3)), leaseOf(1), leaseOf(2), started(1));
-    await given(store, fence, { kind: 'requeue', no: 1, token: 1, attempts: 1 });
+    await given(store, fence, { kind: 'requeue', seq: 1, token: 1, attempts: 1 });
     t.deepEqual(await queueOf(store), [1, 3]);
     t.deepEqual(await jobOf(store, 1), queued(1, { token: 1, attempts: 1, worker: lease.worker }));
     t.deepEqual(await store.read('leased', 0, 10), [leased(2)]);
@@ -48,10 +48,10 @@ export function leaseRules(name: string, use: Use): void {
   test.serial(`${name}: a requeued job is leased under a higher token, and the old token is stale`, async (t) => {
     const { store, fence } = await use(t);
     const other = { node: 'node-b', incarnation: 'incarnation-2', worker: 'worker-2' };
-    await given(store, fence, submit(leased(1)), { kind: 'requeue', no: 1, token: 1, attempts: 0 });
+    await given(store, fence, submit(leased(1)), { kind: 'requeue', seq: 1, token: 1, attempts: 0 });
     t.deepEqual(await outcomes(store, fence, leaseOf(1, 1, other), leaseOf(1, 2, other)), ['stale', 'ok']);
     t.deepEqual(await jobOf(store, 1), leased(1, { token: 2, lease: other, worker: 'worker-2' }));
-    t.deepEqual(await outcomes(store, fence, completed(1), started(1), { kind: 'requeue', no: 1, token: 1, attempts: 0 }), [
+    t.deepEqual(await outcomes(store, fence, completed(1), started(1), { kind: 'requeue', seq: 1, token: 1, attempts: 0 }), [
       'stale',
       'stale',
       'stale',
@@ -62,7 +62,7 @@ export function leaseRules(name: string, use: Use): void {
   test.serial(`${name}: requeue wants LEASED and the row's token`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(queued(1)), submit(leased(2)), submit(leased(3)), failed(3));
-    const requeue = (no: number, token: number) => ({ kind: 'requeue', no, token, attempts: 0 }) as const;
+    const requeue = (seq: number, token: number) => ({ kind: 'requeue', seq, token, attempts: 0 }) as const;
     t.deepEqual(await outcomes(store, fence, requeue(1, 0), requeue(2, 0), requeue(2, 2), requeue(3, 1), requeue(9, 1)), [
       'stale',
       'stale',
@@ -74,8 +74,8 @@ export function leaseRules(name: string, use: Use): void {
 
   test.serial(`${name}: leased lists by number, after a number, bounded`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, ...[3, 1, 5, 4].map((no) => submit(leased(no, { endpoint: `endpoint-${no}` }))), submit(queued(2)));
-    const numbers = async (after: number, limit: number) => (await store.read('leased', after, limit)).map((job) => job.no);
+    await given(store, fence, ...[3, 1, 5, 4].map((seq) => submit(leased(seq, { endpoint: `endpoint-${seq}` }))), submit(queued(2)));
+    const numbers = async (after: number, limit: number) => (await store.read('leased', after, limit)).map((job) => job.seq);
     t.deepEqual(await numbers(0, 10), [1, 3, 4, 5]);
     t.deepEqual(await numbers(1, 2), [3, 4]);
     t.deepEqual(await numbers(5, 2), []);
@@ -97,7 +97,7 @@ export function leaseRules(name: string, use: Use): void {
     t.deepEqual(results, ['ok', 'stale', 'exists', 'gone', 'ok', 'ok']);
     t.deepEqual(await queueOf(store), [1]);
     t.deepEqual(
-      (await store.read('leased', 0, 10)).map((job) => job.no),
+      (await store.read('leased', 0, 10)).map((job) => job.seq),
       [3],
     );
   });

@@ -10,11 +10,11 @@ export function orderRules(name: string, use: Use): void {
     await given(
       store,
       fence,
-      submit(queued(1, { position: 30 })),
-      submit(queued(2, { position: 10 })),
-      submit(queued(3, { position: 20, priority: 1 })),
-      submit(queued(4, { position: 20, endpoint: 'endpoint-b' })),
-      submit(queued(5, { position: 20 })),
+      submit(queued(1, { queuePosition: 30 })),
+      submit(queued(2, { queuePosition: 10 })),
+      submit(queued(3, { queuePosition: 20, priority: 1 })),
+      submit(queued(4, { queuePosition: 20, endpoint: 'endpoint-b' })),
+      submit(queued(5, { queuePosition: 20 })),
     );
     t.deepEqual(await queueOf(store), [2, 5, 1]);
     t.deepEqual(await queueOf(store, 'endpoint-a', 1), [3]);
@@ -26,7 +26,7 @@ export function orderRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, ...Array.from({ length: 10 }, (_, i) => submit(queued(i + 1))), leaseOf(4));
     const numbers = async (after: number, limit: number) =>
-      (await store.read('head', 'endpoint-a', 0, after, limit, 0)).map((one) => one.job.no);
+      (await store.read('head', 'endpoint-a', 0, after, limit, 0)).map((one) => one.job.seq);
     t.deepEqual(await numbers(0, 3), [1, 2, 3]);
     t.deepEqual(await numbers(3, 3), [5, 6, 7]);
     t.deepEqual(await numbers(9, 3), [10]);
@@ -101,7 +101,7 @@ export function orderRules(name: string, use: Use): void {
     );
     const page = async (state: StoredState | null, offset: number, limit: number) => {
       const { jobs, total } = await store.read('page', 'endpoint-a', state, offset, limit);
-      return { numbers: jobs.map((whole) => whole.job.no), total };
+      return { numbers: jobs.map((whole) => whole.job.seq), total };
     };
     t.deepEqual(await page(null, 0, 10), { numbers: [7, 6, 5, 4, 3, 2, 1], total: 7 });
     t.deepEqual(await page(null, 0, 3), { numbers: [7, 6, 5], total: 7 });
@@ -121,7 +121,7 @@ export function orderRules(name: string, use: Use): void {
     t.is(shown(whole?.output ?? null), '{"done":2}');
     t.deepEqual(whole?.chunks.map(shown), ['"c"']);
 
-    await given(store, fence, { kind: 'retry', no: 3, position: 9, submittedAt: START + 9_000, deleteAt: START + 99_000 });
+    await given(store, fence, { kind: 'retry', seq: 3, queuePosition: 9, submittedAt: START + 9_000, deleteAt: START + 99_000 });
     t.deepEqual((await page(null, 0, 2)).numbers, [3, 7]);
     t.deepEqual(await store.read('page', 'endpoint-c', null, 0, 10), { jobs: [], total: 0 });
   });

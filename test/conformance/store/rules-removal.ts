@@ -4,7 +4,7 @@ import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued,
 import type { Op } from '../../../scheduler/store/store.ts';
 import type { Use } from './use.ts';
 
-const remove = (no: number, dueBy: number | null = null) => ({ kind: 'delete', no, dueBy }) as const;
+const remove = (seq: number, dueBy: number | null = null) => ({ kind: 'delete', seq, dueBy }) as const;
 
 export function removalRules(name: string, use: Use): void {
   test.serial(`${name}: delete removes a job in any state with its bodies`, async (t) => {
@@ -19,9 +19,9 @@ export function removalRules(name: string, use: Use): void {
       submit(queued(4)),
     );
     t.deepEqual(await outcomes(store, fence, remove(1), remove(2), remove(3), remove(9), remove(1)), ['ok', 'ok', 'ok', 'gone', 'gone']);
-    for (const no of [1, 2, 3]) {
-      t.is(await store.read('job', 'endpoint-a', idOf(no)), null);
-      t.is(await store.read('payload', no), null);
+    for (const seq of [1, 2, 3]) {
+      t.is(await store.read('job', 'endpoint-a', idOf(seq)), null);
+      t.is(await store.read('payload', seq), null);
     }
     t.deepEqual(await queueOf(store), [4]);
     t.deepEqual(await store.read('leased', 0, 10), []);
@@ -58,7 +58,7 @@ export function removalRules(name: string, use: Use): void {
     );
     const due = async (wall: number, limit: number) => {
       const { jobs, nextAt } = await store.read('due', wall, limit);
-      return { numbers: jobs.map((job) => job.no), nextAt };
+      return { numbers: jobs.map((job) => job.seq), nextAt };
     };
     t.deepEqual(await due(START, 10), { numbers: [], nextAt: START + 100 });
     t.deepEqual(await due(START + 100, 10), { numbers: [2, 4], nextAt: START + 200 });
@@ -74,7 +74,7 @@ export function removalRules(name: string, use: Use): void {
     t.is((await store.read('due', 0, 1)).nextAt, START + 1 + TTL);
     await given(store, fence, failed(1, { deleteAt: START + 60_000 }));
     t.is((await store.read('due', 0, 1)).nextAt, START + 60_000);
-    await given(store, fence, { kind: 'retry', no: 1, position: 2, submittedAt: START + 50_000, deleteAt: START + 90_000 });
+    await given(store, fence, { kind: 'retry', seq: 1, queuePosition: 2, submittedAt: START + 50_000, deleteAt: START + 90_000 });
     t.is((await store.read('due', 0, 1)).nextAt, START + 90_000);
   });
 
@@ -101,7 +101,7 @@ export function removalRules(name: string, use: Use): void {
       return [...new Set(await store.read('blobsNamed', ids))].toSorted();
     };
     t.deepEqual(await named(), ['chunk-1', 'chunk-2', 'in', 'out']);
-    await given(store, fence, { kind: 'drain', no: 1, below: 2 });
+    await given(store, fence, { kind: 'drain', seq: 1, below: 2 });
     t.deepEqual(await named(), ['chunk-2', 'in', 'out']);
     await given(store, fence, remove(1));
     t.deepEqual(await named(), ['in', 'out'], 'the delivery still needs them');
@@ -120,9 +120,9 @@ export function removalRules(name: string, use: Use): void {
       t.is(outcome?.kind, 'ok');
       return outcome?.kind === 'ok' ? outcome.dropped?.toSorted() : [];
     };
-    t.is(await dropped({ kind: 'drain', no: 1, below: 1 }), undefined);
-    t.deepEqual(await dropped({ kind: 'drain', no: 1, below: 2 }), ['chunk-1']);
-    t.deepEqual(await dropped({ kind: 'retry', no: 1, position: 2, submittedAt: START, deleteAt: START + TTL }), ['chunk-2', 'out']);
+    t.is(await dropped({ kind: 'drain', seq: 1, below: 1 }), undefined);
+    t.deepEqual(await dropped({ kind: 'drain', seq: 1, below: 2 }), ['chunk-1']);
+    t.deepEqual(await dropped({ kind: 'retry', seq: 1, queuePosition: 2, submittedAt: START, deleteAt: START + TTL }), ['chunk-2', 'out']);
     t.deepEqual(await dropped(remove(1)), ['in']);
     t.deepEqual(await dropped({ kind: 'hook', id: hookOf(1).id, after: 0, to: null }), ['in', 'out']);
     await given(store, fence, submit(queued(2)));
@@ -131,23 +131,23 @@ export function removalRules(name: string, use: Use): void {
 
   test.serial(`${name}: neither number nor position goes back when jobs are removed`, async (t) => {
     const { store, fence, reopen } = await use(t);
-    t.deepEqual(await store.read('highest'), { no: 0, position: 0 });
+    t.deepEqual(await store.read('highest'), { seq: 0, queuePosition: 0 });
     await given(store, fence, submit(queued(1)), submit(queued(2, { endpoint: 'endpoint-b' })), submit(leased(3)), failed(3));
-    t.deepEqual(await store.read('highest'), { no: 3, position: 3 });
-    await given(store, fence, { kind: 'retry', no: 3, position: 8, submittedAt: START, deleteAt: START + 10 });
-    t.deepEqual(await store.read('highest'), { no: 3, position: 8 });
+    t.deepEqual(await store.read('highest'), { seq: 3, queuePosition: 3 });
+    await given(store, fence, { kind: 'retry', seq: 3, queuePosition: 8, submittedAt: START, deleteAt: START + 10 });
+    t.deepEqual(await store.read('highest'), { seq: 3, queuePosition: 8 });
     await given(store, fence, remove(3), remove(2));
-    t.deepEqual(await store.read('highest'), { no: 3, position: 8 });
-    t.deepEqual(await (await reopen()).read('highest'), { no: 3, position: 8 });
+    t.deepEqual(await store.read('highest'), { seq: 3, queuePosition: 8 });
+    t.deepEqual(await (await reopen()).read('highest'), { seq: 3, queuePosition: 8 });
   });
 
   test.serial(`${name}: the highest position is found in every state`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(leased(1, { position: 20 })), submit(queued(2, { position: 10, priority: 1 })));
-    t.is((await store.read('highest')).position, 20);
+    await given(store, fence, submit(leased(1, { queuePosition: 20 })), submit(queued(2, { queuePosition: 10, priority: 1 })));
+    t.is((await store.read('highest')).queuePosition, 20);
     await given(store, fence, completed(1));
-    t.is((await store.read('highest')).position, 20);
-    await given(store, fence, submit(queued(3, { position: 30, priority: 1 })));
-    t.is((await store.read('highest')).position, 30);
+    t.is((await store.read('highest')).queuePosition, 20);
+    await given(store, fence, submit(queued(3, { queuePosition: 30, priority: 1 })));
+    t.is((await store.read('highest')).queuePosition, 30);
   });
 }

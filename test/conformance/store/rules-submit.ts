@@ -49,13 +49,13 @@ export function submitRules(name: string, use: Use): void {
       completed(4),
     );
     const listed = async (after: number, limit: number) =>
-      (await store.read('encryptedInputs', after, limit)).map(({ no, id, s3: bytes }) => ({ no, id, first: bytes[0] }));
+      (await store.read('encryptedInputs', after, limit)).map(({ seq, id, s3: bytes }) => ({ seq, id, first: bytes[0] }));
     t.deepEqual(
       await listed(0, 2),
-      [1, 3].map((no) => ({ no, id: idOf(no), first: no })),
+      [1, 3].map((seq) => ({ seq, id: idOf(seq), first: seq })),
     );
-    t.deepEqual(await listed(3, 2), [{ no: 4, id: idOf(4), first: 4 }]);
-    const reseal = (no: number, from: number) => ({ kind: 'reencrypt', no, from: s3(from), to: s3(from + 10) }) as const;
+    t.deepEqual(await listed(3, 2), [{ seq: 4, id: idOf(4), first: 4 }]);
+    const reseal = (seq: number, from: number) => ({ kind: 'reencrypt', seq, from: s3(from), to: s3(from + 10) }) as const;
     t.deepEqual(await outcomes(store, fence, reseal(1, 1), reseal(3, 4), reseal(2, 2), reseal(4, 4), reseal(9, 9)), [
       'ok',
       'stale',
@@ -102,7 +102,7 @@ export function submitRules(name: string, use: Use): void {
       'ok',
     ]);
     t.deepEqual(await jobOf(store, 1), queued(1));
-    t.is(shown((await store.read('payload', 1))?.input ?? null), '{"no":1}');
+    t.is(shown((await store.read('payload', 1))?.input ?? null), '{"seq":1}');
     t.is(await store.read('payload', 2), null);
   });
 
@@ -144,7 +144,7 @@ export function submitRules(name: string, use: Use): void {
   test.serial(`${name}: a submission sent again is exists, with its key and without`, async (t) => {
     const { store, fence } = await use(t);
     const again = submit(queued(1), { idempotency: { key: 'key', bodyHash: hash(1), expiresAt: later() } });
-    t.deepEqual(await outcomes(store, fence, again, { ...again, job: { ...again.job, no: 2, position: 2 } }), ['ok', 'exists']);
+    t.deepEqual(await outcomes(store, fence, again, { ...again, job: { ...again.job, seq: 2, queuePosition: 2 } }), ['ok', 'exists']);
     t.deepEqual(await outcomes(store, fence, submit({ ...queued(3), id: idOf(1) })), ['exists']);
   });
 
@@ -159,7 +159,7 @@ export function submitRules(name: string, use: Use): void {
   test.serial(`${name}: a key outlives its job`, async (t) => {
     const { store, fence } = await use(t);
     const idempotency = { key: 'key', bodyHash: hash(1), expiresAt: later() };
-    await given(store, fence, submit(queued(1), { idempotency }), { kind: 'delete', no: 1, dueBy: null });
+    await given(store, fence, submit(queued(1), { idempotency }), { kind: 'delete', seq: 1, dueBy: null });
     t.deepEqual(await store.commit(fence, [submit(queued(2), { idempotency })]), [{ kind: 'idempotent-same', jobId: idOf(1) }]);
   });
 

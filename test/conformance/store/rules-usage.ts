@@ -7,7 +7,7 @@ import type { Store } from '../../../scheduler/store/store.ts';
 const endpoint = (id: string, account: string) =>
   ({ kind: 'put', rowKind: 'endpoint', key: id, version: 1, value: JSON.stringify({ id, account }) }) as const;
 const blob = (id: string, size = 100_000) => ({ blob: id, size });
-const remove = (no: number) => ({ kind: 'delete', no, dueBy: null }) as const;
+const remove = (seq: number) => ({ kind: 'delete', seq, dueBy: null }) as const;
 
 const usageOf = async (store: Store): Promise<Record<string, number>> =>
   Object.fromEntries((await store.read('bodyUsage')).map(({ account, bytes }) => [account, bytes]));
@@ -41,7 +41,7 @@ export function usageRules(name: string, use: Use): void {
       fence,
       completed(1, { output: blob('out', 200_000), chunks: [blob('c0', 1_000), blob('c1', 2_000)], hook: hookOf(1) }),
     );
-    await given(store, fence, { kind: 'drain', no: 1, below: 1 });
+    await given(store, fence, { kind: 'drain', seq: 1, below: 1 });
     t.deepEqual(await usageOf(store), { 'account-a': 302_000 });
     await given(store, fence, remove(1));
     t.deepEqual(await usageOf(store), { 'account-a': 300_000 }, 'the delivery keeps input and output');
@@ -59,7 +59,7 @@ export function usageRules(name: string, use: Use): void {
       failed(1, { output: blob('out', 5_000) }),
     );
     t.deepEqual(await usageOf(store), { one: 105_000 });
-    await given(store, fence, { kind: 'retry', no: 1, position: 9, submittedAt: START, deleteAt: START + 9_000 });
+    await given(store, fence, { kind: 'retry', seq: 1, queuePosition: 9, submittedAt: START, deleteAt: START + 9_000 });
     t.deepEqual(await usageOf(store), { one: 100_000 });
     t.deepEqual(
       await outcomes(

@@ -26,14 +26,14 @@ function start(t: ExecutionContext, command: string, args: readonly string[]): C
 function check(t: ExecutionContext, file: string, first: number, acknowledged: number): number {
   const engine = new SqliteEngine({ file });
   try {
-    const highest = engine.read('highest').no;
+    const highest = engine.read('highest').seq;
     t.true(highest >= acknowledged, `acknowledged ${acknowledged}, found ${highest}`);
     t.is((highest - first + 1) % PER_BATCH, 0, 'batches are whole');
-    for (let no = first; no <= highest; no++) {
-      const whole = engine.read('job', 'endpoint-a', idOf(no));
-      const behind = Math.ceil((highest - no + 1) / PER_BATCH);
+    for (let seq = first; seq <= highest; seq++) {
+      const whole = engine.read('job', 'endpoint-a', idOf(seq));
+      const behind = Math.ceil((highest - seq + 1) / PER_BATCH);
       t.is(whole?.job.state, behind === 1 ? 'IN_QUEUE' : behind === 2 ? 'LEASED' : 'COMPLETED');
-      t.truthy(engine.read('payload', no));
+      t.truthy(engine.read('payload', seq));
       t.is(whole?.output === null, behind < 3);
     }
     return highest;

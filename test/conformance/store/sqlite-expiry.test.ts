@@ -15,7 +15,7 @@ test("a key is free from its expiry on, by the engine's own clock", (t) => {
   const engine = new SqliteEngine({ file: ':memory:', now: () => now });
   t.teardown(() => engine.close());
   const fence = { shard: 0, term: engine.acquire(0, 'owner', 1).term };
-  const using = (no: number) => submit(queued(no), { idempotency: { key: 'key', bodyHash, expiresAt: now + 100 } });
+  const using = (seq: number) => submit(queued(seq), { idempotency: { key: 'key', bodyHash, expiresAt: now + 100 } });
   t.deepEqual(engine.commit(fence, [using(1)]), [{ kind: 'ok' }]);
   now += 99;
   t.deepEqual(engine.commit(fence, [using(2)]), [{ kind: 'idempotent-same', jobId: idOf(1) }]);

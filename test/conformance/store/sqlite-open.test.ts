@@ -99,8 +99,8 @@ test('the bodies of a database of before their usage was kept are counted when i
   ]);
   const { term } = engine.acquire(0, 'owner', 1);
   engine.commit({ shard: 0, term }, [
-    { kind: 'delete', no: 1, dueBy: null },
-    { kind: 'delete', no: 2, dueBy: null },
+    { kind: 'delete', seq: 1, dueBy: null },
+    { kind: 'delete', seq: 2, dueBy: null },
     { kind: 'hook', id: hookOf(1).id, after: null, to: null },
   ]);
   t.deepEqual(engine.read('bodyUsage'), []);

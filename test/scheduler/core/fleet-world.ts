@@ -266,7 +266,7 @@ export class FleetWorld {
   #restored(): State {
     const out = new StepResult();
     const now = { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
-    const stored = { control: [...this.#rows.values()], counts: [], leased: [], highest: { no: 0, position: 0 }, bodies: [] };
+    const stored = { control: [...this.#rows.values()], counts: [], leased: [], highest: { seq: 0, queuePosition: 0 }, bodies: [] };
     const state = restore(this.#settings, [1, 2, 3, ++this.#life], stored, now, out);
     this.#carryOut(out);
     return state;

@@ -7,10 +7,10 @@ import { defaultSettings } from '../../../scheduler/core/settings.ts';
 test('reads that always overlap keep only the jobs that ended since the oldest of them', (t) => {
   const state = newState(defaultSettings, [1, 2, 3, 4]);
   let before = readOpened(state);
-  for (let no = 1; no <= 10_000; no++) {
-    noteEnded(state, no);
+  for (let seq = 1; seq <= 10_000; seq++) {
+    noteEnded(state, seq);
     const next = readOpened(state);
-    t.true(state.reads.ended.has(no), 'the earlier read may show it as it was');
+    t.true(state.reads.ended.has(seq), 'the earlier read may show it as it was');
     readClosed(state, before);
     t.is(state.reads.ended.size, 0);
     before = next;

@@ -16,7 +16,7 @@ test('an input holds none of the buffer that it came in', (t) => {
 
 test('the bound counts what each input takes beside its bytes', (t) => {
   const cache = new PayloadCache(10 * (KEPT_BUFFER_BYTES + 2));
-  for (let no = 0; no < 20; no++) cache.put(no, { inline: Buffer.from('{}') });
+  for (let seq = 0; seq < 20; seq++) cache.put(seq, { inline: Buffer.from('{}') });
   t.is(cache.size, 10);
   t.is(cache.bytes, 10 * (KEPT_BUFFER_BYTES + 2));
   t.is(cache.get(10), undefined);

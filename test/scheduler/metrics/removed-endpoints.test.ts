@@ -10,7 +10,7 @@ import { SchedulerMetrics } from '../../../scheduler/metrics/metrics.ts';
 const finish = (endpoint: string): Write => ({
   op: {
     kind: 'finish',
-    no: 1,
+    seq: 1,
     from: 'LEASED',
     token: 1,
     state: 'COMPLETED',

@@ -58,7 +58,7 @@ function packOp(out: Packer, op: Op): void {
       return;
     case 'lease':
       out.byte(LEASE);
-      out.number(op.no);
+      out.number(op.seq);
       out.number(op.token);
       out.text(op.lease.node);
       out.text(op.lease.incarnation);
@@ -66,7 +66,7 @@ function packOp(out: Packer, op: Op): void {
       return;
     case 'started':
       out.byte(STARTED);
-      out.number(op.no);
+      out.number(op.seq);
       out.number(op.token);
       out.number(op.startedAt);
       out.number(op.attempts);
@@ -74,7 +74,7 @@ function packOp(out: Packer, op: Op): void {
       return;
     case 'finish':
       out.byte(FINISH);
-      out.number(op.no);
+      out.number(op.seq);
       packState(out, op.from);
       out.number(op.token);
       packState(out, op.state);
@@ -92,30 +92,30 @@ function packOp(out: Packer, op: Op): void {
       return;
     case 'requeue':
       out.byte(REQUEUE);
-      out.number(op.no);
+      out.number(op.seq);
       out.number(op.token);
       out.number(op.attempts);
       return;
     case 'retry':
       out.byte(RETRY);
-      out.number(op.no);
-      out.number(op.position);
+      out.number(op.seq);
+      out.number(op.queuePosition);
       out.number(op.submittedAt);
       out.number(op.deleteAt);
       return;
     case 'delete':
       out.byte(DELETE);
-      out.number(op.no);
+      out.number(op.seq);
       out.number(op.dueBy);
       return;
     case 'drain':
       out.byte(DRAIN);
-      out.number(op.no);
+      out.number(op.seq);
       out.number(op.below);
       return;
     case 'reencrypt':
       out.byte(RESEAL);
-      out.number(op.no);
+      out.number(op.seq);
       out.bytes(op.from);
       out.bytes(op.to);
       return;
@@ -155,14 +155,14 @@ function unpackOp(from: Unpacker): Op {
     case LEASE:
       return {
         kind: 'lease',
-        no: from.number(),
+        seq: from.number(),
         token: from.number(),
         lease: { node: from.text(), incarnation: from.text(), worker: from.text() },
       };
     case STARTED:
       return {
         kind: 'started',
-        no: from.number(),
+        seq: from.number(),
         token: from.number(),
         startedAt: from.number(),
         attempts: from.number(),
@@ -171,7 +171,7 @@ function unpackOp(from: Unpacker): Op {
     case FINISH:
       return {
         kind: 'finish',
-        no: from.number(),
+        seq: from.number(),
         from: unpackState(from) as 'LEASED' | 'IN_QUEUE',
         token: from.number(),
         state: unpackState(from) as Exclude<StoredState, 'LEASED' | 'IN_QUEUE'>,
@@ -187,15 +187,15 @@ function unpackOp(from: Unpacker): Op {
         hook: from.byte() === 0 ? null : unpackNewHook(from),
       };
     case REQUEUE:
-      return { kind: 'requeue', no: from.number(), token: from.number(), attempts: from.number() };
+      return { kind: 'requeue', seq: from.number(), token: from.number(), attempts: from.number() };
     case RETRY:
-      return { kind: 'retry', no: from.number(), position: from.number(), submittedAt: from.number(), deleteAt: from.number() };
+      return { kind: 'retry', seq: from.number(), queuePosition: from.number(), submittedAt: from.number(), deleteAt: from.number() };
     case DELETE:
-      return { kind: 'delete', no: from.number(), dueBy: from.numberOrNull() };
+      return { kind: 'delete', seq: from.number(), dueBy: from.numberOrNull() };
     case DRAIN:
-      return { kind: 'drain', no: from.number(), below: from.number() };
+      return { kind: 'drain', seq: from.number(), below: from.number() };
     case RESEAL:
-      return { kind: 'reencrypt', no: from.number(), from: from.bytes(), to: from.bytes() };
+      return { kind: 'reencrypt', seq: from.number(), from: from.bytes(), to: from.bytes() };
     case HOOK:
       return { kind: 'hook', id: from.text(), after: from.numberOrNull(), to: unpackHookChange(from) };
     case PUT:

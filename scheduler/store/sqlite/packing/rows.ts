@@ -21,13 +21,13 @@ export function unpackState(from: Unpacker): StoredState {
 }
 
 export function packJob(out: Packer, job: JobRow): void {
-  out.number(job.no);
+  out.number(job.seq);
   out.text(job.id);
   out.text(job.endpoint);
   out.byte(job.kind === 'RUN' ? 0 : 1);
   packState(out, job.state);
   out.byte(job.priority);
-  out.number(job.position);
+  out.number(job.queuePosition);
   out.number(job.token);
   out.number(job.attempts);
   const lease = job.lease;
@@ -52,25 +52,25 @@ export function packJob(out: Packer, job: JobRow): void {
 }
 
 export function unpackJob(from: Unpacker): JobRow {
-  const no = from.number();
+  const seq = from.number();
   const id = from.text();
   const endpoint = from.text();
   const kind = valueOf(kinds, from.byte());
   const state = unpackState(from);
   const priority = from.byte() === 0 ? 0 : 1;
-  const position = from.number();
+  const queuePosition = from.number();
   const token = from.number();
   const attempts = from.number();
   const node = from.textOrNull();
   const lease = node === null ? null : { node, incarnation: from.text(), worker: from.text() };
   return {
-    no,
+    seq,
     id,
     endpoint,
     kind,
     state,
     priority,
-    position,
+    queuePosition,
     token,
     attempts,
     lease,

@@ -10,7 +10,7 @@ const DROP_CHUNKS = 'DELETE FROM chunks WHERE no = ? RETURNING blob';
 const DROP_INPUT = 'DELETE FROM inputs WHERE no = ? RETURNING blob';
 
 const ENCRYPTED_INPUTS = `
-SELECT no, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
+SELECT no AS seq, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
 FROM inputs INDEXED BY inputs_s3 WHERE s3 IS NOT NULL AND no > ? ORDER BY no LIMIT ?`;
 const RESEAL_INPUT = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
 const HAS_INPUT = 'SELECT 1 FROM inputs WHERE no = ?';
@@ -21,9 +21,9 @@ const ENDED = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
 const COUNT_DRAINED = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
 
 const BLOBS_OF = `
-SELECT blob FROM inputs WHERE no = @no AND blob IS NOT NULL
-UNION ALL SELECT output_blob FROM jobs WHERE no = @no AND output_blob IS NOT NULL
-UNION ALL SELECT blob FROM chunks WHERE no = @no AND blob IS NOT NULL`;
+SELECT blob FROM inputs WHERE no = @seq AND blob IS NOT NULL
+UNION ALL SELECT output_blob FROM jobs WHERE no = @seq AND output_blob IS NOT NULL
+UNION ALL SELECT blob FROM chunks WHERE no = @seq AND blob IS NOT NULL`;
 
 const BLOBS_NAMED = `
 SELECT value FROM json_each(?) WHERE
@@ -48,47 +48,47 @@ export function bodyStatements(db: Database) {
   const drainRows = db.prepare<[number, number], string | null>(DRAIN_CHUNKS).pluck();
   const endedRow = db.prepare<[number], 0 | 1>(ENDED).pluck();
   const drained = db.prepare<[number, number]>(COUNT_DRAINED);
-  const ofJob = db.prepare<[{ no: number }], string>(BLOBS_OF).pluck();
+  const ofJob = db.prepare<[{ seq: number }], string>(BLOBS_OF).pluck();
   const named = db.prepare<[string], string>(BLOBS_NAMED).pluck();
   const usage = db.prepare<[], BodyUsage>(BODY_USAGE);
   return {
-    payload(no: number): { input: Body; s3: Uint8Array | null } | null {
-      const row = payloadRow.get(no);
+    payload(seq: number): { input: Body; s3: Uint8Array | null } | null {
+      const row = payloadRow.get(seq);
       return row === undefined ? null : { input: toWholeBody([row[0], row[1], row[2]]), s3: row[3] };
     },
-    encryptedInputs(afterNo: number, limit: number): EncryptedInput[] {
-      return sealedRows.all(afterNo, bound(limit));
+    encryptedInputs(afterSeq: number, limit: number): EncryptedInput[] {
+      return sealedRows.all(afterSeq, bound(limit));
     },
-    reseal(no: number, from: Uint8Array, to: Uint8Array): 'ok' | 'stale' | 'gone' {
-      if (resealRow.run(to, no, from).changes === 1) return 'ok';
-      return hasInputRow.get(no) === undefined ? 'gone' : 'stale';
+    reseal(seq: number, from: Uint8Array, to: Uint8Array): 'ok' | 'stale' | 'gone' {
+      if (resealRow.run(to, seq, from).changes === 1) return 'ok';
+      return hasInputRow.get(seq) === undefined ? 'gone' : 'stale';
     },
-    addChunks(no: number, first: number, bodies: readonly Body[]): void {
-      bodies.forEach((body, i) => chunkIn.run(no, first + i, inlineOf(body), blobOf(body), sizeOf(body)));
+    addChunks(seq: number, first: number, bodies: readonly Body[]): void {
+      bodies.forEach((body, i) => chunkIn.run(seq, first + i, inlineOf(body), blobOf(body), sizeOf(body)));
     },
-    chunks(no: number): { chunks: Body[]; firstChunk: number } {
-      const rows = chunkRows.all(no);
+    chunks(seq: number): { chunks: Body[]; firstChunk: number } {
+      const rows = chunkRows.all(seq);
       return { chunks: rows.map(([inline, blob, size]) => toWholeBody([inline, blob, size])), firstChunk: rows[0]?.[3] ?? 0 };
     },
     /** Deletes a job's input; returns the blob that it named. */
-    dropInput(no: number): string | null {
-      return inputOut.get(no) ?? null;
+    dropInput(seq: number): string | null {
+      return inputOut.get(seq) ?? null;
     },
     /** Deletes a job's chunks; returns the blobs that they named. */
-    dropChunks(no: number): (string | null)[] {
-      return chunksOut.all(no);
+    dropChunks(seq: number): (string | null)[] {
+      return chunksOut.all(seq);
     },
     /** Deletes the chunks of an ended job that lie below an index; returns the blobs that they named. */
-    drain(no: number, below: number): (string | null)[] | 'stale' | 'gone' {
-      const isEnded = endedRow.get(no);
+    drain(seq: number, below: number): (string | null)[] | 'stale' | 'gone' {
+      const isEnded = endedRow.get(seq);
       if (isEnded === undefined) return 'gone';
       if (isEnded === 0) return 'stale';
-      const blobs = drainRows.all(no, below);
-      if (blobs.length > 0) drained.run(blobs.length, no);
+      const blobs = drainRows.all(seq, below);
+      if (blobs.length > 0) drained.run(blobs.length, seq);
       return blobs;
     },
-    blobsOf(no: number): string[] {
-      return ofJob.all({ no });
+    blobsOf(seq: number): string[] {
+      return ofJob.all({ seq });
     },
     bodyUsage(): BodyUsage[] {
       return usage.all();

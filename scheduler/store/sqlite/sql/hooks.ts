@@ -72,15 +72,15 @@ export function hookStatements(db: Database) {
 
   return {
     /** Adds the delivery of a job that ends with this output. */
-    add(hook: NewHook, no: number, output: Body | null): void {
+    add(hook: NewHook, seq: number, output: Body | null): void {
       const dueAt = ms(hook.dueAt);
       const { id, account, endpoint, url, host, envelope } = hook;
-      const values = [id, account, endpoint, url, host, dueAt, envelope, inlineOf(output), blobOf(output), sizeOf(output), no];
+      const values = [id, account, endpoint, url, host, dueAt, envelope, inlineOf(output), blobOf(output), sizeOf(output), seq];
       if (insertRow.run(...values).changes === 0) {
         // Another life of the id, whose job was deleted and then sent again: the newer end stands.
         const former = removeRow.get(id, null);
         if (former !== undefined) settleHost(former[0]);
-        if (insertRow.run(...values).changes === 0) throw new Error(`job ${no} has no input`);
+        if (insertRow.run(...values).changes === 0) throw new Error(`job ${seq} has no input`);
       }
       hostDueRow.run(host, dueAt);
     },

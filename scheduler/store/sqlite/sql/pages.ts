@@ -37,7 +37,7 @@ function totalSql(from: readonly string[]): string {
 }
 
 /** Jobs with their bodies: one by id, and pages of an endpoint's. */
-export function pageStatements(db: Database, chunksOf: (no: number) => Pick<WholeJob, 'chunks' | 'firstChunk'>) {
+export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<WholeJob, 'chunks' | 'firstChunk'>) {
   const oneRow = db.prepare<[string, string], WholeTuple>(one).raw();
   const numberRow = db.prepare<[number], WholeTuple>(byNumber).raw();
   const takenRow = db.prepare<[string], 1>(TAKEN).pluck();
@@ -70,8 +70,8 @@ export function pageStatements(db: Database, chunksOf: (no: number) => Pick<Whol
     page(endpoint: string, state: StoredState | null, offset: number, limit: number): { jobs: WholeJob[]; total: number } {
       const { page, total } = states[state ?? 'ALL'];
       const jobs: WholeJob[] = [];
-      for (const no of page.all({ endpoint, offset: bound(offset), limit: bound(limit) })) {
-        const row = numberRow.get(no);
+      for (const seq of page.all({ endpoint, offset: bound(offset), limit: bound(limit) })) {
+        const row = numberRow.get(seq);
         if (row !== undefined) jobs.push(whole(row));
       }
       return { jobs, total: total.get({ endpoint }) ?? 0 };

@@ -20,32 +20,35 @@ SELECT max(p) FROM (
 
 /** Removal of jobs, and the marks that keep their numbers from being given out again. */
 export function removalStatements(db: Database) {
-  const removeRow = db.prepare<[number, number], [position: number, chunks: number, output: string | null]>(REMOVE).raw();
+  const removeRow = db.prepare<[number, number], [queuePosition: number, chunks: number, output: string | null]>(REMOVE).raw();
   const dueRows = db.prepare<[number, number], JobTuple>(due).raw();
   const nextRow = db.prepare<[number], number>(NEXT_DUE).pluck();
   const markRow = db.prepare<[{ name: string; value: number }]>(MARK);
   const markedRow = db.prepare<[string], number>(MARKED).pluck();
-  const noRow = db.prepare<[], number | null>(HIGHEST_NO).pluck();
+  const seqRow = db.prepare<[], number | null>(HIGHEST_NO).pluck();
   const positionRow = db.prepare<[], number | null>(HIGHEST_POSITION).pluck();
   return {
     /** What the removed row held, or null when it was not there or not due. */
-    remove(no: number, dueBy: number): { readonly position: number; readonly chunks: number; readonly outputBlob: string | null } | null {
-      const row = removeRow.get(no, dueBy);
-      return row === undefined ? null : { position: row[0], chunks: row[1], outputBlob: row[2] };
+    remove(
+      seq: number,
+      dueBy: number,
+    ): { readonly queuePosition: number; readonly chunks: number; readonly outputBlob: string | null } | null {
+      const row = removeRow.get(seq, dueBy);
+      return row === undefined ? null : { queuePosition: row[0], chunks: row[1], outputBlob: row[2] };
     },
     /** Remembers the highest number and position of a batch's removed jobs. */
-    mark(no: number, position: number): void {
-      markRow.run({ name: 'no', value: no });
-      markRow.run({ name: 'position', value: position });
+    mark(seq: number, queuePosition: number): void {
+      markRow.run({ name: 'no', value: seq });
+      markRow.run({ name: 'position', value: queuePosition });
     },
     due(wall: number, limit: number): { jobs: JobRow[]; nextAt: number | null } {
       const jobs = dueRows.all(wall, bound(limit)).map(toJob);
       return { jobs, nextAt: nextRow.get(jobs.length) ?? null };
     },
-    highest(): { no: number; position: number } {
+    highest(): { seq: number; queuePosition: number } {
       return {
-        no: Math.max(noRow.get() ?? 0, markedRow.get('no') ?? 0),
-        position: Math.max(positionRow.get() ?? 0, markedRow.get('position') ?? 0),
+        seq: Math.max(seqRow.get() ?? 0, markedRow.get('no') ?? 0),
+        queuePosition: Math.max(positionRow.get() ?? 0, markedRow.get('position') ?? 0),
       };
     },
   };

@@ -21,13 +21,13 @@ export function submitStatements(db: Database) {
     insert(row: JobRow, body: Body, s3: Uint8Array | null): boolean {
       const lease = row.lease;
       const { changes } = job.run(
-        row.no,
+        row.seq,
         row.id,
         row.endpoint,
         row.kind,
         row.state,
         row.priority,
-        row.position,
+        row.queuePosition,
         row.token,
         row.attempts,
         lease === null ? null : lease.node,
@@ -42,7 +42,7 @@ export function submitStatements(db: Database) {
         s3 === null ? 0 : 1,
       );
       if (changes === 0) return false;
-      input.run(row.no, inlineOf(body), blobOf(body), sizeOf(body), s3);
+      input.run(row.seq, inlineOf(body), blobOf(body), sizeOf(body), s3);
       return true;
     },
   };

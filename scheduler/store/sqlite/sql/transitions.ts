@@ -45,13 +45,13 @@ export function transitionStatements(db: Database) {
   const standingRow = db.prepare<[number], 1>(STANDING).pluck();
   return {
     lease(op: OpOf<'lease'>): boolean {
-      return leaseRow.run(op.token, op.lease.node, op.lease.incarnation, op.lease.worker, op.no, op.token).changes === 1;
+      return leaseRow.run(op.token, op.lease.node, op.lease.incarnation, op.lease.worker, op.seq, op.token).changes === 1;
     },
     started(op: OpOf<'started'>): boolean {
-      return startRow.run(ms(op.startedAt), op.attempts, ms(op.delayMs), op.no, op.token).changes === 1;
+      return startRow.run(ms(op.startedAt), op.attempts, ms(op.delayMs), op.seq, op.token).changes === 1;
     },
     requeue(op: OpOf<'requeue'>): boolean {
-      return requeueRow.run(op.attempts, op.no, op.token).changes === 1;
+      return requeueRow.run(op.attempts, op.seq, op.token).changes === 1;
     },
     finish(op: OpOf<'finish'>): boolean {
       return (
@@ -67,7 +67,7 @@ export function transitionStatements(db: Database) {
           blobOf(op.output),
           sizeOf(op.output),
           op.chunks.length,
-          op.no,
+          op.seq,
           op.from,
           op.token,
         ).changes === 1
@@ -75,14 +75,14 @@ export function transitionStatements(db: Database) {
     },
     /** How many chunks the row kept until now, and the blob of its output; null when the guard failed. */
     retry(op: OpOf<'retry'>): { readonly chunks: number; readonly outputBlob: string | null } | null {
-      const row = retriableRow.get(op.no);
+      const row = retriableRow.get(op.seq);
       if (row === undefined) return null;
-      retryRow.run(op.position, ms(op.submittedAt), ms(op.deleteAt), op.no);
+      retryRow.run(op.queuePosition, ms(op.submittedAt), ms(op.deleteAt), op.seq);
       return { chunks: row[0], outputBlob: row[1] };
     },
     /** True when the job's row is there, in whatever state. */
-    standing(no: number): boolean {
-      return standingRow.get(no) !== undefined;
+    standing(seq: number): boolean {
+      return standingRow.get(seq) !== undefined;
     },
   };
 }
