@@ -38,12 +38,16 @@ export class Part {
   #pauseMs = PAUSE_MS.first;
   #timer: NodeJS.Timeout | undefined;
   #address: PromiseWithResolvers<string> = Promise.withResolvers();
+  #isReady = false;
 
   constructor(plan: PartPlan) {
     this.plan = plan;
   }
 
-  /** Where it serves, once it does; a new promise after each end. */
+  /**
+   * The address at which it serves. After an end, the promise is that of the next start that becomes ready: a part that ends again before it is
+   * ready keeps the promise, so that whoever waits for it is not forgotten.
+   */
   get ready(): Promise<string> {
     return this.#address.promise;
   }
@@ -69,15 +73,17 @@ export class Part {
     closeSync(log);
     this.#child = child;
     const watch = guard(child.pid ?? 0);
-    const { resolve } = this.#address;
     child.on('message', (message: PartMessage) => {
-      if (message.type === 'ready') resolve(message.address ?? '');
+      if (message.type !== 'ready' || this.#child !== child || this.pid === undefined) return;
+      this.#isReady = true;
+      this.#address.resolve(message.address ?? '');
     });
     // A message to a part that has just ended fails here; its exit follows.
     child.on('error', () => undefined);
     child.once('exit', (code, signal) => {
       watch.kill('SIGKILL');
-      this.#address = Promise.withResolvers();
+      if (this.#isReady) this.#address = Promise.withResolvers();
+      this.#isReady = false;
       if (this.#closing) return;
       this.#pauseMs = performance.now() - startedAt > STEADY_MS ? PAUSE_MS.first : Math.min(this.#pauseMs * 2, PAUSE_MS.longest);
       plan.exited(signal ?? `exit code ${String(code)}`);
