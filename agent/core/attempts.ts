@@ -1,13 +1,14 @@
 /** The agent as arbiter of its slots: what it takes, refuses, stops and reports (invariants 2, 6 and 8). */
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
+import { addAttempt, apply } from './attempt-records.ts';
 import type { StepContext } from './context.ts';
 import { append, isStoring, newChunkLog, rewind, grantCredits, takeUnsent, type ChunkLog } from './chunks.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect, HandlerResult } from './events.ts';
-import { attemptKey, type Attempt, type AttemptKey, type State, type StopCause, type Worker } from './state.ts';
+import { attemptKey, type Attempt, type State, type StopCause, type Worker } from './state.ts';
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
-import { endIfFree, forgiveFailures } from './workers.ts';
+import { forgiveFailures } from './workers.ts';
 
 /** Documents above this size, bytes, travel through the blob store (docs/borders.md, Bodies). */
 const INLINE_BYTES = 64 * 1024;
@@ -18,8 +19,7 @@ export const TIMED_OUT_GRACE_MS = 500;
 
 /** Takes the job, or says why not. The same lease twice is one attempt. */
 export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
-  const key = attemptKey(dispatch.jobId, dispatch.token);
-  if (ctx.state.attempts.has(key)) return;
+  if (ctx.state.attempts.has(attemptKey(dispatch.jobId, dispatch.token))) return;
   const older = ctx.state.attempts.get(ctx.state.newest.get(dispatch.jobId) ?? '');
   if (older !== undefined && older.token > dispatch.token) {
     ctx.emit(reportRefused(dispatch.jobId, dispatch.token, RefusalReason.STOPPED, 'a newer attempt at this job is here'));
@@ -31,27 +31,9 @@ export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
     ctx.emit(reportRefused(dispatch.jobId, dispatch.token, refusal.reason, refusal.detail));
     return;
   }
-  const attempt: Attempt = {
-    key,
-    jobId: dispatch.jobId,
-    token: dispatch.token,
-    workerId: dispatch.workerId,
-    executionTimeoutMs: dispatch.executionTimeoutMs,
-    phase: 'fetching',
-    dispatch,
-    stop: undefined,
-    startedAt: undefined,
-    deadline: undefined,
-    lingers: false,
-    chunks: undefined,
-    progress: undefined,
-    end: undefined,
-  };
-  ctx.state.attempts.set(key, attempt);
-  ctx.state.newest.set(dispatch.jobId, key);
-  ctx.state.workers.get(dispatch.workerId)?.attempts.add(key);
+  const attempt = addAttempt(ctx, dispatch);
   const body = dispatch.input?.body;
-  if (body?.$case === 'blob') ctx.emit({ kind: 'fetch-input', key, blob: body.value });
+  if (body?.$case === 'blob') ctx.emit({ kind: 'fetch-input', key: attempt.key, blob: body.value });
   else if (body === undefined) refuse(ctx, attempt, RefusalReason.INPUT_UNAVAILABLE, 'the lease came without an input');
   else handToWorker(ctx, attempt, body.value);
 }
@@ -64,21 +46,20 @@ export function handToWorker(ctx: StepContext, attempt: Attempt, input: Buffer):
     refuse(ctx, attempt, RefusalReason.NOT_READY, 'the worker stopped while the input was fetched');
     return;
   }
-  attempt.phase = 'handed';
+  apply(ctx, attempt, 'input');
   attempt.dispatch = undefined;
   ctx.emit({ kind: 'run', key: attempt.key, dispatch, input });
 }
 
 export function handlerEntered(ctx: StepContext, attempt: Attempt): void {
-  if (attempt.phase !== 'handed') return;
-  attempt.phase = 'running';
+  if (!apply(ctx, attempt, 'enter')) return;
   attempt.startedAt = ctx.now;
   if (attempt.executionTimeoutMs > 0 && attempt.stop === undefined) attempt.deadline = ctx.now + attempt.executionTimeoutMs;
   if (ctx.state.online) ctx.emit(reportStarted(attempt, ctx.now));
 }
 
 export function handlerEnded(ctx: StepContext, attempt: Attempt, result: HandlerResult): void {
-  if (attempt.lingers) freeLingering(ctx, attempt);
+  if (attempt.phase === 'lingering') endLingering(ctx, attempt);
   if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
   if (attempt.stop !== undefined || result.kind === 'stopped') {
     endStopped(ctx, attempt, result.ms);
@@ -88,7 +69,7 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
     const large = output !== undefined && output.length > INLINE_BYTES;
     const outcome = failed ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
     const kept = large ? 'stored' : output === undefined ? undefined : inline(output);
-    endAttempt(ctx, attempt, outcome, failed ? result.error : '', result.ms, kept);
+    endAttempt(ctx, attempt, { outcome, error: failed ? result.error : '', ms: result.ms, output: kept });
     if (large) ctx.emit({ kind: 'store-output', key: attempt.key, bytes: output });
   }
   const worker = ctx.state.workers.get(attempt.workerId);
@@ -104,10 +85,10 @@ export function loseAttempts(ctx: StepContext, worker: Worker, hardStop: boolean
   for (const key of worker.attempts) {
     const attempt = ctx.state.attempts.get(key);
     if (attempt === undefined || attempt.phase === 'fetching') continue;
-    if (attempt.lingers) freeLingering(ctx, attempt);
+    if (attempt.phase === 'lingering') endLingering(ctx, attempt);
     else if (attempt.stop !== undefined) endStopped(ctx, attempt, undefined);
     else if (hardStop) refuse(ctx, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail);
-    else endAttempt(ctx, attempt, AttemptOutcome.WORKER_LOST, detail, undefined);
+    else endAttempt(ctx, attempt, { outcome: AttemptOutcome.WORKER_LOST, error: detail });
   }
 }
 
@@ -123,7 +104,7 @@ export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause
     refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before its start');
     return;
   }
-  if (attempt.stop !== undefined || (attempt.phase !== 'handed' && attempt.phase !== 'running')) return;
+  if (attempt.stop !== undefined || !apply(ctx, attempt, 'stop')) return;
   attempt.stop = cause;
   attempt.deadline = undefined;
   ctx.emit({ kind: 'cancel', key: attempt.key, workerId: attempt.workerId });
@@ -139,14 +120,12 @@ export function timeOut(ctx: StepContext, attempt: Attempt): void {
     attempt.deadline = ctx.now + TIMED_OUT_GRACE_MS;
     return;
   }
-  attempt.lingers = true;
-  endStopped(ctx, attempt, undefined);
+  if (apply(ctx, attempt, 'overrun')) noteEnd(ctx, attempt, { outcome: AttemptOutcome.TIMED_OUT, error: TIMED_OUT_ERROR });
 }
 
 /** The handler of an attempt that timed out before is gone: its slot is free. */
-function freeLingering(ctx: StepContext, attempt: Attempt): void {
-  attempt.lingers = false;
-  freeSlot(ctx, attempt);
+function endLingering(ctx: StepContext, attempt: Attempt): void {
+  apply(ctx, attempt, 'end');
   reportEndWhenComplete(ctx, attempt);
 }
 
@@ -161,17 +140,12 @@ export function returnUnstarted(ctx: StepContext, worker: Worker): void {
 /** Gives the lease back. Nothing is kept: a session that misses the refusal misses the attempt in the next Hello, too. */
 export function refuse(ctx: StepContext, attempt: Attempt, reason: RefusalReason, detail: string): void {
   ctx.emit(reportRefused(attempt.jobId, attempt.token, reason, detail));
-  freeSlot(ctx, attempt);
-  forget(ctx, attempt.key);
+  apply(ctx, attempt, 'refuse');
 }
 
-export function forget(ctx: StepContext, key: AttemptKey): void {
-  const attempt = ctx.state.attempts.get(key);
-  if (attempt === undefined) return;
-  freeSlot(ctx, attempt);
-  ctx.state.attempts.delete(key);
-  if (ctx.state.newest.get(attempt.jobId) === key) ctx.state.newest.delete(attempt.jobId);
-  ctx.emit({ kind: 'forget', key });
+/** The scheduler has decided. Of an attempt that still runs this means that it has no use for it any more. */
+export function acknowledge(ctx: StepContext, attempt: Attempt): void {
+  if (!apply(ctx, attempt, 'ack')) stopAttempt(ctx, attempt, 'stopped');
 }
 
 /** The large output lies in the blob store, or never will. */
@@ -254,19 +228,26 @@ function endStopped(ctx: StepContext, attempt: Attempt, ms: number | undefined):
   }
   const timedOut = attempt.stop === 'timed-out';
   const outcome = timedOut ? AttemptOutcome.TIMED_OUT : AttemptOutcome.STOPPED;
-  endAttempt(ctx, attempt, outcome, timedOut ? TIMED_OUT_ERROR : '', ms);
+  endAttempt(ctx, attempt, { outcome, error: timedOut ? TIMED_OUT_ERROR : '', ms });
 }
 
-function endAttempt(
-  ctx: StepContext,
-  attempt: Attempt,
-  outcome: AttemptOutcome,
-  error: string,
-  ms: number | undefined,
-  output?: Payload | 'stored',
-): void {
+/** How an attempt ended. */
+interface Ending {
+  readonly outcome: AttemptOutcome;
+  readonly error: string;
+  /** Time in the handler; measured here where its worker did not say. */
+  readonly ms?: number | undefined;
+  /** `stored`: it is on its way into the blob store. */
+  readonly output?: Payload | 'stored' | undefined;
+}
+
+function endAttempt(ctx: StepContext, attempt: Attempt, ending: Ending): void {
+  if (apply(ctx, attempt, 'end')) noteEnd(ctx, attempt, ending);
+}
+
+/** Keeps what is to be reported of the end, and reports it as soon as it is complete. */
+function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, output }: Ending): void {
   const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : ctx.now - attempt.startedAt);
-  attempt.phase = output === 'stored' ? 'storing' : 'ended';
   attempt.deadline = undefined;
   attempt.end = {
     outcome,
@@ -276,26 +257,15 @@ function endAttempt(
     at: ctx.now,
     storing: output === 'stored',
   };
-  if (!attempt.lingers) freeSlot(ctx, attempt);
   reportEndWhenComplete(ctx, attempt);
 }
 
 /** The end follows the last chunk, and both follow their large bodies. */
 function reportEndWhenComplete(ctx: StepContext, attempt: Attempt): void {
   const { end } = attempt;
-  if (end === undefined || end.storing) return;
-  if (attempt.chunks !== undefined && isStoring(attempt.chunks)) {
-    attempt.phase = 'storing';
-    return;
-  }
-  attempt.phase = 'ended';
+  if (end === undefined || end.storing || (attempt.chunks !== undefined && isStoring(attempt.chunks))) return;
+  apply(ctx, attempt, 'stored');
   if (ctx.state.online) ctx.emit(reportEnded(attempt, end, ctx.now));
-}
-
-function freeSlot(ctx: StepContext, attempt: Attempt): void {
-  const worker = ctx.state.workers.get(attempt.workerId);
-  if (worker === undefined || !worker.attempts.delete(attempt.key)) return;
-  endIfFree(ctx, worker);
 }
 
 function inline(bytes: Buffer): Payload {

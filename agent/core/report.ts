@@ -46,7 +46,7 @@ export function reportEnded(attempt: Attempt, end: AttemptEnd, now: number): Eff
     agoMs: age(end.at, now),
     started: attempt.startedAt !== undefined,
     chunks: attempt.chunks?.total ?? 0,
-    slotHeld: attempt.lingers,
+    slotHeld: attempt.phase === 'lingering',
   };
   return report({ $case: 'ended', value });
 }

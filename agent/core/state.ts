@@ -12,17 +12,11 @@
  *                                                         ▼                 ▼
  *                                      (not wanted and holding nothing) ending ──exited──▶ gone
  *
- * Life of an attempt:
- *
- *   fetching ──input here──▶ handed ──handler entered──▶ running ──▶ storing ──▶ ended ──ack──▶ gone
- *       │                      │ (worker died, stopped)                ▲
- *       └─ refused: gone       └────────────────────────────────────────┘
- *
- * A slot is taken from `fetching` to `running`; `storing` and `ended` hold no slot, except where the
- * attempt ran out of time and its handler has not ended yet (`lingers`).
+ * The life of an attempt is in attempt-transitions.ts.
  */
 import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { AttemptOutcome, Dispatch, ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { AttemptPhase } from './attempt-transitions.ts';
 import type { ChunkLog } from './chunks.ts';
 
 /** Names one attempt: job and fencing token. */
@@ -84,15 +78,14 @@ export interface Attempt {
   readonly token: number;
   readonly workerId: string;
   readonly executionTimeoutMs: number;
-  phase: 'fetching' | 'handed' | 'running' | 'storing' | 'ended';
+  /** Changed by `apply` alone (attempt-records.ts). */
+  readonly phase: AttemptPhase;
   /** Held only until the attempt is handed to its worker. */
   dispatch: Dispatch | undefined;
   stop: StopCause | undefined;
   startedAt: number | undefined;
   /** End of executionTimeout, monotonic ms; after it, when TIMED_OUT is reported whatever the handler does. */
   deadline: number | undefined;
-  /** The attempt is over, but its handler still runs and holds the slot. */
-  lingers: boolean;
   chunks: ChunkLog | undefined;
   progress: Payload | undefined;
   end: AttemptEnd | undefined;

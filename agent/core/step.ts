@@ -8,9 +8,9 @@ import { RefusalReason, type DesiredWorkers } from '../../proto/gen/capstan/v1/n
 import { StepContext } from './context.ts';
 import {
   acceptDispatch,
+  acknowledge,
   addChunk,
   chunkStored,
-  forget,
   handlerEnded,
   handlerEntered,
   handleStop,
@@ -22,7 +22,6 @@ import {
   returnUnstarted,
   sendChunks,
   setProgress,
-  stopAttempt,
   timeOut,
 } from './attempts.ts';
 import { drain, setStored, nextGrantAt } from './chunks.ts';
@@ -71,12 +70,8 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       handleStop(ctx, event.stop);
       break;
     case 'ack': {
-      const key = attemptKey(event.ack.jobId, event.ack.token);
-      const attempt = state.attempts.get(key);
-      // An ack for an attempt that still runs means: the scheduler has no use for it any more.
-      if (attempt?.lingers === true) break;
-      if (attempt !== undefined && (attempt.phase === 'ended' || attempt.phase === 'storing')) forget(ctx, key);
-      else if (attempt !== undefined) stopAttempt(ctx, attempt, 'stopped');
+      const attempt = state.attempts.get(attemptKey(event.ack.jobId, event.ack.token));
+      if (attempt !== undefined) acknowledge(ctx, attempt);
       break;
     }
     case 'drained': {
@@ -103,7 +98,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     }
     case 'preparing': {
       const worker = workerOf(state, event);
-      if (worker?.phase === 'starting') setPreparing(state, worker, event.reason, event.detail, now);
+      if (worker?.phase === 'starting') setPreparing(ctx, worker, event.reason, event.detail);
       break;
     }
     case 'start-failed': {
@@ -113,7 +108,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     }
     case 'loaded': {
       const worker = workerOf(state, event);
-      if (worker?.phase === 'starting') setReady(state, worker, now);
+      if (worker?.phase === 'starting') setReady(ctx, worker);
       break;
     }
     case 'load-failed': {
@@ -124,7 +119,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     case 'reloading': {
       const worker = workerOf(state, event);
       if (worker === undefined) break;
-      if (worker.phase === 'ready') awaitLoad(state, worker, now);
+      if (worker.phase === 'ready') awaitLoad(ctx, worker);
       loseAttempts(ctx, worker, true, 'another job on this worker had to be stopped');
       break;
     }

@@ -77,7 +77,7 @@ export function beginStart(ctx: StepContext, worker: Worker): void {
 export function startHost(ctx: StepContext, worker: Worker, folder: string): void {
   worker.artifactMs = Math.round(ctx.now - worker.askedAt);
   worker.hostAlive = true;
-  awaitLoad(ctx.state, worker, ctx.now);
+  awaitLoad(ctx, worker);
   ctx.emit({
     kind: 'start-host',
     workerId: worker.id,
@@ -90,35 +90,35 @@ export function startHost(ctx: StepContext, worker: Worker, folder: string): voi
 }
 
 /** The module is being loaded, in a new host or again in the present one. */
-export function awaitLoad(state: State, worker: Worker, now: number): void {
+export function awaitLoad(ctx: StepContext, worker: Worker): void {
   worker.phase = 'starting';
-  worker.deadline = now + startTimeoutOf(worker.release);
+  worker.deadline = ctx.now + startTimeoutOf(worker.release);
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'STARTING';
-  state.workersChanged = true;
+  ctx.state.workersChanged = true;
 }
 
 /** The start is busy with something that shows how far it is, and has its whole time anew. */
-export function setPreparing(state: State, worker: Worker, reason: string, detail: string, now: number): void {
-  worker.deadline = now + startTimeoutOf(worker.release);
+export function setPreparing(ctx: StepContext, worker: Worker, reason: string, detail: string): void {
+  worker.deadline = ctx.now + startTimeoutOf(worker.release);
   if (worker.failures >= CRASH_LOOP_FAILURES) return;
   worker.reason = reason;
   worker.detail = detail;
-  state.workersChanged = true;
+  ctx.state.workersChanged = true;
 }
 
 export function startTimeoutOf(release: ReleaseSpec): number {
   return release.startTimeoutMs || DEFAULT_START_TIMEOUT_MS;
 }
 
-export function setReady(state: State, worker: Worker, now: number): void {
+export function setReady(ctx: StepContext, worker: Worker): void {
   worker.phase = 'ready';
   worker.reachable = true;
   worker.deadline = undefined;
-  worker.readyAt = now;
+  worker.readyAt = ctx.now;
   worker.reason = '';
   worker.detail = '';
-  worker.loadedMs = Math.round(now - worker.askedAt);
-  state.workersChanged = true;
+  worker.loadedMs = Math.round(ctx.now - worker.askedAt);
+  ctx.state.workersChanged = true;
 }
 
 /** Gateways are told with the set of workers. */

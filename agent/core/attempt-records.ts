@@ -1,0 +1,56 @@
+/** The attempts in the state: the only place that creates one, changes its phase or removes it. */
+import type { Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
+import { holdsSlot, phaseAfter, type AttemptEvent } from './attempt-transitions.ts';
+import type { StepContext } from './context.ts';
+import { attemptKey, type Attempt } from './state.ts';
+import { endIfFree } from './workers.ts';
+
+/** Adds the attempt that a lease asks for; it takes a slot of its worker from here on. */
+export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
+  const { jobId, token, workerId, executionTimeoutMs } = dispatch;
+  const key = attemptKey(jobId, token);
+  const attempt: Attempt = {
+    key,
+    jobId,
+    token,
+    workerId,
+    executionTimeoutMs,
+    phase: 'fetching',
+    dispatch,
+    stop: undefined,
+    startedAt: undefined,
+    deadline: undefined,
+    chunks: undefined,
+    progress: undefined,
+    end: undefined,
+  };
+  ctx.state.attempts.set(key, attempt);
+  ctx.state.newest.set(jobId, key);
+  ctx.state.workers.get(workerId)?.attempts.add(key);
+  return attempt;
+}
+
+/**
+ * Applies an event: moves the attempt to the phase that the table names, frees its slot where that phase holds none,
+ * and removes the attempt where it is gone. False when the table forbids the event; then nothing has changed.
+ */
+export function apply(ctx: StepContext, attempt: Attempt, event: AttemptEvent): boolean {
+  const phase = phaseAfter(attempt.phase, event);
+  if (phase === null) return false;
+  (attempt as { phase: Attempt['phase'] }).phase = phase;
+  if (!holdsSlot(phase)) freeSlot(ctx, attempt);
+  if (phase === 'gone') remove(ctx, attempt);
+  return true;
+}
+
+function freeSlot(ctx: StepContext, attempt: Attempt): void {
+  const worker = ctx.state.workers.get(attempt.workerId);
+  if (worker === undefined || !worker.attempts.delete(attempt.key)) return;
+  endIfFree(ctx, worker);
+}
+
+function remove(ctx: StepContext, { key, jobId }: Attempt): void {
+  ctx.state.attempts.delete(key);
+  if (ctx.state.newest.get(jobId) === key) ctx.state.newest.delete(jobId);
+  ctx.emit({ kind: 'forget', key });
+}
