@@ -31,7 +31,9 @@ import type { State } from './core/state.ts';
 import { defaultSettings, type Settings } from './core/settings.ts';
 import { SystemClock, type Clock } from './engine/clock.ts';
 import type { GpuTable } from '../lib/gpu-table.ts';
-import { Engine, type Ports } from './engine/engine.ts';
+import { Engine } from './engine/engine.ts';
+import { callbackStore } from './engine/loop-store.ts';
+import type { Ports } from './engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from './files/disk-watch.ts';
 import { readGpuTable } from './gpu-table-file.ts';
 import { SchedulerMetrics } from './metrics/metrics.ts';
@@ -117,7 +119,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
     {
-      store,
+      store: callbackStore(store),
       settings: settingsOf(config, gpus),
       clock,
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
@@ -363,5 +365,5 @@ function buildOwners(engine: Engine): BuildOwners {
 /** Builds are named by control rows, bodies by the rows of jobs. */
 async function namedBlobs(engine: Engine, ids: readonly string[]): Promise<string[]> {
   const builds = ids.filter((id) => engine.state.builds.has(id.replace(/^build\//, '')));
-  return [...builds, ...(await engine.store.read('blobsNamed', ids))];
+  return [...builds, ...(await engine.read('blobsNamed', ids))];
 }

@@ -7,9 +7,8 @@ import type { Write } from '../core/effects.ts';
 import type { BodyUsage } from '../store/store.ts';
 
 export interface BodyCountOptions {
-  readonly read: () => Promise<BodyUsage[]>;
+  readonly read: (done: (rows: readonly BodyUsage[]) => void) => void;
   readonly counted: (stored: ReadonlyMap<string, number>, settled: ReadonlyMap<string, number>) => void;
-  readonly onFault: (error: unknown) => void;
 }
 
 export class BodyCount {
@@ -37,16 +36,10 @@ export class BodyCount {
     this.#settled = new Map();
     this.#due = false;
     this.#reading = true;
-    this.#options.read().then(
-      (rows) => {
-        this.#reading = false;
-        this.#options.counted(new Map(rows.map(({ account, bytes }) => [account, bytes])), settled);
-        if (this.#due) this.#read();
-      },
-      (error: unknown) => {
-        this.#reading = false;
-        this.#options.onFault(error);
-      },
-    );
+    this.#options.read((rows) => {
+      this.#reading = false;
+      this.#options.counted(new Map(rows.map(({ account, bytes }) => [account, bytes])), settled);
+      if (this.#due) this.#read();
+    });
   }
 }

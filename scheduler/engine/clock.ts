@@ -3,8 +3,10 @@ import type { Now } from '../core/now.ts';
 
 export interface Clock {
   now(): Now;
-  /** Calls once when `ms` are over; what it gives calls it off. */
+  /** Calls once when `ms` are over; what it returns cancels the call. */
   after(ms: number, run: () => void): () => void;
+  /** Calls at the end of this turn of the event loop, after the sockets were polled. */
+  defer(run: () => void): void;
 }
 
 /** How fast the wall clock goes on while it is ahead of the system's: slower, so that they meet again. */
@@ -38,5 +40,9 @@ export class SystemClock implements Clock {
   after(ms: number, run: () => void): () => void {
     const timer = setTimeout(run, ms);
     return () => clearTimeout(timer);
+  }
+
+  defer(run: () => void): void {
+    setImmediate(run);
   }
 }

@@ -1,25 +1,50 @@
 /** Reads everything take-over needs, page by page. */
 import type { StoredState } from '../core/restore.ts';
-import { controlKinds, type ControlKind, type ControlRow, type JobRow, type Store } from '../store/store.ts';
+import { controlKinds, type ControlKind, type ControlRow, type JobRow, type Reads } from '../store/store.ts';
+import type { Completion, LoopStore } from './loop-store.ts';
 
 const PAGE_SIZE = 500;
 
-export async function readState(store: Store): Promise<StoredState> {
+/** One read of the store, with what it returns still to come. */
+interface ReadCall<K extends keyof Reads = keyof Reads> {
+  readonly query: K;
+  readonly args: Parameters<Reads[K]>;
+}
+
+/** A routine that reads: it yields each call, and is resumed with its result. */
+type Reading<T> = Generator<ReadCall, T, unknown>;
+
+/** Reads the state that a store holds. */
+export function readState(store: LoopStore, completion: Completion<StoredState>): void {
+  resume(store, readAll(), undefined, completion);
+}
+
+function resume<T>(store: LoopStore, reading: Reading<T>, result: unknown, completion: Completion<T>): void {
+  const next = reading.next(result);
+  if (next.done === true) {
+    completion.done(next.value);
+    return;
+  }
+  const { query, args } = next.value;
+  store.read(query, args, { done: (rows) => resume(store, reading, rows, completion), failed: completion.failed });
+}
+
+function* readAll(): Reading<StoredState> {
   const control: ControlRow[] = [];
-  for (const kind of controlKinds) control.push(...(await allControl(store, kind)));
+  for (const kind of controlKinds) control.push(...(yield* allControl(kind)));
   return {
     control,
-    counts: await store.read('counts'),
-    leased: await allLeased(store),
-    highest: await store.read('highest'),
-    bodies: await store.read('bodyUsage'),
+    counts: yield* read('counts'),
+    leased: yield* allLeased(),
+    highest: yield* read('highest'),
+    bodies: yield* read('bodyUsage'),
   };
 }
 
-async function allControl(store: Store, kind: ControlKind): Promise<ControlRow[]> {
+function* allControl(kind: ControlKind): Reading<ControlRow[]> {
   const rows: ControlRow[] = [];
   for (let after = ''; ;) {
-    const page = await store.read('control', kind, after, PAGE_SIZE);
+    const page = yield* read('control', kind, after, PAGE_SIZE);
     rows.push(...page);
     const last = page.at(-1);
     if (last === undefined || page.length < PAGE_SIZE) return rows;
@@ -27,13 +52,18 @@ async function allControl(store: Store, kind: ControlKind): Promise<ControlRow[]
   }
 }
 
-async function allLeased(store: Store): Promise<JobRow[]> {
+function* allLeased(): Reading<JobRow[]> {
   const rows: JobRow[] = [];
   for (let after = 0; ;) {
-    const page = await store.read('leased', after, PAGE_SIZE);
+    const page = yield* read('leased', after, PAGE_SIZE);
     rows.push(...page);
     const last = page.at(-1);
     if (last === undefined || page.length < PAGE_SIZE) return rows;
     after = last.seq;
   }
+}
+
+function* read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Reading<ReturnType<Reads[K]>> {
+  // The store returns what belongs to the query; a generator has one type for all that it is resumed with.
+  return (yield { query, args }) as ReturnType<Reads[K]>;
 }

@@ -253,7 +253,7 @@ export class MasterKeys {
     let found = 0;
     for (let after = 0; ;) {
       this.#mustBeOpen();
-      const page = await engine.store.read('encryptedInputs', after, BATCH_VALUES);
+      const page = await engine.read('encryptedInputs', after, BATCH_VALUES);
       const inputs = page.flatMap(({ seq, id, s3 }) => {
         const renewed = this.#renewed(s3, places.s3(id));
         return renewed === null ? [] : [{ seq, from: s3, to: renewed }];

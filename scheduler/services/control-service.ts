@@ -96,7 +96,7 @@ export class Control {
       getMetrics: gateway('GetMetrics', async () => ({ text: await this.#deps.metrics.text() })),
       listWebhooks: account('ListWebhooks', async ({ afterId, limit }, owner) => {
         const size = limit === 0 ? 100 : Math.min(limit, 1_000);
-        const page = await engine.store.read('hookPage', owner, afterId, size);
+        const page = await engine.read('hookPage', owner, afterId, size);
         const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
         return { webhooks: page.map(webhookInfo), nextAfterId };
       }),
@@ -118,7 +118,7 @@ export class Control {
         return masterKeyInfo(masterKeys.state, renewed);
       }),
       redeliverWebhook: account('RedeliverWebhook', async ({ id }, owner) => {
-        const hook = await engine.store.read('hook', id);
+        const hook = await engine.read('hook', id);
         if (hook === null || hook.account !== owner) throw webhookNotFound(id);
         await engine.command({ kind: 'redeliver', webhook: id });
         return {};

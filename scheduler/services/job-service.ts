@@ -242,10 +242,10 @@ export class JobChannels {
   }
 
   async #list(request: ListJobsRequest): Promise<ListJobsResponse> {
-    const { state: image, store } = this.#engine;
+    const { state: image } = this.#engine;
     if (!image.endpoints.has(request.endpointId)) throw endpointNotFound(request.endpointId);
     const limit = request.limit === 0 ? 20 : Math.min(100, request.limit);
-    const { jobs, total } = await store.read('page', request.endpointId, storedState(request.state), request.offset, limit);
+    const { jobs, total } = await this.#engine.read('page', request.endpointId, storedState(request.state), request.offset, limit);
     const now = this.#clock.now();
     return {
       total,

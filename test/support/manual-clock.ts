@@ -22,6 +22,10 @@ export class ManualClock implements Clock {
     return () => void this.#timers.delete(timer);
   }
 
+  defer(run: () => void): void {
+    setImmediate(run);
+  }
+
   /** Moves both clocks, and lets come due what is due by then. */
   advance(ms: number): void {
     this.#wall += ms;

@@ -12,7 +12,7 @@
 import { MessageChannel, Worker } from 'node:worker_threads';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import { messageOf } from '../../../lib/to-error.ts';
+import { messageOf, toError } from '../../../lib/to-error.ts';
 import type { Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
@@ -176,7 +176,7 @@ export class SqliteClient implements Store {
           try {
             resolve(read(answer));
           } catch (error) {
-            reject(error instanceof Error ? error : new Error(String(error)));
+            reject(toError(error));
           }
         },
         reject,

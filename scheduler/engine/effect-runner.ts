@@ -1,0 +1,160 @@
+/**
+ * Carries out the core's effects, for one life of the state: sends to the ports what leaves the scheduler, reads from the
+ * store what the core wants to know, and feeds the results back. It also keeps the inputs of jobs that will be
+ * dispatched soon, and has bodies counted after batches that may have changed their number.
+ */
+import { assertNever, type CapstanError } from '../../lib/errors.ts';
+import type { Answer, Effect, Write } from '../core/effects.ts';
+import type { CoreEvent } from '../core/events.ts';
+import type { State } from '../core/state.ts';
+import type { Body, JobRow, Outcome, Reads } from '../store/store.ts';
+import { BodyCount } from './body-count.ts';
+import type { Clock } from './clock.ts';
+import type { LoopStore } from './loop-store.ts';
+import type { PayloadCache } from './payload-cache.ts';
+import type { DispatchEffect, Ports } from './ports.ts';
+
+export interface EffectRunnerOptions {
+  readonly state: State;
+  readonly store: LoopStore;
+  readonly clock: Clock;
+  readonly ports: Ports;
+  readonly inputs: PayloadCache;
+  /** Feeds the core. */
+  readonly feed: (event: CoreEvent) => void;
+  /** Ends a unary call. */
+  readonly answer: (call: number, result: Answer | CapstanError) => void;
+  readonly log: (line: Extract<Effect, { kind: 'log' }>) => void;
+  /** A read failed. */
+  readonly failed: (error: unknown) => void;
+}
+
+/** Larger inputs are read when their turn comes, bytes. */
+const INLINE_INPUT_BYTES = 65_536;
+
+export class EffectRunner {
+  readonly #options: EffectRunnerOptions;
+  readonly #bodies: BodyCount;
+  #stopped = false;
+
+  constructor(options: EffectRunnerOptions) {
+    this.#options = options;
+    this.#bodies = new BodyCount({
+      read: (done) => this.#read('bodyUsage', [], done),
+      counted: (stored, settled) => options.feed({ kind: 'bodies-counted', stored, settled }),
+    });
+  }
+
+  /** The state is dropped: results of reads under way are ignored. */
+  stop(): void {
+    this.#stopped = true;
+  }
+
+  /** Keeps the inputs of the jobs that were stored, and drops those of jobs that ended. */
+  committed(writes: readonly Write[], outcomes: readonly Outcome[]): void {
+    const { state, inputs, ports } = this.#options;
+    for (const [i, { op }] of writes.entries()) {
+      const outcome = outcomes[i];
+      if (op.kind === 'finish' || op.kind === 'delete') inputs.delete(op.seq);
+      if (outcome !== undefined && outcome.kind !== 'ok') continue;
+      if (outcome?.dropped !== undefined) ports.dropBodies(outcome.dropped);
+      // Only now is it certain that the job exists: a repeated submission has a number that no job gets.
+      if (op.kind === 'submit') this.#keep(op.job, op.input);
+    }
+    this.#bodies.committed(writes, state.bodyUse.size > 0);
+  }
+
+  /** Carries out one effect. */
+  perform(effect: Effect): void {
+    const { ports, state, feed } = this.#options;
+    switch (effect.kind) {
+      case 'reply':
+        if (effect.usage !== null) effect.usage.open--;
+        return ports.reply(effect.channel, effect.reply);
+      case 'answer':
+        return this.#options.answer(effect.call, effect.result);
+      case 'send':
+        return ports.send(effect.node, effect.session, effect.event);
+      case 'send-desired':
+        return ports.sendDesired(effect.node, effect.session, effect.epoch, effect.workers, state);
+      case 'dispatch':
+        return this.#dispatch(effect);
+      case 'close-session':
+        return ports.closeSession(effect.node, effect.session, effect.reason);
+      case 'read-job':
+        return this.#read('job', [effect.endpoint, effect.job], (found) => feed({ kind: 'job-read', purpose: effect.purpose, found }));
+      case 'read-head':
+        return this.#readHead(effect);
+      case 'read-due': {
+        const { wall } = this.#options.clock.now();
+        return this.#read('due', [wall, effect.limit], ({ jobs, nextAt }) => feed({ kind: 'due-read', jobs, nextAt, wall }));
+      }
+      case 'read-hooks': {
+        const { skipHosts, skipIds, perHost, limit } = effect;
+        const { wall } = this.#options.clock.now();
+        return this.#read('hooks', [wall, skipHosts, skipIds, perHost, limit], ({ hooks, nextAt }) =>
+          feed({ kind: 'hooks-read', hooks, nextAt, limit }),
+        );
+      }
+      case 'drop-bodies':
+        return ports.dropBodies(effect.blobs);
+      case 'deliver':
+        return ports.deliver(effect.id);
+      case 'worker-started':
+        return ports.workerStarted(effect);
+      case 'directory':
+        return ports.directory(effect.update);
+      case 'log':
+        return this.#options.log(effect);
+      default:
+        return assertNever(effect);
+    }
+  }
+
+  /**
+   * Keeps the input of a job that the state holds, so that its dispatch needs no read. Every job that
+   * leaves the state is ended or deleted by an operation of its number, which removes the input again.
+   */
+  #keep({ id, seq, hasS3 }: JobRow, input: Body): void {
+    // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
+    if (hasS3 || this.#options.state.jobs.get(id)?.seq !== seq) return;
+    if ('inline' in input && input.inline.length > INLINE_INPUT_BYTES) return;
+    this.#options.inputs.put(seq, input);
+  }
+
+  #readHead({ endpoint, priority, after, limit }: Extract<Effect, { kind: 'read-head' }>): void {
+    this.#read('head', [endpoint, priority, after, limit, INLINE_INPUT_BYTES], (rows) => {
+      this.#options.feed({ kind: 'head-read', endpoint, priority, rows, limit });
+      // A job that ended while it was read is not in the state.
+      for (const { job, input } of rows) if (input !== null) this.#keep(job, input);
+    });
+  }
+
+  /** Sends a leased job; its input is at hand, or read first. */
+  #dispatch(effect: DispatchEffect): void {
+    const { ports, inputs, state, feed } = this.#options;
+    const input = effect.hasS3 ? undefined : inputs.get(effect.seq);
+    if (input !== undefined) {
+      ports.sendJob(effect, input, null);
+      return;
+    }
+    this.#read('payload', [effect.seq], (payload) => {
+      const job = state.jobs.get(effect.job);
+      const isCurrent = job !== undefined && job.token === effect.token && job.lease !== null;
+      if (isCurrent && payload !== null) ports.sendJob(effect, payload.input, payload.s3);
+      else feed({ kind: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
+    });
+  }
+
+  /** Reads and passes the result on, unless the state was dropped meanwhile. */
+  #read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, then: (result: ReturnType<Reads[K]>) => void): void {
+    this.#options.store.read(query, args, {
+      done: (result) => {
+        if (!this.#stopped) then(result);
+      },
+      failed: (error) => {
+        if (!this.#stopped) this.#options.failed(error);
+      },
+    });
+  }
+}

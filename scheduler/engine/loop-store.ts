@@ -1,0 +1,33 @@
+/**
+ * The store as the commit loop calls it: with callbacks, so that whoever owns the callbacks decides their order. In
+ * production they are those of the store thread's promises, in the simulator those of simulated time.
+ */
+import type { Fence, Op, Outcome, Reads, Store } from '../store/store.ts';
+
+/** How a call ends. Exactly one of them is called, once, and never within the call itself. */
+export interface Completion<T> {
+  readonly done: (value: T) => void;
+  readonly failed: (error: unknown) => void;
+}
+
+export interface Acquisition {
+  readonly shard: number;
+  readonly owner: string;
+  readonly forMs: number;
+}
+
+/** Every call behaves like that of {@link Store} with the same name. */
+export interface LoopStore {
+  commit(fence: Fence, ops: readonly Op[], completion: Completion<readonly Outcome[]>): void;
+  read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
+  acquire(wanted: Acquisition, completion: Completion<{ readonly term: bigint } | { readonly heldBy: string }>): void;
+}
+
+/** Calls a store of promises with callbacks. */
+export function callbackStore(store: Store): LoopStore {
+  return {
+    commit: (fence, ops, { done, failed }) => void store.commit(fence, ops).then(done, failed),
+    read: (query, args, { done, failed }) => void store.read(query, ...args).then(done, failed),
+    acquire: ({ shard, owner, forMs }, { done, failed }) => void store.acquire(shard, owner, forMs).then(done, failed),
+  };
+}

@@ -1,0 +1,27 @@
+/** Where effects go: the open streams of gateways, agents and watchers. */
+import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
+import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Effect } from '../core/effects.ts';
+import type { State } from '../core/state.ts';
+import type { WorkerRecord } from '../core/state/fleet.ts';
+import type { Body } from '../store/store.ts';
+
+export type DispatchEffect = Extract<Effect, { kind: 'dispatch' }>;
+
+export interface Ports {
+  reply(channel: number, reply: JobReply): void;
+  send(node: string, session: number, event: SchedulerEvent): void;
+  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void;
+  sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
+  closeSession(node: string, session: number, reason: string): void;
+  /** A worker became ready, for metrics. */
+  workerStarted(start: Extract<Effect, { kind: 'worker-started' }>): void;
+  directory(update: DirectoryUpdate): void;
+  /** Deletes the blobs among these that no row names. */
+  dropBodies(blobs: readonly string[]): void;
+  /** Tries a webhook, and feeds the engine `hook-tried`. */
+  deliver(id: string): void;
+  /** The state is lost: end every stream so that the other sides send again. */
+  closeAll(reason: string): void;
+}
