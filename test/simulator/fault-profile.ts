@@ -12,6 +12,10 @@ export function faultProfileOf(seed: number): FaultProfile {
     // Alike in even and odd seeds, which two files share.
     jobs: 20 + ((seed >> 1) % 6) * 10,
     schedulerCrash: [0, 0.002, 0.01, 0.03][seed % 4] ?? 0,
+    diskFull: seed % 5 === 0 ? 0.003 : 0,
+    rival: seed % 11 === 0 ? 0.003 : 0,
+    secondBatchWrites: [1, 4, 12][seed % 3] ?? 12,
+    inputBytes: [64_000_000, 1_500, 0][(seed >> 2) % 3] ?? 0,
     agentCrashes: seed % 5,
     disconnects: (seed * 3) % 7,
     deviceLosses: (seed * 7) % 4,
@@ -31,13 +35,18 @@ export async function everyInvariantHolds(t: ExecutionContext, remainder: 0 | 1)
   const list = all.filter((seed) => seed % 2 === remainder);
   let acknowledged = 0;
   let chunks = 0;
+  let besideAnother = 0;
+  let dropped = 0;
   for (const seed of list) {
     // Else ava hears nothing of this thread, not even the time it is allowed, and takes it for hung on a busy machine.
     await new Promise((resolve) => setImmediate(resolve));
     const result = new Scenario(seed, faultProfileOf(seed)).run();
     acknowledged += result.acknowledged;
     chunks += result.chunks;
+    besideAnother += result.besideAnother;
+    dropped += result.dropped;
   }
   t.log(`${list.length} seeds, ${acknowledged} acknowledged jobs, ${chunks} chunks read`);
+  t.log(`${besideAnother} batches left beside another, ${dropped} states were dropped after a failed commit`);
   t.true(acknowledged >= list.length);
 }

@@ -9,8 +9,10 @@ import { ControlRules } from './control-rules.ts';
 import { deployed, WORKER_QUOTA } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
 import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
+import { NO_FAULTS } from './faulty-store.ts';
 import { Operator } from './operator.ts';
-import { SimScheduler, type Mutation, type Wiring } from './scheduler.ts';
+import type { Mutation } from './mutations.ts';
+import { SimScheduler, type Wiring } from './scheduler.ts';
 import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
 import { closedLink, Link, World } from './world.ts';
@@ -23,6 +25,12 @@ export interface FaultProfile {
   readonly jobs: number;
   /** Chance of a crash at a commit of the scheduler. */
   readonly schedulerCrash: number;
+  /** Chances, at a commit of the scheduler, of a full disk and of another scheduler that takes its shard. */
+  readonly diskFull: number;
+  readonly rival: number;
+  /** Operations that are worth a second batch in flight, and bytes of inputs kept in memory. */
+  readonly secondBatchWrites: number;
+  readonly inputBytes: number;
   /** Crashes of agents, and broken connections, in the whole run. */
   readonly agentCrashes: number;
   readonly disconnects: number;
@@ -48,6 +56,10 @@ export interface Result {
   readonly completed: number;
   readonly chunks: number;
   readonly steps: number;
+  /** Batches that left while another was in flight. */
+  readonly besideAnother: number;
+  /** States that were dropped after a failed commit. */
+  readonly dropped: number;
 }
 
 const CHAOS_MS = 8_000;
@@ -128,18 +140,22 @@ export class Scenario {
         this.#rules.check(image);
         this.#controlRules.check(image);
       },
-      crashed: () => this.#schedulerDown(),
+      down: (hasCrashed) => this.#schedulerDown(hasCrashed),
     };
     this.#scheduler = new SimScheduler(this.world, wiring, {
-      windowSize: faults.windowSize,
-      nodeGraceMs: 2_000,
-      silenceMs: 4_000,
-      maxAttempts: 3,
-      workerQuota: WORKER_QUOTA,
-      hooksOpen: HOOKS_OPEN,
-      hooksPerHost: HOOKS_PER_HOST,
+      mutation,
+      secondBatchWrites: faults.secondBatchWrites,
+      payloadBytes: faults.inputBytes,
+      settings: {
+        windowSize: faults.windowSize,
+        nodeGraceMs: 2_000,
+        silenceMs: 4_000,
+        maxAttempts: 3,
+        workerQuota: WORKER_QUOTA,
+        hooksOpen: HOOKS_OPEN,
+        hooksPerHost: HOOKS_PER_HOST,
+      },
     });
-    this.#scheduler.mutation = mutation;
     this.#agentWiring = {
       connect: (agent, hello) => {
         if (this.#scheduler.image === null || this.world.random.chance(0.1)) return null;
@@ -195,11 +211,13 @@ export class Scenario {
       completed,
       chunks: this.#streams.count,
       steps: this.#steps,
+      ...this.#scheduler.counts,
     };
   }
 
   #setUp(): void {
     this.#scheduler.start();
+    this.world.run(this.world.now + 100);
     const ignore = (): void => undefined;
     this.#scheduler.command(
       { kind: 'put-key', key: { ...keyDefaults, hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
@@ -225,7 +243,8 @@ export class Scenario {
 
   #chaos(): void {
     const { random } = this.world;
-    this.#scheduler.crashRate = this.#faults.schedulerCrash;
+    const { schedulerCrash, diskFull, rival } = this.#faults;
+    this.#scheduler.faults = { crash: schedulerCrash, diskFull, rival };
     for (let i = 0; i < this.#faults.jobs; i++) this.world.after(random.next() * CHAOS_MS, () => this.#act());
     for (let i = 0; i < this.#faults.agentCrashes; i++) {
       this.world.after(random.next() * CHAOS_MS, () => {
@@ -287,7 +306,7 @@ export class Scenario {
   }
 
   #heal(): void {
-    this.#scheduler.crashRate = 0;
+    this.#scheduler.faults = NO_FAULTS;
     this.#rough = false;
     for (const agent of this.#agents) {
       this.#roughen(agent);
@@ -558,14 +577,21 @@ export class Scenario {
     this.world.after(this.world.random.int(0, 30), () => this.#scheduler.handle({ kind: 'session-closed', node: agent.id, session }));
   }
 
-  #schedulerDown(): void {
+  /** All streams are gone. A process that crashed is started again; one that dropped its state takes over by itself. */
+  #schedulerDown(hasCrashed: boolean): void {
     const { random } = this.world;
     for (const session of [...this.#links.keys()]) this.#breakSession(session);
     this.#receivers.schedulerDown();
     this.#closeChannel();
-    this.world.after(random.int(20, 1_000), () => {
-      this.#scheduler.start();
-      this.#connect();
+    if (hasCrashed) this.world.after(random.int(20, 1_000), () => this.#scheduler.start());
+    this.#reconnect();
+  }
+
+  #reconnect(): void {
+    this.world.after(this.world.random.int(20, 200), () => {
+      if (this.#requests.open) return;
+      if (this.#scheduler.image === null) this.#reconnect();
+      else this.#connect();
     });
   }
 }

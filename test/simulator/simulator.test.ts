@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { Scenario } from './scenario.ts';
-import type { Mutation } from './scheduler.ts';
+import type { Mutation } from './mutations.ts';
 import { faultProfileOf } from './fault-profile.ts';
 
 test('a seed replays to the same trace', (t) => {

@@ -1,0 +1,138 @@
+/** Faults put in on purpose, to see that the checks notice them. Each is around the core or its store, whose own code stays as it is. */
+import type { Effect, StepResult } from '../../scheduler/core/effects.ts';
+import type { CoreEvent } from '../../scheduler/core/events.ts';
+import { dropBelow } from '../../scheduler/core/jobs/streams.ts';
+import type { State } from '../../scheduler/core/state.ts';
+import { step } from '../../scheduler/core/step.ts';
+import type { Step } from '../../scheduler/engine/commit-loop.ts';
+import type { Op } from '../../scheduler/store/store.ts';
+
+export type Mutation =
+  /** Replies leave before the commit of what they tell. */
+  | 'answer-before-commit'
+  /** A requeue changes the state, but is not written. */
+  | 'forget-requeue'
+  /** A try of a webhook is known to the state, but not written. */
+  | 'forget-try'
+  /** A result counts whatever its token. */
+  | 'ignore-token'
+  /** Chunks are dropped as soon as they were answered. */
+  | 'drop-on-answer'
+  /** A slot is taken for free as soon as its job has ended on paper. */
+  | 'free-slot-on-paper'
+  /** Old workers take whatever comes until a new one is ready. */
+  | 'old-code'
+  /** The workers of a drained node stay. */
+  | 'keep-drained'
+  /** Deployments are known to the state, but not written. */
+  | 'forget-deployment'
+  /** A removed endpoint takes calls again. */
+  | 'revive'
+  /** The quota is not looked at. */
+  | 'no-quota'
+  /** A rollback does not know the newest deployment with another build. */
+  | 'skip-a-build'
+  /** A purge is answered when its first jobs have ended. */
+  | 'purge-less'
+  /** A webhook secret that is replaced signs no more. */
+  | 'forget-secret';
+
+type Reply = Extract<Effect, { kind: 'reply' }>;
+
+/** The core's step with a fault in it; `send` sends a reply at once. */
+export function mutatedStep(mutation: Mutation, send: (reply: Reply) => void): Step {
+  return (state, event, now, result) => {
+    const undo = mutation === 'old-code' ? withoutBoundaries(state) : mutation === 'skip-a-build' ? withoutABuild(state, event) : null;
+    if (mutation === 'forget-secret') forgetSecret(state, event);
+    step(state, mutation === 'ignore-token' ? withTheTokenOfTheLease(event, state) : event, now, result);
+    undo?.();
+    if (mutation === 'answer-before-commit') sendReplies(result, send);
+    if (mutation === 'free-slot-on-paper') freeOnPaper(state);
+    if (mutation === 'keep-drained') keepDrained(state);
+    if (mutation === 'drop-on-answer') dropAnswered(state);
+    if (mutation === 'revive') revive(state);
+    if (mutation === 'purge-less') for (const { purge } of state.endpoints.values()) if (purge !== null) purge.upTo = 0;
+  };
+}
+
+/** Whether an operation is not written, although the core hears that it was. */
+export function isForgotten(mutation: Mutation | null, op: Op): boolean {
+  if (mutation === 'forget-requeue') return op.kind === 'requeue';
+  if (mutation === 'forget-try') return op.kind === 'hook';
+  return mutation === 'forget-deployment' && op.kind === 'put' && op.rowKind === 'deployment';
+}
+
+function sendReplies({ effects }: StepResult, send: (reply: Reply) => void): void {
+  for (const { effect } of effects) if (effect.kind === 'reply') send(effect);
+  const kept = effects.filter(({ effect }) => effect.kind !== 'reply');
+  effects.splice(0, effects.length, ...kept);
+}
+
+function withTheTokenOfTheLease(event: CoreEvent, state: State): CoreEvent {
+  if (event.kind !== 'agent') return event;
+  const report = event.events[0]?.event;
+  const job = report?.$case === 'ended' ? state.jobs.get(report.value.jobId) : undefined;
+  const session = state.nodes.get(job?.lease?.node ?? '')?.session ?? null;
+  if (report?.$case !== 'ended' || job?.lease == null || session === null) return event;
+  const forged = { event: { $case: 'ended', value: { ...report.value, token: job.token } } } as const;
+  return { ...event, node: job.lease.node, session, events: [forged] };
+}
+
+function freeOnPaper(state: State): void {
+  for (const worker of state.workers.values()) {
+    for (const [key, { job }] of worker.attempts) if (!state.jobs.has(job)) worker.attempts.delete(key);
+  }
+}
+
+function dropAnswered(state: State): void {
+  for (const [id, { token, next }] of state.handed) {
+    const job = state.jobs.get(id);
+    if (job?.token === token) dropBelow(state, job, next);
+  }
+}
+
+function keepDrained(state: State): void {
+  for (const worker of state.workers.values()) if (state.nodes.get(worker.node)?.config.draining === true) worker.drain = false;
+}
+
+/** For one step, no job is too new for an old worker; gives what puts the boundaries back. */
+function withoutBoundaries(state: State): () => void {
+  const kept = [...state.endpoints.values()].map((endpoint) => ({ endpoint, config: endpoint.config }));
+  const opened = new Map(kept.map(({ endpoint, config }) => [endpoint, { ...config, releaseFrom: Number.MAX_SAFE_INTEGER }]));
+  for (const [endpoint, config] of opened) endpoint.config = config;
+  return () => {
+    for (const { endpoint, config } of kept) if (endpoint.config === opened.get(endpoint)) endpoint.config = config;
+  };
+}
+
+function revive(state: State): void {
+  for (const endpoint of state.endpoints.values()) {
+    const { removing, ...config } = endpoint.config;
+    if (removing !== undefined) endpoint.config = config;
+  }
+}
+
+/** For the step of a rollback, the newest deployments with another build than the present one are not there. */
+function withoutABuild(state: State, event: CoreEvent): (() => void) | null {
+  if (event.kind !== 'command' || event.command.kind !== 'rollback') return null;
+  const kept = new Map(state.deployments);
+  for (const [key, history] of kept) {
+    const builds = [...new Set(history.toReversed().flatMap(({ endpoints }) => endpoints.map(({ build }) => build)))];
+    state.deployments.set(
+      key,
+      history.filter(({ endpoints }) => endpoints.every(({ build }) => build !== builds[1])),
+    );
+  }
+  return () => {
+    for (const [key, history] of kept) {
+      const added = (state.deployments.get(key) ?? []).filter((row) => !history.includes(row));
+      state.deployments.set(key, [...history, ...added]);
+    }
+  };
+}
+
+function forgetSecret(state: State, event: CoreEvent): void {
+  if (event.kind !== 'command' || event.command.kind !== 'rotate-webhook-secret') return;
+  const row = state.accounts.get(event.command.account);
+  if (row !== undefined) state.accounts.set(event.command.account, { ...row, webhookSecretSealed: null });
+}
