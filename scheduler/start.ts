@@ -253,10 +253,13 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   };
 }
 
-/** The first key and join token; later changes to the keys are the operator's. */
+/**
+ * Creates the first key and join token. The first key has the scope OPERATOR: whoever reads the data folder operates the
+ * service anyway. A key of the folder that was revoked later does not come back.
+ */
 async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promise<void> {
   if (engine.state.keys.size === 0) {
-    const scope = { scope: KeyScope.ALL, endpoints: [], environment: '' };
+    const scope = { scope: KeyScope.OPERATOR, endpoints: [], environment: '' };
     const key = keyRow(secrets.apiKey, { account: DEFAULT_ACCOUNT, name: 'first key', ...scope }, clock.now().wall, null);
     await engine.command({ kind: 'put-key', key });
   }

@@ -14,6 +14,8 @@ import type {
   GetEndpointResponse,
   GetLogsRequest,
   JoinTokenInfo,
+  ListJoinTokensRequest,
+  ListNodesRequest,
   ListWebhooksRequest,
   ListWebhooksResponse,
   RotateWebhookSecretResponse,
@@ -98,7 +100,8 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
       (await call<{ environment: string }, { endpoints: EndpointInfo[] }>(control.listEndpoints, { environment })).endpoints,
     endpoint: (endpointId) => call<{ endpointId: string }, GetEndpointResponse>(control.getEndpoint, { endpointId }),
     createJoinToken: (request) => call<CreateJoinTokenRequest, CreateJoinTokenResponse>(control.createJoinToken, request),
-    listJoinTokens: async () => (await call<object, { tokens: JoinTokenInfo[] }>(control.listJoinTokens, {})).tokens,
+    listJoinTokens: async () =>
+      (await call<ListJoinTokensRequest, { tokens: JoinTokenInfo[] }>(control.listJoinTokens, { afterId: '', limit: 0 })).tokens,
     revokeJoinToken: async (id) => {
       await call<{ id: string }, object>(control.revokeJoinToken, { id });
     },
@@ -107,7 +110,7 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
     removeNode: async (nodeId, force) => {
       await call<{ nodeId: string; force: boolean }, object>(control.removeNode, { nodeId, force });
     },
-    listNodes: async () => (await call<object, { nodes: NodeInfo[] }>(control.listNodes, {})).nodes,
+    listNodes: async () => (await call<ListNodesRequest, { nodes: NodeInfo[] }>(control.listNodes, { afterId: '', limit: 0 })).nodes,
     listWorkers: async (endpointId) =>
       (await call<{ endpointId: string }, { workers: WorkerInfo[] }>(control.listWorkers, { endpointId })).workers,
     logs: async (request) => (await call<GetLogsRequest, { lines: LogLine[] }>(control.getLogs, request)).lines,

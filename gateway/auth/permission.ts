@@ -17,6 +17,7 @@ export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | 
   }
   switch (key.scope) {
     case KeyScope.ALL:
+    case KeyScope.OPERATOR:
       return null;
     case KeyScope.ENDPOINTS:
       if (key.endpointIds.has(endpoint.id)) return null;
@@ -36,6 +37,11 @@ export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | 
     default:
       return assertNever(key.scope);
   }
+}
+
+/** Whether a key may do everything in its account. */
+export function ownsAccount({ scope }: Key): boolean {
+  return scope === KeyScope.ALL || scope === KeyScope.OPERATOR;
 }
 
 export function noEndpoint(id: string): CapstanError {

@@ -1,5 +1,11 @@
 /** What the gateway knows of keys and endpoints: the scheduler's directory, kept up to date by its stream. */
-import type { DirectoryUpdate, EndpointEntry, KeyEntry, KeyScope, NodePlacements } from '../../proto/gen/capstan/v1/control.ts';
+import {
+  KeyScope,
+  type DirectoryUpdate,
+  type EndpointEntry,
+  type KeyEntry,
+  type NodePlacements,
+} from '../../proto/gen/capstan/v1/control.ts';
 
 /** A key as the gateway uses it. */
 export interface Key {
@@ -26,7 +32,7 @@ export function keyOf(entry: KeyEntry): Key {
   return {
     hash: Buffer.from(entry.hash),
     accountId: entry.accountId,
-    scope: entry.scope,
+    scope: entry.isOperator ? KeyScope.OPERATOR : entry.scope,
     endpointIds: new Set(entry.endpointIds),
     environment: entry.environment,
   };

@@ -18,8 +18,10 @@ import {
   deploymentShape,
   endpointShape,
   environmentShape,
+  joinTokenShape,
   keyShape,
   logShape,
+  machineTypeShape,
   nodeShape,
   scalingShape,
   scopeOf,
@@ -89,15 +91,18 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
     },
     workers: async ({ endpoint }: { endpoint?: Optional<string> }) =>
       (await call(control.listWorkers, { endpointId: endpoint ?? '' })).workers.map(workerShape),
-    nodes: async () => (await call(control.listNodes, {})).nodes.map(nodeShape),
+    nodes: async (page: Page) => (await call(control.listNodes, pageOf(page))).nodes.map(nodeShape),
+    machineTypes: async () => (await call(control.listMachineTypes, {})).machineTypes.map(machineTypeShape),
+    joinTokens: async (page: Page) => (await call(control.listJoinTokens, pageOf(page))).tokens.map(joinTokenShape),
     webhooks: async ({ after, limit }: { after?: Optional<string>; limit?: Optional<number> }) => {
       const page = await call(control.listWebhooks, { afterId: after ?? '', limit: whole('limit', limit ?? 0) });
       return { webhooks: page.webhooks.map(webhookShape), next: page.nextAfterId === '' ? null : page.nextAfterId };
     },
     webhookSecret: async () => (await call(control.getWebhookSecret, {})).secret,
-    apiKeys: async () => (await call(control.listKeys, {})).keys.map(keyShape),
+    apiKeys: async ({ account }: { account?: Optional<string> }) =>
+      (await call(control.listKeys, { account: account ?? '' })).keys.map(keyShape),
     account: async () => accountShape(await call(control.getAccount, {})),
-    accounts: async () => (await call(control.listAccounts, {})).accounts.map(accountShape),
+    accounts: async (page: Page) => (await call(control.listAccounts, pageOf(page))).accounts.map(accountShape),
     logs: async (asked: { endpoint: string; worker?: Optional<string>; limit?: Optional<number>; afterMs?: Optional<number> }) => {
       const { endpoint, worker, limit, afterMs } = asked;
       const after = BigInt(Math.max(0, Math.trunc(afterMs ?? 0)));
@@ -161,8 +166,8 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       });
       return { text: made.text, key: made.key === undefined ? null : keyShape(made.key) };
     },
-    revokeApiKey: async ({ id }: { id: string }) => {
-      const { key: revoked } = await call(control.revokeKey, { id });
+    revokeApiKey: async ({ id, account }: { id: string; account?: Optional<string> }) => {
+      const { key: revoked } = await call(control.revokeKey, { id, account: account ?? '' });
       return revoked === undefined ? null : keyShape(revoked);
     },
     createAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
@@ -174,6 +179,25 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       const workers = workerQuota ?? null;
       const quotas = { ...(workers === null ? {} : { workerQuota: whole('workerQuota', workers) }), ...storageQuotas(storage) };
       return accountShape(await call(control.updateAccount, { id, ...quotas }));
+    },
+    deleteAccount: async (asked: { id: string; force: boolean; stopJobs: boolean }) =>
+      accountShape(await call(control.deleteAccount, asked)),
+    createJoinToken: async ({
+      name,
+      expiresInS,
+      maxUses,
+    }: {
+      name?: Optional<string>;
+      expiresInS?: Optional<number>;
+      maxUses?: Optional<number>;
+    }) => {
+      const request = { name: name ?? '', expiresInS: whole('expiresInS', expiresInS ?? 0), maxUses: whole('maxUses', maxUses ?? 0) };
+      const { joinToken, token } = await call(control.createJoinToken, request);
+      return { text: joinToken, token: token === undefined ? null : joinTokenShape(token) };
+    },
+    revokeJoinToken: async ({ id }: { id: string }) => {
+      const { token } = await call(control.revokeJoinToken, { id });
+      return token === undefined ? null : joinTokenShape(token);
     },
     drainNode: async ({ id }: { id: string }) => changed((await call(control.drainNode, { nodeId: id })).node),
     resumeNode: async ({ id }: { id: string }) => changed((await call(control.resumeNode, { nodeId: id })).node),
@@ -190,6 +214,16 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       return { secret, previousUntil: time(previousUntilMs ?? 0n) };
     },
   };
+}
+
+/** A part of a list in order of id. */
+interface Page {
+  readonly after?: Optional<string>;
+  readonly limit?: Optional<number>;
+}
+
+function pageOf({ after, limit }: Page): { afterId: string; limit: number } {
+  return { afterId: after ?? '', limit: whole('limit', limit ?? 0) };
 }
 
 interface GivenQuotas {

@@ -23,16 +23,22 @@ type Query {
   deployments(environment: String, limit: Int): [Deployment!]!
   "Of one endpoint (its id), or of all."
   workers(endpoint: ID): [Worker!]!
-  nodes: [Node!]!
+  "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id, at most limit (1 to 1000; all when left out) behind the id after."
+  nodes(after: ID, limit: Int): [Node!]!
+  "What the nodes that accept work offer: processors, GPUs, packages, images. The same for every account."
+  machineTypes: [MachineType!]!
+  "Requires the scope OPERATOR. Tokens with which hosts join; revoked ones are not listed. In order of id; after and limit as for nodes."
+  joinTokens(after: ID, limit: Int): [JoinToken!]!
   "Those not delivered: still tried, or given up within the last 24 hours. after: the id to go on behind. limit: 1 to 1000."
   webhooks(after: ID, limit: Int): WebhookPage!
   "With what the account's webhooks are signed (Standard Webhooks)."
   webhookSecret: String!
-  apiKeys: [ApiKey!]!
+  "Of the key's own account; another account requires the scope OPERATOR."
+  apiKeys(account: ID): [ApiKey!]!
   "The key's own account."
   account: Account!
-  "For operators."
-  accounts: [Account!]!
+  "Requires the scope OPERATOR. In order of id; after and limit as for nodes."
+  accounts(after: ID, limit: Int): [Account!]!
   "What the endpoint's workers printed, oldest first: the last lines after a time (ms since 1970)."
   logs(endpoint: ID!, worker: ID, limit: Int, afterMs: Float): [LogLine!]!
 }
@@ -51,19 +57,25 @@ type Mutation {
   deleteEndpoints(environment: String!, stopJobs: Boolean = false): [Endpoint!]!
   "Goes back to the build before, or to a given one (at least 6 digits of its digest); one endpoint, or whatever the newest deployment changed."
   rollback(environment: String, endpoint: ID, build: String): DeployResult!
-  "The text is in this answer and nowhere else. endpoints: ids, or names in the environment."
+  "The text is in this answer and nowhere else. endpoints: ids, or names in the environment. The scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
-  "By id, or by name where one key has it. From now on nobody takes it."
-  revokeApiKey(id: ID!): ApiKey!
-  "For operators. A quota is the service's default when left out."
+  "By id, or by name where one key has it; it is refused from now on. A key with the scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
+  revokeApiKey(id: ID!, account: ID): ApiKey!
+  "Requires the scope OPERATOR. A quota that is left out is the service's default."
   createAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): CreatedAccount!
-  "For operators. A quota that is left out stays; with all of them left out, all are the service's defaults again. 0: that default."
+  "Requires the scope OPERATOR. A quota that is left out stays; with all of them left out, all are the service's defaults again. 0: that default."
   updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): Account!
-  "For operators. The node gets no new work; what its workers hold goes on, and they are replaced elsewhere."
+  "Requires the scope OPERATOR. Deletes the account with its keys, environments and (with force) endpoints; running jobs continue to their end unless stopJobs is given. The id cannot be used again. Returns the account as it was."
+  deleteAccount(id: ID!, force: Boolean = false, stopJobs: Boolean = false): Account!
+  "Requires the scope OPERATOR. The text is in this response and nowhere else. expiresInS: it never expires when left out. maxUses: nodes that may join with it, any number when left out."
+  createJoinToken(name: String, expiresInS: Int, maxUses: Int): CreatedJoinToken!
+  "Requires the scope OPERATOR. No node joins with the token any more; nodes that joined with it stay. Returns the token as it was."
+  revokeJoinToken(id: ID!): JoinToken!
+  "Requires the scope OPERATOR. The node gets no new work; what its workers hold continues, and they are replaced on other nodes."
   drainNode(id: ID!): Node!
-  "For operators. Takes a drained node into use again."
+  "Requires the scope OPERATOR. Takes a drained node into use again."
   resumeNode(id: ID!): Node!
-  "For operators. Revokes the node's identity and forgets it; refused while it has workers, unless forced. Gives its id."
+  "Requires the scope OPERATOR. Revokes the node's identity and forgets it; refused while it has workers, unless forced. Returns its id."
   removeNode(id: ID!, force: Boolean = false): ID!
   "Sends an undelivered webhook anew, with all its tries. Gives its id."
   redeliverWebhook(id: ID!): ID!
@@ -72,7 +84,18 @@ type Mutation {
 }
 
 enum Kind { QUEUE LOAD_BALANCED }
-enum KeyScope { ALL ENDPOINTS READ_ONLY ENVIRONMENT }
+enum KeyScope {
+  "Everything of the account."
+  ALL
+  "Calls to the endpoints that it names."
+  ENDPOINTS
+  "Reading calls."
+  READ_ONLY
+  "Calls to the endpoints of one environment, and finding them."
+  ENVIRONMENT
+  "Everything of the account default, and the service itself: nodes, join tokens, accounts. Only keys of the account default have it, and only a key that has it creates or revokes one."
+  OPERATOR
+}
 enum Cause { DEPLOY ROLLBACK }
 
 type Environment {
@@ -194,7 +217,7 @@ type Worker {
 }
 """Phases of the last start, ms since it was asked for; 0 when not reached."""
 type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
-"""A host. The first account sees all of it; others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""
+"""A host. Keys with the scope OPERATOR see all of it. Others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""
 type Node {
   id: ID!
   name: String!
@@ -225,6 +248,38 @@ type Node {
   "Why its devices cannot be read."
   deviceProblem: String
 }
+"""Nodes that offer the same."""
+type MachineType {
+  "How many there are."
+  nodes: Int!
+  os: String!
+  arch: String!
+  cpus: Int!
+  cpuModel: String!
+  "Bytes, rounded to GiB."
+  memoryBytes: Float!
+  runtimes: [String!]!
+  "Of the packages that base images carry, those that the host's Python has."
+  packages: [String!]!
+  "Those packages with their versions."
+  packageVersions: JSON!
+  "Base images that the host's container engine has."
+  images: [String!]!
+  "Healthy devices by model."
+  devices: [DeviceType!]!
+}
+type DeviceType { model: String! memoryBytes: Float! count: Int! }
+type JoinToken {
+  id: ID!
+  name: String!
+  createdAt: Time
+  "Null: never."
+  expiresAt: Time
+  "Nodes that may join with it; null: any number."
+  maxUses: Int
+  uses: Int!
+}
+type CreatedJoinToken { text: String! token: JoinToken! }
 type Allocated { cpus: Float! memoryBytes: Float! devices: Int! }
 type Allocatable { cpus: Float memoryBytes: Float }
 type Device {

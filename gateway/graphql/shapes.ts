@@ -11,7 +11,9 @@ import {
   type EndpointInfo,
   type EnvironmentInfo,
   type GetEndpointResponse,
+  type JoinTokenInfo,
   type KeyInfo,
+  type MachineType,
   type NodeInfo,
   type WebhookInfo,
   type WorkerInfo,
@@ -24,6 +26,7 @@ const scopes = {
   ENDPOINTS: KeyScope.ENDPOINTS,
   READ_ONLY: KeyScope.READ_ONLY,
   ENVIRONMENT: KeyScope.ENVIRONMENT,
+  OPERATOR: KeyScope.OPERATOR,
 } as const;
 export type ScopeName = keyof typeof scopes;
 
@@ -180,6 +183,20 @@ export function nodeShape(node: NodeInfo): object {
     devices: devices.map((device) => ({ ...device, problem: orNull(device.problem) })),
     deviceProblem: orNull(deviceProblem),
   };
+}
+
+export function machineTypeShape({ memoryBytes, devices, ...type }: MachineType): object {
+  return {
+    ...type,
+    memoryBytes: Number(memoryBytes),
+    packages: Object.keys(type.packages),
+    packageVersions: type.packages,
+    devices: devices.map((device) => ({ ...device, memoryBytes: Number(device.memoryBytes) })),
+  };
+}
+
+export function joinTokenShape({ id, name, createdAtMs, expiresAtMs, maxUses, uses }: JoinTokenInfo): object {
+  return { id, name, createdAt: time(createdAtMs), expiresAt: time(expiresAtMs), maxUses: maxUses === 0 ? null : maxUses, uses };
 }
 
 export function webhookShape({ id, endpointId, url, state, tries, dueAtMs, error }: WebhookInfo): object {

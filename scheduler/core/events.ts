@@ -71,6 +71,8 @@ export type Command =
   | { readonly kind: 'note-keys'; readonly hashes: readonly string[] }
   /** With `create`, refused when the account is there; else when it is not. */
   | { readonly kind: 'put-account'; readonly account: string; readonly quotas: Partial<Quotas>; readonly create: boolean }
+  /** Refused while the account has endpoints, unless forced. */
+  | { readonly kind: 'delete-account'; readonly account: string; readonly force: boolean; readonly stopJobs: boolean }
   /** The secret is kept unless the account has one already. */
   | { readonly kind: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
   /** The secret takes the present one's place, which goes on signing for a while. */

@@ -10,6 +10,7 @@ import { freeSlot } from './jobs/attempts.ts';
 import { bodiesCounted } from './jobs/body-use.ts';
 import { BUILD_SWEEP_MS, forgetBuilds, putBuild } from './control/builds.ts';
 import { putWebhookSecret, rotateWebhookSecret } from './control/control.ts';
+import { deleteAccount, deletedAccount } from './control/delete-account.ts';
 import { deploy, rollback, updateEndpoint } from './control/deploy.ts';
 import { createEnvironment } from './control/deployments.ts';
 import { fill } from './jobs/dispatch.ts';
@@ -121,6 +122,8 @@ function apply(ctx: StepContext, event: CoreEvent): void {
 }
 
 function command(ctx: StepContext, call: number, asked: Command): void {
+  const refusal = deletedAccount(ctx.state, asked);
+  if (refusal !== null) return ctx.reply(call, refusal);
   switch (asked.kind) {
     case 'cancel':
       return cancel(ctx, call, asked.endpoint, asked.job);
@@ -150,6 +153,8 @@ function command(ctx: StepContext, call: number, asked: Command): void {
       return noteKeys(ctx, call, asked.hashes);
     case 'put-account':
       return putAccount(ctx, call, asked);
+    case 'delete-account':
+      return deleteAccount(ctx, call, asked);
     case 'put-webhook-secret':
       return putWebhookSecret(ctx, call, asked);
     case 'rotate-webhook-secret':

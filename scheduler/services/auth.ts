@@ -1,9 +1,10 @@
-/** Who is calling: the credentials of docs/borders.md, checked against hashes. */
+/** Authenticates callers by the credentials of docs/borders.md and checks what their scopes permit. */
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { BlobCaller } from '../blobs/service.ts';
+import { ownsAccount } from '../core/control/keys.ts';
 import type { EndpointConfig } from '../core/state/endpoints.ts';
 import type { Engine } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
@@ -29,11 +30,13 @@ export interface Reader {
   readonly account: string;
   /** Everything of the account, not only some endpoints. */
   readonly all: boolean;
+  /** The whole fleet, too. */
+  readonly operator: boolean;
   /** Whether it may know of an endpoint of the account. */
   readonly sees: (config: EndpointConfig) => boolean;
 }
 
-/** The account that a fresh installation has; its keys of the scope ALL are the operators'. */
+/** The account that a fresh installation has, and the only one whose keys may have the scope OPERATOR. */
 export const DEFAULT_ACCOUNT = 'default';
 
 export class Authorizer {
@@ -85,44 +88,52 @@ export class Authorizer {
     const principal = this.identify(metadata);
     if (principal.role === 'gateway') return DEFAULT_ACCOUNT;
     if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
-    if (principal.scope !== KeyScope.ALL)
-      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL');
+    if (!ownsAccount(principal.scope))
+      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL or OPERATOR');
     return principal.account;
   }
 
   /** Whoever has a key may go on, and reads what its scope shows. */
   reader(metadata: Metadata): Reader {
     const principal = this.identify(metadata);
-    if (principal.role === 'gateway') return { account: DEFAULT_ACCOUNT, all: true, sees: () => true };
+    if (principal.role === 'gateway') return { account: DEFAULT_ACCOUNT, all: true, operator: true, sees: () => true };
     if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
     const { account, scope, endpoints, environment } = principal;
     switch (scope) {
+      case KeyScope.OPERATOR:
+        return { account, all: true, operator: true, sees: () => true };
       case KeyScope.ALL:
       case KeyScope.READ_ONLY:
-        return { account, all: true, sees: () => true };
+        return { account, all: true, operator: false, sees: () => true };
       case KeyScope.ENDPOINTS:
-        return { account, all: false, sees: ({ id }) => endpoints.includes(id) };
+        return { account, all: false, operator: false, sees: ({ id }) => endpoints.includes(id) };
       case KeyScope.ENVIRONMENT:
-        return { account, all: false, sees: (config) => config.environment === environment };
+        return { account, all: false, operator: false, sees: (config) => config.environment === environment };
       default:
         throw new CapstanError('PERMISSION_DENIED', 'the key has no scope that this scheduler knows');
     }
   }
 
-  /** As `reader`, for what is not of single endpoints; answers the account. */
-  wholeReader(metadata: Metadata): string {
-    const { account, all } = this.reader(metadata);
-    if (!all) throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL or READ_ONLY');
-    return account;
+  /** As `reader`, for what does not belong to single endpoints. */
+  wholeReader(metadata: Metadata): Reader {
+    const reader = this.reader(metadata);
+    if (!reader.all)
+      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL, OPERATOR or READ_ONLY');
+    return reader;
   }
 
-  /** Only a gateway or an operator may go on: whoever has a key of the scope ALL of the first account. */
+  /** Admits only a gateway or a key with the scope OPERATOR. */
   operator(metadata: Metadata): void {
-    if (this.account(metadata) !== DEFAULT_ACCOUNT)
-      throw new CapstanError('PERMISSION_DENIED', 'this call is for operators: it needs a key of the account default');
+    if (!this.isOperator(metadata))
+      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope OPERATOR');
   }
 
-  /** Identifies who puts or gets blobs: a gateway, a node, or the holder of an account's key of the scope ALL. */
+  isOperator(metadata: Metadata): boolean {
+    const principal = this.identify(metadata);
+    return principal.role === 'gateway' || (principal.role === 'account' && principal.scope === KeyScope.OPERATOR);
+  }
+
+  /** Identifies who puts or gets blobs: a gateway, a node, or the holder of a key that owns its account. */
   blobs(metadata: Metadata): BlobCaller {
     const principal = this.identify(metadata);
     if (principal.role === 'node') return { kind: 'node', node: principal.node };

@@ -2,7 +2,7 @@
 import type { Metadata } from '@grpc/grpc-js';
 
 import type { Caller, MethodRules } from '../../lib/grpc-admission.ts';
-import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import { ownsAccount } from '../core/control/keys.ts';
 import type { Authorizer } from './auth.ts';
 
 const KIB = 1024;
@@ -17,7 +17,7 @@ export function callerOf(auth: Authorizer, metadata: Metadata): Caller {
       return { name: `node ${principal.node}`, calls: 512, messageBytes: Infinity };
     case 'account': {
       // Keys that deploy send manifests; the others send ids and filters.
-      const messageBytes = principal.scope === KeyScope.ALL ? Infinity : 64 * KIB;
+      const messageBytes = ownsAccount(principal.scope) ? Infinity : 64 * KIB;
       return { name: `account ${principal.account} ${principal.scope}`, calls: 64, messageBytes };
     }
   }

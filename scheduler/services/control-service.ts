@@ -87,7 +87,7 @@ export class Control {
       listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.state, who, endpointId) })),
       ...nodeCalls(this.#deps),
       getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs }, metadata) => {
-        const owner = auth.wholeReader(metadata);
+        const { account: owner } = auth.wholeReader(metadata);
         const endpoint = engine.state.endpoints.get(endpointId);
         if (endpoint === undefined || endpoint.config.account !== owner) throw endpointNotFound(endpointId);
         const lines = await this.#deps.sessions.logs({ endpointId, workerId, limit: limit === 0 ? 100 : Math.min(limit, 1_000), afterMs });
@@ -151,7 +151,7 @@ export class Control {
 function workerKeyEntry(worker: AccountPrincipal | null): KeyEntry {
   if (worker === null) throw new CapstanError('NOT_FOUND', 'no such worker');
   const { account: accountId, scope, environment } = worker;
-  return { hash: Buffer.alloc(0), accountId, scope, endpointIds: [], environment };
+  return { hash: Buffer.alloc(0), accountId, scope, endpointIds: [], environment, isOperator: false };
 }
 
 function webhookInfo(hook: HookHead): WebhookInfo {

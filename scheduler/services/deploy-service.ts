@@ -140,7 +140,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       return { endpoints };
     }),
     listBuilds: call('ListBuilds', ({ environment, endpoint: wanted }, metadata) => {
-      const account = auth.wholeReader(metadata);
+      const { account } = auth.wholeReader(metadata);
       const { state: image } = engine;
       const only = wanted === '' ? null : endpointNamed(image, account, orDefault(environment), wanted).config.id;
       const rows = [...image.environments.values()].filter(
@@ -149,7 +149,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       return { builds: rows.flatMap(({ name }) => buildInfos(image, account, name, only)) };
     }),
     listDeployments: call('ListDeployments', ({ environment: given, limit }, metadata) => {
-      const account = auth.wholeReader(metadata);
+      const { account } = auth.wholeReader(metadata);
       const history = historyOf(engine.state, account, orDefault(given)).toReversed();
       return { deployments: history.slice(0, limit === 0 ? 100 : Math.min(limit, 1_000)).map(deploymentInfo) };
     }),

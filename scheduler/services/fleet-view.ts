@@ -3,7 +3,7 @@ import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointConfig, EndpointRecord } from '../core/state/endpoints.ts';
-import type { NodeRecord, WorkerRecord } from '../core/state/fleet.ts';
+import type { JoinTokenRow, NodeRecord, WorkerRecord } from '../core/state/fleet.ts';
 import { tokenId } from '../core/fleet/nodes.ts';
 import { capacityOf } from '../core/fleet/placement/feasible.ts';
 import type { Reader } from './auth.ts';
@@ -46,7 +46,7 @@ export function allocatable({ settings }: State, { facts }: NodeRecord): Pick<No
 }
 
 /** The workers that a reader may know of, of all endpoints or of one. */
-export function workerInfos(state: State, { account, sees }: Reader, endpointId: string): WorkerInfo[] {
+export function workerInfos(state: State, { account, sees }: Omit<Reader, 'operator'>, endpointId: string): WorkerInfo[] {
   const infos: WorkerInfo[] = [];
   for (const worker of state.workers.values()) {
     const config = state.endpoints.get(worker.endpoint)?.config;
@@ -83,16 +83,18 @@ export function endpointDetail(state: State, endpoint: EndpointRecord, info: End
 
 /** Join tokens that were not revoked. */
 export function tokenInfos(state: State): JoinTokenInfo[] {
-  return [...state.joinTokens]
-    .filter(([, { revoked }]) => !revoked)
-    .map(([hash, { name, createdAt, expiresAt, maxUses, uses }]) => ({
-      id: tokenId(hash),
-      name,
-      createdAtMs: BigInt(Math.trunc(createdAt)),
-      expiresAtMs: BigInt(Math.trunc(expiresAt ?? 0)),
-      maxUses: maxUses ?? 0,
-      uses,
-    }));
+  return [...state.joinTokens].filter(([, { revoked }]) => !revoked).map(([hash, token]) => tokenInfo(hash, token));
+}
+
+function tokenInfo(hash: string, { name, createdAt, expiresAt, maxUses, uses }: JoinTokenRow): JoinTokenInfo {
+  return {
+    id: tokenId(hash),
+    name,
+    createdAtMs: BigInt(Math.trunc(createdAt)),
+    expiresAtMs: BigInt(Math.trunc(expiresAt ?? 0)),
+    maxUses: maxUses ?? 0,
+    uses,
+  };
 }
 
 /** Agents tell of a worker when it starts, fails or ends, and of jobs one by one: whether it runs one is known here. */

@@ -16,13 +16,14 @@ import { type State, liveEndpoints } from '../core/state.ts';
 import type { KeyRow } from '../core/state/control-rows.ts';
 import { bodyBytesOf } from '../core/jobs/body-use.ts';
 import type { Quotas } from '../core/events.ts';
-import { accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/control/keys.ts';
+import { accountExists, accountNotFound, accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/control/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { checkName } from './deploy-rules.ts';
 import { endpointNamed } from './endpoint-info.ts';
+import { pageOf } from './page.ts';
 
 /** Letters of a key's text that are shown in lists; of a short one that an operator chose, no more than a quarter. */
 const PREFIX_LENGTH = 8;
@@ -31,7 +32,15 @@ const MAX_KEYS = 1_000;
 
 type KeyHandlers = Pick<
   ControlServiceServer,
-  'createKey' | 'noteKeyUse' | 'listKeys' | 'revokeKey' | 'getAccount' | 'createAccount' | 'listAccounts' | 'updateAccount'
+  | 'createKey'
+  | 'noteKeyUse'
+  | 'listKeys'
+  | 'revokeKey'
+  | 'getAccount'
+  | 'createAccount'
+  | 'listAccounts'
+  | 'updateAccount'
+  | 'deleteAccount'
 >;
 
 /** The row of a key with this text. */
@@ -57,6 +66,14 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
   const now = (): number => clock.now().wall;
   const info = (id: string): AccountInfo => accountInfo(engine.state, id, uploads.use(id).bytes);
 
+  /** The account that a call is about: the caller's own, or for operators another one. */
+  function accountOf(metadata: Metadata, own: string, wanted: string): string {
+    if (wanted === '' || wanted === own) return own;
+    if (!auth.isOperator(metadata)) throw onlyOperators('account', 'another account than the own one needs');
+    if (!accountExists(engine.state, wanted)) throw accountNotFound(wanted, 'account');
+    return wanted;
+  }
+
   async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
     if ([...engine.state.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
       throw new CapstanError('QUOTA_EXCEEDED', `keys: the account has ${MAX_KEYS} already; revoke some`, { field: 'name' });
@@ -64,34 +81,42 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
     const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.state, account, request) }, now(), expiresAt);
     await engine.command({ kind: 'put-key', key });
-    return { text, key: keyInfo(key) };
+    const made = keyInfo(key);
+    log.info({ account, key: made.id, scope: made.scope }, 'API key created');
+    return { text, key: made };
   }
 
   return {
     createKey: call('CreateKey', async (request, metadata) => {
-      const own = auth.account(metadata);
-      if (request.account !== '' && request.account !== own) {
-        auth.operator(metadata);
-        mustBeAccount(engine.state, request.account);
+      const account = accountOf(metadata, auth.account(metadata), request.account);
+      if (request.scope === KeyScope.OPERATOR) {
+        if (!auth.isOperator(metadata)) throw onlyOperators('scope', 'a key with the scope OPERATOR is created only by');
+        if (account !== DEFAULT_ACCOUNT)
+          throw new CapstanError('INVALID_ARGUMENT', `scope: OPERATOR is for keys of the account ${DEFAULT_ACCOUNT}`, { field: 'scope' });
       }
-      return create(request, request.account === '' ? own : request.account);
+      return create(request, account);
     }),
-    listKeys: call('ListKeys', (_request, metadata) => {
-      const account = auth.wholeReader(metadata);
+    listKeys: call('ListKeys', (request, metadata) => {
+      const account = accountOf(metadata, auth.wholeReader(metadata).account, request.account);
       const keys = [...engine.state.keys.values()].filter((key) => key.account === account);
       return { keys: keys.toSorted((a, b) => a.createdAt - b.createdAt).map(keyInfo) };
     }),
-    revokeKey: call('RevokeKey', async ({ id }, metadata) => {
-      const key = findKey(engine.state, auth.account(metadata), id);
+    revokeKey: call('RevokeKey', async ({ id, account: wanted }, metadata) => {
+      const account = accountOf(metadata, auth.account(metadata), wanted);
+      const key = findKey(engine.state, account, id);
+      if (key.scope === KeyScope.OPERATOR && !auth.isOperator(metadata))
+        throw onlyOperators('id', 'a key with the scope OPERATOR is revoked only by');
       await engine.command({ kind: 'revoke-key', hash: key.hash });
-      return { key: keyInfo(key) };
+      const revoked = keyInfo(key);
+      log.info({ account, key: revoked.id, scope: revoked.scope }, 'API key revoked');
+      return { key: revoked };
     }),
     noteKeyUse: call('NoteKeyUse', async ({ hashes }, metadata) => {
       auth.gateway(metadata);
       await engine.command({ kind: 'note-keys', hashes: hashes.map((hash) => hash.toString('hex')) });
       return {};
     }),
-    getAccount: call('GetAccount', (_request, metadata) => info(auth.wholeReader(metadata))),
+    getAccount: call('GetAccount', (_request, metadata) => info(auth.wholeReader(metadata).account)),
     createAccount: call('CreateAccount', async ({ id, ...quotas }, metadata) => {
       auth.operator(metadata);
       checkName('id', id);
@@ -100,11 +125,12 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
       const { text } = await create(request, id);
       return { account: info(id), keyText: text };
     }),
-    listAccounts: call('ListAccounts', (_request, metadata) => {
+    listAccounts: call('ListAccounts', (request, metadata) => {
       auth.operator(metadata);
-      const { state: image } = engine;
-      const ids = new Set([DEFAULT_ACCOUNT, ...image.accounts.keys(), ...[...image.keys.values()].map(({ account }) => account)]);
-      return { accounts: [...ids].toSorted().map(info) };
+      const { state } = engine;
+      const ids = new Set([DEFAULT_ACCOUNT, ...state.accounts.keys(), ...[...state.keys.values()].map(({ account }) => account)]);
+      const existing = [...ids].filter((id) => accountExists(state, id)).map((id) => ({ id }));
+      return { accounts: pageOf(existing, request).map(({ id }) => info(id)) };
     }),
     updateAccount: call('UpdateAccount', async ({ id, ...given }, metadata) => {
       auth.operator(metadata);
@@ -112,6 +138,16 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
       const quotas = Object.keys(changed).length === 0 ? { workerQuota: null, buildQuota: null, bodyQuota: null } : changed;
       await engine.command({ kind: 'put-account', account: id, quotas, create: false });
       return info(id);
+    }),
+    deleteAccount: call('DeleteAccount', async ({ id, force, stopJobs }, metadata) => {
+      auth.operator(metadata);
+      if (id === DEFAULT_ACCOUNT)
+        throw new CapstanError('INVALID_ARGUMENT', `id: the account ${id} cannot be deleted: its keys operate the service`, {
+          field: 'id',
+        });
+      const before = info(id);
+      await engine.command({ kind: 'delete-account', account: id, force, stopJobs });
+      return before;
     }),
   };
 }
@@ -136,6 +172,7 @@ function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick
   if (request.scope !== KeyScope.ENDPOINTS && request.endpoints.length > 0)
     throw new CapstanError('INVALID_ARGUMENT', 'endpoints: go with the scope ENDPOINTS only', { field: 'endpoints' });
   switch (request.scope) {
+    case KeyScope.OPERATOR:
     case KeyScope.ALL:
     case KeyScope.READ_ONLY:
       return { scope: request.scope, endpoints: [], environment: '' };
@@ -150,7 +187,7 @@ function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick
       return { scope: request.scope, endpoints: [...new Set(ids)], environment: '' };
     }
     default:
-      throw new CapstanError('INVALID_ARGUMENT', 'scope: must be ALL, ENDPOINTS, READ_ONLY or ENVIRONMENT', { field: 'scope' });
+      throw new CapstanError('INVALID_ARGUMENT', 'scope: must be ALL, ENDPOINTS, READ_ONLY, ENVIRONMENT or OPERATOR', { field: 'scope' });
   }
 }
 
@@ -160,9 +197,8 @@ function keyName(name: string): string {
   return name.trim();
 }
 
-function mustBeAccount(state: State, account: string): void {
-  if (account === DEFAULT_ACCOUNT || state.accounts.has(account)) return;
-  throw new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'account' });
+function onlyOperators(field: string, rule: string): CapstanError {
+  return new CapstanError('PERMISSION_DENIED', `${field}: ${rule} a key with the scope OPERATOR`, { field });
 }
 
 function keyInfo(key: KeyRow): KeyInfo {

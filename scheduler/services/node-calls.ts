@@ -2,15 +2,17 @@
 import { randomBytes } from 'node:crypto';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { ControlServiceServer, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { ControlServiceServer, JoinTokenInfo, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { NodeRecord } from '../core/state/fleet.ts';
 import { tokenId } from '../core/fleet/nodes.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { hashKey } from '../secrets/hash.ts';
-import { DEFAULT_ACCOUNT, type Authorizer } from './auth.ts';
+import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { nodeInfo, tokenInfos } from './fleet-view.ts';
+import { machineTypes } from './machine-types.ts';
+import { pageOf } from './page.ts';
 import { sharedNodeInfo } from './shared-hosts.ts';
 
 export interface NodeCallDeps {
@@ -24,7 +26,7 @@ export interface NodeCallDeps {
 
 type NodeCalls = Pick<
   ControlServiceServer,
-  'listNodes' | 'createJoinToken' | 'listJoinTokens' | 'revokeJoinToken' | 'drainNode' | 'resumeNode' | 'removeNode'
+  'listNodes' | 'listMachineTypes' | 'createJoinToken' | 'listJoinTokens' | 'revokeJoinToken' | 'drainNode' | 'resumeNode' | 'removeNode'
 >;
 
 const LONGEST_TOKEN_NAME = 128;
@@ -39,13 +41,18 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
     const node = engine.state.nodes.get(id);
     return node === undefined ? {} : { node: nodeInfo(engine.state, node) };
   };
+  const tokenNamed = (id: string): JoinTokenInfo | undefined => tokenInfos(engine.state).find((token) => token.id === id);
   return {
-    listNodes: unary(log, 'ListNodes', (_request, metadata) => {
-      const account = auth.wholeReader(metadata);
-      const { state: image } = engine;
-      const info = (node: NodeRecord): NodeInfo =>
-        account === DEFAULT_ACCOUNT ? nodeInfo(image, node) : sharedNodeInfo(image, node, account);
-      return { nodes: [...image.nodes.values()].map(info) };
+    listNodes: unary(log, 'ListNodes', (request, metadata) => {
+      const { account, operator: sees } = auth.wholeReader(metadata);
+      const { state } = engine;
+      const info = (node: NodeRecord): NodeInfo => (sees ? nodeInfo(state, node) : sharedNodeInfo(state, node, account));
+      const infos = [...state.nodes.values()].map(info).filter(({ workers }) => sees || workers > 0);
+      return { nodes: pageOf(infos, request) };
+    }),
+    listMachineTypes: unary(log, 'ListMachineTypes', (_request, metadata) => {
+      auth.wholeReader(metadata);
+      return { machineTypes: machineTypes(engine.state) };
     }),
     createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }) => {
       if (name.length > LONGEST_TOKEN_NAME)
@@ -54,12 +61,13 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
       const hash = hashKey(joinToken).toString('hex');
       const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;
       await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });
-      return { joinToken, id: tokenId(hash) };
+      return { joinToken, id: tokenId(hash), token: tokenNamed(tokenId(hash)) };
     }),
-    listJoinTokens: operator('ListJoinTokens', () => ({ tokens: tokenInfos(engine.state) })),
+    listJoinTokens: operator('ListJoinTokens', (request) => ({ tokens: pageOf(tokenInfos(engine.state), request) })),
     revokeJoinToken: operator('RevokeJoinToken', async ({ id }) => {
+      const token = tokenNamed(id);
       await engine.command({ kind: 'revoke-join-token', id });
-      return {};
+      return { token };
     }),
     drainNode: operator('DrainNode', async ({ nodeId }) => {
       await engine.command({ kind: 'drain-node', node: nodeId });

@@ -1,7 +1,7 @@
 /**
- * A host as an account other than the operators' sees it. Accounts share the hosts and see nothing
- * of each other: what a host offers is everybody's, to choose GPUs and packages by; what runs there,
- * what it is called by the hardware, and how busy it is, are the operators' to know.
+ * A node as a key without the scope OPERATOR sees it. Accounts share the nodes and see nothing of each other: a key sees the
+ * nodes on which workers of its account run, what they offer, and these workers. What else runs there, what the hardware is
+ * called, and how busy it is, only operators see. What the fleet as a whole offers is in machine-types.ts.
  */
 import { baseImageOf } from '../../lib/base-images.ts';
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
@@ -36,13 +36,17 @@ function ownWorkers(state: State, node: NodeRecord, account: string): WorkerReco
     .filter(({ endpoint }) => state.endpoints.get(endpoint)?.config.account === account);
 }
 
-/** Named field by field: one that is added later is not shown before somebody thought of it. */
+/** The name of another image may tell what it is for. */
+export function baseImagesOf({ images }: Inventory): string[] {
+  return images.filter((reference) => baseImageOf(reference) !== null);
+}
+
+/** Lists fields explicitly so that a new field is private by default. */
 function offerOf(inventory: Inventory): Inventory {
   const { os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine } = inventory;
   return Inventory.fromPartial({
     ...{ os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine },
-    // A state of somebody's own has a name that may tell what it is for.
-    images: inventory.images.filter((reference) => baseImageOf(reference) !== null),
+    images: baseImagesOf(inventory),
     devices: inventory.devices.map(({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }) =>
       Device.fromPartial({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }),
     ),

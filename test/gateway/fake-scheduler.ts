@@ -182,6 +182,7 @@ export class FakeScheduler {
       scope: entry.scope ?? KeyScope.ALL,
       endpointIds: entry.endpoints ?? [],
       environment: entry.environment ?? '',
+      isOperator: false,
     };
     this.keys.set(hash.toString('hex'), key);
     this.#tell({ keys: [key] });

@@ -177,7 +177,14 @@ for (const [what, junkOf] of [
     const { scheduler, call } = await setup(t, { lookupsPerSecond: 4, trustedProxies: '127.0.0.1' });
     scheduler.addEndpoint('web', 'acc', EndpointKind.LOAD_BALANCED);
     const good = workerToken('good');
-    const entry = { hash: Buffer.alloc(0), accountId: 'acc', scope: KeyScope.ENVIRONMENT, endpointIds: [], environment: 'default' };
+    const entry = {
+      hash: Buffer.alloc(0),
+      accountId: 'acc',
+      scope: KeyScope.ENVIRONMENT,
+      endpointIds: [],
+      environment: 'default',
+      isOperator: false,
+    };
     scheduler.workerTokens.set(good, entry);
     const health = (key: string, peer: string) => call('GET', '/v2/ep/health', { key, headers: { 'x-forwarded-for': peer } });
     t.is((await health(good, '10.0.0.1')).status, 200);

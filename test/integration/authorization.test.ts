@@ -29,6 +29,7 @@ const callers = [
   'endpoints key',
   'environment key',
   'read-only key',
+  'all key',
   'team',
   'operator',
   'node',
@@ -37,8 +38,8 @@ const callers = [
 type Caller = (typeof callers)[number];
 
 const gateway: readonly Caller[] = ['gateway'];
-/** Owners of an account. */
-const owners: readonly Caller[] = ['team', 'operator', 'gateway'];
+/** Owners of an account: `all key` is one of the account `default`, `team` one of another account. */
+const owners: readonly Caller[] = ['all key', 'team', 'operator', 'gateway'];
 const operators: readonly Caller[] = ['operator', 'gateway'];
 /** Whoever may read all of an account. */
 const wholeReaders: readonly Caller[] = ['read-only key', ...owners];
@@ -78,11 +79,13 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/ListKeys': wholeReaders,
   'ControlService/GetAccount': wholeReaders,
   'ControlService/ListNodes': wholeReaders,
+  'ControlService/ListMachineTypes': wholeReaders,
   'ControlService/GetLogs': wholeReaders,
   'ControlService/ListWebhooks': owners,
   'ControlService/CreateAccount': operators,
   'ControlService/ListAccounts': operators,
   'ControlService/UpdateAccount': operators,
+  'ControlService/DeleteAccount': operators,
   'ControlService/CreateJoinToken': operators,
   'ControlService/ListJoinTokens': operators,
   'ControlService/RevokeJoinToken': operators,
@@ -112,9 +115,9 @@ async function open(t: ExecutionContext) {
   const client = new Client(scheduler.handle.address, credentials.createInsecure());
   t.teardown(() => client.close());
   const owner = scheduler.bearer(scheduler.secret('api-key'));
-  const createKey = async (scope: control.KeyScope, more: Partial<control.CreateKeyRequest> = {}): Promise<string> => {
+  const createKey = async (scope: control.KeyScope, more: Partial<control.CreateKeyRequest> = {}, by = owner): Promise<string> => {
     const request = control.CreateKeyRequest.fromPartial({ name: 'made', scope, ...more });
-    return (await unary<control.CreateKeyResponse>((done) => scheduler.control.createKey(request, owner, done))).text;
+    return (await unary<control.CreateKeyResponse>((done) => scheduler.control.createKey(request, by, done))).text;
   };
   const createAccount = async (id: string): Promise<string> =>
     (await unary<control.CreateAccountResponse>((done) => scheduler.control.createAccount({ id, workerQuota: 5 }, owner, done))).keyText;
@@ -170,6 +173,7 @@ test('every gRPC method lets in whom the table says, and refuses all others', as
     'endpoints key': scheduler.bearer(await createKey(control.KeyScope.ENDPOINTS, { endpoints: ['echo'] })),
     'environment key': scheduler.bearer(await createKey(control.KeyScope.ENVIRONMENT)),
     'read-only key': scheduler.bearer(await createKey(control.KeyScope.READ_ONLY)),
+    'all key': scheduler.bearer(await createKey(control.KeyScope.ALL)),
     team: scheduler.bearer(await createAccount('team')),
     operator: scheduler.bearer(scheduler.secret('api-key')),
     node: node.credentials,
@@ -205,12 +209,14 @@ test('every gRPC method lets in whom the table says, and refuses all others', as
 });
 
 test('an account finds nothing of another by its ids, and lists none of it', async (t) => {
-  const { scheduler, createAccount } = await open(t);
-  const { endpoints } = await scheduler.deploy([{ name: 'echo', env: { SECRET: 'value' } }]);
+  const { scheduler, createAccount, createKey } = await open(t);
+  const { endpoints } = await scheduler.deploy([{ name: 'echo', env: { SECRET: 'value' }, workersMin: 1 }]);
   const endpointId = endpoints[0]?.id ?? '';
   const team = scheduler.bearer(await createAccount('team'));
   const { control: client } = scheduler;
-  const keys = await unary<control.ListKeysResponse>((done) => client.listKeys({}, scheduler.bearer(scheduler.secret('api-key')), done));
+  const keys = await unary<control.ListKeysResponse>((done) =>
+    client.listKeys({ account: '' }, scheduler.bearer(scheduler.secret('api-key')), done),
+  );
   const first = keys.keys.find(({ name }) => name === 'first key')?.id ?? '';
   const digest = endpoints[0]?.buildDigest ?? '';
   const blind: readonly ((done: (error: ServiceError | null, reply: unknown) => void) => unknown)[] = [
@@ -227,15 +233,25 @@ test('an account finds nothing of another by its ids, and lists none of it', asy
         team,
         done,
       ),
-    (done) => client.revokeKey({ id: first }, team, done),
+    (done) => client.revokeKey({ id: first, account: '' }, team, done),
   ];
   for (const call of blind) await t.throwsAsync(unary(call), { code: 'NOT_FOUND' });
   const sees = async <Reply>(call: (done: (error: ServiceError | null, reply: Reply) => void) => unknown): Promise<Reply> => unary(call);
   t.deepEqual((await sees<control.ListEndpointsResponse>((done) => client.listEndpoints({ environment: '' }, team, done))).endpoints, []);
   t.deepEqual((await sees<control.ListWorkersResponse>((done) => client.listWorkers({ endpointId }, team, done))).workers, []);
-  await scheduler.join('host');
-  const [host] = (await sees<control.ListNodesResponse>((done) => client.listNodes({}, team, done))).nodes;
-  t.like(host, { name: 'host', incarnation: '', workers: 0 });
+  const session = (await scheduler.join('host')).session();
+  await session.bringUp();
+  const { machineTypes } = await sees<control.ListMachineTypesResponse>((done) => client.listMachineTypes({}, team, done));
+  t.deepEqual(
+    machineTypes.map(({ nodes }) => nodes),
+    [1],
+  );
+  t.false(JSON.stringify(machineTypes, (_key, value: unknown) => String(value)).includes('host'));
+  // A node is seen by the accounts whose workers run there.
+  const nodes = async (metadata: Metadata) =>
+    (await sees<control.ListNodesResponse>((done) => client.listNodes({ afterId: '', limit: 0 }, metadata, done))).nodes;
+  t.deepEqual(await nodes(team), []);
+  t.like(await nodes(scheduler.bearer(await createKey(control.KeyScope.READ_ONLY))), [{ name: 'host', incarnation: '', workers: 1 }]);
   t.deepEqual((await sees<control.ListEnvironmentsResponse>((done) => client.listEnvironments({}, team, done))).environments, []);
   t.deepEqual(
     (await sees<control.ListDeploymentsResponse>((done) => client.listDeployments({ environment: '', limit: 0 }, team, done))).deployments,
@@ -246,7 +262,67 @@ test('an account finds nothing of another by its ids, and lists none of it', asy
     [],
   );
   t.deepEqual(
-    (await sees<control.ListKeysResponse>((done) => client.listKeys({}, team, done))).keys.map(({ name }) => name),
+    (await sees<control.ListKeysResponse>((done) => client.listKeys({ account: '' }, team, done))).keys.map(({ name }) => name),
     ['first key'],
+  );
+});
+
+test('only a key with the scope OPERATOR creates or revokes one, and the refusal names the field and the rule', async (t) => {
+  const { scheduler, owner, createKey, createAccount } = await open(t);
+  const { control: client } = scheduler;
+  const { OPERATOR, ALL, READ_ONLY } = control.KeyScope;
+  const create = async (key: string, request: Partial<control.CreateKeyRequest>) =>
+    unary<control.CreateKeyResponse>((done) =>
+      client.createKey(control.CreateKeyRequest.fromPartial({ name: 'more', ...request }), scheduler.bearer(key), done),
+    );
+  const revoke = async (metadata: Metadata, id: string, account = '') =>
+    unary<control.RevokeKeyResponse>((done) => client.revokeKey({ id, account }, metadata, done));
+  const all = await createKey(ALL);
+  const team = await createAccount('team');
+  const first = (await unary<control.ListKeysResponse>((done) => client.listKeys({ account: '' }, owner, done))).keys[0];
+  t.like(first, { name: 'first key', scope: OPERATOR });
+  for (const key of [all, team])
+    await t.throwsAsync(create(key, { scope: OPERATOR }), {
+      code: 'PERMISSION_DENIED',
+      message: 'scope: a key with the scope OPERATOR is created only by a key with the scope OPERATOR',
+    });
+  await t.throwsAsync(create(await createKey(READ_ONLY), { scope: OPERATOR }), { code: 'PERMISSION_DENIED' });
+  // The same for a name that exists and for one that does not: the refusal tells no tenant which accounts there are.
+  for (const account of ['default', 'other', 'none']) {
+    const rule = { code: 'PERMISSION_DENIED', message: /^account: another account than the own one needs a key with the scope OPERATOR$/ };
+    await t.throwsAsync(create(team, { scope: ALL, account }), rule);
+    await t.throwsAsync(revoke(scheduler.bearer(team), 'first key', account), rule);
+    await t.throwsAsync(
+      unary((done) => client.listKeys({ account }, scheduler.bearer(team), done)),
+      rule,
+    );
+  }
+  await t.throwsAsync(
+    unary((done) => client.createKey(control.CreateKeyRequest.fromPartial({ name: 'x', scope: OPERATOR, account: 'team' }), owner, done)),
+    { code: 'INVALID_ARGUMENT', message: 'scope: OPERATOR is for keys of the account default' },
+  );
+  await t.throwsAsync(revoke(scheduler.bearer(all), first?.id ?? ''), {
+    code: 'PERMISSION_DENIED',
+    message: 'id: a key with the scope OPERATOR is revoked only by a key with the scope OPERATOR',
+  });
+  // The last one stays, a key with the scope ALL is no replacement for it; with a second one it may go.
+  await t.throwsAsync(revoke(owner, 'first key'), { code: 'CONFLICT', message: /last one with the scope OPERATOR that does not expire/ });
+  await createKey(OPERATOR, { expiresInS: 60 });
+  await t.throwsAsync(revoke(owner, 'first key'), { code: 'CONFLICT' });
+  const second = scheduler.bearer(await createKey(OPERATOR));
+  await revoke(owner, 'first key');
+  await t.throwsAsync(
+    unary((done) => client.listKeys({ account: '' }, owner, done)),
+    { code: 'UNAUTHENTICATED' },
+  );
+  // Operators see to the keys of every account.
+  t.like(await unary<control.ListKeysResponse>((done) => client.listKeys({ account: 'team' }, second, done)), {
+    keys: [{ name: 'first key', scope: ALL }],
+  });
+  await createKey(ALL, { account: 'team' }, second);
+  await revoke(second, 'first key', 'team');
+  await t.throwsAsync(
+    unary((done) => client.getAccount({}, scheduler.bearer(team), done)),
+    { code: 'UNAUTHENTICATED' },
   );
 });

@@ -425,11 +425,13 @@ test('join tokens are listed by id, never by their text, and can be used up and 
   await unary((done) => scheduler.nodes.join({ joinToken, name: 'x' }, done));
   const again = await t.throwsAsync<CapstanError>(unary((done) => scheduler.nodes.join({ joinToken, name: 'y' }, done)));
   t.is(again.code, 'UNAUTHENTICATED');
-  const { tokens } = await unary<{ tokens: { id: string; uses: number }[] }>((done) => scheduler.control.listJoinTokens({}, key, done));
+  const { tokens } = await unary<{ tokens: { id: string; uses: number }[] }>((done) =>
+    scheduler.control.listJoinTokens({ afterId: '', limit: 0 }, key, done),
+  );
   t.is(tokens.find((token) => token.id === id)?.uses, 1);
   t.false(JSON.stringify(tokens, (_key, value: unknown) => (typeof value === 'bigint' ? Number(value) : value)).includes(joinToken));
   await unary((done) => scheduler.control.revokeJoinToken({ id }, key, done));
-  const after = await unary<{ tokens: { id: string }[] }>((done) => scheduler.control.listJoinTokens({}, key, done));
+  const after = await unary<{ tokens: { id: string }[] }>((done) => scheduler.control.listJoinTokens({ afterId: '', limit: 0 }, key, done));
   t.false(after.tokens.some((token) => token.id === id));
 });
 

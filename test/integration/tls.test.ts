@@ -115,7 +115,9 @@ if (hasOpenssl()) {
     const token = scheduler.secret('gateway-token');
 
     const list = (client: ControlServiceClient): Promise<ListNodesResponse> =>
-      unary<ListNodesResponse>((done) => client.listNodes({}, scheduler.bearer(token), { deadline: Date.now() + 5_000 }, done));
+      unary<ListNodesResponse>((done) =>
+        client.listNodes({ afterId: '', limit: 0 }, scheduler.bearer(token), { deadline: Date.now() + 5_000 }, done),
+      );
     const attempt = async (how: Parameters<typeof clientCredentials>[1]): Promise<ListNodesResponse> => {
       const client = new ControlServiceClient(address, clientCredentials(address, how));
       try {

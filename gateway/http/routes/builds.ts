@@ -4,8 +4,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../../auth/authenticate.ts';
+import { ownsAccount } from '../../auth/permission.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
 import { whenOver } from '../client-disconnect.ts';
@@ -43,7 +43,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   /** Before the body is read. The caller's own key goes on to the store, which checks it again. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    if (key.scope !== KeyScope.ALL) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL');
+    if (!ownsAccount(key)) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL or OPERATOR');
     if (request.method === 'GET' || request.method === 'HEAD') return;
     const { 'content-length': length, 'content-encoding': encoding } = request.headers;
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')

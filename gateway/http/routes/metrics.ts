@@ -11,6 +11,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
+import { ownsAccount } from '../../auth/permission.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { callUnary } from '../../jobs/unary.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
@@ -42,7 +43,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     // They name the endpoints of all accounts.
     if (key.accountId !== OPERATORS)
       throw new CapstanError('PERMISSION_DENIED', 'the metrics are for operators: keys of the account default');
-    if (key.scope === KeyScope.ALL || key.scope === KeyScope.READ_ONLY) return;
+    if (ownsAccount(key) || key.scope === KeyScope.READ_ONLY) return;
     throw new CapstanError('PERMISSION_DENIED', 'this key is good for its endpoints only, not for the metrics of the service');
   }
 

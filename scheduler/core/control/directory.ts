@@ -1,6 +1,6 @@
 /** What gateways are told of keys and endpoints. */
 import { EndpointKind } from '../../../proto/gen/capstan/v1/common.ts';
-import type { DirectoryUpdate, EndpointEntry, KeyEntry } from '../../../proto/gen/capstan/v1/control.ts';
+import { KeyScope, type DirectoryUpdate, type EndpointEntry, type KeyEntry } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { State } from '../state.ts';
 import type { KeyRow } from '../state/control-rows.ts';
@@ -28,12 +28,15 @@ export function endpointEntry(state: State, config: EndpointConfig): EndpointEnt
 
 /** A gateway's view of a key. */
 export function keyEntry(key: KeyRow): KeyEntry {
+  const isOperator = key.scope === KeyScope.OPERATOR;
   return {
     hash: Buffer.from(key.hash, 'hex'),
     accountId: key.account,
-    scope: key.scope,
+    // Gateways of earlier versions do not know the scope OPERATOR and would refuse the key.
+    scope: isOperator ? KeyScope.ALL : key.scope,
     endpointIds: [...key.endpoints],
     environment: key.environment,
+    isOperator,
   };
 }
 

@@ -38,6 +38,18 @@ export function bodyQuotaOf(state: State, account: string): number {
   return accountRow(state, account).bodyQuota ?? state.settings.bodyQuotaBytes;
 }
 
+/** Whether a scope permits everything in the account of its key. */
+export function ownsAccount(scope: KeyScope): boolean {
+  return scope === KeyScope.ALL || scope === KeyScope.OPERATOR;
+}
+
+/** Whether the account can be used. The first one has no row before something of it is kept. */
+export function accountExists(state: State, account: string): boolean {
+  const row = state.accounts.get(account);
+  if (row !== undefined) return row.deletedAt === undefined;
+  return [...state.keys.values()].some((key) => key.account === account);
+}
+
 export function putKey(ctx: StepContext, call: number, key: KeyRow): void {
   ctx.state.keys.set(key.hash, key);
   awaitExpiry(ctx.state, ctx.now, key);
@@ -53,13 +65,22 @@ export function revokeKey(ctx: StepContext, call: number, hash: string): void {
     ctx.reply(call, new CapstanError('NOT_FOUND', 'key: is not there any more', { field: 'id' }));
     return;
   }
-  const others = [...ctx.state.keys.values()].filter((other) => other.hash !== hash && other.account === key.account);
-  if (key.scope === KeyScope.ALL && !others.some(({ scope, expiresAt }) => scope === KeyScope.ALL && expiresAt === null)) {
-    const why = 'key: it is the last one with the scope ALL that does not expire; create another one first';
+  if (isLast(ctx.state, key)) {
+    const scope = key.scope === KeyScope.OPERATOR ? 'OPERATOR' : 'ALL';
+    const why = `key: it is the last one with the scope ${scope} that does not expire; create another one first`;
     ctx.reply(call, new CapstanError('CONFLICT', why, { field: 'id' }));
     return;
   }
   ctx.reply(call, { kind: 'done' }, removeKey(ctx, key));
+}
+
+/** Whether without the key nobody could create keys of its account any more, or operate the service. */
+function isLast(state: State, key: KeyRow): boolean {
+  if (!ownsAccount(key.scope)) return false;
+  const replaces = ({ scope }: KeyRow): boolean => scope === KeyScope.OPERATOR || (scope === KeyScope.ALL && key.scope === KeyScope.ALL);
+  return ![...state.keys.values()].some(
+    (other) => other.hash !== key.hash && other.account === key.account && other.expiresAt === null && replaces(other),
+  );
 }
 
 /** A key's time may be over. */
@@ -91,11 +112,19 @@ export function noteKeys(ctx: StepContext, call: number, hashes: readonly string
 
 export function putAccount(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-account' }>): void {
   const { account, quotas, create } = command;
-  const known = ctx.state.accounts.has(account) || [...ctx.state.keys.values()].some((key) => key.account === account);
+  const known = accountExists(ctx.state, account);
+  const isDeleted = !known && ctx.state.accounts.has(account);
+  if (create && isDeleted) {
+    ctx.reply(
+      call,
+      new CapstanError('ALREADY_EXISTS', `id: account ${account} was deleted, and its id cannot be used again`, { field: 'id' }),
+    );
+    return;
+  }
   if (known === create) {
     const error = create
-      ? new CapstanError('ALREADY_EXISTS', `account ${account} is there already`, { field: 'id' })
-      : new CapstanError('NOT_FOUND', `account ${account} does not exist`, { field: 'id' });
+      ? new CapstanError('ALREADY_EXISTS', `id: account ${account} already exists`, { field: 'id' })
+      : accountNotFound(account, 'id');
     ctx.reply(call, error);
     return;
   }
@@ -104,7 +133,11 @@ export function putAccount(ctx: StepContext, call: number, command: Extract<Comm
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', account, row));
 }
 
-function removeKey(ctx: StepContext, key: KeyRow): Write {
+export function accountNotFound(account: string, field: string): CapstanError {
+  return new CapstanError('NOT_FOUND', `${field}: account ${account} does not exist`, { field });
+}
+
+export function removeKey(ctx: StepContext, key: KeyRow): Write {
   ctx.state.keys.delete(key.hash);
   const write = putRow(ctx, 'key', key.hash, null);
   ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), removedKeys: [Buffer.from(key.hash, 'hex')] } }, write);

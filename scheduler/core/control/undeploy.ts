@@ -34,7 +34,7 @@ export function undeploy(ctx: StepContext, call: number, command: Extract<Comman
     ctx.reply(call, error);
     return;
   }
-  const write = markAll(
+  const write = markRemoved(
     ctx,
     found.filter((endpoint) => endpoint !== undefined),
     stopJobs,
@@ -55,7 +55,7 @@ export function deleteEnvironment(ctx: StepContext, call: number, command: Extra
     ctx.reply(call, refusal);
     return;
   }
-  markAll(ctx, inside, stopJobs);
+  markRemoved(ctx, inside, stopJobs);
   ctx.state.environments.delete(key);
   const write = putRow(ctx, 'environment', key, null);
   ctx.reply(call, { kind: 'undeployed', endpoints: inside.map(({ config }) => config.id) }, write);
@@ -79,7 +79,8 @@ export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
   ctx.emit({ kind: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
 }
 
-function markAll(ctx: StepContext, endpoints: readonly EndpointRecord[], stopJobs: boolean): Write | null {
+/** Marks endpoints as removed; the rest follows step by step. */
+export function markRemoved(ctx: StepContext, endpoints: readonly EndpointRecord[], stopJobs: boolean): Write | null {
   let last: Write | null = null;
   for (const endpoint of endpoints) {
     const { id, account, environment, name } = endpoint.config;

@@ -20,6 +20,11 @@ export interface AccountRow {
   readonly bodyQuota: number | null;
   /** Wall clock, ms; 0 when it was made before this was kept. */
   readonly createdAt: number;
+  /**
+   * Wall clock, ms; absent while the account exists. The row of a deleted account stays: its last webhooks are signed with
+   * its secret, and no other tenant gets an id under which jobs and webhooks may still be stored.
+   */
+  readonly deletedAt?: number;
 }
 
 /** A key that was derived from an earlier master key. */

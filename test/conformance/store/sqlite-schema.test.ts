@@ -129,5 +129,6 @@ test('landed migrations are as they were', (t) => {
     '3 hooks of accounts 693941f79cf8b7572f8cc2ea3b7031c20603804c98288b0e617422e6578b9ba4',
     '4 sealed inputs 575e5b131c913d91cf24a7d4ec8940170e35733915d9f7f3c5b3091136f22198',
     '5 body usage 7831fdea2380bb47ca3ff93e88d975249a7b91c3d0a2545244320dc78f40b715',
+    '6 operator keys 3342052d6275a18748d3dcdf0c59f4c042ff78328c18ef2468eae4085b0866d7',
   ]);
 });

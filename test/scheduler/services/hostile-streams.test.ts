@@ -60,7 +60,7 @@ async function serves(t: ExecutionContext, { scheduler, endpoint, node, errors, 
   t.deepEqual(errors, []);
   const key = scheduler.bearer(scheduler.secret('api-key'));
   const gateway = scheduler.bearer(scheduler.secret('gateway-token'));
-  await unary((done) => scheduler.control.listNodes({}, key, done));
+  await unary((done) => scheduler.control.listNodes({ afterId: '', limit: 0 }, key, done));
   await unary((done) => scheduler.control.listWorkers({ endpointId: '' }, key, done));
   await unary((done) => scheduler.control.listEndpoints({ environment: '' }, key, done));
   await unary((done) => scheduler.control.getEndpoint({ endpointId: endpoint }, key, done));
@@ -186,7 +186,7 @@ test('nodes', async (t) => {
     await unary((done) => scheduler.jobs.cancel({ endpointId: endpoint, jobId }, gateway, done)).catch(() => undefined);
   }
   const operator = scheduler.bearer(scheduler.secret('api-key'));
-  await unary((done) => scheduler.control.listNodes({}, operator, done));
+  await unary((done) => scheduler.control.listNodes({ afterId: '', limit: 0 }, operator, done));
   await unary((done) => scheduler.control.removeNode({ nodeId: hostile.id, force: true }, operator, done));
   await serves(t, here, path);
 });

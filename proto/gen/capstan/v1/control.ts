@@ -37,6 +37,11 @@ export const KeyScope = {
   READ_ONLY: "KEY_SCOPE_READ_ONLY",
   /** ENVIRONMENT - Calls to the endpoints of one environment, and finding them: what workers have. */
   ENVIRONMENT: "KEY_SCOPE_ENVIRONMENT",
+  /**
+   * OPERATOR - Everything of the account `default`, and the service itself: nodes, join tokens, accounts, the master key, backups.
+   * Only a key with this scope creates or revokes another one.
+   */
+  OPERATOR: "KEY_SCOPE_OPERATOR",
   UNRECOGNIZED: "UNRECOGNIZED",
 } as const;
 
@@ -48,6 +53,7 @@ export namespace KeyScope {
   export type ENDPOINTS = typeof KeyScope.ENDPOINTS;
   export type READ_ONLY = typeof KeyScope.READ_ONLY;
   export type ENVIRONMENT = typeof KeyScope.ENVIRONMENT;
+  export type OPERATOR = typeof KeyScope.OPERATOR;
   export type UNRECOGNIZED = typeof KeyScope.UNRECOGNIZED;
 }
 
@@ -68,6 +74,9 @@ export function keyScopeFromJSON(object: any): KeyScope {
     case 4:
     case "KEY_SCOPE_ENVIRONMENT":
       return KeyScope.ENVIRONMENT;
+    case 5:
+    case "KEY_SCOPE_OPERATOR":
+      return KeyScope.OPERATOR;
     case -1:
     case "UNRECOGNIZED":
     default:
@@ -87,6 +96,8 @@ export function keyScopeToJSON(object: KeyScope): string {
       return "KEY_SCOPE_READ_ONLY";
     case KeyScope.ENVIRONMENT:
       return "KEY_SCOPE_ENVIRONMENT";
+    case KeyScope.OPERATOR:
+      return "KEY_SCOPE_OPERATOR";
     case KeyScope.UNRECOGNIZED:
     default:
       return "UNRECOGNIZED";
@@ -105,6 +116,8 @@ export function keyScopeToNumber(object: KeyScope): number {
       return 3;
     case KeyScope.ENVIRONMENT:
       return 4;
+    case KeyScope.OPERATOR:
+      return 5;
     case KeyScope.UNRECOGNIZED:
     default:
       return -1;
@@ -302,6 +315,8 @@ export interface KeyEntry {
   endpointIds: string[];
   /** With KEY_SCOPE_ENVIRONMENT: the environment the key is good for. */
   environment: string;
+  /** The key has KEY_SCOPE_OPERATOR. `scope` is KEY_SCOPE_ALL then, so that gateways of earlier versions accept it. */
+  isOperator: boolean;
 }
 
 export interface EndpointEntry {
@@ -453,10 +468,51 @@ export interface ListEndpointsResponse {
 }
 
 export interface ListNodesRequest {
+  /** Nodes with a greater id, in order of id; empty: from the first. */
+  afterId: string;
+  /** Up to 1,000; 0: all of them. */
+  limit: number;
 }
 
 export interface ListNodesResponse {
   nodes: NodeInfo[];
+}
+
+export interface ListMachineTypesRequest {
+}
+
+export interface ListMachineTypesResponse {
+  machineTypes: MachineType[];
+}
+
+/** Nodes that offer the same. */
+export interface MachineType {
+  /** How many there are. */
+  nodes: number;
+  os: string;
+  arch: string;
+  cpus: number;
+  cpuModel: string;
+  /** Rounded to GiB. */
+  memoryBytes: bigint;
+  runtimes: string[];
+  /** Of the packages that base images have, those that the node's Python has, with their versions. */
+  packages: { [key: string]: string };
+  /** Base images that its container engine has. */
+  images: string[];
+  /** Healthy devices by model. */
+  devices: DeviceType[];
+}
+
+export interface MachineType_PackagesEntry {
+  key: string;
+  value: string;
+}
+
+export interface DeviceType {
+  model: string;
+  memoryBytes: bigint;
+  count: number;
 }
 
 export interface NodeInfo {
@@ -561,9 +617,14 @@ export interface CreateJoinTokenResponse {
   joinToken: string;
   /** What it is listed and revoked by. */
   id: string;
+  token?: JoinTokenInfo | undefined;
 }
 
 export interface ListJoinTokensRequest {
+  /** Tokens with a greater id, in order of id; empty: from the first. */
+  afterId: string;
+  /** Up to 1,000; 0: all of them. */
+  limit: number;
 }
 
 export interface ListJoinTokensResponse {
@@ -587,6 +648,8 @@ export interface RevokeJoinTokenRequest {
 }
 
 export interface RevokeJoinTokenResponse {
+  /** As it was. */
+  token?: JoinTokenInfo | undefined;
 }
 
 export interface DrainNodeRequest {
@@ -838,7 +901,7 @@ export interface CreateKeyRequest {
   environment: string;
   /** 0: it does not expire. */
   expiresInS: number;
-  /** For operators: the account it is for; empty means the caller's. */
+  /** The account it is for; empty means the caller's. Another one requires the scope OPERATOR. */
   account: string;
 }
 
@@ -849,6 +912,8 @@ export interface CreateKeyResponse {
 }
 
 export interface ListKeysRequest {
+  /** Empty means the caller's. Another one requires the scope OPERATOR. */
+  account: string;
 }
 
 export interface ListKeysResponse {
@@ -875,6 +940,8 @@ export interface KeyInfo {
 export interface RevokeKeyRequest {
   /** Id of the key, or its name where only one has it. */
   id: string;
+  /** Empty means the caller's. Another one requires the scope OPERATOR. */
+  account: string;
 }
 
 export interface RevokeKeyResponse {
@@ -918,6 +985,10 @@ export interface CreateAccountResponse {
 }
 
 export interface ListAccountsRequest {
+  /** Accounts with a greater id, in order of id; empty: from the first. */
+  afterId: string;
+  /** Up to 1,000; 0: all of them. */
+  limit: number;
 }
 
 export interface ListAccountsResponse {
@@ -933,6 +1004,14 @@ export interface UpdateAccountRequest {
   /** 0: the service's default. */
   buildQuotaBytes?: bigint | undefined;
   bodyQuotaBytes?: bigint | undefined;
+}
+
+export interface DeleteAccountRequest {
+  id: string;
+  /** Its endpoints are deleted with it. */
+  force: boolean;
+  /** Running jobs end CANCELLED, too, instead of going on to their end. */
+  stopJobs: boolean;
 }
 
 export interface NoteKeyUseRequest {
@@ -1745,7 +1824,14 @@ export const PlacedWorker: MessageFns<PlacedWorker> = {
 };
 
 function createBaseKeyEntry(): KeyEntry {
-  return { hash: Buffer.alloc(0), accountId: "", scope: KeyScope.UNSPECIFIED, endpointIds: [], environment: "" };
+  return {
+    hash: Buffer.alloc(0),
+    accountId: "",
+    scope: KeyScope.UNSPECIFIED,
+    endpointIds: [],
+    environment: "",
+    isOperator: false,
+  };
 }
 
 export const KeyEntry: MessageFns<KeyEntry> = {
@@ -1764,6 +1850,9 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     }
     if (message.environment !== "") {
       writer.uint32(42).string(message.environment);
+    }
+    if (message.isOperator !== false) {
+      writer.uint32(48).bool(message.isOperator);
     }
     return writer;
   },
@@ -1821,6 +1910,14 @@ export const KeyEntry: MessageFns<KeyEntry> = {
             message.environment = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.isOperator = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1848,6 +1945,11 @@ export const KeyEntry: MessageFns<KeyEntry> = {
         ? object.endpoint_ids.map((e: any) => globalThis.String(e))
         : [],
       environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
+      isOperator: isSet(object.isOperator)
+        ? globalThis.Boolean(object.isOperator)
+        : isSet(object.is_operator)
+        ? globalThis.Boolean(object.is_operator)
+        : false,
     };
   },
 
@@ -1868,6 +1970,9 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     if (message.environment !== "") {
       obj.environment = message.environment;
     }
+    if (message.isOperator !== false) {
+      obj.isOperator = message.isOperator;
+    }
     return obj;
   },
 
@@ -1881,6 +1986,7 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     message.scope = object.scope ?? KeyScope.UNSPECIFIED;
     message.endpointIds = object.endpointIds?.map((e) => e) || [];
     message.environment = object.environment ?? "";
+    message.isOperator = object.isOperator ?? false;
     return message;
   },
 };
@@ -3937,11 +4043,17 @@ export const ListEndpointsResponse: MessageFns<ListEndpointsResponse> = {
 };
 
 function createBaseListNodesRequest(): ListNodesRequest {
-  return {};
+  return { afterId: "", limit: 0 };
 }
 
 export const ListNodesRequest: MessageFns<ListNodesRequest> = {
-  encode(_: ListNodesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: ListNodesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.afterId !== "") {
+      writer.uint32(10).string(message.afterId);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(16).uint32(message.limit);
+    }
     return writer;
   },
 
@@ -3958,6 +4070,22 @@ export const ListNodesRequest: MessageFns<ListNodesRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.afterId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3970,20 +4098,35 @@ export const ListNodesRequest: MessageFns<ListNodesRequest> = {
     }
   },
 
-  fromJSON(_: any): ListNodesRequest {
-    return {};
+  fromJSON(object: any): ListNodesRequest {
+    return {
+      afterId: isSet(object.afterId)
+        ? globalThis.String(object.afterId)
+        : isSet(object.after_id)
+        ? globalThis.String(object.after_id)
+        : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
   },
 
-  toJSON(_: ListNodesRequest): unknown {
+  toJSON(message: ListNodesRequest): unknown {
     const obj: any = {};
+    if (message.afterId !== "") {
+      obj.afterId = message.afterId;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
     return obj;
   },
 
   create<I extends Exact<DeepPartial<ListNodesRequest>, I>>(base?: I): ListNodesRequest {
     return ListNodesRequest.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<ListNodesRequest>, I>>(_: I): ListNodesRequest {
+  fromPartial<I extends Exact<DeepPartial<ListNodesRequest>, I>>(object: I): ListNodesRequest {
     const message = createBaseListNodesRequest();
+    message.afterId = object.afterId ?? "";
+    message.limit = object.limit ?? 0;
     return message;
   },
 };
@@ -4051,6 +4194,593 @@ export const ListNodesResponse: MessageFns<ListNodesResponse> = {
   fromPartial<I extends Exact<DeepPartial<ListNodesResponse>, I>>(object: I): ListNodesResponse {
     const message = createBaseListNodesResponse();
     message.nodes = object.nodes?.map((e) => NodeInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseListMachineTypesRequest(): ListMachineTypesRequest {
+  return {};
+}
+
+export const ListMachineTypesRequest: MessageFns<ListMachineTypesRequest> = {
+  encode(_: ListMachineTypesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListMachineTypesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListMachineTypesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListMachineTypesRequest {
+    return {};
+  },
+
+  toJSON(_: ListMachineTypesRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListMachineTypesRequest>, I>>(base?: I): ListMachineTypesRequest {
+    return ListMachineTypesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListMachineTypesRequest>, I>>(_: I): ListMachineTypesRequest {
+    const message = createBaseListMachineTypesRequest();
+    return message;
+  },
+};
+
+function createBaseListMachineTypesResponse(): ListMachineTypesResponse {
+  return { machineTypes: [] };
+}
+
+export const ListMachineTypesResponse: MessageFns<ListMachineTypesResponse> = {
+  encode(message: ListMachineTypesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.machineTypes) {
+      MachineType.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListMachineTypesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListMachineTypesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.machineTypes.push(MachineType.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListMachineTypesResponse {
+    return {
+      machineTypes: globalThis.Array.isArray(object?.machineTypes)
+        ? object.machineTypes.map((e: any) => MachineType.fromJSON(e))
+        : globalThis.Array.isArray(object?.machine_types)
+        ? object.machine_types.map((e: any) => MachineType.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ListMachineTypesResponse): unknown {
+    const obj: any = {};
+    if (message.machineTypes?.length) {
+      obj.machineTypes = message.machineTypes.map((e) => MachineType.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListMachineTypesResponse>, I>>(base?: I): ListMachineTypesResponse {
+    return ListMachineTypesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListMachineTypesResponse>, I>>(object: I): ListMachineTypesResponse {
+    const message = createBaseListMachineTypesResponse();
+    message.machineTypes = object.machineTypes?.map((e) => MachineType.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseMachineType(): MachineType {
+  return {
+    nodes: 0,
+    os: "",
+    arch: "",
+    cpus: 0,
+    cpuModel: "",
+    memoryBytes: 0n,
+    runtimes: [],
+    packages: {},
+    images: [],
+    devices: [],
+  };
+}
+
+export const MachineType: MessageFns<MachineType> = {
+  encode(message: MachineType, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodes !== 0) {
+      writer.uint32(8).uint32(message.nodes);
+    }
+    if (message.os !== "") {
+      writer.uint32(18).string(message.os);
+    }
+    if (message.arch !== "") {
+      writer.uint32(26).string(message.arch);
+    }
+    if (message.cpus !== 0) {
+      writer.uint32(32).uint32(message.cpus);
+    }
+    if (message.cpuModel !== "") {
+      writer.uint32(42).string(message.cpuModel);
+    }
+    if (message.memoryBytes !== 0n) {
+      if (BigInt.asUintN(64, message.memoryBytes) !== message.memoryBytes) {
+        throw new globalThis.Error("value provided for field message.memoryBytes of type uint64 too large");
+      }
+      writer.uint32(48).uint64(message.memoryBytes);
+    }
+    for (const v of message.runtimes) {
+      writer.uint32(58).string(v!);
+    }
+    globalThis.Object.entries(message.packages).forEach(([key, value]: [string, string]) => {
+      MachineType_PackagesEntry.encode({ key: key as any, value }, writer.uint32(66).fork()).join();
+    });
+    for (const v of message.images) {
+      writer.uint32(74).string(v!);
+    }
+    for (const v of message.devices) {
+      DeviceType.encode(v!, writer.uint32(82).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MachineType {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMachineType();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.nodes = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.os = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.arch = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.cpus = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.cpuModel = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.memoryBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.runtimes.push(reader.string());
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            const entry8 = MachineType_PackagesEntry.decode(reader, reader.uint32());
+            if (entry8.value !== undefined) {
+              message.packages[entry8.key] = entry8.value;
+            }
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.images.push(reader.string());
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.devices.push(DeviceType.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): MachineType {
+    return {
+      nodes: isSet(object.nodes) ? globalThis.Number(object.nodes) : 0,
+      os: isSet(object.os) ? globalThis.String(object.os) : "",
+      arch: isSet(object.arch) ? globalThis.String(object.arch) : "",
+      cpus: isSet(object.cpus) ? globalThis.Number(object.cpus) : 0,
+      cpuModel: isSet(object.cpuModel)
+        ? globalThis.String(object.cpuModel)
+        : isSet(object.cpu_model)
+        ? globalThis.String(object.cpu_model)
+        : "",
+      memoryBytes: isSet(object.memoryBytes)
+        ? BigInt(object.memoryBytes)
+        : isSet(object.memory_bytes)
+        ? BigInt(object.memory_bytes)
+        : 0n,
+      runtimes: globalThis.Array.isArray(object?.runtimes) ? object.runtimes.map((e: any) => globalThis.String(e)) : [],
+      packages: isObject(object.packages)
+        ? (globalThis.Object.entries(object.packages) as [string, any][]).reduce(
+          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
+            globalThis.Object.defineProperty(acc, key, {
+              value: globalThis.String(value),
+              enumerable: true,
+              configurable: true,
+              writable: true,
+            });
+            return acc;
+          },
+          {},
+        )
+        : {},
+      images: globalThis.Array.isArray(object?.images) ? object.images.map((e: any) => globalThis.String(e)) : [],
+      devices: globalThis.Array.isArray(object?.devices) ? object.devices.map((e: any) => DeviceType.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: MachineType): unknown {
+    const obj: any = {};
+    if (message.nodes !== 0) {
+      obj.nodes = Math.round(message.nodes);
+    }
+    if (message.os !== "") {
+      obj.os = message.os;
+    }
+    if (message.arch !== "") {
+      obj.arch = message.arch;
+    }
+    if (message.cpus !== 0) {
+      obj.cpus = Math.round(message.cpus);
+    }
+    if (message.cpuModel !== "") {
+      obj.cpuModel = message.cpuModel;
+    }
+    if (message.memoryBytes !== 0n) {
+      obj.memoryBytes = message.memoryBytes.toString();
+    }
+    if (message.runtimes?.length) {
+      obj.runtimes = message.runtimes;
+    }
+    if (message.packages) {
+      const entries = globalThis.Object.entries(message.packages) as [string, string][];
+      if (entries.length > 0) {
+        obj.packages = {};
+        entries.forEach(([k, v]) => {
+          obj.packages[k] = v;
+        });
+      }
+    }
+    if (message.images?.length) {
+      obj.images = message.images;
+    }
+    if (message.devices?.length) {
+      obj.devices = message.devices.map((e) => DeviceType.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<MachineType>, I>>(base?: I): MachineType {
+    return MachineType.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<MachineType>, I>>(object: I): MachineType {
+    const message = createBaseMachineType();
+    message.nodes = object.nodes ?? 0;
+    message.os = object.os ?? "";
+    message.arch = object.arch ?? "";
+    message.cpus = object.cpus ?? 0;
+    message.cpuModel = object.cpuModel ?? "";
+    message.memoryBytes = (object.memoryBytes !== undefined && object.memoryBytes !== null)
+      ? BigInt(object.memoryBytes)
+      : 0n;
+    message.runtimes = object.runtimes?.map((e) => e) || [];
+    message.packages = (globalThis.Object.entries(object.packages ?? {}) as [string, string][]).reduce(
+      (acc: { [key: string]: string }, [key, value]: [string, string]) => {
+        if (value !== undefined) {
+          acc[key] = globalThis.String(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.images = object.images?.map((e) => e) || [];
+    message.devices = object.devices?.map((e) => DeviceType.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseMachineType_PackagesEntry(): MachineType_PackagesEntry {
+  return { key: "", value: "" };
+}
+
+export const MachineType_PackagesEntry: MessageFns<MachineType_PackagesEntry> = {
+  encode(message: MachineType_PackagesEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== "") {
+      writer.uint32(18).string(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MachineType_PackagesEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMachineType_PackagesEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): MachineType_PackagesEntry {
+    return {
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      value: isSet(object.value) ? globalThis.String(object.value) : "",
+    };
+  },
+
+  toJSON(message: MachineType_PackagesEntry): unknown {
+    const obj: any = {};
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.value !== "") {
+      obj.value = message.value;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<MachineType_PackagesEntry>, I>>(base?: I): MachineType_PackagesEntry {
+    return MachineType_PackagesEntry.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<MachineType_PackagesEntry>, I>>(object: I): MachineType_PackagesEntry {
+    const message = createBaseMachineType_PackagesEntry();
+    message.key = object.key ?? "";
+    message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseDeviceType(): DeviceType {
+  return { model: "", memoryBytes: 0n, count: 0 };
+}
+
+export const DeviceType: MessageFns<DeviceType> = {
+  encode(message: DeviceType, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.model !== "") {
+      writer.uint32(10).string(message.model);
+    }
+    if (message.memoryBytes !== 0n) {
+      if (BigInt.asUintN(64, message.memoryBytes) !== message.memoryBytes) {
+        throw new globalThis.Error("value provided for field message.memoryBytes of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.memoryBytes);
+    }
+    if (message.count !== 0) {
+      writer.uint32(24).uint32(message.count);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeviceType {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeviceType();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.model = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.memoryBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.count = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DeviceType {
+    return {
+      model: isSet(object.model) ? globalThis.String(object.model) : "",
+      memoryBytes: isSet(object.memoryBytes)
+        ? BigInt(object.memoryBytes)
+        : isSet(object.memory_bytes)
+        ? BigInt(object.memory_bytes)
+        : 0n,
+      count: isSet(object.count) ? globalThis.Number(object.count) : 0,
+    };
+  },
+
+  toJSON(message: DeviceType): unknown {
+    const obj: any = {};
+    if (message.model !== "") {
+      obj.model = message.model;
+    }
+    if (message.memoryBytes !== 0n) {
+      obj.memoryBytes = message.memoryBytes.toString();
+    }
+    if (message.count !== 0) {
+      obj.count = Math.round(message.count);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DeviceType>, I>>(base?: I): DeviceType {
+    return DeviceType.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DeviceType>, I>>(object: I): DeviceType {
+    const message = createBaseDeviceType();
+    message.model = object.model ?? "";
+    message.memoryBytes = (object.memoryBytes !== undefined && object.memoryBytes !== null)
+      ? BigInt(object.memoryBytes)
+      : 0n;
+    message.count = object.count ?? 0;
     return message;
   },
 };
@@ -5498,7 +6228,7 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
 };
 
 function createBaseCreateJoinTokenResponse(): CreateJoinTokenResponse {
-  return { joinToken: "", id: "" };
+  return { joinToken: "", id: "", token: undefined };
 }
 
 export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
@@ -5508,6 +6238,9 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
     }
     if (message.id !== "") {
       writer.uint32(18).string(message.id);
+    }
+    if (message.token !== undefined) {
+      JoinTokenInfo.encode(message.token, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -5541,6 +6274,14 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
             message.id = reader.string();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.token = JoinTokenInfo.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5561,6 +6302,7 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
         ? globalThis.String(object.join_token)
         : "",
       id: isSet(object.id) ? globalThis.String(object.id) : "",
+      token: isSet(object.token) ? JoinTokenInfo.fromJSON(object.token) : undefined,
     };
   },
 
@@ -5572,6 +6314,9 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
     if (message.id !== "") {
       obj.id = message.id;
     }
+    if (message.token !== undefined) {
+      obj.token = JoinTokenInfo.toJSON(message.token);
+    }
     return obj;
   },
 
@@ -5582,16 +6327,25 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
     const message = createBaseCreateJoinTokenResponse();
     message.joinToken = object.joinToken ?? "";
     message.id = object.id ?? "";
+    message.token = (object.token !== undefined && object.token !== null)
+      ? JoinTokenInfo.fromPartial(object.token)
+      : undefined;
     return message;
   },
 };
 
 function createBaseListJoinTokensRequest(): ListJoinTokensRequest {
-  return {};
+  return { afterId: "", limit: 0 };
 }
 
 export const ListJoinTokensRequest: MessageFns<ListJoinTokensRequest> = {
-  encode(_: ListJoinTokensRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: ListJoinTokensRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.afterId !== "") {
+      writer.uint32(10).string(message.afterId);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(16).uint32(message.limit);
+    }
     return writer;
   },
 
@@ -5608,6 +6362,22 @@ export const ListJoinTokensRequest: MessageFns<ListJoinTokensRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.afterId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5620,20 +6390,35 @@ export const ListJoinTokensRequest: MessageFns<ListJoinTokensRequest> = {
     }
   },
 
-  fromJSON(_: any): ListJoinTokensRequest {
-    return {};
+  fromJSON(object: any): ListJoinTokensRequest {
+    return {
+      afterId: isSet(object.afterId)
+        ? globalThis.String(object.afterId)
+        : isSet(object.after_id)
+        ? globalThis.String(object.after_id)
+        : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
   },
 
-  toJSON(_: ListJoinTokensRequest): unknown {
+  toJSON(message: ListJoinTokensRequest): unknown {
     const obj: any = {};
+    if (message.afterId !== "") {
+      obj.afterId = message.afterId;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
     return obj;
   },
 
   create<I extends Exact<DeepPartial<ListJoinTokensRequest>, I>>(base?: I): ListJoinTokensRequest {
     return ListJoinTokensRequest.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<ListJoinTokensRequest>, I>>(_: I): ListJoinTokensRequest {
+  fromPartial<I extends Exact<DeepPartial<ListJoinTokensRequest>, I>>(object: I): ListJoinTokensRequest {
     const message = createBaseListJoinTokensRequest();
+    message.afterId = object.afterId ?? "";
+    message.limit = object.limit ?? 0;
     return message;
   },
 };
@@ -5946,11 +6731,14 @@ export const RevokeJoinTokenRequest: MessageFns<RevokeJoinTokenRequest> = {
 };
 
 function createBaseRevokeJoinTokenResponse(): RevokeJoinTokenResponse {
-  return {};
+  return { token: undefined };
 }
 
 export const RevokeJoinTokenResponse: MessageFns<RevokeJoinTokenResponse> = {
-  encode(_: RevokeJoinTokenResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: RevokeJoinTokenResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.token !== undefined) {
+      JoinTokenInfo.encode(message.token, writer.uint32(10).fork()).join();
+    }
     return writer;
   },
 
@@ -5967,6 +6755,14 @@ export const RevokeJoinTokenResponse: MessageFns<RevokeJoinTokenResponse> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.token = JoinTokenInfo.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5979,20 +6775,26 @@ export const RevokeJoinTokenResponse: MessageFns<RevokeJoinTokenResponse> = {
     }
   },
 
-  fromJSON(_: any): RevokeJoinTokenResponse {
-    return {};
+  fromJSON(object: any): RevokeJoinTokenResponse {
+    return { token: isSet(object.token) ? JoinTokenInfo.fromJSON(object.token) : undefined };
   },
 
-  toJSON(_: RevokeJoinTokenResponse): unknown {
+  toJSON(message: RevokeJoinTokenResponse): unknown {
     const obj: any = {};
+    if (message.token !== undefined) {
+      obj.token = JoinTokenInfo.toJSON(message.token);
+    }
     return obj;
   },
 
   create<I extends Exact<DeepPartial<RevokeJoinTokenResponse>, I>>(base?: I): RevokeJoinTokenResponse {
     return RevokeJoinTokenResponse.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<RevokeJoinTokenResponse>, I>>(_: I): RevokeJoinTokenResponse {
+  fromPartial<I extends Exact<DeepPartial<RevokeJoinTokenResponse>, I>>(object: I): RevokeJoinTokenResponse {
     const message = createBaseRevokeJoinTokenResponse();
+    message.token = (object.token !== undefined && object.token !== null)
+      ? JoinTokenInfo.fromPartial(object.token)
+      : undefined;
     return message;
   },
 };
@@ -9816,11 +10618,14 @@ export const CreateKeyResponse: MessageFns<CreateKeyResponse> = {
 };
 
 function createBaseListKeysRequest(): ListKeysRequest {
-  return {};
+  return { account: "" };
 }
 
 export const ListKeysRequest: MessageFns<ListKeysRequest> = {
-  encode(_: ListKeysRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: ListKeysRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.account !== "") {
+      writer.uint32(10).string(message.account);
+    }
     return writer;
   },
 
@@ -9837,6 +10642,14 @@ export const ListKeysRequest: MessageFns<ListKeysRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -9849,20 +10662,24 @@ export const ListKeysRequest: MessageFns<ListKeysRequest> = {
     }
   },
 
-  fromJSON(_: any): ListKeysRequest {
-    return {};
+  fromJSON(object: any): ListKeysRequest {
+    return { account: isSet(object.account) ? globalThis.String(object.account) : "" };
   },
 
-  toJSON(_: ListKeysRequest): unknown {
+  toJSON(message: ListKeysRequest): unknown {
     const obj: any = {};
+    if (message.account !== "") {
+      obj.account = message.account;
+    }
     return obj;
   },
 
   create<I extends Exact<DeepPartial<ListKeysRequest>, I>>(base?: I): ListKeysRequest {
     return ListKeysRequest.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<ListKeysRequest>, I>>(_: I): ListKeysRequest {
+  fromPartial<I extends Exact<DeepPartial<ListKeysRequest>, I>>(object: I): ListKeysRequest {
     const message = createBaseListKeysRequest();
+    message.account = object.account ?? "";
     return message;
   },
 };
@@ -10173,13 +10990,16 @@ export const KeyInfo: MessageFns<KeyInfo> = {
 };
 
 function createBaseRevokeKeyRequest(): RevokeKeyRequest {
-  return { id: "" };
+  return { id: "", account: "" };
 }
 
 export const RevokeKeyRequest: MessageFns<RevokeKeyRequest> = {
   encode(message: RevokeKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.id !== "") {
       writer.uint32(10).string(message.id);
+    }
+    if (message.account !== "") {
+      writer.uint32(18).string(message.account);
     }
     return writer;
   },
@@ -10205,6 +11025,14 @@ export const RevokeKeyRequest: MessageFns<RevokeKeyRequest> = {
             message.id = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10218,13 +11046,19 @@ export const RevokeKeyRequest: MessageFns<RevokeKeyRequest> = {
   },
 
   fromJSON(object: any): RevokeKeyRequest {
-    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      account: isSet(object.account) ? globalThis.String(object.account) : "",
+    };
   },
 
   toJSON(message: RevokeKeyRequest): unknown {
     const obj: any = {};
     if (message.id !== "") {
       obj.id = message.id;
+    }
+    if (message.account !== "") {
+      obj.account = message.account;
     }
     return obj;
   },
@@ -10235,6 +11069,7 @@ export const RevokeKeyRequest: MessageFns<RevokeKeyRequest> = {
   fromPartial<I extends Exact<DeepPartial<RevokeKeyRequest>, I>>(object: I): RevokeKeyRequest {
     const message = createBaseRevokeKeyRequest();
     message.id = object.id ?? "";
+    message.account = object.account ?? "";
     return message;
   },
 };
@@ -10847,11 +11682,17 @@ export const CreateAccountResponse: MessageFns<CreateAccountResponse> = {
 };
 
 function createBaseListAccountsRequest(): ListAccountsRequest {
-  return {};
+  return { afterId: "", limit: 0 };
 }
 
 export const ListAccountsRequest: MessageFns<ListAccountsRequest> = {
-  encode(_: ListAccountsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: ListAccountsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.afterId !== "") {
+      writer.uint32(10).string(message.afterId);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(16).uint32(message.limit);
+    }
     return writer;
   },
 
@@ -10868,6 +11709,22 @@ export const ListAccountsRequest: MessageFns<ListAccountsRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.afterId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10880,20 +11737,35 @@ export const ListAccountsRequest: MessageFns<ListAccountsRequest> = {
     }
   },
 
-  fromJSON(_: any): ListAccountsRequest {
-    return {};
+  fromJSON(object: any): ListAccountsRequest {
+    return {
+      afterId: isSet(object.afterId)
+        ? globalThis.String(object.afterId)
+        : isSet(object.after_id)
+        ? globalThis.String(object.after_id)
+        : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
   },
 
-  toJSON(_: ListAccountsRequest): unknown {
+  toJSON(message: ListAccountsRequest): unknown {
     const obj: any = {};
+    if (message.afterId !== "") {
+      obj.afterId = message.afterId;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
     return obj;
   },
 
   create<I extends Exact<DeepPartial<ListAccountsRequest>, I>>(base?: I): ListAccountsRequest {
     return ListAccountsRequest.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<ListAccountsRequest>, I>>(_: I): ListAccountsRequest {
+  fromPartial<I extends Exact<DeepPartial<ListAccountsRequest>, I>>(object: I): ListAccountsRequest {
     const message = createBaseListAccountsRequest();
+    message.afterId = object.afterId ?? "";
+    message.limit = object.limit ?? 0;
     return message;
   },
 };
@@ -11104,6 +11976,111 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
     message.bodyQuotaBytes = (object.bodyQuotaBytes !== undefined && object.bodyQuotaBytes !== null)
       ? BigInt(object.bodyQuotaBytes)
       : undefined;
+    return message;
+  },
+};
+
+function createBaseDeleteAccountRequest(): DeleteAccountRequest {
+  return { id: "", force: false, stopJobs: false };
+}
+
+export const DeleteAccountRequest: MessageFns<DeleteAccountRequest> = {
+  encode(message: DeleteAccountRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.force !== false) {
+      writer.uint32(16).bool(message.force);
+    }
+    if (message.stopJobs !== false) {
+      writer.uint32(24).bool(message.stopJobs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeleteAccountRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeleteAccountRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stopJobs = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DeleteAccountRequest {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+      stopJobs: isSet(object.stopJobs)
+        ? globalThis.Boolean(object.stopJobs)
+        : isSet(object.stop_jobs)
+        ? globalThis.Boolean(object.stop_jobs)
+        : false,
+    };
+  },
+
+  toJSON(message: DeleteAccountRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.force !== false) {
+      obj.force = message.force;
+    }
+    if (message.stopJobs !== false) {
+      obj.stopJobs = message.stopJobs;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DeleteAccountRequest>, I>>(base?: I): DeleteAccountRequest {
+    return DeleteAccountRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DeleteAccountRequest>, I>>(object: I): DeleteAccountRequest {
+    const message = createBaseDeleteAccountRequest();
+    message.id = object.id ?? "";
+    message.force = object.force ?? false;
+    message.stopJobs = object.stopJobs ?? false;
     return message;
   },
 };
@@ -11427,7 +12404,7 @@ export const ControlServiceService = {
     responseSerialize: (value: AccountInfo): Buffer => Buffer.from(AccountInfo.encode(value).finish()),
     responseDeserialize: (value: Buffer): AccountInfo => AccountInfo.decode(value),
   },
-  /** For operators: a key of the scope ALL of the account `default`. */
+  /** Creates an account and its first key. Requires the scope OPERATOR, as do all calls on accounts other than the caller's. */
   createAccount: {
     path: "/capstan.v1.ControlService/CreateAccount" as const,
     requestStream: false as const,
@@ -11457,7 +12434,23 @@ export const ControlServiceService = {
     responseSerialize: (value: AccountInfo): Buffer => Buffer.from(AccountInfo.encode(value).finish()),
     responseDeserialize: (value: Buffer): AccountInfo => AccountInfo.decode(value),
   },
-  /** Everything for the account `default`; for others what hosts offer, with counts of their own workers only. */
+  /**
+   * Deletes an account with its keys, environments and deployments, and its endpoints as Undeploy does. CONFLICT while it
+   * has endpoints, unless forced. Its id cannot be used again. Returns the account as it was.
+   */
+  deleteAccount: {
+    path: "/capstan.v1.ControlService/DeleteAccount" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: DeleteAccountRequest): Buffer => Buffer.from(DeleteAccountRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): DeleteAccountRequest => DeleteAccountRequest.decode(value),
+    responseSerialize: (value: AccountInfo): Buffer => Buffer.from(AccountInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): AccountInfo => AccountInfo.decode(value),
+  },
+  /**
+   * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
+   * what the host offers and counts of these workers only.
+   */
   listNodes: {
     path: "/capstan.v1.ControlService/ListNodes" as const,
     requestStream: false as const,
@@ -11466,6 +12459,18 @@ export const ControlServiceService = {
     requestDeserialize: (value: Buffer): ListNodesRequest => ListNodesRequest.decode(value),
     responseSerialize: (value: ListNodesResponse): Buffer => Buffer.from(ListNodesResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListNodesResponse => ListNodesResponse.decode(value),
+  },
+  /** What the connected nodes that accept work offer, without telling one node from another. */
+  listMachineTypes: {
+    path: "/capstan.v1.ControlService/ListMachineTypes" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListMachineTypesRequest): Buffer =>
+      Buffer.from(ListMachineTypesRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListMachineTypesRequest => ListMachineTypesRequest.decode(value),
+    responseSerialize: (value: ListMachineTypesResponse): Buffer =>
+      Buffer.from(ListMachineTypesResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListMachineTypesResponse => ListMachineTypesResponse.decode(value),
   },
   listWorkers: {
     path: "/capstan.v1.ControlService/ListWorkers" as const,
@@ -11486,7 +12491,10 @@ export const ControlServiceService = {
     responseSerialize: (value: GetEndpointResponse): Buffer => Buffer.from(GetEndpointResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetEndpointResponse => GetEndpointResponse.decode(value),
   },
-  /** A token with which new nodes can join. */
+  /**
+   * Creates a token with which new nodes can join. Requires the scope OPERATOR, as do all calls on join tokens and all calls
+   * that change nodes.
+   */
   createJoinToken: {
     path: "/capstan.v1.ControlService/CreateJoinToken" as const,
     requestStream: false as const,
@@ -11611,7 +12619,7 @@ export const ControlServiceService = {
     responseDeserialize: (value: Buffer): GetWebhookSecretResponse => GetWebhookSecretResponse.decode(value),
   },
   /**
-   * For operators. Writes a consistent copy of the queue's database into the data folder while
+   * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while
    * everything serves, in place of the last one. CONFLICT while another is being written, or where
    * the disk has no room for it.
    */
@@ -11625,7 +12633,7 @@ export const ControlServiceService = {
       Buffer.from(SnapshotQueueResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): SnapshotQueueResponse => SnapshotQueueResponse.decode(value),
   },
-  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. For operators. */
+  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. Requires the scope OPERATOR. */
   getMasterKey: {
     path: "/capstan.v1.ControlService/GetMasterKey" as const,
     requestStream: false as const,
@@ -11637,8 +12645,8 @@ export const ControlServiceService = {
   },
   /**
    * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
-   * that is cut off goes on by itself, also after a new start. For operators. CONFLICT while one, or a copy of the
-   * database, is under way.
+   * that is cut off goes on by itself, also after a new start. Requires the scope OPERATOR. CONFLICT while
+   * one, or a copy of the database, is under way.
    */
   rotateMasterKey: {
     path: "/capstan.v1.ControlService/RotateMasterKey" as const,
@@ -11701,16 +12709,29 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   noteKeyUse: handleUnaryCall<NoteKeyUseRequest, NoteKeyUseResponse>;
   /** The caller's own account. */
   getAccount: handleUnaryCall<GetAccountRequest, AccountInfo>;
-  /** For operators: a key of the scope ALL of the account `default`. */
+  /** Creates an account and its first key. Requires the scope OPERATOR, as do all calls on accounts other than the caller's. */
   createAccount: handleUnaryCall<CreateAccountRequest, CreateAccountResponse>;
   listAccounts: handleUnaryCall<ListAccountsRequest, ListAccountsResponse>;
   updateAccount: handleUnaryCall<UpdateAccountRequest, AccountInfo>;
-  /** Everything for the account `default`; for others what hosts offer, with counts of their own workers only. */
+  /**
+   * Deletes an account with its keys, environments and deployments, and its endpoints as Undeploy does. CONFLICT while it
+   * has endpoints, unless forced. Its id cannot be used again. Returns the account as it was.
+   */
+  deleteAccount: handleUnaryCall<DeleteAccountRequest, AccountInfo>;
+  /**
+   * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
+   * what the host offers and counts of these workers only.
+   */
   listNodes: handleUnaryCall<ListNodesRequest, ListNodesResponse>;
+  /** What the connected nodes that accept work offer, without telling one node from another. */
+  listMachineTypes: handleUnaryCall<ListMachineTypesRequest, ListMachineTypesResponse>;
   listWorkers: handleUnaryCall<ListWorkersRequest, ListWorkersResponse>;
   /** One endpoint with its workers, and what the scaler decided about it and why. */
   getEndpoint: handleUnaryCall<GetEndpointRequest, GetEndpointResponse>;
-  /** A token with which new nodes can join. */
+  /**
+   * Creates a token with which new nodes can join. Requires the scope OPERATOR, as do all calls on join tokens and all calls
+   * that change nodes.
+   */
   createJoinToken: handleUnaryCall<CreateJoinTokenRequest, CreateJoinTokenResponse>;
   listJoinTokens: handleUnaryCall<ListJoinTokensRequest, ListJoinTokensResponse>;
   /** No node joins with it any more; nodes that joined with it stay. */
@@ -11736,17 +12757,17 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   /** With what the account's webhooks are signed (Standard Webhooks). */
   getWebhookSecret: handleUnaryCall<GetWebhookSecretRequest, GetWebhookSecretResponse>;
   /**
-   * For operators. Writes a consistent copy of the queue's database into the data folder while
+   * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while
    * everything serves, in place of the last one. CONFLICT while another is being written, or where
    * the disk has no room for it.
    */
   snapshotQueue: handleUnaryCall<SnapshotQueueRequest, SnapshotQueueResponse>;
-  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. For operators. */
+  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. Requires the scope OPERATOR. */
   getMasterKey: handleUnaryCall<GetMasterKeyRequest, MasterKeyInfo>;
   /**
    * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
-   * that is cut off goes on by itself, also after a new start. For operators. CONFLICT while one, or a copy of the
-   * database, is under way.
+   * that is cut off goes on by itself, also after a new start. Requires the scope OPERATOR. CONFLICT while
+   * one, or a copy of the database, is under way.
    */
   rotateMasterKey: handleUnaryCall<RotateMasterKeyRequest, MasterKeyInfo>;
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
@@ -12033,7 +13054,7 @@ export interface ControlServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: AccountInfo) => void,
   ): ClientUnaryCall;
-  /** For operators: a key of the scope ALL of the account `default`. */
+  /** Creates an account and its first key. Requires the scope OPERATOR, as do all calls on accounts other than the caller's. */
   createAccount(
     request: CreateAccountRequest,
     callback: (error: ServiceError | null, response: CreateAccountResponse) => void,
@@ -12079,7 +13100,29 @@ export interface ControlServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: AccountInfo) => void,
   ): ClientUnaryCall;
-  /** Everything for the account `default`; for others what hosts offer, with counts of their own workers only. */
+  /**
+   * Deletes an account with its keys, environments and deployments, and its endpoints as Undeploy does. CONFLICT while it
+   * has endpoints, unless forced. Its id cannot be used again. Returns the account as it was.
+   */
+  deleteAccount(
+    request: DeleteAccountRequest,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  deleteAccount(
+    request: DeleteAccountRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  deleteAccount(
+    request: DeleteAccountRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  /**
+   * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
+   * what the host offers and counts of these workers only.
+   */
   listNodes(
     request: ListNodesRequest,
     callback: (error: ServiceError | null, response: ListNodesResponse) => void,
@@ -12094,6 +13137,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListNodesResponse) => void,
+  ): ClientUnaryCall;
+  /** What the connected nodes that accept work offer, without telling one node from another. */
+  listMachineTypes(
+    request: ListMachineTypesRequest,
+    callback: (error: ServiceError | null, response: ListMachineTypesResponse) => void,
+  ): ClientUnaryCall;
+  listMachineTypes(
+    request: ListMachineTypesRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListMachineTypesResponse) => void,
+  ): ClientUnaryCall;
+  listMachineTypes(
+    request: ListMachineTypesRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListMachineTypesResponse) => void,
   ): ClientUnaryCall;
   listWorkers(
     request: ListWorkersRequest,
@@ -12126,7 +13185,10 @@ export interface ControlServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetEndpointResponse) => void,
   ): ClientUnaryCall;
-  /** A token with which new nodes can join. */
+  /**
+   * Creates a token with which new nodes can join. Requires the scope OPERATOR, as do all calls on join tokens and all calls
+   * that change nodes.
+   */
   createJoinToken(
     request: CreateJoinTokenRequest,
     callback: (error: ServiceError | null, response: CreateJoinTokenResponse) => void,
@@ -12306,7 +13368,7 @@ export interface ControlServiceClient extends Client {
     callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
   ): ClientUnaryCall;
   /**
-   * For operators. Writes a consistent copy of the queue's database into the data folder while
+   * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while
    * everything serves, in place of the last one. CONFLICT while another is being written, or where
    * the disk has no room for it.
    */
@@ -12325,7 +13387,7 @@ export interface ControlServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: SnapshotQueueResponse) => void,
   ): ClientUnaryCall;
-  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. For operators. */
+  /** The master key, which encrypts s3Config, env values and webhook secrets at rest. Requires the scope OPERATOR. */
   getMasterKey(
     request: GetMasterKeyRequest,
     callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
@@ -12343,8 +13405,8 @@ export interface ControlServiceClient extends Client {
   ): ClientUnaryCall;
   /**
    * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
-   * that is cut off goes on by itself, also after a new start. For operators. CONFLICT while one, or a copy of the
-   * database, is under way.
+   * that is cut off goes on by itself, also after a new start. Requires the scope OPERATOR. CONFLICT while
+   * one, or a copy of the database, is under way.
    */
   rotateMasterKey(
     request: RotateMasterKeyRequest,
