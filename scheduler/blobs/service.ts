@@ -30,9 +30,10 @@ import type { UnfinishedBuilds } from './unfinished-builds.ts';
 /** The most bytes a frame may carry. */
 export const MAX_FRAME_BYTES = 256 * 1024;
 
-/** Who sends and fetches blobs: a gateway, which acts for the account `default`, the holder of an account's key, or a node. */
+/** Who sends and fetches blobs: a gateway and a node for bodies, the holder of an account's key for builds, which nodes read. */
 export type BlobCaller =
-  | { readonly kind: 'gateway' | 'account'; readonly account: string }
+  | { readonly kind: 'gateway' }
+  | { readonly kind: 'account'; readonly account: string }
   | { readonly kind: 'node'; readonly node: string };
 
 /** Which accounts own which builds. */
@@ -180,14 +181,14 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     return { exists: true, size, received: 0 };
   }
 
-  /** A node reads the builds of its workers and the inputs of jobs leased to it, an account its builds, a gateway those and all bodies. */
+  /** A node reads the builds of its workers and the inputs of jobs leased to it, an account its builds, a gateway all bodies. */
   function mayGet(caller: BlobCaller, id: string): void {
     const digest = digestOf(id);
     if (caller.kind === 'node') {
       if (digest === null ? isLeased(caller.node, id) : owners.runs(caller.node, digest)) return;
       throw new CapstanError('PERMISSION_DENIED', 'this node was not given the blob');
     }
-    if (digest === null ? caller.kind === 'gateway' : owners.owns(caller.account, digest)) return;
+    if (digest === null ? caller.kind === 'gateway' : owners.owns(accountOf(caller), digest)) return;
     throw blobNotFound(id);
   }
 
@@ -216,10 +217,10 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
   };
 }
 
-/** Uploads of builds are of accounts. @throws CapstanError PERMISSION_DENIED for a node. */
+/** The account whose builds a caller puts and reads. @throws CapstanError PERMISSION_DENIED for a node or a gateway. */
 function accountOf(caller: BlobCaller): string {
-  if (caller.kind === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not put builds or ask for them');
-  return caller.account;
+  if (caller.kind === 'account') return caller.account;
+  throw new CapstanError('PERMISSION_DENIED', `${caller.kind}s may not put builds or ask for them`);
 }
 
 /** The digest of a build's id; null for a body's. @throws CapstanError INVALID_ARGUMENT for any other text. */

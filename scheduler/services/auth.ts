@@ -83,22 +83,17 @@ export class Authorizer {
     if (this.identify(metadata).role !== 'gateway') throw new CapstanError('PERMISSION_DENIED', 'this call needs the gateway token');
   }
 
-  /** Only a gateway or the owner of an account may go on; answers the account. */
+  /** Admits only a key that owns its account; returns the account. */
   account(metadata: Metadata): string {
-    const principal = this.identify(metadata);
-    if (principal.role === 'gateway') return DEFAULT_ACCOUNT;
-    if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
+    const principal = this.#holder(metadata);
     if (!ownsAccount(principal.scope))
       throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL or OPERATOR');
     return principal.account;
   }
 
-  /** Whoever has a key may go on, and reads what its scope shows. */
+  /** Admits every key and worker token, which read what their scope permits. */
   reader(metadata: Metadata): Reader {
-    const principal = this.identify(metadata);
-    if (principal.role === 'gateway') return { account: DEFAULT_ACCOUNT, all: true, operator: true, sees: () => true };
-    if (principal.role === 'node') throw new CapstanError('PERMISSION_DENIED', 'nodes may not use the control plane');
-    const { account, scope, endpoints, environment } = principal;
+    const { account, scope, endpoints, environment } = this.#holder(metadata);
     switch (scope) {
       case KeyScope.OPERATOR:
         return { account, all: true, operator: true, sees: () => true };
@@ -122,7 +117,7 @@ export class Authorizer {
     return reader;
   }
 
-  /** Admits only a gateway or a key with the scope OPERATOR. */
+  /** Admits only a key with the scope OPERATOR. */
   operator(metadata: Metadata): void {
     if (!this.isOperator(metadata))
       throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope OPERATOR');
@@ -130,14 +125,20 @@ export class Authorizer {
 
   isOperator(metadata: Metadata): boolean {
     const principal = this.identify(metadata);
-    return principal.role === 'gateway' || (principal.role === 'account' && principal.scope === KeyScope.OPERATOR);
+    return principal.role === 'account' && principal.scope === KeyScope.OPERATOR;
   }
 
   /** Identifies who puts or gets blobs: a gateway, a node, or the holder of a key that owns its account. */
   blobs(metadata: Metadata): BlobCaller {
     const principal = this.identify(metadata);
-    if (principal.role === 'node') return { kind: 'node', node: principal.node };
-    return { kind: principal.role, account: this.account(metadata) };
+    switch (principal.role) {
+      case 'node':
+        return { kind: 'node', node: principal.node };
+      case 'gateway':
+        return { kind: 'gateway' };
+      case 'account':
+        return { kind: 'account', account: this.account(metadata) };
+    }
   }
 
   /** Only the node itself may go on; answers its id. */
@@ -145,6 +146,14 @@ export class Authorizer {
     const principal = this.identify(metadata);
     if (principal.role !== 'node') throw new CapstanError('PERMISSION_DENIED', 'this call needs the identity of a node');
     return principal.node;
+  }
+
+  /** A caller with an account. A gateway forwards its callers' own keys, and its token permits no more than it needs itself. */
+  #holder(metadata: Metadata): AccountPrincipal {
+    const principal = this.identify(metadata);
+    if (principal.role === 'account') return principal;
+    const who = principal.role === 'node' ? 'nodes may not use the control plane' : 'the gateway token is not for this call';
+    throw new CapstanError('PERMISSION_DENIED', `${who}: it needs an API key`);
   }
 
   #node(id: string, secret: string): Principal {

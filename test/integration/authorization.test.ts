@@ -39,8 +39,8 @@ type Caller = (typeof callers)[number];
 
 const gateway: readonly Caller[] = ['gateway'];
 /** Owners of an account: `all key` is one of the account `default`, `team` one of another account. */
-const owners: readonly Caller[] = ['all key', 'team', 'operator', 'gateway'];
-const operators: readonly Caller[] = ['operator', 'gateway'];
+const owners: readonly Caller[] = ['all key', 'team', 'operator'];
+const operators: readonly Caller[] = ['operator'];
 /** Whoever may read all of an account. */
 const wholeReaders: readonly Caller[] = ['read-only key', ...owners];
 /** Whoever has a key, or a worker's token. */
@@ -95,9 +95,9 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/SnapshotQueue': operators,
   'ControlService/GetMasterKey': operators,
   'ControlService/RotateMasterKey': operators,
-  'BlobService/Put': [...owners, 'node'],
-  'BlobService/Get': [...owners, 'node'],
-  'BlobService/Stat': [...owners, 'node'],
+  'BlobService/Put': [...owners, 'node', 'gateway'],
+  'BlobService/Get': [...owners, 'node', 'gateway'],
+  'BlobService/Stat': [...owners, 'node', 'gateway'],
   // Its token is in the message, and an empty one is nobody's.
   'NodeService/Join': [],
   'NodeService/Session': ['node'],

@@ -94,8 +94,11 @@ test('a backup under load holds all that was acknowledged, and a scheduler start
   let desired = await session.take('desired');
   while (desired.releases.length === 0) desired = await session.take('desired');
   t.deepEqual(desired.releases[0]?.env, { SECRET: 'kept' });
-  for (const id of [body, `build/${desired.releases[0]?.buildDigest ?? ''}`])
-    t.true((await unary<StatBlobResponse>((done) => restored.blobs.stat({ id }, gateway, done))).exists, id);
+  for (const [id, who] of [
+    [body, gateway],
+    [`build/${desired.releases[0]?.buildDigest ?? ''}`, key],
+  ] as const)
+    t.true((await unary<StatBlobResponse>((done) => restored.blobs.stat({ id }, who, done))).exists, id);
 });
 
 test('a backup never replaces anything, and a failed one leaves nothing', async (t) => {

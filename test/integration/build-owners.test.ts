@@ -209,4 +209,13 @@ test('bodies are neither put, seen nor fetched with an account’s key, and buil
   await t.notThrowsAsync(put(node.credentials, body));
   const build = { purpose: BlobPurpose.BUILD, digest: digestOf(bytes) };
   await t.throwsAsync(put(node.credentials, build), { message: /nodes may not put builds/ });
+  await put(owner, build);
+  const own = `build/${digestOf(bytes)}`;
+  await t.notThrowsAsync(fetched(scheduler, own, owner));
+  for (const refused of [
+    put(gateway, build),
+    fetched(scheduler, own, gateway),
+    unary((done) => scheduler.blobs.stat({ id: own }, gateway, done)),
+  ])
+    await t.throwsAsync(refused, { code: 'PERMISSION_DENIED', message: /gateways may not put builds/ });
 });

@@ -34,7 +34,8 @@ async function serve(t: ExecutionContext) {
       bodyRefusal: () => null,
       authorize: (metadata) => {
         const token = metadata.get('authorization')[0]?.toString() ?? '';
-        if (token === 'Bearer good') return { kind: 'gateway', account: 'good' };
+        if (token === 'Bearer good') return { kind: 'account', account: 'good' };
+        if (token === 'Bearer gateway') return { kind: 'gateway' };
         if (token === 'Bearer other') return { kind: 'account', account: 'other' };
         if (token === 'Bearer node') return { kind: 'node', node: 'n' };
         throw new CapstanError('UNAUTHENTICATED', 'a valid token is needed');
@@ -62,7 +63,7 @@ async function serve(t: ExecutionContext) {
   return { store, root, client, server, faults };
 }
 
-function metadata(token = 'good'): Metadata {
+function metadata(token = 'gateway'): Metadata {
   const sent = new Metadata();
   sent.set('authorization', `Bearer ${token}`);
   return sent;
@@ -99,7 +100,10 @@ async function get(client: BlobServiceClient, id: string): Promise<{ size: numbe
   let size = -1;
   const frames: Buffer[] = [];
   try {
-    for await (const message of client.get({ id }, metadata()) as AsyncIterable<GetBlobResponse>) {
+    for await (const message of client.get(
+      { id },
+      metadata(id.startsWith('build/') ? 'good' : 'gateway'),
+    ) as AsyncIterable<GetBlobResponse>) {
       if (message.part?.$case === 'size') size = message.part.value;
       else if (message.part?.$case === 'data') frames.push(message.part.value);
     }
@@ -113,7 +117,7 @@ test('what was put is got back, in frames of at most 256 KiB after the size', as
   const { client } = await serve(t);
   const { bytes, digest } = someBytes(5_000_000);
   const body = await put(client, upload(BlobPurpose.BODY, bytes));
-  const build = await put(client, upload(BlobPurpose.BUILD, bytes, digest));
+  const build = await put(client, upload(BlobPurpose.BUILD, bytes, digest), 'good');
   t.is(build.id, `build/${digest}`);
   for (const { id } of [body, build]) {
     const { size, frames } = await get(client, id);
@@ -126,15 +130,15 @@ test('what was put is got back, in frames of at most 256 KiB after the size', as
 test('a build that is there is answered as such, to a sender in the middle of it too', async (t) => {
   const { client } = await serve(t);
   const { bytes, digest } = someBytes(8_000_000);
-  await put(client, upload(BlobPurpose.BUILD, bytes, digest));
-  const again = await put(client, upload(BlobPurpose.BUILD, bytes, digest));
+  await put(client, upload(BlobPurpose.BUILD, bytes, digest), 'good');
+  const again = await put(client, upload(BlobPurpose.BUILD, bytes, digest), 'good');
   t.deepEqual(again, { id: `build/${digest}`, size: bytes.length, existed: true, received: 8_000_000 });
 });
 
 test('refusals name field and rule, and leave nothing', async (t) => {
   const { client, root, faults } = await serve(t);
   const { bytes, digest } = someBytes(1000);
-  const cases: [Iterable<PutBlobRequest>, string, string][] = [
+  const cases: [Iterable<PutBlobRequest>, string, string, string?][] = [
     [[data(bytes)], 'INVALID_ARGUMENT', 'part'],
     [[], 'INVALID_ARGUMENT', 'part'],
     [[header(BlobPurpose.BODY, 1000), header(BlobPurpose.BODY, 1000)], 'INVALID_ARGUMENT', 'part'],
@@ -142,12 +146,12 @@ test('refusals name field and rule, and leave nothing', async (t) => {
     [[header(BlobPurpose.BODY, 999), data(bytes)], 'INVALID_ARGUMENT', 'size'],
     [[header(BlobPurpose.BODY, 1001), data(bytes)], 'INVALID_ARGUMENT', 'size'],
     [[header(BlobPurpose.BODY, 600_000_000), data(bytes)], 'PAYLOAD_TOO_LARGE', 'size'],
-    [[header(BlobPurpose.BUILD, 1000), data(bytes)], 'INVALID_ARGUMENT', 'digest'],
-    [[header(BlobPurpose.BUILD, 1000, digest), data(Buffer.alloc(1000))], 'INVALID_ARGUMENT', 'digest'],
+    [[header(BlobPurpose.BUILD, 1000), data(bytes)], 'INVALID_ARGUMENT', 'digest', 'good'],
+    [[header(BlobPurpose.BUILD, 1000, digest), data(Buffer.alloc(1000))], 'INVALID_ARGUMENT', 'digest', 'good'],
     [[header(BlobPurpose.BODY, 300_000), data(Buffer.alloc(MAX_FRAME_BYTES + 1))], 'INVALID_ARGUMENT', 'data'],
   ];
-  for (const [messages, code, field] of cases) {
-    const error = await t.throwsAsync(put(client, messages), { instanceOf: CapstanError });
+  for (const [messages, code, field, token] of cases) {
+    const error = await t.throwsAsync(put(client, messages, token), { instanceOf: CapstanError });
     t.is(error.code, code as CapstanError['code'], error.message);
     t.is(error.field, field, error.message);
   }

@@ -12210,7 +12210,8 @@ export const NoteKeyUseResponse: MessageFns<NoteKeyUseResponse> = {
 
 /**
  * The control plane: what gateways, the deployment tool and operators read and change.
- * `authorization: Bearer <API key>` (or the gateway token, which may do everything).
+ * `authorization: Bearer <API key>` or a worker's token; gateways forward their callers' keys. The gateway token is for
+ * WatchDirectory, LookupKey, LookupEndpoint, NoteKeyUse and GetMetrics only.
  */
 export type ControlServiceService = typeof ControlServiceService;
 export const ControlServiceService = {
