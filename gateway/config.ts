@@ -20,8 +20,8 @@ function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.Zo
 const MEBIBYTE = 1024 * 1024;
 
 export const gatewayConfig = z.object({
-  host: setting('CAPSTAN_HTTP_HOST', z.string().min(1).default('127.0.0.1'), 'Address the HTTP server listens on.'),
-  port: setting('CAPSTAN_HTTP_PORT', integer(0, 65_535, 8080), 'Port of the HTTP server; 0 picks a free one.'),
+  host: setting('CAPSTAN_HTTP_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the HTTP server listens on.'),
+  port: setting('CAPSTAN_HTTP_PORT', integer(0, 65_535, 8080), 'Port of the HTTP server; 0 picks a free port.'),
   scheduler: setting(
     'CAPSTAN_SCHEDULER',
     z
@@ -31,12 +31,16 @@ export const gatewayConfig = z.object({
     'Address of the scheduler’s gRPC server, host:port or unix:<path>.',
   ),
   ...tlsSettings,
-  token: setting('CAPSTAN_GATEWAY_TOKEN', z.string().min(1).optional(), 'Token that this gateway shows the scheduler. Secret.'),
+  token: setting(
+    'CAPSTAN_GATEWAY_TOKEN',
+    z.string().min(1).optional(),
+    'Token that this gateway authenticates with at the scheduler. Secret.',
+  ),
   tokenFile: setting('CAPSTAN_GATEWAY_TOKEN_FILE', z.string().min(1).optional(), 'File whose first line is the gateway token.'),
   logLevel: setting(
     'CAPSTAN_LOG_LEVEL',
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
-    'Least level of the log lines written to stderr.',
+    'Minimum level of log lines on stderr.',
   ),
   corsOrigins: setting(
     'CAPSTAN_CORS_ORIGINS',
@@ -49,45 +53,49 @@ export const gatewayConfig = z.object({
           .map((origin) => origin.trim())
           .filter((origin) => origin !== ''),
       ),
-    'Web origins whose pages may call the API and load-balanced endpoints, separated by commas; * for all. Empty: none, because a key inside a web page is a key given away.',
+    'Web origins whose pages may call the API and load-balanced endpoints, separated by commas; * for all. Empty by default, because a key in a web page is public.',
   ),
   publicUrl: setting(
     'CAPSTAN_PUBLIC_URL',
     z.union([z.literal(''), z.url({ protocol: /^https?$/, error: 'must be an http or https URL' })]).default(''),
-    'Base URL of the HTTP API, as URLs of endpoints in answers begin; the one the caller used when empty',
+    'Base URL of the HTTP API, used for endpoint URLs in responses; when empty, the URL that the caller used',
   ),
-  graphqlPerSecond: setting('CAPSTAN_GRAPHQL_PER_SECOND', integer(1, 100_000, 50), 'Requests to /graphql a key may make, per second.'),
+  graphqlPerSecond: setting('CAPSTAN_GRAPHQL_PER_SECOND', integer(1, 100_000, 50), 'Requests to /graphql per second and key.'),
   maxRunBytes: setting('CAPSTAN_MAX_RUN_BYTES', integer(1024, 64 * MEBIBYTE, 10 * MEBIBYTE), 'Largest body of POST /run, bytes.'),
   maxRunsyncBytes: setting(
     'CAPSTAN_MAX_RUNSYNC_BYTES',
     integer(1024, 64 * MEBIBYTE, 20 * MEBIBYTE),
     'Largest body of POST /runsync, bytes.',
   ),
-  maxInFlight: setting('CAPSTAN_GATEWAY_MAX_IN_FLIGHT', integer(1, 1_000_000, 20_000), 'Requests that may wait for the scheduler at once.'),
+  maxInFlight: setting(
+    'CAPSTAN_GATEWAY_MAX_IN_FLIGHT',
+    integer(1, 1_000_000, 20_000),
+    'Requests that may wait for the scheduler at the same time.',
+  ),
   maxBodyMemoryBytes: setting(
     'CAPSTAN_GATEWAY_BODY_MEMORY_BYTES',
     integer(64 * 1024, 64 * 1024 * MEBIBYTE, 512 * MEBIBYTE),
-    'Memory for request bodies, received or waiting for the scheduler, bytes. An account holds at most as much as it leaves free, half of it when it is alone; requests beyond that are answered 429, and 503 when the memory of all is used up.',
+    'Memory for request bodies, received or waiting for the scheduler, bytes. An account may hold at most as much as is free, which is half of it when no other account holds any. Requests above that get 429, and 503 when all of the memory is in use.',
   ),
   uploadMinBytes: setting(
     'CAPSTAN_HTTP_UPLOAD_MIN_BYTES',
     integer(1, 64 * MEBIBYTE, 16 * 1024),
-    'Least bytes of a body that must arrive in each CAPSTAN_HTTP_UPLOAD_WINDOW_MS until it is complete; else 408.',
+    'Minimum bytes of a body that must arrive in each CAPSTAN_HTTP_UPLOAD_WINDOW_MS until it is complete; else 408.',
   ),
   uploadWindowMs: setting(
     'CAPSTAN_HTTP_UPLOAD_WINDOW_MS',
     integer(100, 600_000, 10_000),
-    'Window in which CAPSTAN_HTTP_UPLOAD_MIN_BYTES must arrive, ms. Time in which the gateway itself does not read is left out.',
+    'Window in which CAPSTAN_HTTP_UPLOAD_MIN_BYTES must arrive, ms. Time in which the gateway itself does not read is not counted.',
   ),
   submitTimeoutMs: setting(
     'CAPSTAN_GATEWAY_SUBMIT_TIMEOUT_MS',
     integer(100, 600_000, 20_000),
-    'How long a submission is kept and sent again while the scheduler cannot be reached, ms; then 503.',
+    'How long a submission is kept and resent while the scheduler is unreachable, ms; then 503.',
   ),
   readTimeoutMs: setting(
     'CAPSTAN_GATEWAY_READ_TIMEOUT_MS',
     integer(100, 600_000, 10_000),
-    'How long every other call is kept while the scheduler cannot be reached, ms; then 503.',
+    'How long every other call is kept while the scheduler is unreachable, ms; then 503.',
   ),
   requestTimeoutMs: setting(
     'CAPSTAN_HTTP_REQUEST_TIMEOUT_MS',
@@ -98,18 +106,18 @@ export const gatewayConfig = z.object({
   closeGraceMs: setting(
     'CAPSTAN_GATEWAY_CLOSE_GRACE_MS',
     integer(0, 600_000, 10_000),
-    'How long requests under way may still take when the gateway closes, ms.',
+    'How long requests in progress may continue after the gateway starts to close, ms.',
   ),
   httpTlsCert: setting(
     'CAPSTAN_HTTP_TLS_CERT',
     z.string().min(1).optional(),
-    'File with the certificate and chain (PEM) of the HTTP server, which then speaks HTTPS; for load-balanced endpoints it must cover *.<domain>.',
+    'File with the certificate and chain (PEM) of the HTTP server, which then serves HTTPS; for load-balanced endpoints it must cover *.<domain>.',
   ),
   httpTlsKey: setting('CAPSTAN_HTTP_TLS_KEY', z.string().min(1).optional(), 'File with the private key (PEM) of that certificate.'),
   httpTlsCheckMs: setting(
     'CAPSTAN_HTTP_TLS_CHECK_MS',
     integer(10, 86_400_000, 60_000),
-    'How often the two files are looked at, ms: a renewed certificate is taken up without a restart.',
+    'How often the certificate and key files are checked, ms; a renewed certificate is loaded without a restart.',
   ),
   trustedProxies: setting(
     'CAPSTAN_TRUSTED_PROXIES',
@@ -117,7 +125,7 @@ export const gatewayConfig = z.object({
       .string()
       .default('')
       .transform((list) => list.split(/[\s,]+/).filter((entry) => entry !== '')),
-    'Addresses and ranges of proxies whose X-Forwarded-For, -Proto and -Host headers are believed, separated by commas.',
+    'Addresses and CIDR ranges of proxies whose X-Forwarded-For, -Proto and -Host headers are trusted, separated by commas.',
   ),
   lbDomain: setting(
     'CAPSTAN_LB_DOMAIN',
@@ -126,7 +134,7 @@ export const gatewayConfig = z.object({
       .regex(/^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/, 'must be a host name')
       .default('lb.localhost')
       .transform((domain) => domain.toLowerCase()),
-    'Domain of load-balanced endpoints: each has the host <endpoint id>.<domain>. Names below localhost need no DNS.',
+    'Domain of load-balanced endpoints: each has the host <endpoint id>.<domain>. Names under localhost need no DNS.',
   ),
   lbMaxBodyBytes: setting(
     'CAPSTAN_LB_MAX_BODY_BYTES',
@@ -141,37 +149,41 @@ export const gatewayConfig = z.object({
   lbMaxHeld: setting(
     'CAPSTAN_LB_MAX_HELD',
     integer(1, 1_000_000, 1000),
-    'Requests that may wait for a worker of a load-balanced endpoint at once; further ones are answered 503.',
+    'Requests that may wait for a worker of a load-balanced endpoint at the same time; more get 503.',
   ),
   lbTimeoutMs: setting(
     'CAPSTAN_LB_TIMEOUT_MS',
     integer(100, 86_400_000, 330_000),
-    'How long a worker may take to answer a request, ms; then 500, and the function is stopped.',
+    'How long a worker may take to respond to a request, ms; then 500, and the function is stopped.',
   ),
   invokeHost: setting(
     'CAPSTAN_INVOKE_HOST',
     z.string().min(1).default('127.0.0.1'),
     'Address on which agents reach this gateway for load-balanced requests (gRPC).',
   ),
-  invokePort: setting('CAPSTAN_INVOKE_PORT', integer(0, 65_535, 0), 'Port of it; 0 picks a free one, since agents are told where it is.'),
+  invokePort: setting(
+    'CAPSTAN_INVOKE_PORT',
+    integer(0, 65_535, 0),
+    'Port of that address; 0 picks a free port, which agents learn from the scheduler.',
+  ),
   invokeAddress: setting(
     'CAPSTAN_INVOKE_ADDRESS',
     z
       .string()
       .regex(/^.+:\d{1,5}$/, 'must be host:port')
       .optional(),
-    'What agents are told to dial, host:port, where it is not the address above (another name, a forwarded port).',
+    'Address that agents dial, host:port, when it differs from the one above (another name, a forwarded port).',
   ),
   metrics: setting(
     'CAPSTAN_METRICS',
     z.enum(['auto', 'open', 'key', 'off']).default('auto'),
-    'Who may read /metrics: anyone (open), holders of a key of the account default with the scope ALL or READ_ONLY (key), nobody (off); auto is open while the HTTP server listens on a loopback address and no proxy is in front of it (trusted proxies, a public URL elsewhere, a header of one), else key.',
+    'Who may read /metrics: anyone (open), holders of a key of the account default with the scope ALL or READ_ONLY (key), nobody (off); auto is open while the HTTP server listens on a loopback address without a proxy in front (trusted proxies, a public URL on another host, a proxy header), else key.',
   ),
-  keyCacheSize: setting('CAPSTAN_GATEWAY_KEY_CACHE', integer(1, 1_000_000, 10_000), 'Authorization headers whose hash is remembered.'),
+  keyCacheSize: setting('CAPSTAN_GATEWAY_KEY_CACHE', integer(1, 1_000_000, 10_000), 'Authorization headers whose hash is cached.'),
   lookupsPerSecond: setting(
     'CAPSTAN_GATEWAY_LOOKUPS_PER_SECOND',
     integer(1, 100_000, 50),
-    'Look-ups at the scheduler per second of what the gateway does not know: so many of keys, of worker tokens and of endpoints, a quarter of each for one peer (endpoints: one account). What cannot be looked up is answered 503.',
+    'Look-ups at the scheduler per second of unknown items: a separate budget for keys, worker tokens and endpoints, a quarter of each per peer (endpoints: per account). When the budget is used up, such requests get 503.',
   ),
 });
 
@@ -190,7 +202,7 @@ export function readConfig(overrides: Readonly<Record<string, unknown>> = {}, en
 export function gatewayToken(config: GatewayConfig): string {
   if (config.token !== undefined) return config.token;
   if (config.tokenFile === undefined) {
-    throw new CapstanError('CONFIG', 'CAPSTAN_GATEWAY_TOKEN or CAPSTAN_GATEWAY_TOKEN_FILE: one of them must be set', {
+    throw new CapstanError('CONFIG', 'CAPSTAN_GATEWAY_TOKEN or CAPSTAN_GATEWAY_TOKEN_FILE: one of them is required', {
       field: 'CAPSTAN_GATEWAY_TOKEN',
     });
   }

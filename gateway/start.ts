@@ -168,7 +168,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     const hashes = authenticator.takeUsed();
     if (hashes.length === 0) return;
     callUnary(control.noteKeyUse.bind(control), { hashes }, quick, NOTE_MS).catch((err: unknown) => {
-      log.warn({ err }, 'the use of keys could not be noted');
+      log.warn({ err }, 'recording the last use of keys failed');
     });
   }, NOTE_MS);
 
@@ -195,7 +195,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     await app.close();
     throw listenError(thrown, config);
   }
-  log.info({ url, scheduler: config.scheduler }, 'gateway serves');
+  log.info({ url, scheduler: config.scheduler }, 'gateway started');
 
   async function shutDown(): Promise<void> {
     closing = true;
@@ -215,7 +215,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       channel.expireWaits();
     }, config.closeGraceMs);
     const force = setTimeout(() => {
-      if (!finished) log.warn({ pending: channel.pending }, 'requests still under way are ended');
+      if (!finished) log.warn({ pending: channel.pending }, 'ending the requests still in progress');
       channel.close();
       setTimeout(() => {
         app.server.closeAllConnections();
@@ -228,7 +228,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     clearTimeout(hurry);
     clearTimeout(force);
     closeChannels();
-    log.info('gateway closed');
+    log.info('gateway stopped');
   }
 
   let closed: Promise<void> | null = null;

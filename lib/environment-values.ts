@@ -16,7 +16,7 @@ const LONGEST_ENVIRONMENT = 1_048_576;
 /** Why a value cannot be given; null when it can. The rule never holds the value, which may be a secret. */
 export function valueFault(name: string, value: string): string | null {
   if (value.includes('\0')) return 'must not contain the character NUL';
-  if (sizeOf(name, value) > LONGEST_VALUE) return `must have at most ${LONGEST_VALUE} bytes together with its name`;
+  if (sizeOf(name, value) > LONGEST_VALUE) return `must have at most ${LONGEST_VALUE} bytes, its name included`;
   return null;
 }
 
@@ -29,7 +29,7 @@ export function environmentFault(env: Readonly<Record<string, string>>): { reado
     if (rule !== null) return { path: `.${name}`, rule };
     bytes += sizeOf(name, value);
   }
-  return bytes > LONGEST_ENVIRONMENT ? { path: '', rule: `must have at most ${LONGEST_ENVIRONMENT} bytes in all` } : null;
+  return bytes > LONGEST_ENVIRONMENT ? { path: '', rule: `must have at most ${LONGEST_ENVIRONMENT} bytes in total` } : null;
 }
 
 function sizeOf(name: string, value: string): number {

@@ -74,13 +74,13 @@ export class GpuTable {
     const replaced = new Set(added.map(({ name }) => plainName(name)));
     this.types = [...added, ...gpuTypes.filter(({ name }) => !replaced.has(plainName(name)))];
     const byName = new Map(this.types.map((each) => [plainName(each.name), each]));
-    if (byName.size < this.types.length) throw contradiction('types', 'a type is named twice');
+    if (byName.size < this.types.length) throw contradiction('types', 'a type is listed twice');
     const models = new Map<string, string>();
     for (const { name, models: own } of this.types) {
-      if (plainName(name) === ANY) throw contradiction('types', `${name} is the name of the group of all`);
+      if (plainName(name) === ANY) throw contradiction('types', `${name} is the reserved name of the group of all types`);
       for (const model of own) {
         const other = models.get(plainName(model));
-        if (other !== undefined && other !== name) throw contradiction('types', `${model} is a model of ${name} and of ${other}`);
+        if (other !== undefined && other !== name) throw contradiction('types', `${model} is a model of both ${name} and ${other}`);
         models.set(plainName(model), name);
       }
     }
@@ -91,7 +91,8 @@ export class GpuTable {
     for (const each of this.types) this.#name(each.name, modelsOf([each.name]));
     for (const [family, members] of Object.entries(gpuFamilies)) this.#name(family, modelsOf(members));
     for (const [group, members] of this.groups) {
-      if (byName.has(plainName(group)) || plainName(group) === ANY) throw contradiction('groups', `${group} is the name of something else`);
+      if (byName.has(plainName(group)) || plainName(group) === ANY)
+        throw contradiction('groups', `${group} is already the name of a type or model`);
       this.#name(group, modelsOf(members));
     }
   }
@@ -105,11 +106,11 @@ export class GpuTable {
     const terms = split(gpuIds);
     if (terms.length === 0) return 'must name a GPU type or group';
     for (const { text, excluded } of terms) {
-      if (excluded && plainName(text) === ANY) return `-${text} takes out every GPU`;
+      if (excluded && plainName(text) === ANY) return `-${text} excludes every GPU`;
       if (this.#term(text) !== null || present.has(plainName(text))) continue;
       const near = this.#near(text, fleet);
-      const hint = near.length === 0 ? `groups are ANY, ${[...this.groups.keys()].join(', ')}` : `near it: ${near.join(', ')}`;
-      return `${JSON.stringify(text)} is no GPU type or group; ${hint}`;
+      const hint = near.length === 0 ? `groups are ANY, ${[...this.groups.keys()].join(', ')}` : `close matches: ${near.join(', ')}`;
+      return `${JSON.stringify(text)} is not a GPU type or group; ${hint}`;
     }
     return null;
   }
@@ -194,7 +195,7 @@ function groupsOf(
   for (const [group, members] of Object.entries(added)) {
     for (const member of members) {
       const known = byName.get(plainName(member));
-      if (known === undefined) throw contradiction(`groups.${group}`, `${JSON.stringify(member)} is no type of the table`);
+      if (known === undefined) throw contradiction(`groups.${group}`, `${JSON.stringify(member)} is not a type in the table`);
       add(group, known.name);
     }
   }

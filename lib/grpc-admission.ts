@@ -110,7 +110,7 @@ export class Admission {
           next({
             onReceiveMetadata: (metadata, pass) => {
               try {
-                if (rules === undefined) throw new CapstanError('PERMISSION_DENIED', 'this method is not served');
+                if (rules === undefined) throw new CapstanError('PERMISSION_DENIED', 'this method is not implemented');
                 const { limits, messageBytes } = rules.open ? this.#admitOpen(path, peer, rules) : this.#admit(path, metadata, rules);
                 held = this.#hold(limits);
                 limitMessages(call, messageBytes);
@@ -209,7 +209,8 @@ export function peerOf(address: string | undefined): string {
 /** The library has one limit for all methods; this sets that of one call before anything of it is read. */
 function limitMessages(call: unknown, bytes: number): void {
   const inner = call as InnerCall;
-  if (typeof inner.decoder?.maxReadMessageLength !== 'number') throw new Error('the gRPC library has no limit of messages for each call');
+  if (typeof inner.decoder?.maxReadMessageLength !== 'number')
+    throw new Error('the gRPC library does not support a per-call message limit');
   inner.decoder.maxReadMessageLength = Math.min(inner.decoder.maxReadMessageLength, bytes);
   inner.maxReceiveMessageSize = Math.min(inner.maxReceiveMessageSize, bytes);
 }

@@ -77,7 +77,7 @@ export class GrpcListener {
     }
     if (this.#listeners.length > 0) return bound;
     if (isErrno(failure, 'EADDRINUSE'))
-      throw new CapstanError('ADDRESS_IN_USE', `${field}: another program listens on ${host}:${port}`, { field, cause: failure });
+      throw new CapstanError('ADDRESS_IN_USE', `${field}: another program is listening on ${host}:${port}`, { field, cause: failure });
     throw new CapstanError('CONFIG', `${field}: cannot listen on ${host}:${port}: ${messageOf(failure)}`, { field, cause: failure });
   }
 

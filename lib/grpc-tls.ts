@@ -40,7 +40,7 @@ export function serverCredentials(address: string, config: TlsConfig): ServerCre
     return ServerCredentials.createSsl(ca, [{ cert_chain: own.cert, private_key: own.key }], ca !== null);
   }
   if (config.tlsCa !== undefined) {
-    throw new CapstanError('CONFIG', 'CAPSTAN_TLS_CERT: must be set where CAPSTAN_TLS_CA is: a server needs a certificate of its own', {
+    throw new CapstanError('CONFIG', 'CAPSTAN_TLS_CERT: is required when CAPSTAN_TLS_CA is set: a server needs its own certificate', {
       field: 'CAPSTAN_TLS_CERT',
     });
   }
@@ -62,7 +62,7 @@ function requirePlain(address: string, config: TlsConfig, variable: string): voi
   if (config.grpcPlain === 'anywhere' || isOnThisHost(address)) return;
   throw new CapstanError(
     'CONFIG',
-    `${variable}: ${address} is not on this host, and gRPC leaves a host with TLS only; set ${variable} and its companions, or CAPSTAN_GRPC_PLAIN=anywhere on a network that is private by itself`,
+    `${variable}: ${address} is not on this host, and gRPC to other hosts requires TLS; set ${variable} together with the other TLS settings, or set CAPSTAN_GRPC_PLAIN=anywhere if the network is private`,
     { field: variable },
   );
 }
@@ -72,7 +72,9 @@ function ownCertificate(config: TlsConfig): { readonly cert: Buffer; readonly ke
   if (tlsCert === undefined && tlsKey === undefined) return null;
   if (tlsCert === undefined || tlsKey === undefined) {
     const missing = tlsCert === undefined ? 'CAPSTAN_TLS_CERT' : 'CAPSTAN_TLS_KEY';
-    throw new CapstanError('CONFIG', `${missing}: must be set too; CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY go together`, { field: missing });
+    throw new CapstanError('CONFIG', `${missing}: is required; CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY must be set together`, {
+      field: missing,
+    });
   }
   return { cert: pemOf('CAPSTAN_TLS_CERT', tlsCert), key: pemOf('CAPSTAN_TLS_KEY', tlsKey) };
 }

@@ -78,9 +78,9 @@ export class ResponseValidator {
     if (!this.#hasHead) return 'the response has a body before its head';
     this.#received += bytes;
     if (this.#length === undefined) return null;
-    if (this.#received > this.#length) return `the response's body is longer than its content-length of ${this.#length} bytes`;
+    if (this.#received > this.#length) return `the response body is longer than its content-length of ${this.#length} bytes`;
     if (ended && this.#received < this.#length) {
-      return `the response's body has ${this.#received} bytes instead of the ${this.#length} of its content-length`;
+      return `the response body has ${this.#received} bytes, but its content-length is ${this.#length}`;
     }
     return null;
   }
@@ -97,8 +97,8 @@ export class ResponseValidator {
       if (status === 205) this.#length = 0;
       return null;
     }
-    if (codings.length > 0) return 'the header content-length must not stand beside transfer-encoding';
-    if (lengths.length > 1) return 'the header content-length must be given once';
+    if (codings.length > 0) return 'the headers content-length and transfer-encoding must not be combined';
+    if (lengths.length > 1) return 'the header content-length must occur once';
     if (!DIGITS.test(length.trim())) return `the header content-length must be a number of bytes, not ${shown(length)}`;
     if (status === 205 && Number(length) > 0) return 'a response with status 205 must have no body';
     if (hasBody(this.#request.method, status)) this.#length = Number(length);
@@ -112,7 +112,7 @@ export function hasBody(method: string, status: number): boolean {
 }
 
 function statusViolation(status: number, upgrade: boolean): string | null {
-  if (status === 101) return upgrade ? null : 'the status 101 is for requests that ask for an upgrade';
+  if (status === 101) return upgrade ? null : 'the status 101 is allowed only for upgrade requests';
   if (Number.isInteger(status) && status >= 200 && status <= 599) return null;
   return `the status of a response must be an integer from 200 to 599, not ${shown(status)}`;
 }
@@ -122,7 +122,7 @@ function headersViolation(headers: readonly HeaderPair[]): string | null {
   for (const [name, value] of headers) {
     if (typeof name !== 'string' || !TOKEN.test(name)) return `the header name ${shown(name)} is not a token (RFC 9110, section 5.6.2)`;
     if (typeof value !== 'string' || !VALUE.test(value)) {
-      return `the value of the header ${shown(name)} has characters that no header may have (RFC 9110, section 5.5); encode them`;
+      return `the value of the header ${shown(name)} has characters that are not allowed (RFC 9110, section 5.5); encode them`;
     }
     bytes += name.length + value.length + 4;
   }

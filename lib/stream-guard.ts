@@ -98,6 +98,6 @@ export function handleItem(stream: GuardedStream, handle: () => void, onFault?: 
 }
 
 function report({ name, log, facts }: GuardedStream, error: unknown): void {
-  if (error instanceof CapstanError) log.info({ ...facts, stream: name, code: error.code, reason: error.message }, 'a stream was refused');
-  else log.error({ ...facts, stream: name, err: error }, 'a message of a stream could not be handled');
+  if (error instanceof CapstanError) log.info({ ...facts, stream: name, code: error.code, reason: error.message }, 'stream rejected');
+  else log.error({ ...facts, stream: name, err: error }, 'stream message failed');
 }

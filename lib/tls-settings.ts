@@ -8,17 +8,17 @@ export const tlsSettings = {
   tlsCa: setting(
     'CAPSTAN_TLS_CA',
     z.string().min(1).optional(),
-    'File with the certificates (PEM) that the other side of a gRPC connection must be signed by; with it connections use TLS',
+    'File with the CA certificates (PEM) that must have signed the peer’s certificate. When set, gRPC connections use TLS',
   ),
   tlsCert: setting(
     'CAPSTAN_TLS_CERT',
     z.string().min(1).optional(),
-    'File with this part’s own certificate and chain (PEM), shown to the other side',
+    'File with this part’s own certificate and chain (PEM), presented to peers',
   ),
   tlsKey: setting('CAPSTAN_TLS_KEY', z.string().min(1).optional(), 'File with the private key (PEM) of that certificate'),
   grpcPlain: setting(
     'CAPSTAN_GRPC_PLAIN',
     z.enum(['loopback', 'anywhere']).default('loopback'),
-    'Where gRPC may go without TLS: within this host (loopback and unix sockets), or anywhere, on a network that is private by itself',
+    'Where gRPC is allowed without TLS: `loopback` (loopback and unix sockets), or `anywhere` (private networks only)',
   ),
 } as const;

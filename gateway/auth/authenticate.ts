@@ -68,7 +68,7 @@ export class Authenticator {
     const known = this.#lookup.knownKey(name);
     const key = known ?? (await this.#lookup.key(name, peer));
     if (key === undefined || key.hash.length !== hash.length || !timingSafeEqual(key.hash, hash)) {
-      throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or was revoked');
+      throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or revoked');
     }
     this.#used.add(key);
     // Remembered only when the directory holds it: what it does not hold it cannot revoke.
@@ -79,7 +79,7 @@ export class Authenticator {
   async #worker(header: string, text: string, hash: string, peer: string): Promise<Key> {
     // What has not the form of a token needs no look-up.
     const key = WORKER_TOKEN.test(text) ? await this.#lookup.worker(text, hash, peer) : undefined;
-    if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the token is not that of a worker that is there');
+    if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the token does not belong to a known worker');
     this.#seen.set(header, key, { ttl: WORKER_TOKEN_MS });
     return key;
   }
@@ -92,12 +92,11 @@ export function isWorkerToken(text: string): boolean {
 /** The key inside `Bearer KEY`, or the raw key. */
 export function keyText(header: string | undefined): string {
   if (header === undefined || header.trim() === '') {
-    throw new CapstanError('UNAUTHENTICATED', 'the header Authorization is missing; send Authorization: Bearer <API_KEY>');
+    throw new CapstanError('UNAUTHENTICATED', 'the header Authorization is required; send Authorization: Bearer <API_KEY>');
   }
-  if (header.length > MAX_HEADER) throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or was revoked');
+  if (header.length > MAX_HEADER) throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or revoked');
   const text = /^bearer\s+(.*)$/i.exec(header.trim())?.[1]?.trim() ?? header.trim();
-  if (text === '' || /^bearer$/i.test(text))
-    throw new CapstanError('UNAUTHENTICATED', 'the header Authorization holds no key after Bearer');
+  if (text === '' || /^bearer$/i.test(text)) throw new CapstanError('UNAUTHENTICATED', 'the header Authorization has no key after Bearer');
   if (/\s/.test(text)) throw new CapstanError('UNAUTHENTICATED', 'the header Authorization must be Bearer <API_KEY>');
   return text;
 }

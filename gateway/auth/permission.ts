@@ -21,19 +21,19 @@ export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | 
       return null;
     case KeyScope.ENDPOINTS:
       if (key.endpointIds.has(endpoint.id)) return null;
-      return new CapstanError('PERMISSION_DENIED', `this key is not good for the endpoint ${endpoint.id}`);
+      return new CapstanError('PERMISSION_DENIED', `this key does not cover the endpoint ${endpoint.id}`);
     case KeyScope.ENVIRONMENT:
       if (key.environment === endpoint.environment) return null;
-      return new CapstanError('PERMISSION_DENIED', `this key is good for the environment ${key.environment} only`);
+      return new CapstanError('PERMISSION_DENIED', `this key covers the environment ${key.environment} only`);
     case KeyScope.READ_ONLY:
       if (access === 'read') return null;
       return new CapstanError(
         'PERMISSION_DENIED',
-        access === 'take' ? 'this key may only read, and a read of a stream takes its chunks' : 'this key may only read',
+        access === 'take' ? 'this key is read-only, and reading a stream consumes its chunks' : 'this key is read-only',
       );
     case KeyScope.UNSPECIFIED:
     case KeyScope.UNRECOGNIZED:
-      return new CapstanError('PERMISSION_DENIED', 'this key has no scope that the gateway knows');
+      return new CapstanError('PERMISSION_DENIED', 'this key has a scope that this gateway does not support');
     default:
       return assertNever(key.scope);
   }

@@ -86,7 +86,7 @@ export class Bodies {
     const part = first.done === true ? undefined : first.value.part;
     if (part?.$case !== 'size' || part.value !== ref.size) {
       call.cancel();
-      throw new CapstanError('INTERNAL', 'the blob store answered with another size');
+      throw new CapstanError('INTERNAL', 'the blob store returned a different size');
     }
     return frames(messages, () => {
       call.cancel();

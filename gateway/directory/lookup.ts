@@ -140,7 +140,7 @@ export class Lookup {
     } catch (thrown) {
       const error = schedulerRefusal(thrown);
       if (error.code !== 'NOT_FOUND') {
-        throw new CapstanError('UNAVAILABLE', 'the scheduler cannot be reached', { retryAfterMs: 1000, cause: error });
+        throw new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000, cause: error });
       }
       this.#absent.set(name, true);
       return undefined;
@@ -149,5 +149,5 @@ export class Lookup {
 }
 
 function unreachable(): CapstanError {
-  return new CapstanError('UNAVAILABLE', 'the scheduler cannot be reached', { retryAfterMs: 1000 });
+  return new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000 });
 }

@@ -63,7 +63,7 @@ export class DirectoryWatch {
     if (this.#call !== call || this.#closed) return;
     this.#call = null;
     this.current = false;
-    if (reason !== this.#lastFailure) this.#log.warn({ reason }, 'directory stream broke, opening it again');
+    if (reason !== this.#lastFailure) this.#log.warn({ reason }, 'directory stream ended; reconnecting');
     this.#lastFailure = reason;
     this.#timer = setTimeout(() => {
       this.#open();

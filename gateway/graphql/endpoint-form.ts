@@ -61,7 +61,7 @@ const checkForm = objectOf(forms);
 
 /** INVALID_ARGUMENT names field and rule. */
 export function readSpec(value: unknown): EndpointSpec {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'each must be an object');
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'must hold objects');
   const form = Object.fromEntries(Object.entries(value).map(([key, inner]) => [formKey(key), inner as unknown]));
   checkForm('endpoints', form);
   return EndpointSpec.fromJSON({ ...form, workersMax: form['workersMax'] ?? DEFAULT_WORKERS_MAX });
@@ -87,7 +87,7 @@ function objectOf(checks: Readonly<Record<string, Check>>): Check {
     for (const [key, inner] of Object.entries(value)) {
       const check = Object.hasOwn(checks, key) ? checks[key] : undefined;
       if (check === undefined)
-        throw refuse(field, `has no field ${JSON.stringify(key.slice(0, NAMED))}; there are ${Object.keys(checks).join(', ')}`);
+        throw refuse(field, `has no field ${JSON.stringify(key.slice(0, NAMED))}; the fields are ${Object.keys(checks).join(', ')}`);
       if (inner !== null && inner !== undefined) check(`${field}.${key}`, inner);
     }
   };

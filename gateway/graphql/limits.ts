@@ -28,7 +28,7 @@ export function checkText(query: string): void {
       case TokenKind.BRACKET_L:
       case TokenKind.PAREN_L:
         open += 1;
-        if (open > MAX_BRACKETS) throw refused(`nests deeper than ${MAX_BRACKETS} brackets`);
+        if (open > MAX_BRACKETS) throw refused(`is nested deeper than ${MAX_BRACKETS} brackets`);
         break;
       case TokenKind.BRACE_R:
       case TokenKind.BRACKET_R:
@@ -66,8 +66,8 @@ function measure(
       case Kind.FIELD: {
         count.fields += 1;
         if (depth === 1) count.root += 1;
-        if (count.fields > MAX_FIELDS) throw refused(`asks for more than ${MAX_FIELDS} fields`);
-        if (count.root > MAX_ROOT_FIELDS) throw refused(`asks for more than ${MAX_ROOT_FIELDS} fields at its root`);
+        if (count.fields > MAX_FIELDS) throw refused(`selects more than ${MAX_FIELDS} fields`);
+        if (count.root > MAX_ROOT_FIELDS) throw refused(`selects more than ${MAX_ROOT_FIELDS} root fields`);
         if (selection.selectionSet !== undefined) measure(selection.selectionSet, depth + 1, fragments, count, within);
         break;
       }
@@ -80,7 +80,7 @@ function measure(
         // One that spreads itself is left to the validation.
         if (fragment === undefined || within.has(name)) break;
         count.fields += 1;
-        if (count.fields > MAX_FIELDS) throw refused(`asks for more than ${MAX_FIELDS} fields`);
+        if (count.fields > MAX_FIELDS) throw refused(`selects more than ${MAX_FIELDS} fields`);
         within.add(name);
         measure(fragment.selectionSet, depth, fragments, count, within);
         within.delete(name);

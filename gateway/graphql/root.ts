@@ -78,7 +78,7 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
     endpoints: async ({ environment }: { environment?: Optional<string> }) => (await endpointsOf(environment ?? '')).map(shape),
     endpoint: async ({ id, environment, name }: { id?: Optional<string>; environment?: Optional<string>; name?: Optional<string> }) => {
       if ((id ?? null) === null && (name ?? null) === null)
-        throw new CapstanError('INVALID_ARGUMENT', 'endpoint: give its id, or its name with its environment', { field: 'id' });
+        throw new CapstanError('INVALID_ARGUMENT', 'endpoint: give an id, or a name with its environment', { field: 'id' });
       const found = await endpointsOf((id ?? null) === null ? (environment ?? 'default') : '');
       const info = found.find((each) => ((id ?? null) === null ? each.spec?.name === name : each.id === id));
       return info === undefined ? null : shape(info);
@@ -237,14 +237,14 @@ function storageQuotas(given: Omit<GivenQuotas, 'workerQuota'>): { buildQuotaByt
     const value = given[name] ?? null;
     if (value === null) return {};
     if (!Number.isSafeInteger(value) || value < 0)
-      throw new CapstanError('INVALID_ARGUMENT', `${name}: must be a whole number of bytes from 0`, { field: name });
+      throw new CapstanError('INVALID_ARGUMENT', `${name}: must be a whole number of bytes, 0 or more`, { field: name });
     return { [name]: BigInt(value) };
   };
   return { ...bytes('buildQuotaBytes'), ...bytes('bodyQuotaBytes') };
 }
 
 function changed(node: NodeInfo | undefined): object {
-  if (node === undefined) throw new CapstanError('INTERNAL', 'the scheduler changed a node and did not say how it is now');
+  if (node === undefined) throw new CapstanError('INTERNAL', 'the scheduler updated a node without returning it');
   return nodeShape(node);
 }
 

@@ -60,7 +60,7 @@ export class GraphqlRunner {
     }
     const operation = getOperationAST(document, request.operationName);
     if (operation === null || operation === undefined) {
-      const why = 'operationName: must name one of the operations, when there are several';
+      const why = 'operationName: is required when the query has several operations, and must name one of them';
       return { status: 400, body: { errors: [refusalOf(new CapstanError('INVALID_ARGUMENT', why, { field: 'operationName' }))] } };
     }
     const result = await execute({

@@ -4,24 +4,24 @@ import { buildSchema } from 'graphql';
 const SCHEMA_TEXT = `
 """A JSON value."""
 scalar JSON
-"""An endpoint as a deployment names it: the JSON form of the message EndpointSpec (docs/api-control-plane.md has its fields)."""
+"""An endpoint in a deployment: the JSON form of the message EndpointSpec (docs/api-control-plane.md lists its fields)."""
 scalar EndpointSpec
-"""A moment, ISO 8601."""
+"""A timestamp, ISO 8601."""
 scalar Time
 
 type Query {
-  "All that the key may see."
+  "All environments that the key covers."
   environments: [Environment!]!
   environment(name: String!): Environment
-  "Of one environment, or of all."
+  "The endpoints of one environment, or of all."
   endpoints(environment: String): [Endpoint!]!
-  "By id, or by name in an environment (default when left out)."
+  "An endpoint by id, or by name in an environment ('default' when omitted)."
   endpoint(id: ID, environment: String, name: String): Endpoint
-  "The builds that are kept, newest first. endpoint: an id, or a name in the environment."
+  "The kept builds, newest first. endpoint: an id, or a name in the environment."
   builds(environment: String, endpoint: String): [Build!]!
-  "The deployments of an environment that are kept, newest first."
+  "The kept deployments of an environment, newest first."
   deployments(environment: String, limit: Int): [Deployment!]!
-  "Of one endpoint (its id), or of all."
+  "The workers of one endpoint (its id), or of all."
   workers(endpoint: ID): [Worker!]!
   "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id, at most limit (1 to 1000; all when left out) behind the id after."
   nodes(after: ID, limit: Int): [Node!]!
@@ -31,7 +31,7 @@ type Query {
   joinTokens(after: ID, limit: Int): [JoinToken!]!
   "Those not delivered: still tried, or given up within the last 24 hours. after: the id to go on behind. limit: 1 to 1000."
   webhooks(after: ID, limit: Int): WebhookPage!
-  "With what the account's webhooks are signed (Standard Webhooks)."
+  "The secret that signs the account's webhooks (Standard Webhooks)."
   webhookSecret: String!
   "Of the key's own account; another account requires the scope OPERATOR."
   apiKeys(account: ID): [ApiKey!]!
@@ -45,17 +45,17 @@ type Query {
 
 type Mutation {
   createEnvironment(name: String!): Environment!
-  "Gives the endpoints that were deleted with it. Refused while it has some, unless forced."
+  "Deletes an environment and returns its deleted endpoints. Fails while it has endpoints, unless force is true."
   deleteEnvironment(name: String!, force: Boolean = false, stopJobs: Boolean = false): [Endpoint!]!
-  "Creates or updates one endpoint each, all or none. build: the digest of an artifact put at /builds/<digest>."
+  "Creates or updates endpoints, all or none. build: the digest of an artifact that was uploaded to /builds/<digest>."
   deploy(environment: String, build: String!, endpoints: [EndpointSpec!]!): DeployResult!
-  "Changes settings without a build; what is left out stays. endpoint: an id, or a name in the environment default."
+  "Changes settings without a new build; omitted settings stay. endpoint: an id, or a name in the environment default."
   updateEndpoint(endpoint: ID!, settings: EndpointSettings!): Endpoint!
-  "Deletes one endpoint: its queued jobs end CANCELLED, its running ones go on to their end unless stopJobs is given."
+  "Deletes one endpoint. Its queued jobs are cancelled; its running jobs continue unless stopJobs is true."
   deleteEndpoint(environment: String, endpoint: ID!, stopJobs: Boolean = false): Endpoint!
   "Deletes every endpoint of an environment."
   deleteEndpoints(environment: String!, stopJobs: Boolean = false): [Endpoint!]!
-  "Goes back to the build before, or to a given one (at least 6 digits of its digest); one endpoint, or whatever the newest deployment changed."
+  "Returns to the previous build, or to a given one (at least 6 digits of its digest): one endpoint, or all that the newest deployment changed."
   rollback(environment: String, endpoint: ID, build: String): DeployResult!
   "The text is in this answer and nowhere else. endpoints: ids, or names in the environment. The scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
@@ -77,9 +77,9 @@ type Mutation {
   resumeNode(id: ID!): Node!
   "Requires the scope OPERATOR. Revokes the node's identity and forgets it; refused while it has workers, unless forced. Returns its id."
   removeNode(id: ID!, force: Boolean = false): ID!
-  "Sends an undelivered webhook anew, with all its tries. Gives its id."
+  "Sends an undelivered webhook again, with all its tries. Returns its id."
   redeliverWebhook(id: ID!): ID!
-  "A new secret; for 24 hours webhooks are signed with the one before it, too."
+  "Creates a new secret. For 24 hours webhooks are signed with the previous one, too."
   rotateWebhookSecret: RotatedSecret!
 }
 
@@ -112,38 +112,38 @@ type Endpoint {
   id: ID!
   name: String!
   kind: Kind!
-  "Where it is called: the base of the queue API, or of its own routes."
+  "Base URL: of the queue API, or of the endpoint's own routes."
   url: String!
-  "The same under a host of its own, where the gateway has a domain for them that the caller can resolve; load-balanced endpoints only."
+  "Base URL on a host of its own, where the gateway has a domain that the caller can resolve; load-balanced endpoints only."
   hostUrl: String
   environment: String!
-  "Absent where an image of its own serves it."
+  "Absent when its own image serves it."
   build: BuildRef
-  "What its workers run: a build with the settings they depend on."
+  "The release that its workers run: a build and the settings that workers depend on."
   release: String!
-  "True in the answer to the deployment that made it."
+  "True in the response to the deployment that created it."
   created: Boolean!
   routes: [Route!]!
   functions: [String!]!
   settings: Settings!
   workers: WorkerCounts!
   queue: Queue!
-  "What its workers do and why; read from the scheduler for each endpoint that asks for it."
+  "State of its workers and the scaling decisions, read from the scheduler per endpoint."
   scaling: Scaling
 }
 type Scaling {
-  "Workers by what they do: idle, running, initializing, throttled, unhealthy."
+  "Number of workers by state: idle, running, initializing, throttled, unhealthy."
   counts: JSON!
   workers: [Worker!]!
-  "Why no node could take the last worker that was wanted; empty when one could."
+  "Why the last wanted worker had no eligible node; empty when it had one."
   rejections: [Rejection!]!
-  "The last 50, oldest first, since the scheduler's own start."
+  "The last 50 decisions since the scheduler started, oldest first."
   decisions: [Decision!]!
-  "Starts of the present release that failed in a row."
+  "Consecutive failed starts of the current release."
   failedStarts: Int!
   lastStartError: String
 }
-"""The nodes that could not take a worker for one reason."""
+"""The nodes that were not eligible for a worker, for one reason."""
 type Rejection { reason: String! nodes: Int! examples: [RejectedNode!]! }
 type RejectedNode { node: String! detail: String! }
 type Decision { at: Time! kind: String! worker: ID node: ID reason: String! }
@@ -155,19 +155,19 @@ type Settings {
   workersMax: Int!
   "Seconds."
   idleTimeout: Int!
-  "Milliseconds; 0 stands for the service's default."
+  "Milliseconds; 0 means the service's default."
   executionTimeoutMs: Int!
   scalerType: String!
   scalerValue: Int!
   maxConcurrency: Int!
-  "0 stands for the service's default."
+  "0 means the service's default."
   maxAttempts: Int!
   gpuIds: String!
   gpuCount: Int!
   cpu: String!
   imageName: String!
   runtime: String!
-  "By operation: {requests, concurrent}; those that differ from the account's."
+  "By operation: {requests, concurrent}; only those that differ from the account's."
   rateLimits: JSON!
   requestsPerWorker: Int
 }
@@ -175,7 +175,7 @@ type WorkerCounts { total: Int! max: Int! }
 type Queue {
   inQueue: Int!
   inProgress: Int!
-  "Why jobs wait; null when nothing is wrong."
+  "Why jobs are waiting; null when there is no problem."
   reason: String
   detail: String
 }
@@ -189,7 +189,7 @@ type Build {
   environment: String!
   deployedAt: Time!
   endpoints: [String!]!
-  "Endpoints that have it now."
+  "Endpoints that use it now."
   current: [String!]!
   "<endpoint>.<function>"
   functions: [String!]!
@@ -207,25 +207,25 @@ type Worker {
   jobs: Int!
   maxConcurrency: Int!
   devices: [String!]!
-  "Why the scheduler asked for it, or asks it to go."
+  "Why the scheduler started it, or is stopping it."
   decision: String!
   release: String!
   runtime: String!
-  "Starts that failed in a row."
+  "Consecutive failed starts."
   failures: Int!
   start: StartPhases!
 }
-"""Phases of the last start, ms since it was asked for; 0 when not reached."""
+"""Phases of the last start, ms since the request; 0 when not reached."""
 type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
 """A host. Keys with the scope OPERATOR see all of it. Others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""
 type Node {
   id: ID!
   name: String!
   connected: Boolean!
-  "Out of use: drainNode."
+  "Not schedulable: see drainNode."
   draining: Boolean!
   workers: Int!
-  "Jobs that its workers hold."
+  "Jobs that its workers are processing."
   jobs: Int!
   cpus: Int!
   "Bytes."
@@ -233,19 +233,19 @@ type Node {
   memoryAvailableBytes: Float!
   diskAvailableBytes: Float!
   cpuPercent: Float!
-  "Set aside for its workers."
+  "Reserved for its workers."
   allocated: Allocated!
-  "What may be set aside; null where its agent does not tell."
+  "What may be reserved; null when its agent does not report it."
   allocatable: Allocatable!
   runtimes: [String!]!
-  "Of the packages that base images carry, those that the host's Python has."
+  "Packages of the base images that the host's Python also has."
   packages: [String!]!
   "Those packages with their versions."
   packageVersions: JSON!
-  "Images that the host's container engine has."
+  "Images in the host's container engine."
   images: [String!]!
   devices: [Device!]!
-  "Why its devices cannot be read."
+  "Why reading its devices fails."
   deviceProblem: String
 }
 """Nodes that offer the same."""
@@ -295,25 +295,25 @@ type Device {
   eccUncorrected: Float
   recoveryAction: String!
   pciBusId: String!
-  "The driver's last errors in the kernel's log."
+  "The driver's latest errors in the kernel log."
   xids: [Xid!]!
 }
 type Xid { code: Int! text: String! at: Time! }
 
 type WebhookPage {
   webhooks: [Webhook!]!
-  "Goes on behind this id; null at the end. A page may be short and not be the last."
+  "Pass it as after to get the next page; null at the end. A short page may not be the last."
   next: ID
 }
 type Webhook {
-  "As in the header webhook-id."
+  "The value of the header webhook-id."
   id: ID!
   endpoint: ID!
   url: String!
   state: WebhookState!
-  "Failed tries since the job's end, or since it was last sent anew."
+  "Failed tries since the end of the job, or since the last redelivery."
   tries: Int!
-  "PENDING: when it is tried next. FAILED: when it is forgotten."
+  "PENDING: time of the next try. FAILED: time of its deletion."
   dueAt: Time
   error: String
 }
@@ -323,14 +323,14 @@ type RotatedSecret { secret: String! previousUntil: Time }
 type ApiKey {
   id: ID!
   name: String!
-  "The first letters of its text."
+  "The first characters of its plaintext."
   prefix: String!
   scope: KeyScope!
   endpoints: [ID!]!
   environment: String
   createdAt: Time
   expiresAt: Time
-  "To within an hour."
+  "Accurate to one hour."
   lastUsedAt: Time
 }
 type CreatedApiKey { text: String! key: ApiKey! }
@@ -341,9 +341,9 @@ type Account {
   endpoints: Int!
   storage: Storage!
 }
-"""Workers an account may have: the sum of workersMax over its endpoints."""
+"""Limit on the sum of workersMax over the account's endpoints."""
 type Quota { workers: Int! used: Int! }
-"""What an account keeps on the scheduler's disk."""
+"""Storage that an account uses on the scheduler's disk."""
 type Storage {
   "Builds in the artifact store, unfinished uploads included."
   builds: StorageUse!
@@ -361,7 +361,7 @@ input EndpointSettings {
   workersMax: Int
   "Seconds."
   idleTimeout: Int
-  "Milliseconds; 0 for the service's default."
+  "Milliseconds; 0 means the service's default."
   executionTimeoutMs: Int
   "QUEUE_DELAY or REQUEST_COUNT"
   scalerType: String

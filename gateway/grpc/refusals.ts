@@ -8,9 +8,9 @@ export function schedulerRefusal(thrown: unknown): CapstanError {
   if (isNamed(thrown)) return error;
   switch (error.code) {
     case 'UNAVAILABLE':
-      return unavailable('the scheduler cannot be reached', thrown);
+      return unavailable('the scheduler is unreachable', thrown);
     case 'DEADLINE_EXCEEDED':
-      return unavailable('the scheduler did not answer in time', thrown);
+      return unavailable('the scheduler did not respond in time', thrown);
     default:
       return error;
   }

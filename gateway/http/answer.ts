@@ -143,7 +143,7 @@ async function sendStreamed(reply: FastifyReply, services: Services, parts: read
   let length = 0;
   for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : Buffer.isBuffer(part) ? part.length : part.size;
   const failed = (thrown: unknown): void => {
-    services.log.warn({ ...idsOf(reply.request), err: thrown }, 'a body could not be read to its end');
+    services.log.warn({ ...idsOf(reply.request), err: thrown }, 'reading a body failed');
   };
   const stream = Readable.from(content(parts, services, first, opened, failed), { highWaterMark: 2 });
   reply.header('content-type', JSON_TYPE).header('content-length', length).send(stream);

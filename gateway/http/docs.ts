@@ -42,22 +42,22 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
         title: 'Capstan',
         version,
         description:
-          'Queue-based endpoints: jobs go in by HTTP, run on a worker, and their results come back. Every error is a problem document. The routes of a load-balanced endpoint are described at `/lb/{endpoint}/docs`.',
+          'Queue-based endpoints: jobs are submitted over HTTP, run on workers, and keep their results for retrieval. Every error is a problem document. The routes of a load-balanced endpoint are described at `/lb/{endpoint}/docs`.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: '/' }],
       tags: [
         { name: 'Queue', description: 'Jobs of queue-based endpoints.' },
-        { name: 'OpenAI', description: 'OpenAI’s API, answered by a queue-based endpoint’s handler.' },
-        { name: 'Control', description: 'The control plane: GraphQL, and the builds that it deploys.' },
-        { name: 'Service', description: 'The gateway itself; no key needed.' },
+        { name: 'OpenAI', description: 'The OpenAI API, served by the handler of a queue-based endpoint.' },
+        { name: 'Control', description: 'The control plane: GraphQL, and uploads of builds.' },
+        { name: 'Service', description: 'The gateway itself; no key required.' },
       ],
       components: {
         securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'The API key.' } },
       },
     },
     transform: (route) => {
-      if (transform === undefined) throw new Error('the document is asked for before its transform is there');
+      if (transform === undefined) throw new Error('the OpenAPI document was requested before its transform was set');
       return transform(route);
     },
     transformObject: (document) => ('openapiObject' in document ? corrected(document.openapiObject) : document.swaggerObject),

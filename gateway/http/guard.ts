@@ -71,7 +71,7 @@ export function endpointId(request: FastifyRequest): string {
 
 function notAQueue(endpoint: EndpointEntry | undefined): CapstanError | null {
   if (endpoint === undefined || endpoint.kind !== EndpointKind.LOAD_BALANCED) return null;
-  return new CapstanError('NOT_FOUND', `endpoint ${printable(endpoint.id)} is load-balanced: it has no queue, call its own routes`);
+  return new CapstanError('NOT_FOUND', `endpoint ${printable(endpoint.id)} is load-balanced: it has no queue; call its own routes`);
 }
 
 /** The headers of a body: encoding, type, length. */
@@ -83,7 +83,7 @@ function checkBody(request: FastifyRequest, maxBytes: number): CapstanError | nu
   if (length === '0' || request.method === 'GET') return null;
   const encoding = headers['content-encoding'];
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
-    return unsupported('Content-Encoding', `must be absent: ${printable(encoding)} is not decoded`);
+    return unsupported('Content-Encoding', `must be absent: ${printable(encoding)} is not supported`);
   }
   const type = headers['content-type'];
   if (type !== undefined && type !== 'application/json' && !isJsonType(type)) {

@@ -55,13 +55,13 @@ export function openListener(
   // An expectation that nobody knows may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', listener);
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    refuse(socket, 405, 'Method Not Allowed', 'CONNECT is not allowed here');
+    refuse(socket, 405, 'Method Not Allowed', 'CONNECT is not allowed');
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     const wrong = violation(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) refuse(socket, 400, 'Bad Request', wrong);
     else if (!loadBalancer.takeUpgrade(request, socket, head))
-      refuse(socket, 404, 'Not Found', 'only load-balanced endpoints take WebSockets; see /docs');
+      refuse(socket, 404, 'Not Found', 'only load-balanced endpoints accept WebSockets; see /docs');
   });
   return server;
 }
@@ -73,10 +73,10 @@ function violation({ rawHeaders, headers, httpVersionMinor }: IncomingMessage): 
     const name = rawHeaders[at];
     if (name?.length === 4 && name.toLowerCase() === 'host') hosts += 1;
   }
-  if (hosts > 1) return 'Host: must be given once';
+  if (hosts > 1) return 'Host: must occur once';
   if (hosts === 0 && httpVersionMinor > 0) return 'Host: is required';
   const encoding = headers['transfer-encoding'];
-  return encoding === undefined || encoding.toLowerCase() === 'chunked' ? null : 'Transfer-Encoding: must be chunked, and nothing else';
+  return encoding === undefined || encoding.toLowerCase() === 'chunked' ? null : 'Transfer-Encoding: must be chunked';
 }
 
 /** Requests that never became one: the parser's errors, answered on the raw socket. */
@@ -114,13 +114,13 @@ function problemOf(code: string | undefined): [number, string, string] {
       return [400, 'Bad Request', 'the connection ended before the request was complete'];
     case 'HPE_INVALID_CONTENT_LENGTH':
     case 'HPE_UNEXPECTED_CONTENT_LENGTH':
-      return [400, 'Bad Request', 'Content-Length: must be one number, and not stand beside Transfer-Encoding'];
+      return [400, 'Bad Request', 'Content-Length: must be one number, and must not be combined with Transfer-Encoding'];
     case 'HPE_INVALID_TRANSFER_ENCODING':
-      return [400, 'Bad Request', 'Transfer-Encoding: must be chunked, and nothing else'];
+      return [400, 'Bad Request', 'Transfer-Encoding: must be chunked'];
     case 'HPE_INVALID_METHOD':
-      return [400, 'Bad Request', 'the request line begins with no method of HTTP'];
+      return [400, 'Bad Request', 'the request line must begin with an HTTP method'];
     case 'HPE_INVALID_CHUNK_SIZE':
-      return [400, 'Bad Request', 'body: its chunks must begin with their size'];
+      return [400, 'Bad Request', 'body: each chunk must begin with its size'];
     default:
       return [400, 'Bad Request', 'the request is not HTTP/1.1'];
   }

@@ -81,7 +81,7 @@ export function toCapstanError(thrown: unknown): CapstanError {
     case 'FST_ERR_BAD_URL':
       return new CapstanError('INVALID_ARGUMENT', 'path: is not a valid URL path', { field: 'path' });
     case 'FST_ERR_MAX_PARAM_LENGTH':
-      return new CapstanError('NOT_FOUND', 'path: an id in it is too long to be one of ours', { field: 'path' });
+      return new CapstanError('NOT_FOUND', 'path: an id in it is too long', { field: 'path' });
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
     case 'ECONNRESET':
     case 'ECONNABORTED':

@@ -117,8 +117,8 @@ export function bodyError(fault: BodyFault, maxBytes: number): CapstanError {
 
 export function shortageError(shortage: Shortage): CapstanError {
   return shortage === 'party'
-    ? new CapstanError('RATE_LIMITED', 'the request bodies of this account hold its share of the gateway’s memory already', {
+    ? new CapstanError('RATE_LIMITED', 'the request bodies of this account already use its share of the gateway’s memory', {
         retryAfterMs: RETRY_MS,
       })
-    : new CapstanError('UNAVAILABLE', 'the gateway holds too many bytes of request bodies already', { retryAfterMs: RETRY_MS });
+    : new CapstanError('UNAVAILABLE', 'request bodies already use all of the gateway’s memory for them', { retryAfterMs: RETRY_MS });
 }

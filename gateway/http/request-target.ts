@@ -14,7 +14,7 @@ export function rewriteAbsoluteTarget(request: IncomingMessage): string | null {
   const { url = '/', rawHeaders } = request;
   if (url.startsWith('/') || url === '*') return null;
   const [, authority = '', rest = ''] = ABSOLUTE.exec(url) ?? [];
-  if (!AUTHORITY.test(authority)) return 'the request target must be a path, or an http address with a host';
+  if (!AUTHORITY.test(authority)) return 'the request target must be a path, or an http URL with a host';
   request.url = rest.startsWith('/') ? rest : `/${rest}`;
   request.headers.host = authority;
   const at = rawHeaders.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host');

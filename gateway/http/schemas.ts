@@ -30,9 +30,11 @@ const policySchema = z
     {
       executionTimeout: milliseconds(5000, 604_800_000)
         .nullish()
-        .meta({ description: 'Longest time the job may run once a worker has taken it, ms. The endpoint’s default when absent (600000).' }),
+        .meta({
+          description: 'Longest run time of the job once a worker has started it, ms. Defaults to the endpoint’s setting (600000).',
+        }),
       ttl: milliseconds(10_000, 604_800_000).nullish().meta({
-        description: 'Lifespan of the job from its submission until its end, ms; when it is over the job is deleted. 86400000 when absent.',
+        description: 'Lifetime of the job from its submission, ms; then it is deleted in whatever state. 86400000 when absent.',
       }),
       lowPriority: z.boolean('must be true or false').nullish().meta({ description: 'The job does not make workers scale up.' }),
     },
@@ -46,11 +48,11 @@ const s3Members = {
   accessId: s3Member('Bucket access key id.'),
   accessSecret: s3Member('Bucket secret.'),
   bucketName: s3Member('Bucket name.'),
-  endpointUrl: s3Member('Address of the S3-compatible storage.'),
+  endpointUrl: s3Member('URL of the S3-compatible storage.'),
 };
 const s3ConfigSchema = z.looseObject(s3Members, 'must be an object').meta({
   description:
-    'Storage credentials, passed to the function as they are: any object, usually with these members. Encrypted at rest, never shown.',
+    'Storage credentials, passed to the function unchanged: any object, usually with these members. Encrypted at rest, never returned.',
 });
 
 const inputSchema = z
@@ -63,7 +65,10 @@ const inputSchema = z
 export const submissionSchema = z.object(
   {
     input: inputSchema,
-    webhook: httpUrl.meta(urlShape).nullish().meta({ description: 'Called when the job has ended. Not a private address.' }),
+    webhook: httpUrl
+      .meta(urlShape)
+      .nullish()
+      .meta({ description: 'URL that is called when the job has ended. Must not resolve to a private address.' }),
     policy: policySchema.nullish(),
     s3Config: s3ConfigSchema.nullish(),
   },
@@ -75,7 +80,7 @@ export const submissionHeaders = z.object({
     minLength: 1,
     maxLength: 255,
     pattern: '^[!-~]{1,255}$',
-    description: 'Visible ASCII. For 24 hours the same key with the same body gets the first job.',
+    description: 'Visible ASCII. For 24 hours, the same key with the same body returns the first job.',
   }),
 });
 
@@ -107,7 +112,7 @@ function waitSchema(byDefault: number, min: number, max: number): z.ZodType<numb
     /^[+-]?\d{1,400}(\.\d{1,400})?(e[+-]?\d{1,3})?$/i.test(text) ? Math.min(max, Math.max(min, Math.round(Number(text)))) : null;
   return queryNumber('must be a number of milliseconds', read, {
     type: 'number',
-    description: `Longest wait, ms; ${byDefault} when absent, brought into ${min} to ${max}.`,
+    description: `Longest wait, ms; ${byDefault} when absent, limited to ${min} to ${max}.`,
   });
 }
 
@@ -121,7 +126,7 @@ export const waitQuery = z.object({ wait: waitSchema(DEFAULT_WAIT_MS, 1000, 300_
 export const CURSOR_HEADER = 'capstan-stream-cursor';
 const CURSOR = /^(\d{1,9})\.(\d{1,9})$/;
 const cursorSchema = z
-  .string('must be given once')
+  .string('must occur once')
   .regex(CURSOR, `must be a value of the header ${CURSOR_HEADER}`)
   .transform((text) => {
     const [token = 0, nextIndex = 0] = text.split('.').map(Number);
@@ -131,7 +136,7 @@ const cursorSchema = z
 export const streamQuery = z.object({
   wait: waitSchema(DEFAULT_STREAM_WAIT_MS, 0, 10_000),
   after: cursorSchema.optional().meta({
-    description: `What the reader has: the ${CURSOR_HEADER} of the last answer that reached it. All later chunks come, also ones that were answered before.`,
+    description: `The reader’s position: the ${CURSOR_HEADER} of the last response that arrived. All later chunks are returned, including ones that were returned before.`,
   }),
 });
 /** What is said where a job's id may stand in several places and stands in none. */
@@ -139,11 +144,11 @@ export const ID_RULE = 'is required, as a path segment, as ?id= or as {"id":…}
 /** Where nothing but the query can tell it. */
 export const idQuery = z.object({
   id: z
-    .string({ error: ({ input }) => (input === undefined ? ID_RULE : 'must be given once') })
+    .string({ error: ({ input }) => (input === undefined ? ID_RULE : 'must occur once') })
     .meta({ minLength: 1, description: 'Id of the job.' }),
 });
 export const referenceQuery = z.object({
-  id: z.string('must be given once').optional().meta({ minLength: 1, description: 'Id of the job, when it is not in the body.' }),
+  id: z.string('must occur once').optional().meta({ minLength: 1, description: 'Id of the job, when it is not in the body.' }),
 });
 
 const statusNames = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
@@ -190,9 +195,9 @@ export const statusAnswer = z
     executionTime: z.int().optional().meta({ description: 'Duration of the attempt, ms.' }),
     retries: z.int().optional().meta({ description: 'Attempts beyond the first, when there were any.' }),
     workerId: z.string().optional().meta({ description: 'Worker of the present or last attempt.' }),
-    queueReason: z.string().optional().meta({ description: 'Why the job still waits, when it does.' }),
+    queueReason: z.string().optional().meta({ description: 'Why the job is waiting, where a reason is known.' }),
   })
-  .meta({ description: 'The job as it stands.' });
+  .meta({ description: 'The current state of the job.' });
 
 export const changedAnswer = z
   .object({ id, status, delayTime: z.int().optional(), executionTime: z.int().optional() })
@@ -200,15 +205,15 @@ export const changedAnswer = z
 
 export const streamAnswer = z
   .object({ status, stream: z.array(z.object({ output: z.any() })), error: z.string().optional() })
-  .meta({ description: 'The chunks not read before; once the job has ended, all the rest.' });
+  .meta({ description: 'The unread chunks; after the end of the job, all remaining ones.' });
 
 export const purgedAnswer = z
   .object({ removed: z.int(), status: z.literal('completed') })
-  .meta({ description: 'How many queued jobs were ended as CANCELLED.' });
+  .meta({ description: 'Number of queued jobs that were cancelled.' });
 
 export const requestsAnswer = z
   .object({ requests: z.array(statusAnswer), total: z.int(), offset: z.int(), limit: z.int(), hasMore: z.boolean() })
-  .meta({ description: 'A page of the endpoint’s jobs, newest first. Outputs above 64 KiB are left out: read them with /status.' });
+  .meta({ description: 'A page of the endpoint’s jobs, newest first. Outputs above 64 KiB are omitted; read them with /status.' });
 
 export const healthAnswer = z
   .object({
@@ -226,9 +231,9 @@ export const healthAnswer = z
 
 export const aboutAnswer = z
   .object({ name: z.string(), version: z.string(), docs: z.string(), openapi: z.string() })
-  .meta({ description: 'Name and version, and where the API is described.' });
+  .meta({ description: 'Name and version of the service, and the URL of its API description.' });
 
-export const okAnswer = z.object({ status: z.literal('ok') }).meta({ description: 'It is.' });
+export const okAnswer = z.object({ status: z.literal('ok') }).meta({ description: 'The check passed.' });
 
 export const openAiErrorAnswer = z
   .object({ error: z.object({ message: z.string(), type: z.string(), param: z.string().nullable(), code: z.string().nullable() }) })
@@ -239,6 +244,6 @@ export const problemAnswer = z
     status: z.int(),
     title: z.string(),
     detail: z.string(),
-    id: z.string().optional().meta({ description: 'The job, where an Idempotency-Key led to one that is deleted.' }),
+    id: z.string().optional().meta({ description: 'The deleted job that the Idempotency-Key belongs to.' }),
   })
   .meta({ example: { status: 400, title: 'Bad Request', detail: 'bad request: input: is required and must be an object' } });

@@ -131,7 +131,7 @@ function validationError(error: z.ZodError, part: string | undefined): CapstanEr
 function notFound(request: FastifyRequest, reply: FastifyReply, methods: AllowedMethods): void {
   const allowed = methods.of(request.url);
   if (allowed === null) {
-    sendProblem(reply, new CapstanError('NOT_FOUND', 'there is no such route; see /docs'));
+    sendProblem(reply, new CapstanError('NOT_FOUND', 'no such route; see /docs'));
   } else if (request.method === 'OPTIONS') {
     reply.code(204).header('allow', allowed).send();
   } else {

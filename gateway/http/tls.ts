@@ -19,14 +19,14 @@ export function readCertificate({ httpTlsCert, httpTlsKey }: Files): Certificate
   if (httpTlsCert === undefined && httpTlsKey === undefined) return null;
   if (httpTlsCert === undefined || httpTlsKey === undefined) {
     const missing = httpTlsCert === undefined ? 'CAPSTAN_HTTP_TLS_CERT' : 'CAPSTAN_HTTP_TLS_KEY';
-    throw new CapstanError('CONFIG', `${missing}: must be set too; certificate and key go together`, { field: missing });
+    throw new CapstanError('CONFIG', `${missing}: is required; certificate and key must be set together`, { field: missing });
   }
   const found = { cert: pemOf('CAPSTAN_HTTP_TLS_CERT', httpTlsCert), key: pemOf('CAPSTAN_HTTP_TLS_KEY', httpTlsKey) };
   try {
     createSecureContext(found);
   } catch (cause) {
     const why = messageOf(cause);
-    throw new CapstanError('CONFIG', `CAPSTAN_HTTP_TLS_CERT: ${httpTlsCert} and ${httpTlsKey} are no certificate and its key (${why})`, {
+    throw new CapstanError('CONFIG', `CAPSTAN_HTTP_TLS_CERT: ${httpTlsCert} and ${httpTlsKey} are not a certificate and its key (${why})`, {
       field: 'CAPSTAN_HTTP_TLS_CERT',
       cause,
     });
@@ -56,10 +56,10 @@ export function followRenewals(first: Certificate, { files, everyMs, log, use }:
       known = found;
       complained = '';
       use(found);
-      log.info('the certificate of the HTTP server was renewed');
+      log.info('HTTPS certificate reloaded');
     } catch (error) {
       const reason = messageOf(error);
-      if (reason !== complained) log.warn({ reason }, 'a renewed certificate cannot be used yet; the one before it stays');
+      if (reason !== complained) log.warn({ reason }, 'the new HTTPS certificate is not usable; keeping the previous one');
       complained = reason;
     }
   }, everyMs);

@@ -81,7 +81,7 @@ export class Announcements<Link extends AnnouncingLink> {
       const placement = this.#options.placementOf(worker.workerId);
       if (placement === undefined) unknown += 1;
       else if (isAsPlaced(link, worker, placement)) accepted.push({ ...worker, slots: Math.min(worker.slots, placement.slots) });
-      else this.#reject(link, worker, 'the scheduler placed this worker elsewhere or for another endpoint or release');
+      else this.#reject(link, worker, 'the scheduler placed this worker on another node, or for another endpoint or release');
     }
     if (unknown === 0) {
       clearTimeout(announced.timer);
@@ -94,7 +94,7 @@ export class Announcements<Link extends AnnouncingLink> {
     announced.timer = undefined;
     for (const worker of announced.workers) {
       if (this.#options.placementOf(worker.workerId) === undefined)
-        this.#reject(link, worker, 'the scheduler placed no such worker, or drains it');
+        this.#reject(link, worker, 'the scheduler did not place this worker, or is draining it');
     }
   }
 

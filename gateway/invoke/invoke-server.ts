@@ -112,12 +112,12 @@ export class InvokeServer {
       },
       onClosed: () => {
         if (!this.#links.delete(link)) return;
-        this.#options.log.info({ node }, 'agent gone');
+        this.#options.log.info({ node }, 'agent disconnected');
         this.#options.announcements.gone(link);
         link.broken();
       },
     });
-    this.#options.log.info({ node }, 'agent serves requests');
+    this.#options.log.info({ node }, 'agent connected');
   }
 }
 

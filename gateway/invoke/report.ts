@@ -88,7 +88,7 @@ export class LoadReport {
   #broken(call: ClientDuplexStream<GatewayReport, GatewayNotice>, reason: string): void {
     if (this.#call !== call || this.#closed) return;
     this.#call = null;
-    if (reason !== this.#lastFailure) this.#options.log.warn({ reason }, 'the report of requests broke, opening it again');
+    if (reason !== this.#lastFailure) this.#options.log.warn({ reason }, 'request-count stream ended; reconnecting');
     this.#lastFailure = reason;
     this.#retry = setTimeout(() => this.#dial(), backoffMs(this.#attempt));
     this.#attempt += 1;

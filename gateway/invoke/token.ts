@@ -12,7 +12,7 @@ export function nodeOf(token: string, gatewayToken: string, wall: number): strin
   const wanted = createHmac('sha256', gatewayToken).update(`invoke.${node}.${until}`).digest();
   const given = Buffer.from(signature, 'base64url');
   const fits = more.length === 0 && given.length === wanted.length && timingSafeEqual(given, wanted);
-  if (!fits) throw new CapstanError('UNAUTHENTICATED', 'the token of the node is not valid here');
-  if (!(Number(until) > wall)) throw new CapstanError('UNAUTHENTICATED', 'the token of the node has ended');
+  if (!fits) throw new CapstanError('UNAUTHENTICATED', 'the node token is not valid');
+  if (!(Number(until) > wall)) throw new CapstanError('UNAUTHENTICATED', 'the node token has expired');
   return node;
 }

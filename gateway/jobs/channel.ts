@@ -184,7 +184,7 @@ export class JobChannel {
   #admit(): CapstanError | null {
     if (this.#closed) return unavailable('the gateway is closing');
     const { inFlight } = this.#options;
-    return inFlight.take(1) ? null : unavailable(`the gateway holds ${inFlight.limit} requests already`);
+    return inFlight.take(1) ? null : unavailable(`the gateway already has ${inFlight.limit} requests in flight`);
   }
 
   #freeId(): number {
@@ -297,8 +297,7 @@ export class JobChannel {
     this.#brokenAt ??= now;
     if (error === null) call.end();
     const reason = error === null ? 'ended by the scheduler' : fromServiceError(error).message;
-    if (reason !== this.#lastFailure)
-      this.#options.log.warn({ reason, pending: this.#pending.size }, 'job channel broke, opening it again');
+    if (reason !== this.#lastFailure) this.#options.log.warn({ reason, pending: this.#pending.size }, 'job channel ended; reconnecting');
     this.#lastFailure = reason;
     if (now - this.#openedAt > GOOD_STREAM_MS) this.#attempt = 0;
     this.#reopen = setTimeout(() => {
@@ -346,7 +345,7 @@ export class JobChannel {
     const now = this.#options.now();
     const connected = this.connected;
     if (connected) {
-      if (this.#brokenAt !== null) this.#options.log.info({ pending: this.#pending.size }, 'job channel is open');
+      if (this.#brokenAt !== null) this.#options.log.info({ pending: this.#pending.size }, 'job channel connected');
       this.#brokenAt = null;
       this.#lastFailure = '';
     } else {
@@ -356,7 +355,7 @@ export class JobChannel {
       const patience = entry.operation.$case === 'submit' ? this.#options.submitTimeoutMs : this.#options.readTimeoutMs;
       const since = this.#brokenAt === null ? entry.since + entry.waitMs : Math.max(entry.since, this.#brokenAt);
       if (now - since > patience) {
-        this.#fail(requestId, unavailable(connected ? 'the scheduler does not answer' : 'the scheduler cannot be reached'));
+        this.#fail(requestId, unavailable(connected ? 'the scheduler does not respond' : 'the scheduler is unreachable'));
       }
     }
   }

@@ -69,7 +69,7 @@ function membersOf(bytes: Buffer, wanted: ReadonlySet<string>): ReadonlyMap<stri
     case 'shape':
       return refusal('body', 'body: must be a JSON object');
     case 'depth':
-      return refusal('body', `body: must not nest deeper than ${MAX_DEPTH} levels`);
+      return refusal('body', `body: must not be nested deeper than ${MAX_DEPTH} levels`);
   }
 }
 

@@ -145,7 +145,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   refused(error: CapstanError): void {
     const { code, message, retryAfterMs } = error;
     if (this.#refusal === '' || retryAfterMs === undefined) this.#fail(error);
-    else this.#fail(new CapstanError(code, `${message}; the last one that was tried: ${this.#refusal}`, { retryAfterMs }));
+    else this.#fail(new CapstanError(code, `${message}; last attempt: ${this.#refusal}`, { retryAfterMs }));
   }
 
   heard(frame: NonNullable<AgentFrame['frame']>): void {
@@ -188,7 +188,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   lost(): void {
     this.#letGo(false);
-    this.#fail(new CapstanError('NODE_LOST', 'the connection to the node of the worker broke before it had answered'));
+    this.#fail(new CapstanError('NODE_LOST', 'the connection to the worker’s node was lost before it responded'));
   }
 
   /** A fault in handling a frame of this request: it ends, and no other does. */
@@ -196,7 +196,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     if (this.#worker !== undefined)
       this.#send({ $case: 'abort', value: { code: 'INTERNAL', message: 'the gateway failed', untouched: false } }, 0);
     this.#letGo(false);
-    this.#fail(new CapstanError('INTERNAL', 'the gateway failed while it passed the response on', { cause: error }));
+    this.#fail(new CapstanError('INTERNAL', 'the gateway failed while it sent the response', { cause: error }));
   }
 
   #heardHead({ status, headers, body, ended }: ResponseHead): void {
@@ -216,7 +216,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   /** A slow caller's response may take no more memory than the window; parts make it a little more. */
   #overrun(): string | null {
-    return this.#owed > MAX_OWED_BYTES ? 'the agent sends more of the response than it may' : null;
+    return this.#owed > MAX_OWED_BYTES ? 'the agent exceeded its flow-control credit' : null;
   }
 
   /** Ends the exchange with 500, or cuts a response that has begun. */
@@ -265,7 +265,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   #outOfTime(): void {
     if (this.#over) return;
-    const message = `the function did not answer within ${this.#options.timeoutMs / 1000} s`;
+    const message = `the function did not respond within ${this.#options.timeoutMs / 1000} s`;
     this.#send({ $case: 'abort', value: { code: 'DEADLINE_EXCEEDED', message, untouched: false } }, 0);
     this.#fail(new CapstanError('WORKER_LOST', message));
   }

@@ -20,7 +20,7 @@ export class TrustedProxies {
       try {
         return entry.includes('/') ? ipaddr.parseCIDR(entry) : [ipaddr.process(entry), entry.includes(':') ? 128 : 32];
       } catch (cause) {
-        throw new CapstanError('CONFIG', `CAPSTAN_TRUSTED_PROXIES: ${entry} is neither an address nor a range of addresses`, {
+        throw new CapstanError('CONFIG', `CAPSTAN_TRUSTED_PROXIES: ${entry} must be an IP address or a CIDR range`, {
           field: 'CAPSTAN_TRUSTED_PROXIES',
           cause,
         });

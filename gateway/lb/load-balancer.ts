@@ -120,7 +120,7 @@ export class LoadBalancer {
       (endpoint) => {
         try {
           const route = this.#routeOf(endpoint, request, address);
-          if (route.function !== '') throw new CapstanError('INVALID_ARGUMENT', 'this route does not take a connection over');
+          if (route.function !== '') throw new CapstanError('INVALID_ARGUMENT', 'this route does not accept upgrades');
           this.#handOver(request, endpoint, address, socket, head, refuse);
         } catch (thrown) {
           refuse(this.#errorOf(thrown, endpoint.id));
@@ -204,7 +204,7 @@ export class LoadBalancer {
     const refused = endpoint.isPublic || key === undefined ? null : refusal(key, endpointId, endpoint, 'call');
     if (refused !== null) return refused;
     if (endpoint.kind === EndpointKind.LOAD_BALANCED) return null;
-    return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} has a queue: call /v2/${endpointId}/run`);
+    return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} is queue-based: call /v2/${endpointId}/run`);
   }
 
   #serve(request: IncomingMessage, endpoint: EndpointEntry, address: LbAddress, front: HttpResponder): void {
@@ -224,7 +224,7 @@ export class LoadBalancer {
     };
     const exchange = this.#exchange(request, endpoint, address, route, front, false, () => feed.readOn());
     front.onDrain = () => exchange.drained();
-    front.onGone = () => exchange.abandon('the caller went away');
+    front.onGone = () => exchange.abandon('the caller disconnected');
     feed.start(exchange);
   }
 
@@ -255,7 +255,7 @@ export class LoadBalancer {
     socket.on('close', () => {
       this.#handedOver.delete(socket);
       reservation.release();
-      exchange.abandon('the caller went away');
+      exchange.abandon('the caller disconnected');
     });
     socket.on('data', (chunk: Buffer) => {
       const hasRoom = exchange.push(chunk);
@@ -286,7 +286,7 @@ export class LoadBalancer {
     const confine = pathForm ? sharedOriginHeaders : ownHostHeaders;
     const headersOf = (answer: readonly HeaderPair[]): string[] => confine(answerHeaders(answer));
     const onInvalid = (node: string, reason: string): void =>
-      log.warn({ endpoint: endpoint.id, node, reason }, 'an agent sent an invalid response');
+      log.warn({ endpoint: endpoint.id, node, reason }, 'invalid response from an agent');
     const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf };
     return new Exchange({ ...options, onInvalid, onReady });
   }
@@ -302,7 +302,7 @@ export class LoadBalancer {
     this.#deps.metrics.brokeOff(endpoint, code);
     // What a function says of itself is in its own log.
     const reason = code === 'INTERNAL' ? 'the function failed' : message;
-    this.#deps.log.info({ endpoint, code, reason }, 'an answer that had begun broke off');
+    this.#deps.log.info({ endpoint, code, reason }, 'response aborted after it had begun');
   }
 
   #errorOf(thrown: unknown, endpoint: string): CapstanError {

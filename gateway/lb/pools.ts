@@ -87,7 +87,7 @@ export class Pools<Host extends WorkerHost> {
     const cameBefore = seeker.soughtAt !== undefined;
     if (!cameBefore && pool.held.size >= this.#settings.maxHeld) {
       seeker.refused(
-        new CapstanError('UNAVAILABLE', `the endpoint has ${pool.held.size} requests waiting for a worker already`, { retryAfterMs: 1000 }),
+        new CapstanError('UNAVAILABLE', `the endpoint already has ${pool.held.size} requests waiting for a worker`, { retryAfterMs: 1000 }),
       );
       return () => undefined;
     }

@@ -31,20 +31,20 @@ export class LbMetrics {
     const registers = [registry];
     this.#requests = new Counter({
       name: 'capstan_lb_requests_total',
-      help: 'Requests to load-balanced endpoints that were answered; 499 stands for a caller that went away first.',
+      help: 'Completed requests to load-balanced endpoints; 499: the caller disconnected first.',
       labelNames: ['endpoint', 'status'],
       registers,
     });
     this.#seconds = new Histogram({
       name: 'capstan_lb_request_duration_seconds',
-      help: 'Time from the head of a request to the end of its answer, waiting for a worker included.',
+      help: 'Time from the head of a request to the end of its response, including the wait for a worker.',
       labelNames: ['endpoint'],
       buckets: SECONDS_BUCKETS,
       registers,
     });
     this.#broken = new Counter({
       name: 'capstan_lb_broken_answers_total',
-      help: 'Answers of load-balanced endpoints that had begun and were cut off, by why.',
+      help: 'Responses of load-balanced endpoints that were cut off after they had begun, by reason.',
       labelNames: ['endpoint', 'code'],
       registers,
     });
@@ -60,8 +60,8 @@ export class LbMetrics {
         },
       });
     };
-    gauge('capstan_lb_requests_held', 'Requests that wait for a worker.', (id) => levels.level(id).held);
-    gauge('capstan_lb_requests_in_flight', 'Requests that are with a worker.', (id) => levels.level(id).inFlight);
+    gauge('capstan_lb_requests_held', 'Requests waiting for a worker.', (id) => levels.level(id).held);
+    gauge('capstan_lb_requests_in_flight', 'Requests in progress on a worker.', (id) => levels.level(id).inFlight);
   }
 
   brokeOff(endpoint: string, code: ErrorCode): void {

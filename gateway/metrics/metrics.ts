@@ -47,13 +47,13 @@ export class GatewayMetrics {
     const labelNames = ['method', 'route'];
     this.#requests = new Counter({
       name: 'capstan_http_requests_total',
-      help: 'Requests that were answered; 499 stands for a caller that went away first.',
+      help: 'Completed requests; 499: the caller disconnected first.',
       labelNames: [...labelNames, 'status'],
       registers,
     });
     this.#seconds = new Histogram({
       name: 'capstan_http_request_duration_seconds',
-      help: 'Time from the head of a request to the end of its answer.',
+      help: 'Time from the head of a request to the end of its response.',
       labelNames,
       buckets: SECONDS_BUCKETS,
       registers,
@@ -66,14 +66,16 @@ export class GatewayMetrics {
     });
     this.#responseBytes = new Counter({
       name: 'capstan_http_response_body_bytes_total',
-      help: 'Bytes of answers, without their heads.',
+      help: 'Bytes of responses, without their heads.',
       labelNames,
       registers,
     });
-    this.#level('capstan_http_requests_in_flight', 'Requests that have come and are not answered.', () => this.inFlight);
-    this.#level('capstan_gateway_pending_requests', 'Requests that await an answer of the scheduler.', () => levels.pending());
-    this.#level('capstan_gateway_scheduler_connected', '1 while the stream to the scheduler stands.', () => (levels.connected() ? 1 : 0));
-    this.#level('capstan_gateway_body_memory_bytes', 'Memory that request bodies hold.', () => levels.bodyMemory());
+    this.#level('capstan_http_requests_in_flight', 'Requests in progress.', () => this.inFlight);
+    this.#level('capstan_gateway_pending_requests', 'Requests waiting for a reply from the scheduler.', () => levels.pending());
+    this.#level('capstan_gateway_scheduler_connected', '1 while the stream to the scheduler is connected.', () =>
+      levels.connected() ? 1 : 0,
+    );
+    this.#level('capstan_gateway_body_memory_bytes', 'Memory held by request bodies.', () => levels.bodyMemory());
     this.lb = new LbMetrics(this.#registry, levels.lb);
     addProcessMetrics(this.#registry, 'capstan_gateway_');
   }

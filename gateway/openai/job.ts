@@ -76,7 +76,7 @@ export class OpenAiJob {
     const done = (error: CapstanError | null, answer: Answer | null): void => {
       this.#settled = true;
       if (error === null && answer !== null && 'job' in answer) resolve(answer.job);
-      else reject(error ?? new CapstanError('INTERNAL', 'the scheduler answered another question'));
+      else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
     };
     this.#submitTicket = deps.channel.request(endpointId, operation, held, done, 'openai');
   }
@@ -185,7 +185,7 @@ export class OpenAiJob {
       const done = (error: CapstanError | null, answer: Answer | null): void => {
         this.#pending = null;
         if (error === null && answer !== null && 'stream' in answer) resolve(answer.stream);
-        else reject(error ?? new CapstanError('INTERNAL', 'the scheduler answered another question'));
+        else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
       };
       const ticket = this.#deps.channel.request(this.#endpointId, operation, null, done, 'none');
       this.#pending = { ticket, reject };
@@ -200,7 +200,7 @@ export class OpenAiJob {
   #sameAttempt(part: StreamPart): void {
     if (part.token === undefined) return;
     if (this.#token !== undefined && part.token !== this.#token && this.#next > 0) {
-      throw new OpenAiError(500, 'the worker was lost in the middle of its answer', { code: 'worker_lost' });
+      throw new OpenAiError(500, 'the worker was lost during its response', { code: 'worker_lost' });
     }
     this.#token = part.token;
   }
@@ -225,8 +225,7 @@ export class OpenAiJob {
 
   async *#fromOutput(job: Job): AsyncGenerator<Buffer, void> {
     const all = await this.#outputList(job);
-    if (all === null || all.length < this.#next)
-      throw new OpenAiError(500, 'part of the answer was lost on its way', { code: 'stream_lost' });
+    if (all === null || all.length < this.#next) throw new OpenAiError(500, 'part of the response was lost', { code: 'stream_lost' });
     for (const value of all.slice(this.#next)) {
       this.#next += 1;
       yield Buffer.from(JSON.stringify(value));

@@ -41,7 +41,7 @@ export function openAiInput({ method, route, query, body }: OpenAiRequest): Open
         case 'shape':
           return refusal('must be a JSON object');
         case 'depth':
-          return refusal(`must not nest deeper than ${MAX_DEPTH} levels`);
+          return refusal(`must not be nested deeper than ${MAX_DEPTH} levels`);
       }
     }
     const span = scan.members.get('stream');

@@ -41,9 +41,9 @@ const wrongs: Wrong[] = [
     name: 'nesting without end',
     body: `{"input":${'{"a":'.repeat(100_000)}1${'}'.repeat(100_000)}}`,
     status: 400,
-    detail: /body: must not nest deeper than 512/,
+    detail: /body: must not be nested deeper than 512/,
   },
-  { name: 'brackets without end', body: `{"input":{"a":${'['.repeat(1_000_000)}`, status: 400, detail: /nest deeper/ },
+  { name: 'brackets without end', body: `{"input":{"a":${'['.repeat(1_000_000)}`, status: 400, detail: /nested deeper/ },
   {
     name: 'invalid UTF-8',
     body: Buffer.from([...Buffer.from('{"input":{"a":"'), 0xc3, 0x28, ...Buffer.from('"}}')]),
@@ -162,7 +162,7 @@ const wrongs: Wrong[] = [
     body: '{"input":{}}',
     headers: { 'content-encoding': 'gzip' },
     status: 415,
-    detail: 'unsupported media type: Content-Encoding: must be absent: "gzip" is not decoded',
+    detail: 'unsupported media type: Content-Encoding: must be absent: "gzip" is not supported',
   },
   { name: 'an unknown route', method: 'GET', path: '/v2/ep/nothing', status: 404, detail: /^not found: there is no such route/ },
   {
@@ -370,7 +370,7 @@ test('what is not HTTP gets a problem document and a closed connection', async (
 
 const FRONT_DOOR: readonly { readonly name: string; readonly request: string; readonly status: number; readonly detail: RegExp }[] = [
   { name: 'no Host', request: 'GET /ping HTTP/1.1\r\n\r\n', status: 400, detail: /Host: is required/ },
-  { name: 'two Hosts', request: 'GET /ping HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n', status: 400, detail: /Host: must be given once/ },
+  { name: 'two Hosts', request: 'GET /ping HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n', status: 400, detail: /Host: must occur once/ },
   {
     name: 'a coding that nobody decodes',
     request: 'POST /ping HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
@@ -393,15 +393,20 @@ const FRONT_DOOR: readonly { readonly name: string; readonly request: string; re
     name: 'a chunk without size',
     request: `POST /v2/ep/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
     status: 400,
-    detail: /body: its chunks must begin with their size/,
+    detail: /body: each chunk must begin with its size/,
   },
-  { name: 'a method that is none', request: 'FETCH /ping HTTP/1.1\r\nHost: x\r\n\r\n', status: 400, detail: /no method of HTTP/ },
-  { name: 'CONNECT', request: 'CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n\r\n', status: 405, detail: /CONNECT is not allowed here/ },
+  {
+    name: 'a method that is none',
+    request: 'FETCH /ping HTTP/1.1\r\nHost: x\r\n\r\n',
+    status: 400,
+    detail: /must begin with an HTTP method/,
+  },
+  { name: 'CONNECT', request: 'CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n\r\n', status: 405, detail: /CONNECT is not allowed/ },
   {
     name: 'a WebSocket to what has none',
     request: 'GET /ping HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
     status: 404,
-    detail: /only load-balanced endpoints take WebSockets/,
+    detail: /only load-balanced endpoints accept WebSockets/,
   },
 ];
 

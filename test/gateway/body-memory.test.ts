@@ -64,7 +64,7 @@ for (const [door, path, more] of [
     const refused = await call('POST', path, { body: INPUT });
     t.is(refused.status, 429, refused.text);
     t.is(refused.headers['retry-after'], '1');
-    t.regex(refused.text, /hold its share of the gateway’s memory/);
+    t.regex(refused.text, /already use its share of the gateway’s memory/);
     const theirs = await caller(t, gateway.url)('POST', '/v2/theirs/run', { body: INPUT, key: OTHER });
     t.is(theirs.status, 200, theirs.text);
     // What was held goes on, and is given back.
@@ -138,7 +138,7 @@ test('when the bodies of all accounts fill the memory, a further one is 503', as
   }
   const refused = await call('POST', '/v2/thirds/run', { body: INPUT, key: 'third' });
   t.is(refused.status, 503, refused.text);
-  t.regex(refused.text, /holds too many bytes/);
+  t.regex(refused.text, /already use all of the gateway’s memory/);
   t.is(refused.headers['retry-after'], '1');
 });
 

@@ -106,7 +106,7 @@ test('calls beside the channel are answered 503 in our own words while the sched
     t.is(status, 503, path);
     t.is(headers['retry-after'], '1', path);
     // Neither addresses nor the library's inner states.
-    t.regex(String(json['detail']), /^service unavailable: the scheduler (cannot be reached|did not answer in time)$/, path);
+    t.regex(String(json['detail']), /^service unavailable: the scheduler (is unreachable|did not respond in time)$/, path);
   }
 });
 
@@ -247,7 +247,7 @@ test('more requests than may be in flight are refused 503, not queued', async (t
   const third = await call('POST', '/v2/ep/run', { body: BODY });
   t.is(third.status, 503);
   t.is(third.headers['retry-after'], '1');
-  t.is(third.json['detail'], 'service unavailable: the gateway holds 2 requests already');
+  t.is(third.json['detail'], 'service unavailable: the gateway already has 2 requests in flight');
   for (const asked of held) asked.reply(job(asked.submit.jobId, JobState.COMPLETED));
   t.is((await first).status, 200);
   t.is((await second).status, 200);

@@ -95,11 +95,11 @@ withCertificates(
 test('a certificate that cannot serve is refused by name when the gateway starts', async (t) => {
   writeFileSync(file('nonsense'), 'no certificate');
   for (const [files, message] of [
-    [{ httpTlsCert: '/nowhere' }, 'CAPSTAN_HTTP_TLS_KEY: must be set too; certificate and key go together'],
+    [{ httpTlsCert: '/nowhere' }, 'CAPSTAN_HTTP_TLS_KEY: is required; certificate and key must be set together'],
     [{ httpTlsCert: '/nowhere', httpTlsKey: '/nowhere' }, 'CAPSTAN_HTTP_TLS_CERT: cannot read /nowhere (ENOENT)'],
     [
       { httpTlsCert: file('nonsense'), httpTlsKey: file('nonsense') },
-      /^CAPSTAN_HTTP_TLS_CERT: .*nonsense are no certificate and its key \(/,
+      /^CAPSTAN_HTTP_TLS_CERT: .*nonsense are not a certificate and its key \(/,
     ],
   ] as const) {
     const settings = readConfig({ port: 0, scheduler: '127.0.0.1:1', token: TOKEN, logLevel: 'silent', ...files }, {});

@@ -12,13 +12,13 @@ import { caller, connected, KEY, setup, startGateway } from './harness.ts';
 test('a missing, empty or wrong key is 401 and is not shown', async (t) => {
   const { scheduler, call } = await setup(t);
   for (const [headers, detail] of [
-    [{}, /the header Authorization is missing/],
-    [{ authorization: '' }, /the header Authorization is missing/],
-    [{ authorization: 'Bearer ' }, /holds no key after Bearer/],
-    [{ authorization: 'Bearer no-such-key' }, /the API key is unknown or was revoked/],
-    [{ authorization: 'no-such-key' }, /the API key is unknown or was revoked/],
+    [{}, /the header Authorization is required/],
+    [{ authorization: '' }, /the header Authorization is required/],
+    [{ authorization: 'Bearer ' }, /has no key after Bearer/],
+    [{ authorization: 'Bearer no-such-key' }, /the API key is unknown or revoked/],
+    [{ authorization: 'no-such-key' }, /the API key is unknown or revoked/],
     [{ authorization: `Basic ${KEY}` }, /must be Bearer/],
-    [{ authorization: `Bearer ${'x'.repeat(5000)}` }, /unknown or was revoked/],
+    [{ authorization: `Bearer ${'x'.repeat(5000)}` }, /unknown or revoked/],
   ] as const) {
     const reply = await call('POST', '/v2/ep/run', { key: null, body: '{"input":{}}', headers });
     t.is(reply.status, 401);
@@ -138,7 +138,7 @@ test('while the scheduler was never reached: 503 with Retry-After, then all work
   const reply = await call('POST', '/v2/ep/run', { body: '{"input":{}}' });
   t.is(reply.status, 503);
   t.is(reply.headers['retry-after'], '1');
-  t.is(reply.json['detail'], 'service unavailable: the scheduler cannot be reached');
+  t.is(reply.json['detail'], 'service unavailable: the scheduler is unreachable');
   t.is((await call('POST', '/v2/ep/run', { key: null, body: '{"input":{}}' })).status, 401);
   t.is((await call('GET', '/healthz', { key: null })).status, 503);
   await scheduler.start();
@@ -163,7 +163,7 @@ test('a node’s token is that of the node it names, of this gateway’s schedul
   for (const other of others)
     t.throws(() => nodeOf(other, 'gateway token', 1_000), { code: 'UNAUTHENTICATED', message: /not valid/ }, other);
   t.throws(() => nodeOf(token, 'another token', 1_000), { code: 'UNAUTHENTICATED' });
-  t.throws(() => nodeOf(token, 'gateway token', until), { code: 'UNAUTHENTICATED', message: /has ended/ });
+  t.throws(() => nodeOf(token, 'gateway token', until), { code: 'UNAUTHENTICATED', message: /has expired/ });
 });
 
 /** Tokens of the form that the scheduler makes. */

@@ -24,13 +24,13 @@ test('every refusal has its status and {error, detail}', async (t) => {
     else if (how === 'odd') taken.send({ $case: 'abort', value: { code: 'NO_SUCH_CODE', message: 'what?', untouched: false } });
     else taken.answer(Number(how), '{"error":"Too Many Requests","detail":"slower, please"}', { 'content-type': 'application/json' });
   };
-  const wrong = 'the API key is unknown or was revoked';
+  const wrong = 'the API key is unknown or revoked';
   for (const [method, path, options, status, error, detail] of [
-    ['GET', '/fn', { key: null }, 401, 'Unauthorized', 'the header Authorization is missing; send Authorization: Bearer <API_KEY>'],
+    ['GET', '/fn', { key: null }, 401, 'Unauthorized', 'the header Authorization is required; send Authorization: Bearer <API_KEY>'],
     ['GET', '/fn', { key: 'wrong' }, 401, 'Unauthorized', wrong],
     // A route runs code, whatever its method: a key that may only read may not call it.
-    ['GET', '/fn', { key: 'reader' }, 401, 'Unauthorized', 'this key may only read'],
-    ['GET', '/fn', { key: 'of-another' }, 401, 'Unauthorized', 'this key is not good for the endpoint web'],
+    ['GET', '/fn', { key: 'reader' }, 401, 'Unauthorized', 'this key is read-only'],
+    ['GET', '/fn', { key: 'of-another' }, 401, 'Unauthorized', 'this key does not cover the endpoint web'],
     ['GET', '/fn', { key: 'stranger' }, 404, 'Not Found', 'endpoint "web" does not exist'],
     ['GET', '/nothing', {}, 404, 'Not Found', 'the endpoint has no route "/nothing"'],
     ['DELETE', '/fn', {}, 405, 'Method Not Allowed', 'DELETE is not allowed here; use GET, POST'],
@@ -96,7 +96,7 @@ test('requests wait for a worker, bounded in number; one too many is 503 with Re
   await scheduler.reports.next(({ levels }) => levels.some(({ held }) => held === 1));
   const full = await call('GET', '/fn');
   t.is(full.status, 503);
-  t.deepEqual(full.json, { error: 'Service Unavailable', detail: 'the endpoint has 1 requests waiting for a worker already' });
+  t.deepEqual(full.json, { error: 'Service Unavailable', detail: 'the endpoint already has 1 requests waiting for a worker' });
   t.is(full.headers['retry-after'], '1');
   const agent = new FakeAgent(t, invokeAddress);
   agent.onRequest = (taken) => taken.answer(200, '"served"');
@@ -119,7 +119,7 @@ test('a worker that does not answer in time is told so, and the caller gets 500'
   const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
   const reply = await call('GET', '/fn');
   t.is(reply.status, 500);
-  t.deepEqual(reply.json, { error: 'Internal Server Error', detail: 'the function did not answer within 0.2 s' });
+  t.deepEqual(reply.json, { error: 'Internal Server Error', detail: 'the function did not respond within 0.2 s' });
   t.like(await agent.frames.next(({ frame }) => frame?.$case === 'abort'), { frame: { value: { code: 'DEADLINE_EXCEEDED' } } });
   t.is(agent.taken.items[0]?.begin.timeoutMs, 200);
 });
@@ -171,7 +171,7 @@ test('what an agent did not take goes to another worker, whole; what it may have
   for (const agent of agents) agent.onRequest = () => agent.break();
   const broken = await call('GET', '/fn');
   t.is(broken.status, 502);
-  t.deepEqual(broken.json, { error: 'Bad Gateway', detail: 'the connection to the node of the worker broke before it had answered' });
+  t.deepEqual(broken.json, { error: 'Bad Gateway', detail: 'the connection to the worker’s node was lost before it responded' });
 });
 
 test('what a worker’s connection was reset for is tried once more, and not again', async (t) => {
@@ -196,7 +196,7 @@ test('a request that no worker takes is given up after its time of waiting, all 
   const late = await call('GET', '/fn');
   t.is(late.status, 503);
   t.is(late.headers['retry-after'], '5');
-  t.is(late.json['detail'], 'no worker became free within 0.3 s; the last one that was tried: nobody listens');
+  t.is(late.json['detail'], 'no worker became free within 0.3 s; last attempt: nobody listens');
 });
 
 test('a request that its worker gives back is before those that have come since', async (t) => {

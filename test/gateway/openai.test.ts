@@ -196,7 +196,7 @@ test('an attempt that begins anew in the middle of an answer ends it with an err
   const reply = await call('POST', CHAT, { body: STREAMED });
   t.is(
     reply.text,
-    'data: 1\n\nevent: error\ndata: {"error":{"message":"the worker was lost in the middle of its answer","type":"server_error","param":null,"code":"worker_lost"}}\n\n',
+    'data: 1\n\nevent: error\ndata: {"error":{"message":"the worker was lost during its response","type":"server_error","param":null,"code":"worker_lost"}}\n\n',
   );
   // Before anything was passed on it is no one's business.
   worker(

@@ -24,7 +24,7 @@ const head = (host: string, ...lines: string[]): string =>
 
 const UPGRADE = ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='];
 
-const VALUE = 'has characters that no header may have';
+const VALUE = 'has characters that are not allowed';
 const invalid: Readonly<Record<string, readonly [Response, string]>> = {
   'a value beyond Latin-1': [{ headers: [['x-name', '你好']] }, `the value of the header "x-name" ${VALUE}`],
   'a line break in a value': [{ headers: [['x-name', 'a\r\nset-cookie: b=1']] }, `the value of the header "x-name" ${VALUE}`],
@@ -37,7 +37,7 @@ const invalid: Readonly<Record<string, readonly [Response, string]>> = {
   'status 0': [{ status: 0 }, 'the status of a response must be an integer from 200 to 599, not 0'],
   'status 99': [{ status: 99 }, 'from 200 to 599, not 99'],
   'status 100': [{ status: 100 }, 'from 200 to 599, not 100'],
-  'status 101 without an upgrade': [{ status: 101 }, 'the status 101 is for requests that ask for an upgrade'],
+  'status 101 without an upgrade': [{ status: 101 }, 'the status 101 is allowed only for upgrade requests'],
   'status 103': [{ status: 103 }, 'from 200 to 599, not 103'],
   'status 600': [{ status: 600 }, 'from 200 to 599, not 600'],
   'status 99999': [{ status: 99_999 }, 'from 200 to 599, not 99999'],
@@ -49,14 +49,14 @@ const invalid: Readonly<Record<string, readonly [Response, string]>> = {
         ['Content-Length', '1'],
       ],
     },
-    'the header content-length must be given once',
+    'the header content-length must occur once',
   ],
   'a list of content-lengths': [{ headers: [['content-length', '1, 1']] }, 'must be a number of bytes, not "1, 1"'],
   'a negative content-length': [{ headers: [['content-length', '-1']] }, 'must be a number of bytes'],
   'a hexadecimal content-length': [{ headers: [['content-length', '0x1']] }, 'must be a number of bytes'],
   'a huge content-length': [{ headers: [['content-length', '9'.repeat(400)]] }, 'must be a number of bytes'],
   'an empty content-length': [{ headers: [['content-length', '']] }, 'must be a number of bytes'],
-  'a content-length above the body': [{ headers: [['content-length', '2']] }, 'has 1 bytes instead of the 2 of its content-length'],
+  'a content-length above the body': [{ headers: [['content-length', '2']] }, 'has 1 bytes, but its content-length is 2'],
   'a content-length below the body': [{ headers: [['content-length', '0']] }, 'longer than its content-length of 0 bytes'],
   'content-length beside transfer-encoding': [
     {
@@ -65,7 +65,7 @@ const invalid: Readonly<Record<string, readonly [Response, string]>> = {
         ['transfer-encoding', 'chunked'],
       ],
     },
-    'the header content-length must not stand beside transfer-encoding',
+    'the headers content-length and transfer-encoding must not be combined',
   ],
   'another transfer-encoding': [{ headers: [['transfer-encoding', 'gzip, chunked']] }, 'must be absent or chunked'],
   'a body with 205': [{ status: 205 }, 'longer than its content-length of 0 bytes'],
@@ -152,7 +152,7 @@ test('a response that ignores its credit is cut: a caller that does not read cos
   const bytes = Buffer.alloc(64 * 1024);
   const aborted = agent.frames.next(({ frame }) => frame?.$case === 'abort');
   for (let sent = 0; sent < 1_000; sent += 1) taken.send({ $case: 'body', value: { bytes, ended: false } });
-  t.like(await aborted, { frame: { value: { code: 'INTERNAL', message: 'the agent sends more of the response than it may' } } });
+  t.like(await aborted, { frame: { value: { code: 'INTERNAL', message: 'the agent exceeded its flow-control credit' } } });
   connection.socket.resume();
   await connection.closed;
 });

@@ -308,7 +308,7 @@ test('introspection answers; depth and size are bounded', async (t) => {
   const deep = `{ __schema { types { ${'ofType { '.repeat(30)} name ${'} '.repeat(30)} } } }`;
   t.regex((await ask(deep)).errors[0]?.message ?? '', /deeper than 20/);
   const wide = `{ ${Array.from({ length: 30 }, (_, i) => `a${i}: account { id }`).join(' ')} }`;
-  t.regex((await ask(wide)).errors[0]?.message ?? '', /more than 20 fields at its root/);
+  t.regex((await ask(wide)).errors[0]?.message ?? '', /more than 20 root fields/);
   const fragments = Array.from({ length: 15 }, (_, i) => `fragment F${i} on Account { ...F${i + 1} ...F${i + 1} }`).join(' ');
   t.regex(
     (await ask(`{ account { ...F0 } } ${fragments} fragment F15 on Account { id }`)).errors[0]?.message ?? '',
@@ -327,11 +327,11 @@ test('introspection answers; depth and size are bounded', async (t) => {
   ] as const) {
     const { status, errors } = await ask(left.repeat(1_500) + right.repeat(1_500));
     t.is(status, 400, left);
-    t.regex(errors[0]?.message ?? '', /query: nests deeper than 64 brackets/, left);
+    t.regex(errors[0]?.message ?? '', /query: is nested deeper than 64 brackets/, left);
   }
   const { status, errors } = await ask('{ account { id } }', deeply(600));
   t.is(status, 400);
-  t.regex(errors[0]?.message ?? '', /body: must not nest deeper than 512 levels/);
+  t.regex(errors[0]?.message ?? '', /body: must not be nested deeper than 512 levels/);
   t.is((await ask(`{ account { id } } #${'x'.repeat(1_100_000)}`)).status, 413);
 });
 
@@ -373,8 +373,8 @@ test('an endpoint’s form is read as it is written, and what is no such form is
     [{ ...web, functions: [{ name: 'f', module: 1 }] }, /endpoints\.functions\[0\]\.module: must be a string/],
     [{ ...web, rateLimits: { run: { requests: '5' } } }, /endpoints\.rateLimits\["run"\]\.requests: must be an integer/],
     [{ ...web, kind: 'QUEUE' }, /endpoints\.kind: must be one of ENDPOINT_KIND_UNSPECIFIED, ENDPOINT_KIND_QUEUE/],
-    [{ ...web, workersMaximum: 3 }, /endpoints: has no field "workersMaximum"; there are name, kind,/],
-    [[web], /endpoints: each must be an object/],
+    [{ ...web, workersMaximum: 3 }, /endpoints: has no field "workersMaximum"; the fields are name, kind,/],
+    [[web], /endpoints: must hold objects/],
   ];
   for (const [endpoint, rule] of refusals) {
     const { status, errors } = await ask(mutation, { build, endpoints: [endpoint] });
@@ -471,7 +471,7 @@ test('an upload in parts goes on where a broken line left it; what does not fit 
   for (const [offset, body, more, status, detail] of [
     [0, bytes, {}, 409, /offset: the next part must begin at byte 300001, not 0/],
     ['x', bytes, {}, 400, /Upload-Offset: must be a whole number/],
-    [300_001, bytes, {}, 400, /Upload-Offset: with the body it goes beyond Upload-Length \(700000\)/],
+    [300_001, bytes, {}, 400, /Upload-Offset: offset and body exceed Upload-Length \(700000\)/],
     [0, bytes, { 'upload-length': '500000001' }, 413, /Upload-Length: a build may have at most 500000000 bytes/],
     [0, bytes, { 'upload-length': '0' }, 400, /Upload-Length: must be above 0/],
     [0, bytes, { authorization: 'wrong' }, 401, /key/],

@@ -89,11 +89,11 @@ test('half a certificate, a file that is not there, a server with a CA alone: ea
   const message = (run: () => unknown): string => t.throws(run, { instanceOf: CapstanError })?.message ?? '';
   t.regex(
     message(() => clientCredentials('gpu-7:1', { tlsCert: '/x' })),
-    /^CAPSTAN_TLS_KEY: must be set too/,
+    /^CAPSTAN_TLS_KEY: is required/,
   );
   t.regex(
     message(() => serverCredentials('gpu-7:1', { tlsKey: '/x' })),
-    /^CAPSTAN_TLS_CERT: must be set too/,
+    /^CAPSTAN_TLS_CERT: is required/,
   );
   t.regex(
     message(() => clientCredentials('gpu-7:1', { tlsCa: '/no/such/file' })),
@@ -101,7 +101,7 @@ test('half a certificate, a file that is not there, a server with a CA alone: ea
   );
   t.regex(
     message(() => serverCredentials('gpu-7:1', { tlsCa: '/x' })),
-    /^CAPSTAN_TLS_CERT: must be set where CAPSTAN_TLS_CA is/,
+    /^CAPSTAN_TLS_CERT: is required when CAPSTAN_TLS_CA is set/,
   );
 });
 

@@ -34,9 +34,9 @@ for (const [what, path, body, detail] of [
 }
 
 for (const [how, reason] of [
-  ['value', 'the value of the header "x-name" has characters that no header may have'],
-  ['split', 'the value of the header "x-name" has characters that no header may have'],
-  ['length', "the response's body has 1 bytes instead of the 5 of its content-length"],
+  ['value', 'the value of the header "x-name" has characters that are not allowed'],
+  ['split', 'the value of the header "x-name" has characters that are not allowed'],
+  ['length', 'the response body has 1 bytes, but its content-length is 5'],
   ['99', 'the status of a response must be an integer from 200 to 599, not 99'],
   ['99999', 'the status of a response must be an integer from 200 to 599, not 99999'],
   ['-1', 'the status of a response must be an integer from 200 to 599, not -1'],

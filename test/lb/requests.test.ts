@@ -71,8 +71,8 @@ const refusals: readonly [string, string, { method?: string; body?: string; key?
   ],
   ['a value of the path of another type', '/items/x', {}, 400, 'Bad Request', 'id: must be a number'],
   ['a value of the query of another type', '/items/1?verbose=maybe', {}, 400, 'Bad Request', 'verbose: must be a boolean'],
-  ['no key', '/health', { key: null }, 401, 'Unauthorized', 'the header Authorization is missing; send Authorization: Bearer <API_KEY>'],
-  ['an unknown key', '/health', { key: 'wrong' }, 401, 'Unauthorized', 'the API key is unknown or was revoked'],
+  ['no key', '/health', { key: null }, 401, 'Unauthorized', 'the header Authorization is required; send Authorization: Bearer <API_KEY>'],
+  ['an unknown key', '/health', { key: 'wrong' }, 401, 'Unauthorized', 'the API key is unknown or revoked'],
   ['an unknown route', '/nothing', {}, 404, 'Not Found', 'the endpoint has no route "/nothing"'],
   ['another method', '/hello', {}, 405, 'Method Not Allowed', 'GET is not allowed here; use POST'],
   ['an error in the function', '/boom', {}, 500, 'Internal Server Error', 'it broke'],
@@ -191,7 +191,7 @@ test('a worker that ends fails its own requests with 500, and the next one gets 
   t.is((await call('/works', {}, 'fragile')).status, 200);
 });
 
-test('a second gateway serves the same endpoints with the same workers, and its end is nobody else’s', async (t) => {
+test('a second gateway started the same endpoints with the same workers, and its end is nobody else’s', async (t) => {
   const { grpc } = JSON.parse(await readFile(join(stack().dataDir, 'run.json'), 'utf8')) as { grpc: string };
   const tokenFile = join(stack().dataDir, 'secrets/gateway-token');
   const gateway = await startGateway(readConfig({ port: 0, scheduler: grpc, tokenFile, logLevel: 'silent', closeGraceMs: 0 }, {}));
@@ -201,7 +201,7 @@ test('a second gateway serves the same endpoints with the same workers, and its 
   const said = (name: string): Promise<string> => readFile(`${file}-${name}`, 'utf8').catch(() => '');
   const leave = new AbortController();
   try {
-    await until('the second gateway serves', async () => {
+    await until('the second gateway started', async () => {
       const { statusCode, body } = await request(`${gateway.url}/lb/${id('web')}/health`, { headers });
       await body.dump();
       return statusCode === 200;

@@ -24,17 +24,17 @@ const params = z.object({
   digest: z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 lower-case hex digits'),
 });
 
-const there = z.object({ digest: z.string(), size: z.int() }).meta({ description: 'It is there.' });
-const put200 = there.extend({ existed: z.literal(true) }).meta({ description: 'It was there already.' });
-const put201 = there.extend({ existed: z.literal(false) }).meta({ description: 'It is new.' });
+const there = z.object({ digest: z.string(), size: z.int() }).meta({ description: 'The build exists.' });
+const put200 = there.extend({ existed: z.literal(true) }).meta({ description: 'The build existed already.' });
+const put201 = there.extend({ existed: z.literal(false) }).meta({ description: 'The build is new.' });
 /** Headers of a part, for the document: they are read by hand, before the body. */
 const partHeaders = z.object({
   'upload-length': z.string().meta({ type: 'integer', minimum: 1, description: 'Size of the whole build, bytes.' }),
-  'upload-offset': z.string().meta({ type: 'integer', minimum: 0, description: 'Where in it the body begins, bytes.' }),
+  'upload-offset': z.string().meta({ type: 'integer', minimum: 0, description: 'Offset of the body within the build, bytes.' }),
 });
-const received = there.extend({ received: z.int().meta({ description: 'Bytes that have come.' }), existed: z.boolean().optional() });
-const patch200 = received.meta({ description: 'The part has come; with `existed` the build was there already.' });
-const patch201 = received.meta({ description: 'The last part has come, and the build is new.' });
+const received = there.extend({ received: z.int().meta({ description: 'Bytes received so far.' }), existed: z.boolean().optional() });
+const patch200 = received.meta({ description: 'The part is stored; with `existed` the build existed already.' });
+const patch201 = received.meta({ description: 'The last part is stored; the build is complete and new.' });
 
 export function buildRoutes(app: FastifyInstance, services: Services): void {
   const { authenticator, config, blobs, memory, uploads } = services;
@@ -51,9 +51,9 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
     if (request.method === 'PATCH') partOf(request);
     else {
       if (length === undefined)
-        throw new CapstanError('INVALID_ARGUMENT', 'Content-Length: must say the size of the build', { field: 'Content-Length' });
+        throw new CapstanError('INVALID_ARGUMENT', 'Content-Length: is required: the size of the build', { field: 'Content-Length' });
       if (Number(length) > MAX_BUILD_BYTES) throw tooLarge('body', length);
-      if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must be the build’s bytes', { field: 'body' });
+      if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must hold the bytes of the build', { field: 'body' });
     }
     const held = memory.open(...partiesOf(key.accountId, request.raw, config));
     const shortage = held.resize(Math.min(UPLOAD_BYTES, memory.largest));
@@ -136,7 +136,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
       url: '/builds/:digest',
       onRequest,
       schema: {
-        summary: 'Whether a build is there',
+        summary: 'Check whether a build exists',
         tags: ['Control'],
         security: [{ key: [] }],
         params,
@@ -152,9 +152,9 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
       bodyLimit: MAX_BUILD_BYTES,
       onRequest,
       schema: {
-        summary: 'Put a build',
+        summary: 'Upload a build',
         description:
-          'An artifact (.tar.gz) of at most 500,000,000 bytes under its SHA-256, which is checked. Putting it again is harmless.',
+          'Stores an artifact (.tar.gz) of at most 500,000,000 bytes under its SHA-256, which is verified. Uploading it again changes nothing.',
         tags: ['Control'],
         security: [{ key: [] }],
         params,
@@ -170,9 +170,9 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
       bodyLimit: MAX_BUILD_BYTES,
       onRequest,
       schema: {
-        summary: 'Put a part of a build',
+        summary: 'Upload a part of a build',
         description:
-          'Upload-Length says the size of the whole, Upload-Offset where in it the body begins: right after what has come before, which HEAD tells. What a broken connection brought stays for an hour.',
+          'Upload-Length is the size of the whole build, Upload-Offset the position of the body in it, which must equal the number of bytes received so far (see HEAD). Bytes received on a broken connection are kept for an hour.',
         tags: ['Control'],
         security: [{ key: [] }],
         params,
@@ -199,7 +199,7 @@ function partOf({ headers }: FastifyRequest): { readonly offset: number; readonl
   if (size > MAX_BUILD_BYTES) throw tooLarge('Upload-Length', String(size));
   if (size === 0) throw new CapstanError('INVALID_ARGUMENT', 'Upload-Length: must be above 0', { field: 'Upload-Length' });
   if (offset + Number(headers['content-length'] ?? 0) > size)
-    throw new CapstanError('INVALID_ARGUMENT', `Upload-Offset: with the body it goes beyond Upload-Length (${size})`, {
+    throw new CapstanError('INVALID_ARGUMENT', `Upload-Offset: offset and body exceed Upload-Length (${size})`, {
       field: 'Upload-Offset',
     });
   return { offset, size };

@@ -29,14 +29,14 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
     {
       name: 'cancel',
       summary: 'Cancel a job',
-      description: 'Stops a job that is queued or running.',
-      conflict: 'The job has ended already.',
+      description: 'Cancels a queued or running job.',
+      conflict: 'The job has already ended.',
       call: async (ref: JobRef) => callUnary(jobs.cancel.bind(jobs), ref, metadata, config.readTimeoutMs),
     },
     {
       name: 'retry',
       summary: 'Retry a job',
-      description: 'Queues a FAILED or TIMED_OUT job again, with the same id and input. Its old output is dropped.',
+      description: 'Queues a FAILED or TIMED_OUT job again, with the same id and input. Its previous output is deleted.',
       conflict: 'The job is in a state that cannot be retried.',
       call: async (ref: JobRef) => callUnary(jobs.retry.bind(jobs), ref, metadata, config.readTimeoutMs),
     },
@@ -68,7 +68,7 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     ...common,
     url: '/v2/:endpointId/purge-queue',
-    schema: described('Clear the queue', 'Ends every queued job of the endpoint as CANCELLED. Running jobs go on.', purgedAnswer, {
+    schema: described('Clear the queue', 'Cancels every queued job of the endpoint. Running jobs continue.', purgedAnswer, {
       params: endpointParams,
       body: unusedBody,
     }),

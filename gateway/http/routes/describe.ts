@@ -12,15 +12,15 @@ interface Shapes {
 }
 
 const problems = {
-  400: problemAnswer.describe('The request is wrong; the detail names the field and the rule.'),
-  401: problemAnswer.describe('The key is missing, unknown, revoked, or may not do this.'),
-  404: problemAnswer.describe('There is no such endpoint or job (any more).'),
-  409: problemAnswer.describe('The present state forbids it; the detail says what it is.'),
+  400: problemAnswer.describe('The request is invalid; the detail names the field and the rule.'),
+  401: problemAnswer.describe('The key is missing, unknown, revoked, or not allowed to do this.'),
+  404: problemAnswer.describe('The endpoint or job does not exist, or is already deleted.'),
+  409: problemAnswer.describe('The current state does not allow this; the detail names the state.'),
   413: problemAnswer.describe('The body is too large.'),
-  415: problemAnswer.describe('The body is not JSON, or is encoded.'),
-  429: problemAnswer.describe('Too many requests; try again after Retry-After seconds.'),
-  500: problemAnswer.describe('A fault of the service.'),
-  503: problemAnswer.describe('Not available right now; try again after Retry-After seconds.'),
+  415: problemAnswer.describe('The body is not JSON, or has a Content-Encoding.'),
+  429: problemAnswer.describe('Too many requests; retry after Retry-After seconds.'),
+  500: problemAnswer.describe('An internal error.'),
+  503: problemAnswer.describe('Temporarily unavailable; retry after Retry-After seconds.'),
 };
 
 /** Answers of what is no operation on jobs: its own, and the problems that it may be refused with. */

@@ -54,7 +54,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       expectBody(request, reply, key.accountId, services);
       return;
     }
-    const why = `the key may make ${config.graphqlPerSecond} GraphQL requests a second`;
+    const why = `a key may make ${config.graphqlPerSecond} GraphQL requests a second`;
     throw new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1000 });
   }
 
@@ -80,18 +80,18 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
     config: { rawBodyOnly: true },
     schema: {
       summary: 'The control plane',
-      description: 'Environments, builds, endpoints, keys: a GraphQL schema, to be read by introspection.',
+      description: 'Environments, builds, endpoints, keys. The GraphQL schema is available by introspection.',
       tags: ['Control'],
       security: [{ key: [] }],
       body: requestBody,
       response: {
         200: answerBody,
-        400: answerBody.describe('The body or the query is wrong, or too large a query.'),
+        400: answerBody.describe('The body or the query is invalid, or the query is too large.'),
         401: answerBody.describe('The key is missing, unknown or revoked.'),
         413: answerBody.describe('The body is too large.'),
-        429: answerBody.describe('Too many requests; try again after Retry-After seconds.'),
-        500: answerBody.describe('A fault of the service.'),
-        503: answerBody.describe('Not available right now; try again after Retry-After seconds.'),
+        429: answerBody.describe('Too many requests; retry after Retry-After seconds.'),
+        500: answerBody.describe('An internal error.'),
+        503: answerBody.describe('Temporarily unavailable; retry after Retry-After seconds.'),
       },
     },
     onRequest(request, reply, done) {

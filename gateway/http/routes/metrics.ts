@@ -52,7 +52,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
       const { text } = await callUnary(control.getMetrics.bind(control), {}, quickMetadata, TIMEOUT_MS);
       return `${AWAY} 1\n\n${text}`;
     } catch (thrown) {
-      services.log.warn({ err: thrown }, 'the scheduler’s metrics are missing');
+      services.log.warn({ err: thrown }, 'scheduler metrics missing from the scrape');
       return `${AWAY} 0\n`;
     }
   }
@@ -70,7 +70,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     schema: {
       summary: 'Metrics',
       description:
-        'Prometheus text format 0.0.4. Needs a key unless the gateway listens on a loopback address only, with no proxy in front of it (CAPSTAN_METRICS).',
+        'Prometheus text format 0.0.4. Requires a key unless the gateway listens on a loopback address without a proxy in front of it (CAPSTAN_METRICS).',
       tags: ['Service'],
       querystring: partQuery,
       response: answers({ 200: z.string().meta({ description: 'Prometheus text.', contentMediaType: 'text/plain' }) }, 400, 401, 503),

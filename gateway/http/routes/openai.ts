@@ -20,26 +20,26 @@ import { idsOf, type Services } from '../services.ts';
 import { MAX_INLINE_BYTES } from './submit.ts';
 
 const refused = {
-  400: openAiErrorAnswer.describe('The request is wrong, or the handler says so.'),
-  401: openAiErrorAnswer.describe('The key is missing, unknown, revoked, or may not do this.'),
-  404: openAiErrorAnswer.describe('There is no such endpoint.'),
+  400: openAiErrorAnswer.describe('The request is invalid, according to the gateway or the handler.'),
+  401: openAiErrorAnswer.describe('The key is missing, unknown, revoked, or not allowed to do this.'),
+  404: openAiErrorAnswer.describe('The endpoint does not exist.'),
   413: openAiErrorAnswer.describe('The body is too large.'),
-  415: openAiErrorAnswer.describe('The body is not JSON, or is encoded.'),
-  429: openAiErrorAnswer.describe('Too many requests; try again after Retry-After seconds.'),
-  500: openAiErrorAnswer.describe('The handler failed, its job was cancelled, or a fault of the service.'),
-  503: openAiErrorAnswer.describe('Not available right now; try again after Retry-After seconds.'),
-  504: openAiErrorAnswer.describe('The job ran longer than executionTimeout, or its ttl was over.'),
+  415: openAiErrorAnswer.describe('The body is not JSON, or has a Content-Encoding.'),
+  429: openAiErrorAnswer.describe('Too many requests; retry after Retry-After seconds.'),
+  500: openAiErrorAnswer.describe('The handler failed, its job was cancelled, or the service had an internal error.'),
+  503: openAiErrorAnswer.describe('Temporarily unavailable; retry after Retry-After seconds.'),
+  504: openAiErrorAnswer.describe('The job exceeded its executionTimeout or its ttl.'),
 };
 
 const answer = z.any().meta({
   description:
-    'What the handler yielded, byte for byte. With `"stream": true` server-sent events (text/event-stream) as it yields them; an error after the first is an event `error`, and the last.',
+    'What the handler yields, byte for byte. With `"stream": true` as server-sent events (text/event-stream) while it yields them; an error after the first event is sent as a last event `error`.',
 });
 
 /** For the document: the route reads its body itself. */
 const passedOn = z
   .any()
-  .meta({ type: 'object', additionalProperties: true, description: 'A request of OpenAI’s API, passed on byte for byte.' });
+  .meta({ type: 'object', additionalProperties: true, description: 'A request of the OpenAI API, passed on byte for byte.' });
 
 export function openAiRoutes(app: FastifyInstance, services: Services): void {
   const { config, channel, bodies, jobs, metadata, log } = services;
@@ -51,7 +51,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
       cancel: (endpoint, jobId) =>
         callUnary(jobs.cancel.bind(jobs), { endpointId: endpoint, jobId, limitedAs: 'none' }, metadata, config.readTimeoutMs),
       onUncancelled: (jobId, err) => {
-        log.warn({ ...idsOf(request), job: jobId, err }, 'a job whose caller went away could not be cancelled');
+        log.warn({ ...idsOf(request), job: jobId, err }, 'cancelling the job of a disconnected caller failed');
       },
     };
   }
@@ -72,10 +72,12 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
       schema: {
         summary,
         description:
-          'Becomes a job with the input {"openai_route":"/v1/chat/completions","openai_input":<the body>}, without openai_input when there is no body. Errors have OpenAI’s shape.',
+          'Becomes a job with the input {"openai_route":"/v1/chat/completions","openai_input":<the body>}; openai_input is absent when there is no body. Errors have the shape of the OpenAI API.',
         tags: ['OpenAI'],
         security: [{ key: [] }],
-        params: endpointParams.extend({ '*': z.string().meta({ description: 'Path of OpenAI’s API, for example v1/chat/completions.' }) }),
+        params: endpointParams.extend({
+          '*': z.string().meta({ description: 'Path of the OpenAI API, for example v1/chat/completions.' }),
+        }),
         ...(method === 'POST' ? { body: passedOn } : {}),
         response: { 200: answer, ...refused },
       },
@@ -124,7 +126,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
         }
       } catch (thrown) {
         if (thrown instanceof CallerGone) return;
-        log.error({ ...idsOf(reply.request), err: thrown }, 'streamed answer failed');
+        log.error({ ...idsOf(reply.request), err: thrown }, 'streaming a response failed');
       }
     };
     reply.header('content-type', 'text/event-stream; charset=utf-8').header('x-accel-buffering', 'no');

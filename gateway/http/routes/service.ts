@@ -22,7 +22,7 @@ export function serviceRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     method: ['GET', 'HEAD'],
     url: '/ping',
-    schema: { summary: 'The gateway is up', tags: ['Service'], response: answers({ 200: okAnswer }) },
+    schema: { summary: 'Check that the gateway is up', tags: ['Service'], response: answers({ 200: okAnswer }) },
     handler(_request, reply) {
       reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
     },
@@ -31,10 +31,10 @@ export function serviceRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     method: ['GET', 'HEAD'],
     url: '/healthz',
-    schema: { summary: 'The gateway reaches its scheduler', tags: ['Service'], response: answers({ 200: okAnswer }, 503) },
+    schema: { summary: 'Check that the gateway reaches its scheduler', tags: ['Service'], response: answers({ 200: okAnswer }, 503) },
     handler(_request, reply) {
       if (services.channel.connected) reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
-      else sendProblem(reply, new CapstanError('UNAVAILABLE', 'the scheduler cannot be reached', { retryAfterMs: 1000 }));
+      else sendProblem(reply, new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000 }));
     },
   });
 }

@@ -31,15 +31,15 @@ import { jobIdOf } from './reference.ts';
 export const MAX_REFERENCE_BYTES = 64 * 1024;
 
 const streamDescription =
-  'Takes the chunks not read before, waiting for the first. Once the job has ended the answer carries all the rest, and the next one none. ' +
-  `The header ${CURSOR_HEADER} tells the reader’s place, for a next read that must miss nothing even if this answer gets lost.`;
+  'Returns and consumes the unread chunks, waiting for the first one. After the end of the job, the first response has all remaining chunks and later ones have none. ' +
+  `The header ${CURSOR_HEADER} holds the reader’s position, for a next read that misses nothing even if this response is lost.`;
 
 export function statusRoutes(app: FastifyInstance, services: Services): void {
   const onRequest = createGuard(services, 'read', MAX_REFERENCE_BYTES);
   const common = { bodyLimit: MAX_REFERENCE_BYTES, onRequest };
   // A read takes the chunks from whoever reads next.
   const onStream = createGuard(services, 'take', MAX_REFERENCE_BYTES);
-  const whenPosted = { 413: 'The body is too large.', 415: 'The body is not JSON, or is encoded.' };
+  const whenPosted = { 413: 'The body is too large.', 415: 'The body is not JSON, or has a Content-Encoding.' };
 
   // Some clients read with POST.
   for (const method of ['GET', 'POST'] as const) {
@@ -50,7 +50,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       url: '/v2/:endpointId/status/:jobId',
       schema: described(
         'Status of a job',
-        'The job as it stands, with its output once it has one.',
+        'Returns the current state of the job, with its output once there is one.',
         statusAnswer,
         { params: jobParams },
         refusals,
@@ -66,7 +66,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       url: '/v2/:endpointId/status-sync/:jobId',
       schema: described(
         'Wait for a job',
-        'Answers when the job has ended, at the latest when the wait is over.',
+        'Responds when the job has ended, or when the wait time is over.',
         statusAnswer,
         { params: jobParams, querystring: waitQuery },
         refusals,

@@ -30,7 +30,7 @@ import { described } from './describe.ts';
 /** Inputs up to here travel inside the submission (docs/borders.md, Bodies). */
 export const MAX_INLINE_BYTES = 64 * 1024;
 const conflicts = {
-  409: 'The Idempotency-Key was used with another body, the result of its job has expired (`id` names the job), or the input would pass the account’s quota of bodies.',
+  409: 'The Idempotency-Key was used with a different body, the job of the key has been deleted (`id` names the job), or the input would exceed the account’s quota of bodies.',
 };
 const EMPTY = Buffer.alloc(0);
 
@@ -44,7 +44,7 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
     onRequest: createGuard(services, 'call', config.maxRunBytes),
     schema: described(
       'Submit a job',
-      'Answers as soon as the job is durable.',
+      'Responds as soon as the job is durable.',
       submittedAnswer,
       { params: endpointParams, headers: submissionHeaders, body: submissionSchema },
       conflicts,
@@ -61,7 +61,7 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
     onRequest: createGuard(services, 'call', config.maxRunsyncBytes),
     schema: described(
       'Submit a job and wait for its result',
-      'When the wait ends first, answers with the state the job then has.',
+      'When the wait time is over first, responds with the current state of the job.',
       statusAnswer,
       {
         params: endpointParams,
@@ -139,7 +139,7 @@ function send(services: Services, reply: FastifyReply, value: Submit, input: Pay
 
 function answered(services: Services, reply: FastifyReply, jobId: string, kind: JobKind, answer: Answer | null): void {
   if (answer === null || !('job' in answer)) {
-    sendFailure(reply, new CapstanError('INTERNAL', 'the scheduler answered another question'));
+    sendFailure(reply, new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
     return;
   }
   const { job } = answer;

@@ -6,12 +6,12 @@ import { CallStyle, type ParameterSpec } from '../../../proto/gen/capstan/v1/nod
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
 const REFUSALS: Readonly<Record<string, string>> = {
-  400: 'A parameter is missing, unknown or of another type; the detail names it.',
-  401: 'The key is missing, unknown, or not good for this endpoint.',
+  400: 'A parameter is missing, unknown or of the wrong type; the detail names it.',
+  401: 'The key is missing, unknown, or does not cover this endpoint.',
   413: 'The body is too large.',
-  500: 'The function failed, or its worker ended or did not answer in time: it may have run.',
-  502: 'The connection to the host of the worker broke: it may have run.',
-  503: 'No worker became free in time: it has not run. Try again after Retry-After seconds.',
+  500: 'The function failed, or its worker ended or did not respond in time; the function may have run.',
+  502: 'The connection to the worker’s host was lost; the function may have run.',
+  503: 'No worker became free in time; the function has not run. Retry after Retry-After seconds.',
 };
 
 /** `server`: what stands before the routes' paths; empty on a host of the endpoint's own. */

@@ -95,16 +95,16 @@ test('a MIG slice is taken by its profile, with or without its card, and by ANY 
 });
 
 test('a list that takes everything out is refused', (t) => {
-  for (const gpuIds of ['-ANY', 'ADA_24,-any', '-NVIDIA ANY']) t.regex(table.fault(gpuIds, []) ?? '', / takes out every GPU$/, gpuIds);
+  for (const gpuIds of ['-ANY', 'ADA_24,-any', '-NVIDIA ANY']) t.regex(table.fault(gpuIds, []) ?? '', / excludes every GPU$/, gpuIds);
   t.is(table.fault('ANY,-ADA_24', []), null);
 });
 
 test('an unknown name is refused with what is near it', (t) => {
   t.is(table.fault('AMPERE_24,RTX 4090,MIG 1g.10gb,-L4', []), null);
   t.is(table.fault('AMPERE24', []), null);
-  t.regex(table.fault('RTX 4091', []) ?? '', /^"RTX 4091" is no GPU type or group; near it: RTX 4090/);
+  t.regex(table.fault('RTX 4091', []) ?? '', /^"RTX 4091" is not a GPU type or group; near it: RTX 4090/);
   t.regex(table.fault('AMPERE_25', []) ?? '', /near it: AMPERE_24/);
-  t.regex(table.fault('zzz', []) ?? '', /^"zzz" is no GPU type or group; groups are ANY, ADA_16/);
+  t.regex(table.fault('zzz', []) ?? '', /^"zzz" is not a GPU type or group; groups are ANY, ADA_16/);
   t.is(table.fault(' , ', []), 'must name a GPU type or group');
   t.is(table.fault('NVIDIA Something New', ['NVIDIA Something New']), null);
   t.is(meets('Something New', 'NVIDIA Something New'), 0);
@@ -142,11 +142,11 @@ test('a file that is wrong is refused with its place and the rule', async (t) =>
     [{ cards: [] }, /must be an object with types and groups and nothing else|Unrecognized key/],
     [{ types: [{ ...type, memoryGb: 0 }] }, /types\.0\.memoryGb: must be above 0$/],
     [{ types: [{ ...type, models: [] }] }, /types\.0\.models: must name at least one product$/],
-    [{ types: [type, type] }, /types: a type is named twice$/],
-    [{ types: [{ ...type, models: ['Tesla T4'] }] }, /types: Tesla T4 is a model of T4 and of X$/],
-    [{ types: [{ ...type, name: 'any' }] }, /types: any is the name of the group of all$/],
-    [{ groups: { MINE: ['T5'] } }, /groups\.MINE: "T5" is no type of the table$/],
-    [{ groups: { T4: ['T4'] } }, /groups: T4 is the name of something else$/],
+    [{ types: [type, type] }, /types: a type is listed twice$/],
+    [{ types: [{ ...type, models: ['Tesla T4'] }] }, /types: Tesla T4 is a model of both T4 and X$/],
+    [{ types: [{ ...type, name: 'any' }] }, /types: any is the reserved name of the group of all types$/],
+    [{ groups: { MINE: ['T5'] } }, /groups\.MINE: "T5" is not a type in the table$/],
+    [{ groups: { T4: ['T4'] } }, /groups: T4 is already the name of a type or model$/],
   ] as const) {
     const error = await t.throwsAsync(readGpuTable(await file(t, content)), { code: 'CONFIG' });
     t.regex(error?.message ?? '', message);
