@@ -16,7 +16,7 @@ function readLimits(text: string, context: z.RefinementCtx): Limits {
   for (const entry of text.split(',').filter((part) => part.trim() !== '')) {
     const [, operation = '', requests, concurrent] = /^\s*([a-z-]+)=(\d{1,7})\/(\d{1,7})\s*$/.exec(entry) ?? [];
     if (!Object.hasOwn(defaultLimits, operation)) {
-      const message = `${JSON.stringify(entry)} must be <operation>=<requests>/<at once>, the operation one of ${Object.keys(defaultLimits).join(', ')}`;
+      const message = `${JSON.stringify(entry)} must be <operation>=<requests>/<concurrent>; the operations are ${Object.keys(defaultLimits).join(', ')}`;
       context.addIssue({ code: 'custom', message });
       return z.NEVER;
     }
@@ -27,63 +27,63 @@ function readLimits(text: string, context: z.RefinementCtx): Limits {
 
 export const schedulerConfig = z.object({
   dataDir: setting('CAPSTAN_DATA_DIR', z.string().min(1), 'Folder of the queue, the builds and the secrets'),
-  host: setting('CAPSTAN_GRPC_HOST', z.string().min(1).default('127.0.0.1'), 'Address the gRPC server listens on'),
+  host: setting('CAPSTAN_GRPC_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the gRPC server listens on'),
   port: setting(
     'CAPSTAN_GRPC_PORT',
     z.coerce.number().int().min(0).max(65_535).default(7070),
-    'Port the gRPC server listens on; 0 takes a free one',
+    'Port that the gRPC server listens on; 0 picks a free port',
   ),
   ...tlsSettings,
-  apiKey: setting(
-    'SERVICE_API_KEY',
-    z.string().min(1).optional(),
-    "The account's API key at the first start; one is made when it is not given",
-  ),
+  apiKey: setting('SERVICE_API_KEY', z.string().min(1).optional(), "The account's API key at the first start; generated when empty"),
   logLevel: setting(
     'CAPSTAN_LOG_LEVEL',
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
-    'Least level that is logged',
+    'Minimum level of log lines',
   ),
   workerQuota: setting(
     'CAPSTAN_WORKER_QUOTA',
     z.coerce.number().int().min(0).default(30),
-    'Workers an account may have: the sum of workersMax over its endpoints',
+    'Limit on the sum of workersMax over the endpoints of an account',
   ),
   buildQuotaBytes: setting(
     'CAPSTAN_BUILD_QUOTA_BYTES',
     z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).default(20_000_000_000),
-    'Builds an account may have in the artifact store, unfinished uploads included, bytes',
+    'Limit on the builds of an account in the artifact store, unfinished uploads included, bytes',
   ),
   bodyQuotaBytes: setting(
     'CAPSTAN_BODY_QUOTA_BYTES',
     z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).default(10_000_000_000),
-    'Inputs, outputs and chunks above 64 KiB that an account’s jobs and undelivered webhooks may have, bytes',
+    'Limit on the inputs, outputs and chunks above 64 KiB of an account’s jobs and undelivered webhooks, bytes',
   ),
   maxAttempts: setting(
     'CAPSTAN_MAX_ATTEMPTS',
     z.coerce.number().int().min(1).max(1_000).default(2),
-    'Started attempts before a job whose workers died ends FAILED',
+    'Started attempts after which a job whose workers died ends FAILED',
   ),
   nodeGraceMs: setting(
     'CAPSTAN_NODE_GRACE_MS',
     z.coerce.number().int().min(100).default(15_000),
-    'How long the jobs of a node without a session are kept for it, ms',
+    'How long the jobs of a disconnected node stay leased to it, ms',
   ),
   heartbeatMs: setting(
     'CAPSTAN_HEARTBEAT_MS',
     z.coerce.number().int().min(100).default(2_000),
-    'Agents send something at least this often, ms',
+    'Interval in which an agent sends at least one message, ms',
   ),
-  silenceMs: setting('CAPSTAN_SILENCE_MS', z.coerce.number().int().min(500).default(10_000), 'A session silent for this long is dead, ms'),
+  silenceMs: setting(
+    'CAPSTAN_SILENCE_MS',
+    z.coerce.number().int().min(500).default(10_000),
+    'Silence after which a session is considered lost, ms',
+  ),
   runRetentionMs: setting(
     'CAPSTAN_RUN_RETENTION_MS',
     z.coerce.number().int().min(1_000).default(1_800_000),
-    'Results of /run are kept this long after the end, ms',
+    'Retention of the results of /run after the end of the job, ms',
   ),
   runsyncRetentionMs: setting(
     'CAPSTAN_RUNSYNC_RETENTION_MS',
     z.coerce.number().int().min(1_000).max(300_000).default(60_000),
-    'Results of /runsync are kept this long after the end, ms',
+    'Retention of the results of /runsync after the end of the job, ms',
   ),
   webhookAllow: setting(
     'CAPSTAN_WEBHOOK_ALLOW',
@@ -93,91 +93,91 @@ export const schedulerConfig = z.object({
   webhookAllowOperator: setting(
     'CAPSTAN_WEBHOOK_ALLOW_OPERATOR',
     z.string().default(''),
-    'The same for webhooks of the operator’s account (default) alone; capstan up opens loopback here',
+    'The same, for webhooks of the operator’s account (default) only; capstan up allows loopback here',
   ),
   webhookConnectMs: setting(
     'CAPSTAN_WEBHOOK_CONNECT_MS',
     z.coerce.number().int().min(10).default(5_000),
-    'Longest time to connect to the receiver of a webhook, ms',
+    'Timeout for connecting to the receiver of a webhook, ms',
   ),
   webhookTimeoutMs: setting(
     'CAPSTAN_WEBHOOK_TIMEOUT_MS',
     z.coerce.number().int().min(10).default(10_000),
-    'Longest time of one try of a webhook, ms; a second more for each MiB of its payload',
+    'Timeout of one try of a webhook, ms; plus one second for each MiB of its payload',
   ),
   rateLimits: setting(
     'CAPSTAN_RATE_LIMITS',
     z.string().default('').transform(readLimits),
-    'Rate limits of all endpoints that have none of their own: `<operation>=<requests per 10 s>/<at once>`, separated by commas; 0 for none. Others keep the service’s own (api.md)',
+    'Rate limits of endpoints that set none: `<operation>=<requests per 10 s>/<concurrent>`, separated by commas; 0 for no limit. Operations not listed keep the built-in limits (api.md)',
   ),
   requestsPerWorker: setting(
     'CAPSTAN_REQUESTS_PER_WORKER',
     z.coerce.number().int().min(0).max(1_000_000).default(DEFAULT_REQUESTS_PER_WORKER),
-    'Requests per 10 s that each running worker adds to an endpoint’s limits',
+    'Requests per 10 s that each running worker adds to the limits of its endpoint',
   ),
   buildsKept: setting(
     'CAPSTAN_BUILDS_KEPT',
     z.coerce.number().int().min(1).max(1_000).default(10),
-    'Builds kept for each endpoint, to go back to; older ones are removed',
+    'Builds kept per endpoint for rollback; older ones are deleted',
   ),
   publicUrl: setting(
     'CAPSTAN_PUBLIC_URL',
     z.union([z.literal(''), z.url({ protocol: /^https?$/, error: 'must be an http or https URL' })]).default(''),
-    'Base URL of the HTTP API as workers reach it, for calls between endpoints; an agent’s own setting comes first',
+    'Base URL of the HTTP API as workers reach it, for calls between endpoints; the agent’s own setting takes precedence',
   ),
   gpuTable: setting(
     'CAPSTAN_GPU_TABLE',
     z.string().default(''),
-    'JSON file with GPU types and groups beside those that Capstan knows (gpus.md)',
+    'JSON file with GPU types and groups to add to the built-in table (gpus.md)',
   ),
   cpuOvercommit: setting(
     'CAPSTAN_CPU_OVERCOMMIT',
     z.coerce.number().min(0.1).max(1_000).default(defaultSettings.cpuOvercommit),
-    'Processor time that CPU workers are given on a node, as a multiple of its cores',
+    'CPU that workers may reserve on a node, as a multiple of its cores',
   ),
   memoryOvercommit: setting(
     'CAPSTAN_MEMORY_OVERCOMMIT',
     z.coerce.number().min(0.1).max(1_000).default(defaultSettings.memoryOvercommit),
-    'Memory that CPU workers are given on a node, as a multiple of what it has',
+    'Memory that CPU workers may reserve on a node, as a multiple of its memory',
   ),
   memoryReserveMb: setting(
     'CAPSTAN_MEMORY_RESERVE_MB',
     z.coerce.number().int().min(0).default(512),
-    'Memory of each node that workers are not given, MiB',
+    'Memory of each node that is not given to workers, MiB',
   ),
   diskReserveMb: setting(
     'CAPSTAN_DISK_RESERVE_MB',
     z.coerce.number().int().min(0).default(512),
-    'Disk of each node that builds must leave free, MiB',
+    'Disk space of each node that builds must leave free, MiB',
   ),
   unsizedCpu: setting(
     'CAPSTAN_UNSIZED_CPU',
     z.coerce.number().min(0).max(512).default(0.1),
-    'Cores set aside for a worker whose endpoint names neither a GPU nor a CPU selection',
+    'Cores reserved for a worker whose endpoint selects neither a GPU nor a CPU',
   ),
   unsizedMemoryMb: setting(
     'CAPSTAN_UNSIZED_MEMORY_MB',
     z.coerce.number().int().min(0).default(128),
-    'Memory set aside for such a worker, MiB; its limit is that of the smallest CPU selection',
+    'Memory reserved for such a worker, MiB; its limit is that of the smallest CPU selection',
   ),
   s3Endpoint: setting(
     'CAPSTAN_S3_ENDPOINT',
     z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
-    'Base URL of S3-compatible storage for builds; a folder of the data folder when it is not given',
+    'Base URL of S3-compatible storage for builds; when empty, builds are stored in the data folder',
   ),
   s3Bucket: setting('CAPSTAN_S3_BUCKET', z.string().min(1).optional(), 'Bucket for builds'),
-  s3Region: setting('CAPSTAN_S3_REGION', z.string().min(1).default('us-east-1'), 'Region that requests to the storage are signed for'),
-  s3AccessKeyId: setting('CAPSTAN_S3_ACCESS_KEY_ID', z.string().min(1).optional(), 'Id of the key for the storage'),
-  s3SecretAccessKey: setting('CAPSTAN_S3_SECRET_ACCESS_KEY', z.string().min(1).optional(), 'Secret of that key. Secret'),
+  s3Region: setting('CAPSTAN_S3_REGION', z.string().min(1).default('us-east-1'), 'Region in the signatures of requests to the storage'),
+  s3AccessKeyId: setting('CAPSTAN_S3_ACCESS_KEY_ID', z.string().min(1).optional(), 'Access key id for the storage'),
+  s3SecretAccessKey: setting('CAPSTAN_S3_SECRET_ACCESS_KEY', z.string().min(1).optional(), 'Secret access key for the storage. Secret'),
   minFreePercent: setting(
     'CAPSTAN_DISK_MIN_FREE_PERCENT',
     z.coerce.number().min(0).max(90).default(5),
-    "Share of the data folder's disk below which no new jobs, bodies and builds are accepted, percent; 0: none",
+    "Free space on the data folder's disk below which new jobs, bodies and builds are rejected, percent; 0: no limit",
   ),
   payloadCacheMb: setting(
     'CAPSTAN_PAYLOAD_CACHE_MB',
     z.coerce.number().int().min(1).default(64),
-    'Memory for inputs of jobs that wait first or are with a worker, MB; the others are read when their turn comes',
+    'Memory for inputs of running jobs and of the first waiting ones, MB; other inputs are read from the store when they are dispatched',
   ),
 });
 
@@ -196,7 +196,7 @@ export function s3Of(config: SchedulerConfig): S3Config | null {
   if (bucket === undefined || accessKeyId === undefined || secretAccessKey === undefined)
     throw new CapstanError(
       'CONFIG',
-      'CAPSTAN_S3_ENDPOINT: needs CAPSTAN_S3_BUCKET, CAPSTAN_S3_ACCESS_KEY_ID and CAPSTAN_S3_SECRET_ACCESS_KEY',
+      'CAPSTAN_S3_ENDPOINT: requires CAPSTAN_S3_BUCKET, CAPSTAN_S3_ACCESS_KEY_ID and CAPSTAN_S3_SECRET_ACCESS_KEY',
       {
         field: 'CAPSTAN_S3_ENDPOINT',
       },

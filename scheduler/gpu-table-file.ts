@@ -7,8 +7,8 @@ import { CapstanError } from '../lib/errors.ts';
 import { messageOf } from '../lib/to-error.ts';
 import { GpuTable } from '../lib/gpu-table.ts';
 
-const name = z.string('must be a text').trim().min(1, 'must not be empty').max(128);
-const group = z.string('must be a text').regex(/^[A-Z][A-Z0-9_]{1,63}$/, 'must be capitals, digits and underscores');
+const name = z.string('must be a string').trim().min(1, 'must not be empty').max(128);
+const group = z.string('must be a string').regex(/^[A-Z][A-Z0-9_]{1,63}$/, 'must have capital letters, digits and underscores only');
 
 const fileSchema = z.strictObject(
   {
@@ -21,14 +21,14 @@ const fileSchema = z.strictObject(
             memoryGb: z.number('must be a number').positive('must be above 0'),
             groups: z.array(group, 'must be an array of groups').default([]),
           },
-          'must be {"name", "models", "memoryGb", "groups"} and nothing else',
+          'must be an object with the keys name, models, memoryGb and groups only',
         ),
         'must be an array',
       )
       .default([]),
     groups: z.record(group, z.array(name, 'must be an array of types'), 'must be an object of groups').default({}),
   },
-  'must be an object with types and groups and nothing else',
+  'must be an object with the keys types and groups only',
 );
 
 /** The table with what the file adds; an empty path adds nothing. CONFIG names the file, the place in it and the rule. */

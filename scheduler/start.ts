@@ -149,7 +149,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       if (engine.up) countDelivery(metrics, engine.state, id, result);
       engine.handle({ kind: 'hook-tried', id, ...result });
     },
-    onFault: (error, id) => log.error({ err: error, webhook: id }, 'a webhook could not be sent'),
+    onFault: (error, id) => log.error({ err: error, webhook: id }, 'sending a webhook failed'),
   });
   const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
   const bodies = new BodyRemover({ store: blobs, named: (ids) => store.read('blobsNamed', ids), onFault, ...waitOf(deps) });
@@ -185,7 +185,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     onChange: (isLow) => {
       const refusal = isLow ? diskFull(config.minFreePercent) : null;
       engine.refuseJobs(refusal);
-      if (refusal === null) log.info('the disk has room again: new jobs are accepted');
+      if (refusal === null) log.info('the disk has enough free space again: accepting new jobs');
       else log.error(refusal.message);
     },
   });
@@ -231,7 +231,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   // At once as well: a scheduler that is started again and again must not keep what each crash leaves.
   sweepNow();
   const sweep = setInterval(sweepNow, SWEEP_INTERVAL_MS);
-  log.info({ address, dataDir: folder.path }, 'scheduler serves');
+  log.info({ address, dataDir: folder.path }, 'scheduler started');
 
   return {
     address,

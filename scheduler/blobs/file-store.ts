@@ -79,7 +79,7 @@ export class FileBlobStore {
     try {
       const digest = await receive(temporary, header.size, source);
       if (header.digest !== undefined && digest !== header.digest) {
-        throw new CapstanError('INVALID_ARGUMENT', 'digest is not that of the bytes sent', { field: 'digest' });
+        throw new CapstanError('INVALID_ARGUMENT', 'digest does not match the bytes sent', { field: 'digest' });
       }
       await this.#folder(dirname(path));
       await this.#pin(id);
@@ -203,7 +203,7 @@ export class FileBlobStore {
       throw new CapstanError('PAYLOAD_TOO_LARGE', `size must be at most ${bound} bytes for a ${header.kind}`, { field: 'size' });
     if (header.digest !== undefined) checkDigest(header.digest);
     if (header.kind === 'body') return newBodyId();
-    if (header.digest === undefined) throw new CapstanError('INVALID_ARGUMENT', 'digest is needed for a build', { field: 'digest' });
+    if (header.digest === undefined) throw new CapstanError('INVALID_ARGUMENT', 'digest is required for a build', { field: 'digest' });
     return buildId(header.digest);
   }
 
@@ -250,12 +250,12 @@ async function receive(path: string, size: number, source: AsyncIterable<Uint8Ar
     let received = 0;
     for await (const piece of source) {
       received += piece.length;
-      if (received > size) throw new CapstanError('INVALID_ARGUMENT', `size was given as ${size}, but more bytes came`, { field: 'size' });
+      if (received > size) throw new CapstanError('INVALID_ARGUMENT', `size is ${size}, but more bytes were sent`, { field: 'size' });
       hash.update(piece);
       await writeWhole(file, piece);
     }
     if (received < size)
-      throw new CapstanError('INVALID_ARGUMENT', `size was given as ${size}, but only ${received} bytes came`, { field: 'size' });
+      throw new CapstanError('INVALID_ARGUMENT', `size is ${size}, but only ${received} bytes were sent`, { field: 'size' });
     await file.sync();
   } finally {
     await file.close();

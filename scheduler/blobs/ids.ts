@@ -42,7 +42,7 @@ export function checkBlobId(id: string): string {
 
 /** The refusal of a blob that is not there, or not for the caller. */
 export function blobNotFound(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `there is no blob ${id}`, { field: 'id' });
+  return new CapstanError('NOT_FOUND', `blob ${id} does not exist`, { field: 'id' });
 }
 
 /** True when the text has the form of a body's name. */
@@ -59,6 +59,6 @@ export function blobPath(id: string): string {
 /** The digest itself, when it is a SHA-256 in lower-case hex. */
 export function checkDigest(digest: string): string {
   if (!/^[0-9a-f]{64}$/.test(digest))
-    throw new CapstanError('INVALID_ARGUMENT', 'digest must be a SHA-256 in 64 lower-case hex digits', { field: 'digest' });
+    throw new CapstanError('INVALID_ARGUMENT', 'digest must be a SHA-256 of 64 lower-case hex digits', { field: 'digest' });
   return digest;
 }

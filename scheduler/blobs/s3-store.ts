@@ -156,11 +156,11 @@ export class S3BlobStore implements BlobStore {
   /** 404 is an answer; whatever else is no success makes the artifact store unavailable. */
   async #answered(asked: Promise<Response>, what: string): Promise<Response> {
     const response = await asked.catch((cause: unknown) => {
-      throw new CapstanError('UNAVAILABLE', 'the artifact store cannot be reached', { retryAfterMs: 1_000, cause });
+      throw new CapstanError('UNAVAILABLE', 'the artifact store is unreachable', { retryAfterMs: 1_000, cause });
     });
     if (response.ok || response.status === 404) return response;
     const cause = new Error(`${what}: ${response.status} ${(await response.text()).slice(0, 500)}`);
-    throw new CapstanError('UNAVAILABLE', `the artifact store answered ${response.status}`, { retryAfterMs: 1_000, cause });
+    throw new CapstanError('UNAVAILABLE', `the artifact store responded with status ${response.status}`, { retryAfterMs: 1_000, cause });
   }
 }
 

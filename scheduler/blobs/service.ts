@@ -91,8 +91,8 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     const header = asHeader(sent);
     mustFit(caller, header.size - (sent.offset ?? 0));
     if (header.kind === 'build') return putBuild(accountOf(caller), header, sent.offset, frames);
-    if (sent.offset !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'offset is for builds', { field: 'offset' });
-    if (caller.kind === 'account') throw new CapstanError('PERMISSION_DENIED', 'bodies are put by gateways and nodes');
+    if (sent.offset !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'offset is allowed for builds only', { field: 'offset' });
+    if (caller.kind === 'account') throw new CapstanError('PERMISSION_DENIED', 'only gateways and nodes may upload bodies');
     return putBody(sent.accountId, header, frames);
   }
 
@@ -186,7 +186,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     const digest = digestOf(id);
     if (caller.kind === 'node') {
       if (digest === null ? isLeased(caller.node, id) : owners.runs(caller.node, digest)) return;
-      throw new CapstanError('PERMISSION_DENIED', 'this node was not given the blob');
+      throw new CapstanError('PERMISSION_DENIED', 'this node has no access to the blob');
     }
     if (digest === null ? caller.kind === 'gateway' : owners.owns(accountOf(caller), digest)) return;
     throw blobNotFound(id);

@@ -26,8 +26,7 @@ export interface SweepResult {
 
 /** Goes once through the whole store. */
 export async function sweepOrphans(store: BlobStore, options: SweepOptions): Promise<SweepResult> {
-  if (!(options.ageMs > 0))
-    throw new CapstanError('CONFIG', 'the age below which blobs are left alone must be above 0 ms', { field: 'ageMs' });
+  if (!(options.ageMs > 0)) throw new CapstanError('CONFIG', 'the minimum age of blobs to delete must be above 0 ms', { field: 'ageMs' });
   let looked = 0;
   let removed = 0;
   const settle = async (batch: readonly string[]): Promise<void> => {

@@ -120,7 +120,7 @@ export class UnfinishedBuilds {
     }
     if (hash.digest('hex') === digest) return;
     await this.#remove(path);
-    throw new CapstanError('INVALID_ARGUMENT', 'digest is not that of the bytes sent', { field: 'digest' });
+    throw new CapstanError('INVALID_ARGUMENT', 'digest does not match the bytes sent', { field: 'digest' });
   }
 
   async discard(owner: string, digest: string): Promise<void> {
@@ -150,9 +150,9 @@ export class UnfinishedBuilds {
     try {
       for await (const piece of source) {
         if (received + piece.length > size)
-          throw new CapstanError('INVALID_ARGUMENT', `size was given as ${size}, but more bytes came`, { field: 'size' });
+          throw new CapstanError('INVALID_ARGUMENT', `size is ${size}, but more bytes were sent`, { field: 'size' });
         if (this.#writers.get(path) !== writer)
-          throw new CapstanError('UNAVAILABLE', 'another connection goes on with this upload', { retryAfterMs: 1_000 });
+          throw new CapstanError('UNAVAILABLE', 'another connection is continuing this upload', { retryAfterMs: 1_000 });
         writer.writing = writeWhole(file, piece);
         await writer.writing;
         received += piece.length;

@@ -55,9 +55,9 @@ export class UploadRoom {
     const used = bytes - (there ?? 0);
     const limit = quota(account);
     if (used + size > limit) {
-      const facts = `it has ${used} of ${limit} bytes, unfinished uploads included, and this one has ${size}`;
+      const facts = `it has ${used} of ${limit} bytes, unfinished uploads included, and this upload has ${size}`;
       throw refusal(
-        `builds: the account's quota of bytes would be passed: ${facts}`,
+        `builds: the account would exceed its quota of build bytes: ${facts}`,
         `capstan account quota ${account} --build-bytes <bytes>`,
       );
     }
@@ -85,10 +85,10 @@ export function senderOf(account: string): string {
 }
 
 function refusal(what: string, command: string | null): CapstanError {
-  const raise = command === null ? '' : `, or let an operator raise the quota: ${command}`;
+  const raise = command === null ? '' : `, or ask an operator to raise the quota: ${command}`;
   return new CapstanError(
     'QUOTA_EXCEEDED',
-    `${what}; delete endpoints whose builds are not needed, wait an hour for uploads that nobody deployed${raise}`,
+    `${what}; delete endpoints whose builds are not needed, wait an hour for uploads that were not deployed${raise}`,
     {
       field: 'size',
     },

@@ -266,7 +266,7 @@ export class Engine {
       this.beginTakeOver({
         done: () => {
           this.#lastFailure = '';
-          this.#options.log.info({}, 'the queue is taken over again');
+          this.#options.log.info({}, 'queue taken over again');
         },
         failed: (error) => this.#takeOverFailed(error),
       }),

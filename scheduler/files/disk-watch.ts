@@ -87,6 +87,6 @@ export async function spaceOf(folder: string): Promise<DiskSpace | null> {
 
 /** The refusal of what would take more room. */
 export function diskFull(minFreePercent: number): CapstanError {
-  const message = `less than ${minFreePercent} % of the disk of the scheduler's data folder is left: no new jobs, bodies and builds are accepted until there is room`;
+  const message = `the disk of the scheduler's data folder has less than ${minFreePercent} % free space: new jobs, bodies and builds are rejected until there is more`;
   return new CapstanError('DISK_FULL', message, { retryAfterMs: RETRY_AFTER_MS });
 }

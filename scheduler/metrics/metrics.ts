@@ -52,10 +52,10 @@ const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000];
 
 const tallyMetrics: Readonly<Record<keyof Tallies, readonly [name: string, help: string]>> = {
   submitted: ['capstan_jobs_submitted_total', 'Jobs submitted.'],
-  expired: ['capstan_jobs_expired_total', 'Jobs whose ttl ran out before they had ended.'],
-  started: ['capstan_attempts_started_total', 'Attempts whose handler was entered.'],
+  expired: ['capstan_jobs_expired_total', 'Jobs whose ttl ended before they did.'],
+  started: ['capstan_attempts_started_total', 'Attempts whose handler has started.'],
   lost: ['capstan_attempts_lost_total', 'Attempts whose worker or node was lost.'],
-  refused: ['capstan_attempts_refused_total', 'Attempts that an agent did not take.'],
+  refused: ['capstan_attempts_refused_total', 'Attempts that an agent rejected.'],
 };
 
 export class SchedulerMetrics implements CommitWatcher {
@@ -90,31 +90,31 @@ export class SchedulerMetrics implements CommitWatcher {
     });
     this.#finished = new Counter({
       name: 'capstan_jobs_finished_total',
-      help: 'Jobs that ended, by their state.',
+      help: 'Ended jobs by final state.',
       labelNames: ['endpoint', 'state'],
       registers,
     });
     this.#commitSeconds = new Histogram({
       name: 'capstan_store_commit_duration_seconds',
-      help: 'Time from handing a batch to the store until it is durable.',
+      help: 'Time from sending a batch to the store until it is durable.',
       buckets: COMMIT_BUCKETS,
       registers,
     });
     this.#commitOps = new Histogram({
       name: 'capstan_store_commit_operations',
-      help: 'Operations in a batch.',
+      help: 'Operations per batch.',
       buckets: BATCH_BUCKETS,
       registers,
     });
     this.#deliveries = new Counter({
       name: 'capstan_webhook_deliveries_total',
-      help: 'Tries to deliver a webhook, by their outcome.',
+      help: 'Tries to deliver a webhook, by outcome.',
       labelNames: ['outcome'],
       registers,
     });
     this.#starts = new Histogram({
       name: 'capstan_worker_start_seconds',
-      help: 'How long workers took to each phase of their start: until they had a place, and from there until the build was there, the process had started, the module was loaded.',
+      help: 'Duration of each phase of a worker’s start: until it is placed, then until its build is on the node, its process has started, its module is loaded.',
       labelNames: ['runtime', 'phase'],
       buckets: START_BUCKETS,
       registers,
@@ -205,7 +205,7 @@ function addTallies(registry: Registry, { image }: MetricsSource): void {
 function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
   const gauge: Gauge = new Gauge({
     name: 'capstan_data_folder_free_bytes',
-    help: 'Bytes that may still be written to the disk of the data folder.',
+    help: 'Bytes that can still be written to the disk of the data folder.',
     registers: [registry],
     collect: async () => {
       const free = await freeBytes();
@@ -244,7 +244,7 @@ function addLevels(registry: Registry, { image, wall, channels, inputCache }: Me
         gauge.set({ endpoint, name: config.name, environment: config.environment, kind: config.kind.toLowerCase() }, 1);
     },
   );
-  level('capstan_queue_jobs', 'Jobs that wait in the queue.', ['endpoint', 'priority'], (gauge, { endpoints }) => {
+  level('capstan_queue_jobs', 'Queued jobs.', ['endpoint', 'priority'], (gauge, { endpoints }) => {
     for (const [endpoint, { lanes }] of endpoints) {
       gauge.set({ endpoint, priority: 'normal' }, lanes[0].count);
       gauge.set({ endpoint, priority: 'low' }, lanes[1].count);
@@ -252,19 +252,19 @@ function addLevels(registry: Registry, { image, wall, channels, inputCache }: Me
   });
   perEndpoint(
     'capstan_queue_oldest_job_age_seconds',
-    'Age of the first job of normal priority in the queue; 0 when none waits.',
+    'Age of the oldest queued job of normal priority; 0 when the queue is empty.',
     (endpoint) => {
       const [{ window, head }] = endpoint.lanes;
       const oldest = window.slice(head).find((job) => job.phase === 'QUEUED');
       return oldest === undefined ? 0 : Math.max(0, wall() - oldest.submittedAt) / 1000;
     },
   );
-  perEndpoint('capstan_jobs_in_progress', 'Jobs that are with a worker.', ({ counts }) => counts.inProgress);
-  level('capstan_workers', 'Workers, by what they do.', ['endpoint', 'state'], (gauge, present) => {
+  perEndpoint('capstan_jobs_in_progress', 'Jobs leased to a worker.', ({ counts }) => counts.inProgress);
+  level('capstan_workers', 'Workers by state.', ['endpoint', 'state'], (gauge, present) => {
     for (const [endpoint, each] of present.endpoints)
       for (const [state, count] of Object.entries(workerCounts(present, each))) gauge.set({ endpoint, state }, count);
   });
-  level('capstan_nodes', 'Nodes that joined.', ['connected'], (gauge, { nodes }) => {
+  level('capstan_nodes', 'Nodes that have joined.', ['connected'], (gauge, { nodes }) => {
     const connected = [...nodes.values()].filter(({ session }) => session !== null).length;
     gauge.set({ connected: 'true' }, connected);
     gauge.set({ connected: 'false' }, nodes.size - connected);
@@ -276,15 +276,15 @@ function addLevels(registry: Registry, { image, wall, channels, inputCache }: Me
     gauge.set({ health: 'healthy' }, healthy);
     gauge.set({ health: 'unhealthy' }, devices.length - healthy);
   });
-  perEndpoint('capstan_endpoint_crash_loop', '1 while starts of the endpoint’s workers fail again and again.', (endpoint) =>
+  perEndpoint('capstan_endpoint_crash_loop', '1 while consecutive starts of the endpoint’s workers fail.', (endpoint) =>
     inCrashLoop(endpoint) ? 1 : 0,
   );
-  level('capstan_waiting_requests', 'Requests that wait for a job’s end or its next chunk.', [], (gauge, present) => {
+  level('capstan_waiting_requests', 'Requests waiting for the end of a job or its next chunk.', [], (gauge, present) => {
     let waiting = 0;
     for (const open of present.channels.values()) waiting += open.size;
     gauge.set(waiting);
   });
-  level('capstan_gateways_connected', 'Gateways’ open streams.', [], (gauge) => gauge.set(channels()));
-  level('capstan_input_cache_jobs', 'Jobs whose input is kept in memory for its dispatch.', [], (gauge) => gauge.set(inputCache().jobs));
-  level('capstan_input_cache_bytes', 'Memory that those inputs take.', [], (gauge) => gauge.set(inputCache().bytes));
+  level('capstan_gateways_connected', 'Open streams from gateways.', [], (gauge) => gauge.set(channels()));
+  level('capstan_input_cache_jobs', 'Jobs whose input is kept in memory for dispatch.', [], (gauge) => gauge.set(inputCache().jobs));
+  level('capstan_input_cache_bytes', 'Memory used by those inputs.', [], (gauge) => gauge.set(inputCache().bytes));
 }

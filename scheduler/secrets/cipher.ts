@@ -80,7 +80,7 @@ export class Cipher {
   decrypt(sealed: Uint8Array, place: string): string {
     const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
     if (bytes.length < OVERHEAD_BYTES || bytes[0] !== VERSION)
-      throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: not an encrypted value of this version`);
+      throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: it is not an encrypted value of this version`);
     const head = bytes.subarray(0, HEAD_BYTES);
     const key = this.#keys.find((candidate) => candidate.id.equals(head.subarray(1)));
     if (key === undefined) throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: it was encrypted with another master key`);
@@ -91,7 +91,7 @@ export class Cipher {
     try {
       return Buffer.concat([decipher.update(bytes.subarray(HEAD_BYTES + NONCE_BYTES, -TAG_BYTES)), decipher.final()]).toString('utf8');
     } catch (cause) {
-      throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: the value was changed, or belongs elsewhere`, { cause });
+      throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: the value was changed or moved from another place`, { cause });
     }
   }
 }

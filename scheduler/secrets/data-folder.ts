@@ -117,12 +117,12 @@ async function readVersion(path: string): Promise<number | null> {
     throw error;
   }
   if (!/^[1-9][0-9]{0,8}$/.test(text))
-    throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: its file 'version' holds no layout version`);
+    throw new CapstanError('DATA_DIR', `cannot use the data folder ${path}: its file 'version' has no valid layout version`);
   const version = Number(text);
   if (version > LAYOUT_VERSION) {
     throw new CapstanError(
       'DATA_NEWER',
-      `the data folder ${path} has layout version ${version}; this version of Capstan knows layouts up to ${LAYOUT_VERSION}`,
+      `the data folder ${path} has layout version ${version}; this version of Capstan supports up to ${LAYOUT_VERSION}`,
     );
   }
   return version;
@@ -168,7 +168,7 @@ function reason(error: unknown): string {
     EPERM: 'operation not permitted',
     ENOTDIR: 'it, or a folder above it, is a file',
     EEXIST: 'it is not a folder',
-    EISDIR: 'a file is expected where a folder is',
+    EISDIR: 'a folder is required and it is a file',
     EROFS: 'the file system is read-only',
     ENOSPC: 'the disk is full',
     EDQUOT: 'the disk quota is used up',

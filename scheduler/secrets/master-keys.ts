@@ -109,14 +109,15 @@ export class MasterKeys {
    * @throws CapstanError CONFLICT while a rotation is under way, DATA_DIR when the key cannot be written: it stays the old one then.
    */
   async rotate(): Promise<{ readonly renewed: number }> {
-    if (this.#switching || this.#older.length > 0) throw new CapstanError('CONFLICT', 'a rotation of the master key is under way already');
+    if (this.#switching || this.#older.length > 0)
+      throw new CapstanError('CONFLICT', 'a rotation of the master key is already in progress');
     this.#switching = true;
     try {
       await this.#switch(randomBytes(MASTER_KEY_BYTES));
     } finally {
       this.#switching = false;
     }
-    this.#options.log.info({ key: this.#options.cipher.keyId }, 'the master key was replaced; encrypting anew what the old one encrypted');
+    this.#options.log.info({ key: this.#options.cipher.keyId }, 'master key replaced; re-encrypting values of the previous key');
     try {
       return { renewed: await this.#renew() };
     } catch (error) {
@@ -139,7 +140,7 @@ export class MasterKeys {
       await replaceMasterKey(this.#secrets, next, older);
     } catch (cause) {
       // Which of the two is in the file is not known; both are in one of them.
-      throw new CapstanError('DATA_DIR', 'the new master key could not be written', { cause });
+      throw new CapstanError('DATA_DIR', 'writing the new master key failed', { cause });
     }
     this.#older = older;
     this.#present = next;
@@ -198,7 +199,7 @@ export class MasterKeys {
 
   #tryAgain(error: unknown): void {
     if (this.#closed) return;
-    this.#options.log.error({ err: error }, 'not everything could be encrypted with the new master key; trying again');
+    this.#options.log.error({ err: error }, 're-encrypting with the new master key failed for some values; retrying');
     this.#retry = setTimeout(() => this.#goOn(), RETRY_MS);
   }
 
@@ -219,7 +220,7 @@ export class MasterKeys {
     }
     await forgetOlderKeys(this.#secrets);
     this.#older = [];
-    this.#options.log.info({ values: renewed, key: this.#options.cipher.keyId }, 'everything is encrypted with the new master key');
+    this.#options.log.info({ values: renewed, key: this.#options.cipher.keyId }, 'all values are encrypted with the new master key');
     return renewed;
   }
 
@@ -271,13 +272,13 @@ export class MasterKeys {
     try {
       return this.#options.cipher.renew(sealed, place);
     } catch (error) {
-      this.#options.log.error({ err: error }, 'a value that no key opens was left as it is');
+      this.#options.log.error({ err: error }, 'no key decrypts this value; it is left unchanged');
       return null;
     }
   }
 
   #mustBeOpen(): void {
-    if (this.#closed) throw new CapstanError('UNAVAILABLE', 'the scheduler is stopping; the rest is encrypted anew after its next start');
+    if (this.#closed) throw new CapstanError('UNAVAILABLE', 'the scheduler is stopping; re-encryption continues after its next start');
   }
 }
 

@@ -59,7 +59,7 @@ export class WorkerTokens {
   #mac({ id, tokenKey }: TokenHolder): Buffer {
     // A key that is not known any more: the worker's token is another one from its next start on.
     const key = this.#keys.get(tokenKey === '' ? this.#first : tokenKey) ?? this.#keys.get(this.#current);
-    if (key === undefined) throw new Error('there is no key for the tokens of workers');
+    if (key === undefined) throw new Error('no key for worker tokens');
     return createHmac('sha256', key).update(id).digest();
   }
 }

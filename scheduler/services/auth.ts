@@ -80,7 +80,7 @@ export class Authorizer {
 
   /** Only a gateway may go on. */
   gateway(metadata: Metadata): void {
-    if (this.identify(metadata).role !== 'gateway') throw new CapstanError('PERMISSION_DENIED', 'this call needs the gateway token');
+    if (this.identify(metadata).role !== 'gateway') throw new CapstanError('PERMISSION_DENIED', 'this call requires the gateway token');
   }
 
   /** Admits only a key that owns its account; returns the account. */
@@ -105,7 +105,7 @@ export class Authorizer {
       case KeyScope.ENVIRONMENT:
         return { account, all: false, operator: false, sees: (config) => config.environment === environment };
       default:
-        throw new CapstanError('PERMISSION_DENIED', 'the key has no scope that this scheduler knows');
+        throw new CapstanError('PERMISSION_DENIED', 'the key has a scope that this scheduler does not support');
     }
   }
 
@@ -144,7 +144,7 @@ export class Authorizer {
   /** Only the node itself may go on; answers its id. */
   node(metadata: Metadata): string {
     const principal = this.identify(metadata);
-    if (principal.role !== 'node') throw new CapstanError('PERMISSION_DENIED', 'this call needs the identity of a node');
+    if (principal.role !== 'node') throw new CapstanError('PERMISSION_DENIED', 'this call requires the identity of a node');
     return principal.node;
   }
 
@@ -163,7 +163,7 @@ export class Authorizer {
       throw new CapstanError('NODE_REMOVED', `the node ${removed.name} was removed`);
     const known = nodes.get(id);
     if (known === undefined || !sameHash(hashKey(secret), Buffer.from(known.config.secretHash, 'hex')))
-      throw new CapstanError('UNAUTHENTICATED', 'the identity of the node is not known here: join again');
+      throw new CapstanError('UNAUTHENTICATED', 'the identity of the node is unknown; join again');
     return { role: 'node', node: id };
   }
 }
@@ -171,6 +171,6 @@ export class Authorizer {
 function bearer(metadata: Metadata): string {
   const value = metadata.get('authorization')[0]?.toString() ?? '';
   const token = value.replace(/^Bearer +/i, '');
-  if (token === '') throw new CapstanError('UNAUTHENTICATED', 'no key was sent: metadata authorization: Bearer <key>');
+  if (token === '') throw new CapstanError('UNAUTHENTICATED', 'a key is required: metadata authorization: Bearer <key>');
   return token;
 }

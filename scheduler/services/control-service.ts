@@ -63,7 +63,7 @@ export class Control {
       lookupKey: gateway('LookupKey', ({ hash, workerToken }) => {
         if (workerToken !== '') return workerKeyEntry(auth.worker(workerToken));
         const key = engine.state.keys.get(Buffer.from(hash).toString('hex'));
-        if (key === undefined) throw new CapstanError('NOT_FOUND', 'no such key');
+        if (key === undefined) throw new CapstanError('NOT_FOUND', 'the key does not exist');
         return keyEntry(key);
       }),
       lookupEndpoint: gateway('LookupEndpoint', ({ endpointId }) => {
@@ -103,7 +103,7 @@ export class Control {
       snapshotQueue: unary(log, 'SnapshotQueue', async (_request, metadata) => {
         auth.operator(metadata);
         const { file, bytes } = await this.#deps.snapshot();
-        log.info({ bytes }, 'a copy of the database was written');
+        log.info({ bytes }, 'database copy written');
         return { file, bytes: BigInt(bytes) };
       }),
       getMasterKey: unary(log, 'GetMasterKey', (_request, metadata) => {
@@ -149,7 +149,7 @@ export class Control {
 
 /** Not kept by gateways for long: it has no hash to be revoked by. */
 function workerKeyEntry(worker: AccountPrincipal | null): KeyEntry {
-  if (worker === null) throw new CapstanError('NOT_FOUND', 'no such worker');
+  if (worker === null) throw new CapstanError('NOT_FOUND', 'the worker does not exist');
   const { account: accountId, scope, environment } = worker;
   return { hash: Buffer.alloc(0), accountId, scope, endpointIds: [], environment, isOperator: false };
 }

@@ -64,7 +64,7 @@ export function checkEndpoints(specs: readonly EndpointSpec[], around: Validatio
   const functions = new Map<string, string>();
   for (const spec of specs) {
     checkName('endpoints.name', spec.name);
-    if (names.has(spec.name)) throw invalid(spec.name, 'is named twice; one configuration name is one endpoint');
+    if (names.has(spec.name)) throw invalid(spec.name, 'is listed twice; the name of an endpoint must be unique');
     names.add(spec.name);
     for (const fn of spec.functions) {
       const other = functions.get(fn.name);
@@ -94,8 +94,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
   // What no process could be started with must not become a release: its workers would only ever fail.
   const fault = environmentFault(newEnv);
   if (fault !== null) throw invalid(field(`env${fault.path}`), fault.rule);
-  if (spec.isPublic && kind === 'QUEUE')
-    throw invalid(field('public'), 'only a load-balanced endpoint may be open to callers without a key');
+  if (spec.isPublic && kind === 'QUEUE') throw invalid(field('public'), 'only a load-balanced endpoint may be public');
   checkRoutes(spec, kind);
   const { scalerType } = spec;
   if (scalerType !== '' && scalerType !== 'QUEUE_DELAY' && scalerType !== 'REQUEST_COUNT')
@@ -134,11 +133,11 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
 function checkRoutes({ name, routes, functions }: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void {
   const entries = Object.entries(routes);
   if (kind === 'QUEUE') {
-    if (entries.length > 0) throw invalid(`${name}.routes`, 'only a load-balanced endpoint has routes');
+    if (entries.length > 0) throw invalid(`${name}.routes`, 'only a load-balanced endpoint may have routes');
     return;
   }
   if (functions.length === 0) {
-    if (entries.length > 0) throw invalid(`${name}.routes`, 'need functions; a worker of your own answers every path itself');
+    if (entries.length > 0) throw invalid(`${name}.routes`, 'require functions; a foreign worker serves every path itself');
     return;
   }
   if (entries.length === 0 && functions.length > 0) throw invalid(`${name}.routes`, 'a load-balanced endpoint needs at least one route');
@@ -154,15 +153,16 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
   const field = (part: string): string => `${spec.name}.${part}`;
   const { functions, command, imageName, packages } = spec;
   const ownImage = imageName !== '' && baseImageOf(imageName) === null;
-  if (/\s/.test(imageName)) throw invalid(field('imageName'), 'must be the reference of an image, without spaces');
-  if (command.some((part) => part === '' || part.includes('\0'))) throw invalid(field('command'), 'its parts must not be empty');
+  if (/\s/.test(imageName)) throw invalid(field('imageName'), 'must be an image reference without spaces');
+  if (command.some((part) => part === '' || part.includes('\0'))) throw invalid(field('command'), 'must not contain empty strings');
   if (functions.length === 0) {
     if (!ownImage && command.length === 0)
-      throw invalid(field('functions'), 'must name at least one function, or there must be a command or an image of your own');
-  } else if (command.length > 0) throw invalid(field('command'), 'is for workers of your own: it goes without functions');
+      throw invalid(field('functions'), 'must name at least one function, unless there is a command or an image with its own worker');
+  } else if (command.length > 0) throw invalid(field('command'), 'is for foreign workers, which have no functions');
   if (kind === 'QUEUE' && functions.length > 1)
-    throw invalid(field('functions'), `a queue endpoint serves exactly one function, not ${functions.length}`);
-  for (const fn of functions) if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'each needs a name and a module');
+    throw invalid(field('functions'), `a queue endpoint must have exactly one function, not ${functions.length}`);
+  for (const fn of functions)
+    if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'must each have a name and a module');
   checkRuntime(spec, ownImage);
   if (spec.python !== '' && !/^\d+\.\d+$/.test(spec.python))
     throw invalid(field('python'), 'must be a version of two numbers, for example 3.12');
@@ -177,11 +177,11 @@ function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
   const { name, runtime, functions, imageName } = spec;
   const python = functions.filter(({ module }) => module.endsWith('.py'));
   if (python.length > 0 && python.length < functions.length)
-    throw invalid(`${name}.functions`, 'are in Python and in another language; a worker runs one language');
+    throw invalid(`${name}.functions`, 'mix Python with another language; a worker runs one language');
   const language = languageOf(spec);
   const base = imageName === '' ? null : baseImageOf(imageName);
   if (base !== null && language !== null && base.language !== language)
-    throw invalid(`${name}.imageName`, `${imageName} is for ${base.language}, the functions are not`);
+    throw invalid(`${name}.imageName`, `${imageName} is for ${base.language}, and the functions are not`);
   const field = `${name}.runtime`;
   if (runtime === '') return;
   if (runtime !== 'thread' && runtime !== 'process' && runtime !== 'container')
@@ -190,13 +190,13 @@ function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
   if (runtime === 'thread' && python.length > 0) throw invalid(field, 'must be process or container for functions in Python');
   if (language !== null) return;
   if (runtime === 'thread') throw invalid(field, 'must be process or container for a command');
-  if (runtime === 'container' && imageName === '') throw invalid(`${name}.imageName`, 'must name the image in which the command runs');
+  if (runtime === 'container' && imageName === '') throw invalid(`${name}.imageName`, 'is required: the image in which the command runs');
 }
 
 function checkSelection(spec: EndpointSpec, { gpus, fleet }: ValidationContext): void {
   const field = (part: string): string => `${spec.name}.${part}`;
   const { gpuIds, gpuCount, cpu } = spec;
-  if (gpuIds !== '' && cpu !== '') throw invalid(field('cpu'), 'gpu and cpu are alternatives: give one of them');
+  if (gpuIds !== '' && cpu !== '') throw invalid(field('cpu'), 'gpu and cpu are mutually exclusive');
   if (cpu !== '' && cpuSize(cpu) === null)
     throw invalid(field('cpu'), `${JSON.stringify(cpu)} must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8`);
   if (gpuIds === '') return;
@@ -209,7 +209,10 @@ function limitsOf(spec: EndpointSpec): Partial<Limits> {
   const own: Partial<Record<LimitedOperation, Limit>> = {};
   for (const [operation, { requests, concurrent }] of Object.entries(spec.rateLimits)) {
     if (!Object.hasOwn(defaultLimits, operation)) {
-      throw invalid(`${spec.name}.rateLimits.${operation}`, `is not an operation; there are ${Object.keys(defaultLimits).join(', ')}`);
+      throw invalid(
+        `${spec.name}.rateLimits.${operation}`,
+        `is not an operation; the operations are ${Object.keys(defaultLimits).join(', ')}`,
+      );
     }
     range(`${spec.name}.rateLimits.${operation}.requests`, requests, 0, limits.requests);
     range(`${spec.name}.rateLimits.${operation}.concurrent`, concurrent, 0, limits.requests);

@@ -56,7 +56,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
   }
 
   function deployed(answer: Answer): DeployResponse {
-    if (answer.kind !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected answer');
+    if (answer.kind !== 'deployed') throw new CapstanError('INTERNAL', 'unexpected reply type');
     const { state: image } = engine;
     const endpoints = answer.endpoints.flatMap(({ id, created }) => {
       const endpoint = image.endpoints.get(id);
@@ -72,7 +72,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const checked = checkEndpoints(specs, around(account, environment));
       const built = checked.find(({ functions }) => functions.length > 0);
       if (buildDigest === '' && built !== undefined) {
-        const message = `build_digest: must not be empty, endpoint ${built.name} runs functions of a build`;
+        const message = `build_digest: is required, because endpoint ${built.name} runs functions of a build`;
         throw new CapstanError('INVALID_ARGUMENT', message, { field: 'build_digest' });
       }
       // Workers that bring their own program need no build.
@@ -96,7 +96,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const changed = encryptEnv(checked, cipher, { account, environment });
       const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: sealed } : changed;
       const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input })).endpoints;
-      if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} not found`);
+      if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
       return updated;
     }),
     undeploy: call('Undeploy', async ({ environment: given, endpoints: wanted, stopJobs, all }, metadata) => {
@@ -170,7 +170,8 @@ function historyOf(state: State, account: string, environment: string): readonly
 
 function mustBeEnvironment(state: State, account: string, name: string): EnvironmentRow {
   const row = state.environments.get(environmentKey(account, name));
-  if (row === undefined) throw new CapstanError('NOT_FOUND', `environment ${JSON.stringify(name)} not found`, { field: 'environment' });
+  if (row === undefined)
+    throw new CapstanError('NOT_FOUND', `environment ${JSON.stringify(name)} does not exist`, { field: 'environment' });
   return row;
 }
 
@@ -180,9 +181,10 @@ function wholeDigest(history: readonly DeploymentRow[], given: string): string {
     throw new CapstanError('INVALID_ARGUMENT', `build: must be ${SHORTEST_DIGEST} to 64 lower-case hex digits`, { field: 'build' });
   const all = new Set(history.flatMap(({ endpoints }) => endpoints.map(({ build }) => build)));
   const [digest, ...others] = [...all].filter((each) => each.startsWith(given));
-  if (digest === undefined) throw new CapstanError('NOT_FOUND', `build: no kept build begins with ${given}`, { field: 'build' });
+  if (digest === undefined)
+    throw new CapstanError('NOT_FOUND', `build: no kept build has a digest that begins with ${given}`, { field: 'build' });
   if (others.length > 0)
-    throw new CapstanError('INVALID_ARGUMENT', `build: ${given} begins the digests of several builds; give more digits`, {
+    throw new CapstanError('INVALID_ARGUMENT', `build: several builds have a digest that begins with ${given}; use more digits`, {
       field: 'build',
     });
   return digest;
@@ -251,9 +253,9 @@ function deploymentInfo({ number, environment, at, cause, endpoints }: Deploymen
 function checkUndeploy(environment: string, endpoints: readonly string[], all: boolean): void {
   if (all) {
     if (environment === '')
-      throw new CapstanError('INVALID_ARGUMENT', 'environment: must be named to delete all of its endpoints', { field: 'environment' });
+      throw new CapstanError('INVALID_ARGUMENT', 'environment: is required to delete all of its endpoints', { field: 'environment' });
     if (endpoints.length > 0)
-      throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must be empty where all are deleted', { field: 'endpoints' });
+      throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must be empty when all endpoints are deleted', { field: 'endpoints' });
   } else if (endpoints.length === 0 || endpoints.includes(''))
-    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must name what to delete by id or name', { field: 'endpoints' });
+    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: must have at least one id or name', { field: 'endpoints' });
 }

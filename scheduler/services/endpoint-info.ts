@@ -17,7 +17,9 @@ export function endpointNamed(state: State, account: string, environment: string
     live.find(({ config }) => config.id === wanted) ??
     live.find(({ config }) => config.name === wanted && config.environment === environment);
   if (found !== undefined) return found;
-  throw new CapstanError('NOT_FOUND', `endpoint ${JSON.stringify(wanted)} not found in environment ${environment}`, { field: 'endpoint' });
+  throw new CapstanError('NOT_FOUND', `endpoint ${JSON.stringify(wanted)} does not exist in environment ${environment}`, {
+    field: 'endpoint',
+  });
 }
 
 /** Settings and state. Environment values are secret: they are left out. */

@@ -177,18 +177,18 @@ export class JobChannels {
       case 'abandon':
         return this.#engine.handle({ kind: 'abandon', ref: { channel, request: operation.value } });
       case undefined:
-        this.reply(channel, failureReply(request.requestId, new CapstanError('INVALID_ARGUMENT', 'the request names no operation')));
+        this.reply(channel, failureReply(request.requestId, new CapstanError('INVALID_ARGUMENT', 'the request has no operation')));
     }
   }
 
   #submit(ref: Ref, counting: Counting, endpoint: string, submit: Submit): void {
     const input = fromPayload(submit.input);
     if (input === null || submit.jobId === '') {
-      this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is missing', { field: 'input' })));
+      this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is required', { field: 'input' })));
       return;
     }
     if ('blob' in input && !isBodyId(input.blob)) {
-      const error = new CapstanError('INVALID_ARGUMENT', 'input: names no body in the blob store', { field: 'input' });
+      const error = new CapstanError('INVALID_ARGUMENT', 'input: refers to a body that is not in the blob store', { field: 'input' });
       this.reply(ref.channel, failureReply(ref.request, error));
       return;
     }
@@ -232,11 +232,11 @@ export class JobChannels {
         this.#engine.handle(event);
         return;
       }
-      const gone = new CapstanError('NOT_FOUND', `job ${event.job} not found: it was submitted before, and its ttl or retention is over`);
+      const gone = new CapstanError('NOT_FOUND', `job ${event.job} was submitted before, and its ttl or retention is over`);
       this.reply(event.ref.channel, failureReply(event.ref.request, gone));
     } catch (error) {
-      this.#log.error({ err: error }, 'a body could not be looked up');
-      const unavailable = new CapstanError('UNAVAILABLE', 'the store of bodies cannot be read');
+      this.#log.error({ err: error }, 'looking up a body failed');
+      const unavailable = new CapstanError('UNAVAILABLE', 'reading the store of bodies failed');
       this.reply(event.ref.channel, failureReply(event.ref.request, unavailable));
     }
   }
@@ -300,7 +300,7 @@ function health(state: State, id: string): EndpointHealth {
 }
 
 function toJob(endpointId: string, answer: Answer): Job {
-  if (answer.kind !== 'job') throw new CapstanError('INTERNAL', 'unexpected answer');
+  if (answer.kind !== 'job') throw new CapstanError('INTERNAL', 'unexpected reply type');
   return {
     id: answer.id,
     endpointId,

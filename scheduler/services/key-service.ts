@@ -76,7 +76,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
 
   async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
     if ([...engine.state.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
-      throw new CapstanError('QUOTA_EXCEEDED', `keys: the account has ${MAX_KEYS} already; revoke some`, { field: 'name' });
+      throw new CapstanError('QUOTA_EXCEEDED', `keys: the account already has ${MAX_KEYS} keys; revoke some`, { field: 'name' });
     const text = `cap_${randomBytes(24).toString('base64url')}`;
     const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
     const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.state, account, request) }, now(), expiresAt);
@@ -158,10 +158,10 @@ function findKey(state: State, account: string, wanted: string): KeyRow {
   const byId = keys.find(({ hash }) => hash.slice(0, ID_LENGTH) === wanted);
   if (byId !== undefined) return byId;
   const [first, ...others] = wanted === '' ? [] : keys.filter(({ name }) => name === wanted);
-  if (first === undefined) throw new CapstanError('NOT_FOUND', `id: there is no key ${JSON.stringify(wanted)}`, { field: 'id' });
+  if (first === undefined) throw new CapstanError('NOT_FOUND', `id: key ${JSON.stringify(wanted)} does not exist`, { field: 'id' });
   if (others.length === 0) return first;
   const ids = [first, ...others].map(({ hash }) => hash.slice(0, ID_LENGTH)).join(', ');
-  throw new CapstanError('INVALID_ARGUMENT', `id: ${JSON.stringify(wanted)} is the name of several keys; give an id: ${ids}`, {
+  throw new CapstanError('INVALID_ARGUMENT', `id: several keys have the name ${JSON.stringify(wanted)}; use an id: ${ids}`, {
     field: 'id',
   });
 }
@@ -170,7 +170,7 @@ function findKey(state: State, account: string, wanted: string): KeyRow {
 function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
   const environment = request.environment === '' ? 'default' : request.environment;
   if (request.scope !== KeyScope.ENDPOINTS && request.endpoints.length > 0)
-    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: go with the scope ENDPOINTS only', { field: 'endpoints' });
+    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: is allowed with the scope ENDPOINTS only', { field: 'endpoints' });
   switch (request.scope) {
     case KeyScope.OPERATOR:
     case KeyScope.ALL:
@@ -193,7 +193,7 @@ function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick
 
 function keyName(name: string): string {
   if (name.trim() === '' || name.length > 128)
-    throw new CapstanError('INVALID_ARGUMENT', 'name: must be 1 to 128 letters', { field: 'name' });
+    throw new CapstanError('INVALID_ARGUMENT', 'name: must be 1 to 128 characters', { field: 'name' });
   return name.trim();
 }
 

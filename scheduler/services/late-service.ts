@@ -47,7 +47,7 @@ export function addLateService(server: Server, service: LateService): ServiceDef
     loading ??= loadMethods(service);
     try {
       const method = (await loading).get(path);
-      if (method === undefined) throw new Error(`the library of ${service.name} does not serve ${path}`);
+      if (method === undefined) throw new Error(`${service.name} does not implement ${path}`);
       loaded.set(path, method);
       return method;
     } catch (error) {

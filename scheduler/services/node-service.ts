@@ -226,10 +226,7 @@ export class NodeSessions {
     if (first?.$case !== 'hello') throw new CapstanError('INVALID_ARGUMENT', 'the first event of a session must be Hello');
     const hello = first.value;
     if (hello.protocol !== PROTOCOL_VERSION) {
-      throw new CapstanError(
-        'INVALID_ARGUMENT',
-        `protocol: this scheduler speaks version ${PROTOCOL_VERSION}, the agent ${hello.protocol}`,
-      );
+      throw new CapstanError('INVALID_ARGUMENT', `protocol: this scheduler supports version ${PROTOCOL_VERSION}, not ${hello.protocol}`);
     }
     if (hello.incarnation.length > LONGEST_INCARNATION)
       throw new CapstanError('INVALID_ARGUMENT', `incarnation: must have at most ${LONGEST_INCARNATION} characters`, {
@@ -237,7 +234,7 @@ export class NodeSessions {
       });
     const known = this.#engine.state.nodes.get(node);
     if (known !== undefined && known.session !== null && known.incarnation !== hello.incarnation && this.#sessions.has(known.session)) {
-      throw new CapstanError('ALREADY_EXISTS', `another agent holds the session of node ${known.config.name}`, { retryAfterMs: 1_000 });
+      throw new CapstanError('ALREADY_EXISTS', `another agent has the session of node ${known.config.name}`, { retryAfterMs: 1_000 });
     }
     this.#sessions.set(session, open);
     this.#engine.handle({ kind: 'session-opened', node, session, hello });

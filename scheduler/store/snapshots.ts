@@ -52,7 +52,7 @@ export class Snapshots {
    * @throws CapstanError CONFLICT while another is being written, or where the disk has no room; DATA_DIR when it fails.
    */
   async take(): Promise<Snapshot> {
-    if (this.#busy) throw new CapstanError('CONFLICT', 'a copy of the database is being written already');
+    if (this.#busy) throw new CapstanError('CONFLICT', 'another copy of the database is being written');
     this.#busy = true;
     try {
       await this.sweep();
@@ -77,7 +77,7 @@ export class Snapshots {
     const sizes = await Promise.all([this.#database, `${this.#database}-wal`].map(async (file) => (await stat(file)).size));
     const wanted = sizes.reduce((sum, size) => sum + size, LEFT_FREE_BYTES);
     if (bavail * bsize >= wanted) return;
-    throw new CapstanError('CONFLICT', `the disk of ${dirname(this.#file)} has ${bavail * bsize} bytes free; a copy needs ${wanted}`);
+    throw new CapstanError('CONFLICT', `the disk of ${dirname(this.#file)} has ${bavail * bsize} bytes free; a copy requires ${wanted}`);
   }
 }
 

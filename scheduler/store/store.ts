@@ -338,7 +338,7 @@ export interface StoreEngine {
 /** Another owner took the shard: drop the state and take over again before writing. */
 export class StaleTermError extends Error {
   constructor(fence: Fence) {
-    super(`shard ${fence.shard} is no longer owned under term ${fence.term}`);
+    super(`shard ${fence.shard} is no longer owned in term ${fence.term}`);
     this.name = 'StaleTermError';
   }
 }

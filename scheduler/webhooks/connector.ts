@@ -13,7 +13,7 @@ import type { Resolve } from './resolver.ts';
 /** The guard lets no address of the host pass. */
 export class AddressRefused extends Error {
   constructor(host: string) {
-    super(`${host} leads to a private address, which CAPSTAN_WEBHOOK_ALLOW does not open`);
+    super(`${host} resolves to a private address that CAPSTAN_WEBHOOK_ALLOW does not include`);
     this.name = 'AddressRefused';
   }
 }

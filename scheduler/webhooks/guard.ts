@@ -33,7 +33,7 @@ export function parseAllowList(text: string, setting = 'CAPSTAN_WEBHOOK_ALLOW'):
     if (network !== null) networks.push(network);
     else if (/^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$/.test(entry) && !/(^|\.)\d+$/.test(entry))
       names.add(entry);
-    else throw new CapstanError('CONFIG', `${setting}: '${entry}' is neither a network, an address nor a host name`);
+    else throw new CapstanError('CONFIG', `${setting}: '${entry}' must be a network, an address or a host name`);
   }
   return { networks, names };
 }
@@ -54,7 +54,7 @@ export class AddressGuard {
     const addresses = isLocalName(host) ? ['127.0.0.1', '::1'] : [host];
     const known = addresses.filter((address) => ipaddr.isValid(address));
     if (known.length === 0 || known.some((address) => this.admits(host, address))) return null;
-    return 'must not lead to a private address; the operator can open some with CAPSTAN_WEBHOOK_ALLOW';
+    return 'must not resolve to a private address; an operator can allow some with CAPSTAN_WEBHOOK_ALLOW';
   }
 
   /** True when a connection for this host may be made to this address. */

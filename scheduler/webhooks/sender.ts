@@ -129,7 +129,7 @@ export class WebhookSender {
       });
       ignoreBody(response.body);
       if (response.statusCode === 200) return { result: 'delivered' };
-      return failed(`the receiver answered ${response.statusCode}, not 200`);
+      return failed(`the receiver responded with status ${response.statusCode}, not 200`);
     } catch (error) {
       const cause = stop.signal.reason === timedOut ? timedOut : error;
       return failed(reasonOf(cause, { allowedMs, connectMs }), cause instanceof AddressRefused);
@@ -140,7 +140,7 @@ export class WebhookSender {
   }
 }
 
-const calledOff = new Error('called off');
+const calledOff = new Error('cancelled');
 const timedOut = new Error('timed out');
 
 function failed(error: string, refused = false): TryResult {
@@ -169,23 +169,23 @@ function credentials({ username, password }: URL): Record<string, string> {
 
 /** A failed connection or request in words. */
 function reasonOf(error: unknown, { allowedMs, connectMs }: { allowedMs: number; connectMs: number }): string {
-  if (error === timedOut) return `no answer within ${allowedMs} ms`;
+  if (error === timedOut) return `no response within ${allowedMs} ms`;
   if (error instanceof AddressRefused) return error.message;
   const code = errnoOf(error);
   switch (code) {
     case 'UND_ERR_CONNECT_TIMEOUT':
       return `no connection within ${connectMs} ms`;
     case 'ECONNREFUSED':
-      return 'the connection was refused';
+      return 'connection refused';
     case 'ENOTFOUND':
     case 'ENODATA':
-      return 'the host name is not known';
+      return 'unknown host name';
     case 'ETIMEOUT':
-      return 'the name servers do not answer';
+      return 'the name servers do not respond';
     case 'ECONNRESET':
     case 'EPIPE':
     case 'UND_ERR_SOCKET':
-      return 'the connection was closed before an answer';
+      return 'the connection was closed before a response';
     case undefined:
       return messageOf(error);
     default:

@@ -134,7 +134,7 @@ test('a node whose identity is unknown joins again with its token', async (t) =>
 
 test('another agent in the session: the node tries on', async (t) => {
   const scheduler = await startScheduler(t);
-  scheduler.refuseSession = new CapstanError('ALREADY_EXISTS', 'another agent holds the session');
+  scheduler.refuseSession = new CapstanError('ALREADY_EXISTS', 'another agent has the session');
   const agent = await startAgent(t, scheduler);
   await agent.joined;
   t.is(scheduler.heard.items.length, 0);

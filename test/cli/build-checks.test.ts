@@ -35,7 +35,10 @@ test('GPUs that Capstan does not know are warned of, with what is near', async (
   const folder = await folderOf(t, { 'one.ts': declaring(`gpu: ['AMPER_24', 'ADA_24', '-RTX 4090']`) });
   const { code, stderr } = await build(t, folder);
   t.is(code, 0, stderr);
-  t.regex(stderr, /^! endpoint one: gpu: "AMPER_24" is not a GPU type or group; near it: AMPERE_24.*; a deployment is refused unless/m);
+  t.regex(
+    stderr,
+    /^! endpoint one: gpu: "AMPER_24" is not a GPU type or group; close matches: AMPERE_24.*; a deployment is refused unless/m,
+  );
   await writeFile(join(folder, 'one.ts'), declaring(`gpu: ['AMPERE_24', 'rtx4090', 'A100 MIG 3g.40gb']`));
   t.notRegex((await build(t, folder)).stderr, /gpu:/);
   const written = await folderOf(t, {

@@ -159,7 +159,7 @@ const broken: [string, unknown, string][] = [
     { resources: { a: { imageName: 'capstan/base-python:1' } } },
     'resources.a.functions: is required and must be an array of {"name", "module"}, unless there is a command or an image of your own',
   ],
-  ['functions and a command', queue({ command: ['serve'] }), 'resources.a.command: is for workers of your own: it goes without functions'],
+  ['functions and a command', queue({ command: ['serve'] }), 'resources.a.command: is for foreign workers, which have no functions'],
   [
     'packages that the base image does not have',
     queue({ packages: ['scipy'] }),
@@ -184,7 +184,7 @@ const broken: [string, unknown, string][] = [
   [
     'two functions in a queue endpoint',
     queue({ functions: [fn, { name: 'g', module: 'm' }] }),
-    'resources.a.functions: a queue endpoint serves exactly one function, not 2',
+    'resources.a.functions: a queue endpoint must have exactly one function, not 2',
   ],
   ['workersMin as text', queue({ workersMin: '1' }), 'resources.a.workersMin: must be an integer between 0 and 1000'],
   ['workersMax below 0', queue({ workersMax: -1 }), 'resources.a.workersMax: must be an integer between 0 and 1000'],

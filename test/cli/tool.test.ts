@@ -261,7 +261,7 @@ test('a part that an old Node hands over says why it refuses, and ends with Ctrl
   t.regex(agent.stderr(), /✗ this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE\n/);
   const scheduler = run([...oldNode, bin, 'scheduler', '--data-dir', join(dataDir, 'scheduler'), '--grpc-port', '0'], { detached: true });
   t.teardown(() => scheduler.child.kill('SIGKILL'));
-  await scheduler.hear(/scheduler serves/);
+  await scheduler.hear(/scheduler started/);
   // As a terminal does: to both, and the first passes it on as well.
   process.kill(-(scheduler.child.pid ?? 0), 'SIGINT');
   t.is(await scheduler.ended, 0, scheduler.stderr());

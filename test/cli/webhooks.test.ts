@@ -27,7 +27,9 @@ test.serial('lists what is not delivered, sends it anew, and shows the secret', 
   await world.tried(id, 1);
   const nextTry = new Date(world.clock.now().wall + 10_000).toISOString();
   const pending = { id, endpointId: world.endpoint, url: receiver.url(), state: 'pending', tries: 1, nextTry, keptUntil: null };
-  t.deepEqual(JSON.parse((await webhooks(world, 'list', '--json')).stdout), [{ ...pending, error: 'the receiver answered 500, not 200' }]);
+  t.deepEqual(JSON.parse((await webhooks(world, 'list', '--json')).stdout), [
+    { ...pending, error: 'the receiver responded with status 500, not 200' },
+  ]);
 
   for (const tries of [2, 3]) {
     world.clock.advance(10_000);
@@ -35,7 +37,7 @@ test.serial('lists what is not delivered, sends it anew, and shows the secret', 
   }
   const listed = await webhooks(world);
   t.is(listed.code, 0);
-  t.regex(listed.stdout, new RegExp(`^${id} +failed +3 +- +${receiver.url()} +the receiver answered 500, not 200$`, 'm'));
+  t.regex(listed.stdout, new RegExp(`^${id} +failed +3 +- +${receiver.url()} +the receiver responded with status 500, not 200$`, 'm'));
   t.is(listed.stderr, 'next: capstan webhooks redeliver failed\n');
 
   t.is((await webhooks(world, 'redeliver', 'failed')).stderr, '✓ sent anew: 1 webhook\nnext: capstan webhooks\n');

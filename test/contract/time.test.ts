@@ -29,10 +29,10 @@ test('Idempotency-Key: it outlives its job; a submission repeated then is 409 wi
     for (const again of ['/v2/:echo/run', '/v2/:echo/runsync']) {
       const refused = await api.call('POST', again, options);
       t.is(refused.status, 409, refused.text);
-      const detail = `conflict: Idempotency-Key: job ${id} was submitted with it; its result has expired`;
+      const detail = `conflict: Idempotency-Key: job ${id} was submitted with it and is already deleted`;
       t.deepEqual(refused.json, { status: 409, title: 'Conflict', detail, id });
     }
-    isProblem(t, await api.call('POST', path, { ...options, body: { input: { key: 'other' } } }), 409, /another request body/);
+    isProblem(t, await api.call('POST', path, { ...options, body: { input: { key: 'other' } } }), 409, /a different request body/);
   }
 });
 

@@ -164,7 +164,7 @@ const wrongs: Wrong[] = [
     status: 415,
     detail: 'unsupported media type: Content-Encoding: must be absent: "gzip" is not supported',
   },
-  { name: 'an unknown route', method: 'GET', path: '/v2/ep/nothing', status: 404, detail: /^not found: there is no such route/ },
+  { name: 'an unknown route', method: 'GET', path: '/v2/ep/nothing', status: 404, detail: /^not found: no such route/ },
   {
     name: 'an unknown route with a strange body',
     path: '/v3/x',

@@ -434,7 +434,7 @@ export class FakeScheduler {
       if (workerToken !== '') {
         this.lookups.push('worker');
         const worker = this.workerTokens.get(workerToken);
-        if (worker === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such worker')));
+        if (worker === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'the worker does not exist')));
         else callback(null, worker);
         return;
       }

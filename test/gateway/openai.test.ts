@@ -288,7 +288,7 @@ test('every refusal on this path has OpenAI’s shape', async (t) => {
     t.regex(String(error['message']), message);
     t.is(headers['content-type'], 'application/json; charset=utf-8');
   };
-  await refused(401, /missing/, call('POST', CHAT, { key: null, body: '{}' }));
+  await refused(401, /Authorization is required/, call('POST', CHAT, { key: null, body: '{}' }));
   await refused(401, /unknown/, call('POST', CHAT, { key: 'wrong', body: '{}' }));
   await refused(404, /does not exist/, call('POST', '/v2/nope/openai/v1/chat/completions', { body: '{}' }));
   await refused(404, /no such route/, call('GET', '/v2/ep/openai'));

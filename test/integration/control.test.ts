@@ -139,7 +139,7 @@ test('a deployment is recorded; a rollback brings the build before back, with it
   t.is((await control.deployments())[0]?.cause, DeploymentCause.ROLLBACK);
   const given = await control.rollback({ endpoint: 'echo', build: a?.slice(0, 8) ?? '' });
   t.is(given.endpoints[0]?.buildDigest, a);
-  await t.throwsAsync(control.rollback({ endpoint: 'other' }), { code: 'CONFLICT', message: /no earlier build/ });
+  await t.throwsAsync(control.rollback({ endpoint: 'other' }), { code: 'CONFLICT', message: /no previous build/ });
   await t.throwsAsync(control.rollback({ build: 'ffffffff' }), { code: 'NOT_FOUND' });
   await t.throwsAsync(control.rollback({ build: 'f' }), { code: 'INVALID_ARGUMENT', message: /6 to 64/ });
   await t.throwsAsync(control.rollback({ environment: 'nowhere' }), { code: 'NOT_FOUND' });
@@ -290,8 +290,8 @@ test('with stopped jobs nothing of an endpoint goes on; a restart in between cha
   session.send({ $case: 'started', value: { jobId: 'running', token: dispatch.token, agoMs: 0 } });
   // What names nothing deletes nothing.
   for (const names of [[], [''], ['echo', '']])
-    await t.throwsAsync(as(scheduler).undeploy(names, true), { code: 'INVALID_ARGUMENT', message: /^endpoints: must name what to delete/ });
-  await t.throwsAsync(as(scheduler).undeployAll(''), { code: 'INVALID_ARGUMENT', message: /^environment: must be named/ });
+    await t.throwsAsync(as(scheduler).undeploy(names, true), { code: 'INVALID_ARGUMENT', message: /^endpoints: must have at least one/ });
+  await t.throwsAsync(as(scheduler).undeployAll(''), { code: 'INVALID_ARGUMENT', message: /^environment: is required/ });
   await t.throwsAsync(as(scheduler).undeployAll('default', ['echo']), { code: 'INVALID_ARGUMENT', message: /^endpoints: must be empty/ });
   await as(scheduler).undeployAll('default', [], true);
   t.is(stateOf(await running), JobState.CANCELLED);

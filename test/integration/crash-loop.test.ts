@@ -29,7 +29,7 @@ linux('workers that cannot start are reported with their error, and a corrected 
   // The first failed start is reason enough to say so; the decision comes with the third.
   const shown = await until('the decision is shown', async () => {
     const said = await fleet.tool('endpoints', 'show', 'answer');
-    return /CRASH_LOOP .*starts failed in a row.*the weights are missing/.test(said.stdout) ? said : null;
+    return /CRASH_LOOP .*consecutive starts failed.*the weights are missing/.test(said.stdout) ? said : null;
   });
   t.regex(shown.stderr, /jobs wait \(CRASH_LOOP\).*the weights are missing/);
   await until('one worker goes on trying', async () => (await fleet.workers()).filter(({ state }) => state !== 'DRAINING').length === 1);

@@ -202,7 +202,7 @@ test('an output that names a build, or a large one inline, fails its job', async
     const ended = AttemptEnded.fromPartial({ jobId, token, outcome: AttemptOutcome.COMPLETED, output, started: true });
     session.send({ $case: 'ended', value: ended });
     const { result } = await answered;
-    t.like(result, { $case: 'job', value: { state: JobState.FAILED, error: 'the agent reported an output that is no body' } });
+    t.like(result, { $case: 'job', value: { state: JobState.FAILED, error: 'the agent reported an invalid output' } });
   }
 });
 

@@ -29,7 +29,7 @@ for (const [how, lose] of Object.entries(losses)) {
     t.is(error instanceof CapstanError ? error.code : '', 'DATA_LOST');
     t.regex(
       error?.message ?? '',
-      new RegExp(how === 'damaged' ? 'the file is not a database' : `the database is ${how}, though its data folder was used before`),
+      new RegExp(how === 'damaged' ? 'the file is not a database' : `the database is ${how}, but its data folder has been used before`),
     );
     t.regex(errorTable.DATA_LOST.hint, /^Restore the data folder from a backup/);
     // The refusal makes none in its place, so the next start is refused, too.

@@ -97,7 +97,7 @@ test('workers that bring their own program need no build', async (t) => {
   const { endpoints } = await deploy({});
   t.like(endpoints[0], { buildDigest: '', spec: { imageName: 'acme/model', functions: [] } });
   await t.throwsAsync(deploy({ endpoints: [endpointSpec(node)] }), {
-    message: 'build_digest: must not be empty, endpoint ts runs functions of a build',
+    message: 'build_digest: is required, because endpoint ts runs functions of a build',
   });
 });
 
@@ -108,17 +108,20 @@ test('what no worker could run is refused', async (t) => {
     [{ ...python, runtime: 'thread' }, 'py.runtime: must be process or container for functions in Python'],
     [{ ...node, imageName: 'acme/x', runtime: 'thread' }, 'ts.runtime: must be container for the image acme/x'],
     [{ ...node, functions: [], command: ['x'], runtime: 'thread' }, 'ts.runtime: must be process or container for a command'],
-    [{ ...node, functions: [], command: ['x'], runtime: 'container' }, 'ts.imageName: must name the image in which the command runs'],
-    [{ ...node, command: ['x'] }, 'ts.command: is for workers of your own: it goes without functions'],
-    [{ ...node, functions: [] }, 'ts.functions: must name at least one function, or there must be a command or an image of your own'],
+    [{ ...node, functions: [], command: ['x'], runtime: 'container' }, 'ts.imageName: is required: the image in which the command runs'],
+    [{ ...node, command: ['x'] }, 'ts.command: is for foreign workers, which have no functions'],
+    [
+      { ...node, functions: [] },
+      'ts.functions: must name at least one function, unless there is a command or an image with its own worker',
+    ],
     [{ ...node, functions: [], imageName: 'capstan/base-node' }, /^ts.functions: must name at least one function/],
-    [{ ...node, functions: [], command: [''] }, 'ts.command: its parts must not be empty'],
-    [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, the functions are not'],
-    [{ ...node, imageName: 'two words' }, 'ts.imageName: must be the reference of an image, without spaces'],
+    [{ ...node, functions: [], command: [''] }, 'ts.command: must not contain empty strings'],
+    [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, and the functions are not'],
+    [{ ...node, imageName: 'two words' }, 'ts.imageName: must be an image reference without spaces'],
     [{ ...python, packages: ['scipy'] }, 'py.packages: "scipy" is not one of torch, torchvision, torchaudio, numpy, triton'],
     [
       { ...python, kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /f': 'f' }, functions: [fn('f', 'main.py'), fn('g', 'main.ts')] },
-      'py.functions: are in Python and in another language; a worker runs one language',
+      'py.functions: mix Python with another language; a worker runs one language',
     ],
   ] as const) {
     await t.throwsAsync(scheduler.deploy([spec as Partial<EndpointSpec>]), { message });

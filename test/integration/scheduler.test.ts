@@ -462,7 +462,7 @@ test('rate limits are settings of the account and of an endpoint, and a refusal 
 test('a wrong rate limit is refused by name', (t) => {
   for (const value of ['run', 'run=1', 'walk=1/1', 'run=-1/2']) {
     const error = t.throws(() => readConfig({ dataDir: '.' }, { CAPSTAN_RATE_LIMITS: value }));
-    t.regex(error.message, /^CAPSTAN_RATE_LIMITS: .* must be <operation>=<requests>\/<at once>/);
+    t.regex(error.message, /^CAPSTAN_RATE_LIMITS: .* must be <operation>=<requests>\/<concurrent>/);
   }
 });
 
@@ -499,7 +499,7 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
       /function f is also defined by a/,
     ],
     [[{ name: 'a', workersMin: 3, workersMax: 2 }], /a.workersMin: must be at most workersMax/],
-    [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /gpu and cpu are alternatives/],
+    [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /gpu and cpu are mutually exclusive/],
     [[{ name: 'a', env: { 'A=B': 'x' } }], /^a.env\["A=B"\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { '': 'x' } }], /^a.env\[""\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { A: 's3cret\0' } }], /^a.env.A: must not contain the character NUL$/],

@@ -64,7 +64,7 @@ test('builds and unfinished uploads may come to the quota, whole, in parts, at o
     const refused = await send(randomBytes(30_000));
     t.is(refused.status, 409);
     t.like(JSON.parse(refused.text), { status: 409, title: 'Conflict' });
-    t.regex(refused.text, /it has 80000 of 100000 bytes, unfinished uploads included, and this one has 30000/);
+    t.regex(refused.text, /it has 80000 of 100000 bytes, unfinished uploads included, and this upload has 30000/);
     t.regex(refused.text, /capstan account quota default --build-bytes/);
     const tooLong = randomBytes(60_000);
     t.is((await send(tooLong.subarray(0, 1), { offset: 0, length: 1, of: tooLong })).status, 409, 'a part takes the room of the whole');

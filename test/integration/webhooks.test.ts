@@ -171,8 +171,8 @@ test.serial('200 alone is success; 2 more tries, 10 seconds apart, with one id a
   const id = await world.completed(receiver.url());
   const posts = [await receiver.next()];
   for (const [tries, error] of [
-    [1, 'the receiver answered 500, not 200'],
-    [2, 'the receiver answered 204, not 200'],
+    [1, 'the receiver responded with status 500, not 200'],
+    [2, 'the receiver responded with status 204, not 200'],
   ] as const) {
     const webhook = await world.tried(id, tries);
     t.like(webhook, { state: WebhookState.PENDING, error, dueAtMs: BigInt(world.clock.now().wall + 10_000) });
@@ -185,7 +185,7 @@ test.serial('200 alone is success; 2 more tries, 10 seconds apart, with one id a
   const given = await world.tried(id, 3);
   t.like(given, {
     state: WebhookState.FAILED,
-    error: 'the receiver answered 201, not 200',
+    error: 'the receiver responded with status 201, not 200',
     endpointId: world.endpoint,
     url: receiver.url(),
   });
@@ -271,7 +271,7 @@ test.serial('redirects are not followed', async (t) => {
   const receiver = await Receiver.open(t, [(response) => response.writeHead(307, { location: elsewhere.url() }).end()]);
   const world = await WebhookWorld.open(t);
   const id = await world.completed(receiver.url());
-  t.is((await world.tried(id, 1)).error, 'the receiver answered 307, not 200');
+  t.is((await world.tried(id, 1)).error, 'the receiver responded with status 307, not 200');
   t.is(elsewhere.received.length, 0);
 });
 
@@ -292,12 +292,12 @@ test.serial('a receiver that does not answer in time has failed, and so has one 
   const gone = await Receiver.open(t);
   const url = gone.url();
   const world = await WebhookWorld.open(t, { webhookTimeoutMs: 100 });
-  t.is((await world.tried(await world.completed(silent.url()), 1)).error, 'no answer within 101 ms');
+  t.is((await world.tried(await world.completed(silent.url()), 1)).error, 'no response within 101 ms');
   const closing = await Receiver.open(t, [(response) => response.destroy()]);
-  t.is((await world.tried(await world.completed(closing.url()), 1)).error, 'the connection was closed before an answer');
+  t.is((await world.tried(await world.completed(closing.url()), 1)).error, 'the connection was closed before a response');
   const port = new URL(url).port;
   await gone.close();
-  t.is((await world.tried(await world.completed(`http://127.0.0.1:${port}/`), 1)).error, 'the connection was refused');
+  t.is((await world.tried(await world.completed(`http://127.0.0.1:${port}/`), 1)).error, 'connection refused');
 });
 
 test.serial('big bodies are streamed from the blob store, signed as a whole', async (t) => {
@@ -339,10 +339,10 @@ test.serial('a name is checked when the connection is made, by all the addresses
   const world = await WebhookWorld.open(t, { webhookAllow: '127.0.0.2,named.example' }, { resolve });
   const url = receiver.url('/', 'rebound.example');
   const id = await world.completed(url);
-  t.is((await world.tried(id, 1)).error, 'rebound.example leads to a private address, which CAPSTAN_WEBHOOK_ALLOW does not open');
+  t.is((await world.tried(id, 1)).error, 'rebound.example resolves to a private address that CAPSTAN_WEBHOOK_ALLOW does not include');
   addresses.splice(0, 1, '127.0.0.1', '::1', '::ffff:127.0.0.1');
   world.clock.advance(10_000);
-  t.regex((await world.tried(id, 2)).error, /leads to a private address/);
+  t.regex((await world.tried(id, 2)).error, /resolves to a private address/);
   t.is(receiver.received.length, 0);
   t.deepEqual(asked, ['rebound.example', 'rebound.example'], 'asked anew for each try, and once');
 

@@ -357,7 +357,7 @@ test('a service that does not answer ends the try', async (t) => {
   });
   const baseUrl = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
   const patient = new Endpoint('ep1', { apiKey: 'k', baseUrl, retry: { retries: 0 }, timeoutMs: 20 });
-  await t.throwsAsync(patient.health(), { instanceOf: ConnectionError, message: 'GET /v2/ep1/health: no answer within 20 ms' });
+  await t.throwsAsync(patient.health(), { instanceOf: ConnectionError, message: 'GET /v2/ep1/health: no response within 20 ms' });
 });
 
 test('a redirection is not followed: the key would go along', async (t) => {

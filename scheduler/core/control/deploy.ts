@@ -61,8 +61,8 @@ export function rollback(ctx: StepContext, call: number, command: Rollback): voi
     const whose = only === null ? `environment ${environment}` : `endpoint ${ctx.state.endpoints.get(only)?.config.name ?? only}`;
     const error =
       build === null
-        ? new CapstanError('CONFLICT', `${whose} has no earlier build to go back to`)
-        : new CapstanError('NOT_FOUND', `${whose} has no kept deployment of the build ${build.slice(0, 12)}`, { field: 'build' });
+        ? new CapstanError('CONFLICT', `${whose} has no previous build`)
+        : new CapstanError('NOT_FOUND', `${whose} has no kept deployment with the build ${build.slice(0, 12)}`, { field: 'build' });
     ctx.reply(call, error);
     return;
   }
@@ -80,7 +80,7 @@ export function updateEndpoint(ctx: StepContext, call: number, id: string, input
   const endpoint = ctx.state.endpoints.get(id);
   const release = endpoint === undefined ? undefined : ctx.state.releases.get(endpoint.config.release);
   if (endpoint === undefined || release === undefined || endpoint.config.removing !== undefined) {
-    ctx.reply(call, new CapstanError('NOT_FOUND', `endpoint ${id} not found`));
+    ctx.reply(call, new CapstanError('NOT_FOUND', `endpoint ${id} does not exist`));
     return;
   }
   const { account, environment } = endpoint.config;
@@ -183,7 +183,7 @@ function overQuota(
   const asked = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
   return new CapstanError(
     'QUOTA_EXCEEDED',
-    `workersMax: the sum over all endpoints would be ${sum}, the account's quota is ${quota} (other endpoints have ${others}; asked for: ${asked}); nothing was changed`,
+    `workersMax: the sum over all endpoints would be ${sum}, the account's quota is ${quota} (other endpoints: ${others}; requested: ${asked}); nothing was changed`,
     { field: 'workersMax' },
   );
 }

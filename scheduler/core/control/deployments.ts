@@ -16,7 +16,7 @@ export function createEnvironment(ctx: StepContext, call: number, account: strin
   const write = ensureEnvironment(ctx, account, name, ctx.now.wall);
   const result =
     write === null
-      ? new CapstanError('ALREADY_EXISTS', `environment ${name} is there already`, { field: 'name' })
+      ? new CapstanError('ALREADY_EXISTS', `environment ${name} already exists`, { field: 'name' })
       : ({ kind: 'done' } as const);
   ctx.reply(call, result, write);
 }

@@ -62,7 +62,7 @@ export function putKey(ctx: StepContext, call: number, key: KeyRow): void {
 export function revokeKey(ctx: StepContext, call: number, hash: string): void {
   const key = ctx.state.keys.get(hash);
   if (key === undefined) {
-    ctx.reply(call, new CapstanError('NOT_FOUND', 'key: is not there any more', { field: 'id' }));
+    ctx.reply(call, new CapstanError('NOT_FOUND', 'key: does not exist any more', { field: 'id' }));
     return;
   }
   if (isLast(ctx.state, key)) {

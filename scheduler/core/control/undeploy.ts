@@ -30,7 +30,7 @@ export function undeploy(ctx: StepContext, call: number, command: Extract<Comman
   const found = ids.map((id) => ctx.state.endpoints.get(id));
   const missing = ids.find((_id, i) => found[i]?.config.account !== account || found[i]?.config.removing !== undefined);
   if (missing !== undefined) {
-    const error = new CapstanError('NOT_FOUND', `endpoint ${missing} not found; nothing was deleted`, { field: 'endpoints' });
+    const error = new CapstanError('NOT_FOUND', `endpoint ${missing} does not exist; nothing was deleted`, { field: 'endpoints' });
     ctx.reply(call, error);
     return;
   }
@@ -47,9 +47,9 @@ export function deleteEnvironment(ctx: StepContext, call: number, command: Extra
   const key = environmentKey(account, environment);
   const inside = liveEndpoints(ctx.state, account).filter(({ config }) => config.environment === environment);
   const refusal = !ctx.state.environments.has(key)
-    ? new CapstanError('NOT_FOUND', `environment ${environment} not found`, { field: 'name' })
+    ? new CapstanError('NOT_FOUND', `environment ${environment} does not exist`, { field: 'name' })
     : inside.length > 0 && !force
-      ? new CapstanError('CONFLICT', `environment ${environment} has ${inside.length} endpoints; delete them first, or force it`)
+      ? new CapstanError('CONFLICT', `environment ${environment} has ${inside.length} endpoints; delete them first, or use force`)
       : null;
   if (refusal !== null) {
     ctx.reply(call, refusal);

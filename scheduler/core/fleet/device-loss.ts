@@ -29,7 +29,7 @@ export function retireFromLostDevices(ctx: StepContext, node: NodeRecord): void 
   for (const { worker, reason } of retired) {
     drainWorker(ctx.state, ctx.now, worker, reason);
     const { id, endpoint } = worker;
-    ctx.emit({ kind: 'log', level: 'warn', message: 'worker drained: its GPU is lost', facts: { worker: id, endpoint, reason } });
+    ctx.emit({ kind: 'log', level: 'warn', message: 'draining worker: its GPU is lost', facts: { worker: id, endpoint, reason } });
   }
 }
 
@@ -38,7 +38,7 @@ function deviceProblemOf(facts: NodeFacts, worker: WorkerRecord): string | null 
   for (const uuid of worker.devices) {
     const device = facts.devices.find((known) => known.uuid === uuid);
     if (device === undefined) return `${uuid} is missing`;
-    if (!device.healthy) return `${uuid} is not healthy (${device.problem})`;
+    if (!device.healthy) return `${uuid} is unhealthy (${device.problem})`;
   }
   return null;
 }

@@ -48,7 +48,7 @@ export function putJoinToken(ctx: StepContext, call: number, command: Of<'put-jo
 export function revokeJoinToken(ctx: StepContext, call: number, command: Of<'revoke-join-token'>): void {
   const found = [...ctx.state.joinTokens].find(([hash, { revoked }]) => !revoked && tokenId(hash) === command.id);
   if (found === undefined) {
-    ctx.reply(call, new CapstanError('NOT_FOUND', `there is no join token ${command.id}`, { field: 'id' }));
+    ctx.reply(call, new CapstanError('NOT_FOUND', `join token ${command.id} does not exist`, { field: 'id' }));
     return;
   }
   const [hash, token] = found;
@@ -105,7 +105,7 @@ export function removeNode(ctx: StepContext, call: number, command: Of<'remove-n
   }
   const { id, name } = node.config;
   if (node.workers.size > 0 && !command.force) {
-    const message = `node: ${name} has ${node.workers.size} workers: drain it first, or remove it by force`;
+    const message = `node: ${name} has ${node.workers.size} workers; drain it first, or use force`;
     ctx.reply(call, new CapstanError('CONFLICT', message, { field: 'node' }));
     return;
   }
@@ -134,7 +134,7 @@ function emptyNode(state: State, now: Now, node: NodeRecord): void {
 /** Why a token lets no node join any more, or null. */
 function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | null {
   if (expiresAt !== null && now.wall >= expiresAt) return 'has expired';
-  return maxUses !== null && uses >= maxUses ? `was used ${uses === 1 ? 'once' : `${uses} times`}, as often as it may be` : null;
+  return maxUses !== null && uses >= maxUses ? `was used ${uses === 1 ? 'once' : `${uses} times`}, its maximum` : null;
 }
 
 /** Tokens that nobody can use are of no use to anyone. */
@@ -147,5 +147,5 @@ function forgetSpent(ctx: StepContext): void {
 }
 
 function noNode(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `there is no node ${id}`, { field: 'node' });
+  return new CapstanError('NOT_FOUND', `node ${id} does not exist`, { field: 'node' });
 }

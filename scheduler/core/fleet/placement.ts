@@ -97,16 +97,16 @@ export function staleness(state: State, plan: Plan): Rejected | null {
   const release = state.releases.get(plan.release);
   const endpoint = state.endpoints.get(plan.endpoint);
   if (node === undefined || release === undefined || endpoint === undefined || endpoint.config.release !== plan.release)
-    return { reason: 'NODE_DISCONNECTED', detail: 'the plan is out of date' };
+    return { reason: 'NODE_DISCONNECTED', detail: 'the placement is out of date' };
   const fit = fitOn(wanted(plan.endpoint, release, state.settings), node, node.usage);
   if ('reason' in fit) return fit;
-  if (fit.runtime !== plan.runtime) return { reason: 'RUNTIME_MISSING', detail: `${plan.runtime} is not the node's choice any more` };
+  if (fit.runtime !== plan.runtime) return { reason: 'RUNTIME_MISSING', detail: `${plan.runtime} is no longer the runtime of this node` };
   const facts = new Map(node.facts?.devices.map((device) => [device.uuid, device]));
   for (const uuid of plan.devices) {
     const device = facts.get(uuid);
     if (device === undefined) return { reason: 'GPU_MISSING', detail: `${uuid} is gone` };
     if (!device.healthy) return { reason: 'DEVICE_PROBLEM', detail: `${uuid}: ${device.problem}` };
-    if (node.usage.devices.has(uuid) || node.usage.orphans.has(uuid)) return { reason: 'GPU_BUSY', detail: `${uuid} is taken` };
+    if (node.usage.devices.has(uuid) || node.usage.orphans.has(uuid)) return { reason: 'GPU_BUSY', detail: `${uuid} is in use` };
   }
   return null;
 }

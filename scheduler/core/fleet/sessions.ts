@@ -108,7 +108,7 @@ export function silenceDue(ctx: StepContext, id: string): void {
   }
   const { session } = node;
   node.silence = null;
-  ctx.emit({ kind: 'close-session', node: id, session, reason: `nothing heard for ${Math.round(quiet)} ms` });
+  ctx.emit({ kind: 'close-session', node: id, session, reason: `no message for ${Math.round(quiet)} ms` });
   sessionClosed(ctx, { kind: 'session-closed', node: id, session });
 }
 

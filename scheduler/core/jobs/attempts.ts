@@ -126,7 +126,7 @@ function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
       output: null,
       executionMs,
       agoMs,
-      error: 'the agent reported an output that is no body',
+      error: 'the agent reported an invalid output',
     });
     return;
   }

@@ -38,8 +38,8 @@ export function bodyRefusal(state: State, account: string, { size, adds, field }
   const quota = bodyQuotaOf(state, account);
   if (used + size <= quota) return null;
   const message =
-    `${field}: its ${size} bytes would pass the account's quota of bodies above 64 KiB; jobs and webhooks that are kept have ${used} of ${quota} bytes. ` +
-    `Wait until some are deleted, or let an operator raise the quota: capstan account quota ${account} --body-bytes <bytes>`;
+    `${field}: ${size} more bytes would exceed the account's quota of bodies above 64 KiB; its jobs and webhooks use ${used} of ${quota} bytes. ` +
+    `Wait until some are deleted, or ask an operator to raise the quota: capstan account quota ${account} --body-bytes <bytes>`;
   return new CapstanError('QUOTA_EXCEEDED', message, { field });
 }
 

@@ -258,7 +258,7 @@ export function lose(ctx: StepContext, job: JobRecord, how: string): void {
   const last = job.phase === 'STARTED' && job.attempts >= max;
   if (endpoint !== undefined) endpoint.tallies.lost++;
   const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: job.lease?.node, how };
-  ctx.emit({ kind: 'log', level: 'warn', message: last ? 'attempt lost, and it was the last one' : 'attempt lost', facts });
+  ctx.emit({ kind: 'log', level: 'warn', message: last ? 'the last attempt was lost' : 'attempt lost', facts });
   if (last) {
     const error = `${how} (attempt ${job.attempts} of ${max})`;
     finish(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs: 0 });

@@ -40,7 +40,7 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
   }
   if (inCrashLoop(endpoint)) {
     const { failures, lastError } = endpoint.starts;
-    return { reason: 'CRASH_LOOP', detail: `${failures} starts failed in a row; the last: ${lastError}` };
+    return { reason: 'CRASH_LOOP', detail: `${failures} consecutive starts failed; last error: ${lastError}` };
   }
   if (sick?.status != null) return { reason: 'CRASH_LOOP', detail: `worker ${sick.id}: ${sick.status.reason}: ${sick.status.detail}` };
   const throttled = workers.find((worker) => worker.status?.state === WorkerState.THROTTLED);
@@ -55,5 +55,5 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
     return { reason: 'NO_CAPACITY', detail };
   }
   if (endpoint.lanes[0].count === 0) return { reason: 'LOW_PRIORITY', detail: 'lowPriority jobs do not start workers' };
-  return { reason: 'WORKER_INITIALIZING', detail: 'a worker is being asked for' };
+  return { reason: 'WORKER_INITIALIZING', detail: 'requesting a worker' };
 }

@@ -294,7 +294,7 @@ export function refused(ctx: StepContext, outcome: Outcome, cause: Cause): void 
       // The caller that would have waited went away meanwhile.
       if (cause.waitMs > 0 && waiter === null) return;
       if (outcome.kind === 'idempotent-other-body') {
-        const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with another request body', {
+        const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with a different request body', {
           field: 'Idempotency-Key',
         });
         if (waiter === null)
@@ -311,13 +311,13 @@ export function refused(ctx: StepContext, outcome: Outcome, cause: Cause): void 
     }
     case 'retry':
       undo(ctx.state, cause.job);
-      answerError(ctx, cause.call, notRetryable(cause.job.id, 'changed meanwhile'));
+      answerError(ctx, cause.call, notRetryable(cause.job.id, 'changed concurrently'));
       return;
     case 'redeliver':
       answerError(ctx, cause.call, webhookNotFound(cause.id));
       return;
     case 'command':
-      answerError(ctx, cause.call, new CapstanError('CONFLICT', 'the state changed meanwhile; read it again'));
+      answerError(ctx, cause.call, new CapstanError('CONFLICT', 'the state changed concurrently; read it again'));
   }
 }
 
@@ -464,11 +464,11 @@ function notRetryable(id: string, why: string): CapstanError {
 }
 
 export function endpointNotFound(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `endpoint ${id} not found`);
+  return new CapstanError('NOT_FOUND', `endpoint ${id} does not exist`);
 }
 
 export function webhookNotFound(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `webhook ${id} not found: it was delivered, or given up more than a day ago`);
+  return new CapstanError('NOT_FOUND', `webhook ${id} does not exist: it was delivered, or has failed more than a day ago`);
 }
 
 function refusalOf(endpoint: EndpointRecord): CapstanError | null {

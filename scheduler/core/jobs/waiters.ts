@@ -135,10 +135,10 @@ export function gone({ job, byKey }: Waiter): CapstanError {
 
 /** The submission was made before, and its job is deleted: making it again would run it twice. */
 function resultExpired(job: string): CapstanError {
-  const message = `Idempotency-Key: job ${job} was submitted with it; its result has expired`;
+  const message = `Idempotency-Key: job ${job} was submitted with it and is already deleted`;
   return new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: job });
 }
 
 export function notFound(job: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `job ${job} not found: it does not exist, or its ttl or retention is over`);
+  return new CapstanError('NOT_FOUND', `job ${job} does not exist, or its ttl or retention is over`);
 }

@@ -76,10 +76,10 @@ function noteFailures(ctx: StepContext, endpoint: EndpointRecord, worker: Worker
   starts.nodes.set(worker.node, here);
   ctx.state.dirtyEndpoints.add(endpoint.config.id);
   if (looped || !inCrashLoop(endpoint)) return;
-  const reason = `${starts.failures} starts failed in a row; the last: ${starts.lastError}`;
+  const reason = `${starts.failures} consecutive starts failed; last error: ${starts.lastError}`;
   noteDecision(endpoint, ctx.now, { kind: 'CRASH_LOOP', worker: worker.id, node: worker.node, reason });
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
-  ctx.emit({ kind: 'log', level: 'warn', message: 'workers of an endpoint fail to start', facts });
+  ctx.emit({ kind: 'log', level: 'warn', message: 'workers of the endpoint keep failing to start', facts });
 }
 
 function noteGoodStart(ctx: StepContext, endpoint: EndpointRecord, worker: WorkerRecord): void {
@@ -89,7 +89,7 @@ function noteGoodStart(ctx: StepContext, endpoint: EndpointRecord, worker: Worke
   if (inCrashLoop(endpoint)) {
     noteDecision(endpoint, ctx.now, { kind: 'RECOVERED', worker: worker.id, node: worker.node, reason: 'a worker started' });
     const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node };
-    ctx.emit({ kind: 'log', level: 'info', message: 'workers of an endpoint start again', facts });
+    ctx.emit({ kind: 'log', level: 'info', message: 'workers of the endpoint start again', facts });
   }
   starts.failures = 0;
   starts.lastError = '';

@@ -36,7 +36,7 @@ export function retireOld(state: State, now: Now, endpoint: EndpointRecord, old:
     });
   for (const worker of old) {
     if (worker.release === previousRelease && owed && !freshReady) continue;
-    drainWorker(state, now, worker, `release ${release} took its place`);
+    drainWorker(state, now, worker, `replaced by release ${release}`);
   }
 }
 
@@ -49,7 +49,7 @@ export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void
     if (worker.drain) return;
     if (leaving === null || worker.attempts.size < leaving.attempts.size) leaving = worker;
   }
-  if (leaving !== null) drainWorker(state, now, leaving, `makes room for release ${endpoint.config.release}`);
+  if (leaving !== null) drainWorker(state, now, leaving, `replaced by release ${endpoint.config.release}`);
 }
 
 /**

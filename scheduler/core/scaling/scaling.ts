@@ -59,11 +59,11 @@ function wantedWorkers(input: ScalingInput): { readonly count: number; readonly 
     const needed = Math.ceil((queued + running) / Math.max(1, input.scalerValue));
     if (needed > count) {
       count = needed;
-      reason = `REQUEST_COUNT: ${queued + running} jobs, ${input.scalerValue} a worker`;
+      reason = `REQUEST_COUNT: ${queued + running} jobs, ${input.scalerValue} per worker`;
     }
   } else if (queued > 0 && count === 0) {
     count = 1;
-    reason = 'QUEUE_DELAY: a job waits and no worker runs';
+    reason = 'QUEUE_DELAY: jobs are waiting and no worker is running';
   } else if (queued > 0 && input.starting === 0 && input.oldestWaitMs > input.scalerValue * 1_000 && workers + 1 > count) {
     count = workers + 1;
     reason = `QUEUE_DELAY: the oldest job has waited ${Math.round(input.oldestWaitMs / 1_000)} s`;
@@ -137,7 +137,7 @@ function wantedNow(
   const { count, reason } = again > wanted.count ? { count: again, reason: endpoint.replace?.reason ?? '' } : wanted;
   if (!inCrashLoop(endpoint)) return { count, reason };
   const probing = staying.filter(isReady).length + 1;
-  return count > probing ? { count: probing, reason: 'one worker tries again: starts fail' } : { count, reason };
+  return count > probing ? { count: probing, reason: 'starts fail: one worker retries' } : { count, reason };
 }
 
 /** Takes jobs, as far as the scheduler knows. */
@@ -156,12 +156,12 @@ function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRe
     if (here === undefined || here.failures < NODE_FAILURES || worker.failuresSeen === 0) continue;
     const { plan } = place(ctx.state, endpoint, release, new Set([...avoidedNodes(endpoint, ctx.now), worker.node]));
     if (plan === null) continue;
-    drainWorker(ctx.state, ctx.now, worker, `its starts fail on this node (${endpoint.starts.lastError})`);
-    fresh.push(ask(ctx, endpoint, plan, `starts failed on another node (${endpoint.starts.lastError})`));
+    drainWorker(ctx.state, ctx.now, worker, `starts fail on this node (${endpoint.starts.lastError})`);
+    fresh.push(ask(ctx, endpoint, plan, `starts fail on another node (${endpoint.starts.lastError})`));
     return;
   }
   if (!inCrashLoop(endpoint)) return;
-  for (const worker of trying.slice(1)) drainWorker(ctx.state, ctx.now, worker, 'starts fail: one worker tries again');
+  for (const worker of trying.slice(1)) drainWorker(ctx.state, ctx.now, worker, 'starts fail: one worker retries');
 }
 
 function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: string): void {
@@ -192,9 +192,9 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
 function ask(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
   const worker = requestWorker(ctx.state, ctx.now, endpoint, plan, reason);
   // Planned and asked for in one step: nothing can have come between.
-  if ('reason' in worker) throw new Error(`the plan for endpoint ${endpoint.config.id} was stale at once: ${worker.reason}`);
+  if ('reason' in worker) throw new Error(`the placement for endpoint ${endpoint.config.id} is out of date: ${worker.reason}`);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
-  ctx.emit({ kind: 'log', level: 'info', message: 'worker asked for', facts });
+  ctx.emit({ kind: 'log', level: 'info', message: 'worker requested', facts });
   return worker;
 }
 
@@ -232,7 +232,7 @@ function shrink(state: State, now: Now, endpoint: EndpointRecord, staying: reado
     if (config.kind === 'LOAD_BALANCED' && !isWithoutRequests(worker)) continue;
     const idleMs = now.mono - (worker.ready ? worker.idleSince : Math.max(worker.askedAt, endpoint.lastWaiting));
     if (idleMs < config.idleTimeoutS * 1_000) continue;
-    drainWorker(state, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'nothing waits for it any more');
+    drainWorker(state, now, worker, worker.ready ? `idle for ${config.idleTimeoutS} s` : 'no longer needed');
     left--;
   }
   if (endpoint.surplusSince === null || left <= Math.max(1, floor) || now.mono - endpoint.surplusSince < config.idleTimeoutS * 1_000)

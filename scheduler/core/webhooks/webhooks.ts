@@ -135,7 +135,7 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
       if (!last) desk.nextAt = Math.min(desk.nextAt, dueAt);
       // The host without its path: a webhook's path and query often are its secret.
       const facts = { webhook: id, endpoint, host, tries, error: event.error };
-      ctx.emit({ kind: 'log', level: 'warn', message: last ? 'a webhook was given up' : 'a webhook was not taken', facts });
+      ctx.emit({ kind: 'log', level: 'warn', message: last ? 'webhook failed; no tries left' : 'webhook try failed', facts });
     }
   }
   if (desk.backlog) desk.nextAt = Math.min(desk.nextAt, ctx.now.wall);
@@ -150,7 +150,7 @@ export function isLastTry(state: State, id: string): boolean {
 /** Sends a pending or failed delivery anew, with all its tries. */
 export function redeliver(ctx: StepContext, call: number, id: string): void {
   if (ctx.state.hooks.open.has(id)) {
-    ctx.reply(call, new CapstanError('CONFLICT', `webhook ${id} is being sent right now`));
+    ctx.reply(call, new CapstanError('CONFLICT', `webhook ${id} is being sent`));
     return;
   }
   const to = { state: 'PENDING', dueAt: ctx.now.wall, tries: 0, error: null } as const;

@@ -131,7 +131,7 @@ export class SqliteClient implements Store {
     try {
       await this.#expect(null, false, () => undefined);
       const end = await ended;
-      if (end === null) throw this.#ended('while it copied the database');
+      if (end === null) throw this.#ended('while copying the database');
       if (end.ended === 'failed') throw fromFailure(end.failure, null);
     } finally {
       ours.close();
@@ -156,7 +156,7 @@ export class SqliteClient implements Store {
       return packBatch(fence, ops, this.#sizeHint);
     } catch (error) {
       const reason = messageOf(error);
-      this.#refusal = new CapstanError('INTERNAL', `store ${this.#file}: the batch could not be packed: ${reason}`, { cause: error });
+      this.#refusal = new CapstanError('INTERNAL', `store ${this.#file}: encoding the batch failed: ${reason}`, { cause: error });
       throw this.#refusal;
     }
   }

@@ -67,7 +67,7 @@ export class SqliteEngine implements StoreEngine {
   }
 
   commit(fence: Fence, ops: readonly Op[]): Outcome[] {
-    return this.#transaction('the batch was not written', () => {
+    return this.#transaction('writing the batch failed', () => {
       const term = this.#sql.shards.term(fence.shard);
       if (term === null || BigInt(term) !== fence.term) throw new StaleTermError(fence);
       const removed = { seq: 0, queuePosition: 0 };
@@ -84,13 +84,13 @@ export class SqliteEngine implements StoreEngine {
     try {
       return run(...args);
     } catch (error) {
-      throw error instanceof RangeError ? error : storeFailure(this.#file, `${query} could not be read`, error);
+      throw error instanceof RangeError ? error : storeFailure(this.#file, `reading ${query} failed`, error);
     }
   }
 
   acquire(shard: number, owner: string, forMs: number): { readonly term: bigint } {
     try {
-      return this.#transaction('the shard was not taken', () => ({ term: this.#sql.shards.acquire(shard, owner, this.#now() + forMs) }));
+      return this.#transaction('acquiring the shard failed', () => ({ term: this.#sql.shards.acquire(shard, owner, this.#now() + forMs) }));
     } catch (error) {
       // A holder keeps its term in any case, and need not wait for room to read again.
       const term = error instanceof CapstanError && error.code === 'DISK_FULL' ? this.#sql.shards.heldTerm(shard, owner) : null;
@@ -109,7 +109,7 @@ export class SqliteEngine implements StoreEngine {
       if (state === undefined || state.log - state.checkpointed < this.#checkpointPages) return;
       this.#db.pragma('wal_checkpoint(PASSIVE)');
     } catch (error) {
-      const failure = storeFailure(this.#file, 'the write-ahead log could not be copied into it', error);
+      const failure = storeFailure(this.#file, 'checkpointing the write-ahead log failed', error);
       // The log holds everything still, and is copied after a later batch. A batch that does not fit says so itself.
       if (failure.code !== 'DISK_FULL') throw failure;
     }
@@ -123,7 +123,7 @@ export class SqliteEngine implements StoreEngine {
     try {
       await this.#db.backup(file, { progress: () => SNAPSHOT_PAGES });
     } catch (error) {
-      throw storeFailure(file, 'the copy of the database could not be written', error);
+      throw storeFailure(file, 'copying the database failed', error);
     }
   }
 

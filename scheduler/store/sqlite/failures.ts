@@ -32,8 +32,8 @@ function damageOf(code: string): string | null {
 function plainReason(code: string): string | null {
   if (code === 'SQLITE_BUSY' || code.startsWith('SQLITE_BUSY_') || code === 'SQLITE_LOCKED') return 'another process is using it';
   if (code.startsWith('SQLITE_CANTOPEN')) return 'the file cannot be opened';
-  if (code.startsWith('SQLITE_READONLY')) return 'the file or its folder cannot be written';
-  if (code.startsWith('SQLITE_IOERR')) return 'the disk could not be read or written';
+  if (code.startsWith('SQLITE_READONLY')) return 'the file or its folder is not writable';
+  if (code.startsWith('SQLITE_IOERR')) return 'reading or writing the disk failed';
   if (code === 'SQLITE_PERM' || code === 'SQLITE_AUTH') return 'access is denied';
   return null;
 }

@@ -61,7 +61,7 @@ function isEmpty(db: Database.Database): boolean {
 function lost(file: string, how: string): CapstanError {
   return new CapstanError(
     'DATA_LOST',
-    `store ${file}: cannot open: the database is ${how}, though its data folder was used before; restore it from a backup`,
+    `store ${file}: cannot open: the database is ${how}, but its data folder has been used before; restore it from a backup`,
   );
 }
 
@@ -70,7 +70,7 @@ function makeFolder(file: string): void {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   } catch (error) {
     const reason = messageOf(error);
-    throw new CapstanError('DATA_DIR', `store ${file}: cannot open: its folder cannot be made: ${reason}`, { cause: error });
+    throw new CapstanError('DATA_DIR', `store ${file}: cannot open: creating its folder failed: ${reason}`, { cause: error });
   }
 }
 
@@ -111,7 +111,10 @@ function migrate(db: Database.Database, file: string, migrations: readonly Migra
     const done = db.prepare<[], number | null>('SELECT max(number) FROM migrations').pluck().get() ?? 0;
     const newest = migrations.at(-1)?.number ?? 0;
     if (done > newest) {
-      throw new CapstanError('DATA_NEWER', `store ${file}: cannot open: its layout is version ${done}, this program knows up to ${newest}`);
+      throw new CapstanError(
+        'DATA_NEWER',
+        `store ${file}: cannot open: its layout has version ${done}, this program supports up to ${newest}`,
+      );
     }
     const record = db.prepare<[number, string]>('INSERT INTO migrations (number, name) VALUES (?, ?)');
     for (const migration of migrations) {

@@ -137,6 +137,6 @@ export function msOrNull(time: number | null): number | null {
 
 /** A list's limit; SQLite would take a negative one for none at all. */
 export function bound(limit: number): number {
-  if (!Number.isSafeInteger(limit) || limit < 0) throw new RangeError(`limit ${limit} is not a whole number from 0`);
+  if (!Number.isSafeInteger(limit) || limit < 0) throw new RangeError(`limit ${limit} is not an integer of 0 or more`);
   return limit;
 }

@@ -14,7 +14,7 @@ import { packResult } from './packing/results.ts';
 import { toFailure, type Answer, type Failure, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
 
 const port = parentPort;
-if (port === null) throw new Error('thread.ts runs as a worker thread only');
+if (port === null) throw new Error('thread.ts must run as a worker thread');
 
 const data = workerData as ThreadData;
 let engine: SqliteEngine | null = null;

@@ -75,7 +75,7 @@ test('when the disk takes no more, the batch is refused whole and the store stop
   t.is(failure.code, 'DATA_DIR');
   t.regex(
     failure.message ?? '',
-    /(the batch was not written|the write-ahead log could not be copied into it): the disk (is full|could not be read or written) \(SQLITE_/,
+    /(writing the batch failed|checkpointing the write-ahead log failed): (the disk is full|reading or writing the disk failed) \(SQLITE_/,
   );
   t.is(failure.later, 'rejected');
   t.true(acknowledged > 0);

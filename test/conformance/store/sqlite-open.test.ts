@@ -52,7 +52,7 @@ test('a database of a newer version is refused as it is', async (t) => {
   t.is(error.code, 'DATA_NEWER');
   t.is(
     error.message,
-    `store ${file}: cannot open: its layout is version ${migrations.length + 1}, this program knows up to ${migrations.length}`,
+    `store ${file}: cannot open: its layout has version ${migrations.length + 1}, this program supports up to ${migrations.length}`,
   );
   t.deepEqual(await readFile(file), before);
 });
@@ -158,7 +158,7 @@ test('a file in the place of the folder is refused', async (t) => {
   await writeFile(join(folder, 'scheduler'), '');
   const error = await refused(join(folder, 'scheduler', 'capstan.db'));
   t.is(error.code, 'DATA_DIR');
-  t.regex(error.message, /cannot open: its folder cannot be made: /);
+  t.regex(error.message, /cannot open: creating its folder failed: /);
   t.false(error.message.includes('\n'));
 });
 

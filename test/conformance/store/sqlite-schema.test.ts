@@ -109,7 +109,7 @@ test('an impossible operation takes its whole batch back, and the engine goes on
   const fence = { shard: 0, term };
   const error = t.throws(() => engine.commit(fence, [submit(queued(1)), submit(queued(2, { state: 'COMPLETED' })), submit(queued(3))]));
   t.like(error, { name: 'CapstanError', code: 'INTERNAL' });
-  t.regex(error?.message ?? '', /the batch was not written: CHECK constraint failed: ended_has_end/);
+  t.regex(error?.message ?? '', /writing the batch failed: CHECK constraint failed: ended_has_end/);
   t.deepEqual(engine.read('counts'), []);
   t.deepEqual(engine.commit(fence, [submit(queued(4))]), [{ kind: 'ok' }]);
 });

@@ -52,7 +52,7 @@ test('after a batch that could not be written, nothing that was made after it is
     calls.map((call) => call.status),
     ['fulfilled', 'rejected', 'rejected', 'rejected'],
   );
-  await t.throwsAsync(store.commit(own, [submit(queued(5))]), { code: 'INTERNAL', message: /the batch was not written/ });
+  await t.throwsAsync(store.commit(own, [submit(queued(5))]), { code: 'INTERNAL', message: /writing the batch failed/ });
   await store.close();
 
   const again = await openSqliteStore({ file });
@@ -65,8 +65,8 @@ test('a batch that cannot be packed rejects, and so does what follows', async (t
   t.teardown(() => store.close());
   const own = await take(store);
   const malformed = { kind: 'submit', job: queued(1) } as unknown as Op;
-  await t.throwsAsync(store.commit(own, [malformed]), { code: 'INTERNAL', message: /could not be packed/ });
-  await t.throwsAsync(store.commit(own, []), { message: /could not be packed/ });
+  await t.throwsAsync(store.commit(own, [malformed]), { code: 'INTERNAL', message: /encoding the batch failed/ });
+  await t.throwsAsync(store.commit(own, []), { message: /encoding the batch failed/ });
 });
 
 test('more calls under way than answers kept are all answered, in order', async (t) => {

@@ -61,25 +61,25 @@ test('bytes that do not fit their header are refused, and nothing is left of the
     t,
     store.put({ kind: 'body', size: bytes.length + 1 }, pieces(bytes)),
     'INVALID_ARGUMENT',
-    /size was given as 200001, but only 200000 bytes came/,
+    /size is 200001, but only 200000 bytes were sent/,
   );
   await refused(
     t,
     store.put({ kind: 'body', size: bytes.length - 1 }, pieces(bytes)),
     'INVALID_ARGUMENT',
-    /size was given as 199999, but more bytes came/,
+    /size is 199999, but more bytes were sent/,
   );
   await refused(
     t,
     store.put({ kind: 'build', size: bytes.length, digest: other }, pieces(bytes)),
     'INVALID_ARGUMENT',
-    /digest is not that of the bytes/,
+    /digest does not match the bytes/,
   );
   await refused(
     t,
     store.put({ kind: 'body', size: bytes.length, digest: other }, pieces(bytes)),
     'INVALID_ARGUMENT',
-    /digest is not that of the bytes/,
+    /digest does not match the bytes/,
   );
   t.deepEqual(filesIn(root), []);
 
@@ -107,7 +107,7 @@ test('a header out of bounds is refused before any byte is read', async (t) => {
     'PAYLOAD_TOO_LARGE',
     /at most 500000000 bytes for a build/,
   );
-  await refused(t, store.put({ kind: 'build', size: 1 }, untouched()), 'INVALID_ARGUMENT', /digest is needed for a build/);
+  await refused(t, store.put({ kind: 'build', size: 1 }, untouched()), 'INVALID_ARGUMENT', /digest is required for a build/);
   for (const bad of ['', 'abc', digest.toUpperCase(), `../${digest.slice(3)}`]) {
     await refused(t, store.put({ kind: 'build', size: 1, digest: bad }, untouched()), 'INVALID_ARGUMENT', /digest must be a SHA-256/);
   }
@@ -150,7 +150,7 @@ test('a deleted blob is gone, for good and without complaint', async (t) => {
   const { id } = await store.put({ kind: 'body', size: 10 }, pieces(bytes));
   t.true(await store.delete(id));
   t.false(await store.delete(id));
-  await refused(t, store.get(id), 'NOT_FOUND', new RegExp(`there is no blob ${id}`));
+  await refused(t, store.get(id), 'NOT_FOUND', new RegExp(`blob ${id} does not exist`));
   t.deepEqual(filesIn(root), []);
 });
 

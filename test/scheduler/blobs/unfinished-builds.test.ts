@@ -54,7 +54,7 @@ test('a part must begin where the bytes end, and stay within the size', async (t
   await refused(t, unfinished.append(build, 5, pieces(bytes)), 'CONFLICT', /must begin at byte 0, not 5/);
   t.is(await unfinished.append(build, 0, pieces(bytes.subarray(0, 100))), 100);
   await refused(t, unfinished.append(build, 0, pieces(bytes)), 'CONFLICT', /must begin at byte 100, not 0/);
-  await refused(t, unfinished.append(build, 100, pieces(bytes)), 'INVALID_ARGUMENT', /more bytes came/);
+  await refused(t, unfinished.append(build, 100, pieces(bytes)), 'INVALID_ARGUMENT', /more bytes were sent/);
   await refused(t, unfinished.append({ ...build, size: 500_000_001 }, 0, pieces(bytes)), 'PAYLOAD_TOO_LARGE', /500000000/);
 });
 
@@ -67,7 +67,7 @@ test('bytes of another digest are dropped, so that the next try begins anew', as
     t,
     unfinished.finish(build, (file) => store.adopt(build, file)),
     'INVALID_ARGUMENT',
-    /digest is not that of the bytes/,
+    /digest does not match the bytes/,
   );
   t.is(await unfinished.received('a', build.digest), 0);
 });

@@ -27,14 +27,14 @@ test('after three failed starts in a row one worker goes on trying, and the reas
   t.regex(reason(world, endpoint).detail, /3 starts failed in a row.*LOAD_FAILED: no module named x/);
   t.true(world.counts(endpoint).unhealthy >= 1);
   t.true(world.endpoint(endpoint).decisions.some(({ kind }) => kind === 'CRASH_LOOP'));
-  t.true(world.effects.some((effect) => effect.kind === 'log' && effect.message === 'workers of an endpoint fail to start'));
+  t.true(world.effects.some((effect) => effect.kind === 'log' && effect.message === 'workers of the endpoint keep failing to start'));
 });
 
 test('the error itself stays in the reason, though the agent calls later failures a crash loop', (t) => {
   const { world, endpoint } = looping();
   const [probing] = world.staying(endpoint);
   world.report(probing?.id ?? '', { reason: 'CRASH_LOOP', detail: 'no module named x', failures: 2 });
-  t.is(reason(world, endpoint).detail, '4 starts failed in a row; the last: no module named x');
+  t.is(reason(world, endpoint).detail, '4 consecutive starts failed; last error: no module named x');
 });
 
 test('a good start ends it, and the endpoint grows again', (t) => {

@@ -32,7 +32,7 @@ test('a worker whose GPU is not healthy is drained and replaced on another; what
   const [drained, ...others] = world.workers(id).filter(({ drain }) => drain);
   t.is(drained?.id, first?.id);
   t.deepEqual(others, []);
-  t.is(drained?.decision, 'g0 is not healthy (fallen off the bus) on node a');
+  t.is(drained?.decision, 'g0 is unhealthy (fallen off the bus) on node a');
   t.deepEqual(
     world.staying(id).map(({ devices }) => devices),
     [['g1']],

@@ -85,7 +85,7 @@ test('lowPriority jobs start no worker, whichever scaler looks at them', (t) => 
   t.is(world.staying(two).length, 1, 'the normal job has one worker; those of low priority ask for no other');
 });
 
-test('a worker that still starts goes when nothing waits for it any more, before any that is ready', (t) => {
+test('a worker that still starts goes when it is no longer needed, before any that is ready', (t) => {
   const world = fleet('a');
   const [endpoint = ''] = world.deploy(queueInput('echo', { workersMax: 2 }));
   const first = world.submit(endpoint);
@@ -208,7 +208,7 @@ test('decisions are kept with their reasons, the last ones', (t) => {
   t.is(decisions.length, DECISIONS_KEPT);
   t.deepEqual(
     decisions.slice(-2).map(({ kind, reason }) => `${kind} ${reason}`),
-    ['ASK QUEUE_DELAY: a job waits and no worker runs', 'DRAIN idle for 5 s'],
+    ['ASK QUEUE_DELAY: jobs are waiting and no worker is running', 'DRAIN idle for 5 s'],
   );
 });
 

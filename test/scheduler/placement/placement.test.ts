@@ -135,7 +135,7 @@ test('each node says what it lacks, and the reasons that came closest stand firs
     refused({ ...python, packages: ['torch'] }, hosts),
     'PACKAGE_MISSING on 2 nodes: engine (torch; its engine does not have capstan/base-python:latest), without (torch); ' +
       'PYTHON_TOO_OLD on 1 node: old (Python 3.7.3, needs 3.8); ' +
-      'RUNTIME_MISSING on 1 node: none (the runtime process is not offered)',
+      'RUNTIME_MISSING on 1 node: none (the node does not offer the runtime process)',
   );
   const compiled = { ...python, python: '3.12' };
   t.is(
@@ -143,14 +143,14 @@ test('each node says what it lacks, and the reasons that came closest stand firs
       newer: { runtimes: ['process'], pythonVersion: '3.13.1', arch: 'x64' },
       arm: { runtimes: ['process'], pythonVersion: '3.12.4', arch: 'arm64' },
     }),
-    "PYTHON_MISMATCH on 2 nodes: arm (arm64, the build's packages are for x86_64), " +
-      "newer (Python 3.13.1, the build's packages are for 3.12 (build --python 3.13))",
+    "PYTHON_MISMATCH on 2 nodes: arm (arm64, but the build's packages are for x86_64), " +
+      "newer (Python 3.13.1, but the build's packages are for 3.12 (build --python 3.13))",
   );
   t.is(refused(compiled, { a: { runtimes: ['process'], pythonVersion: '3.12.4', arch: 'x64' } }), '');
   t.is(refused({ ...compiled, imageName: 'acme/model' }, { a: { runtimes: ['container'] } }), '', 'an image has its own Python');
   t.is(refused({ imageName: 'acme/model' }, { a: {} }), 'RUNTIME_MISSING on 1 node: a (no container engine)');
-  t.is(refused({ cpu: 'cpu3c-16-2' }, { a: { cpuCount: 2 } }), 'CPU on 1 node: a (0 of 8 vCPU given, needs 16)');
-  t.is(refused({ cpu: 'cpu3c-1-8' }, { a: { memoryBytes: 4n * GIGABYTE } }), 'MEMORY on 1 node: a (0 of 3.5 GB given, needs 8)');
+  t.is(refused({ cpu: 'cpu3c-16-2' }, { a: { cpuCount: 2 } }), 'CPU on 1 node: a (0 of 8 vCPU reserved, needs 16)');
+  t.is(refused({ cpu: 'cpu3c-1-8' }, { a: { memoryBytes: 4n * GIGABYTE } }), 'MEMORY on 1 node: a (0 of 3.5 GB reserved, needs 8)');
   t.is(refused({}, { a: { diskBytes: 10n * GIGABYTE, diskAvailableBytes: GIGABYTE / 4n } }), 'DISK on 1 node: a (0.3 GB free, needs 0.5)');
   t.is(
     refused({}, { a: {}, b: {} }, (world) => world.disconnect('b')),
@@ -167,7 +167,7 @@ test('no GPU, a busy one and a sick one are told apart', (t) => {
   t.is(refused(gpus, { a: { deviceProblem: 'nvidia-smi hangs' } }), 'DEVICE_PROBLEM on 1 node: a (nvidia-smi hangs)');
   t.is(
     refused(gpus, { a: { devices: [gpu('g0', undefined, 24, { healthy: false, problem: 'Xid 79' })] } }),
-    'DEVICE_PROBLEM on 1 node: a (1 of 1 not healthy: Xid 79)',
+    'DEVICE_PROBLEM on 1 node: a (1 of 1 unhealthy: Xid 79)',
   );
   t.is(
     refused(gpus, { a: { devices: [gpu('g0')] } }, (world) => void placed(world, { ...gpus, name: 'other' })),

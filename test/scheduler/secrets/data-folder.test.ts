@@ -119,7 +119,7 @@ asUser(
 test('a damaged version or secret is refused and left as it is', async (t) => {
   const dir = await folderOf(t);
   await writeFile(join(dir, 'version'), 'one');
-  await refused(t, prepareDataFolder(dir), 'DATA_DIR', /'version' holds no layout version/);
+  await refused(t, prepareDataFolder(dir), 'DATA_DIR', /'version' has no valid layout version/);
 
   await rm(join(dir, 'version'));
   await mkdir(join(dir, 'secrets'));

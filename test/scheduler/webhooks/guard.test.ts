@@ -5,7 +5,7 @@ import test from 'ava';
 import { AddressGuard, parseAllowList } from '../../../scheduler/webhooks/guard.ts';
 
 const closed = new AddressGuard(parseAllowList(''));
-const REFUSED_URL = /^must not lead to a private address; the operator can open some with CAPSTAN_WEBHOOK_ALLOW$/;
+const REFUSED_URL = /^must not resolve to a private address; an operator can allow some with CAPSTAN_WEBHOOK_ALLOW$/;
 
 /** Every way to write an address that is not public. */
 const privateHosts = [
@@ -138,7 +138,7 @@ test('an entry that is none is refused by name', (t) => {
   for (const entry of ['10.0.0.0/33', '10.0.0', '::1/129', 'http://x', 'a b', '*', '-x', '10.0.0.0/', '300.1.1.1'])
     t.throws(
       () => parseAllowList(`example.com,${entry}`),
-      { message: `CAPSTAN_WEBHOOK_ALLOW: '${entry}' is neither a network, an address nor a host name` },
+      { message: `CAPSTAN_WEBHOOK_ALLOW: '${entry}' must be a network, an address or a host name` },
       entry,
     );
   t.deepEqual(parseAllowList(' , ,').networks, []);

@@ -107,7 +107,7 @@ function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: N
   if (all >= count) return pick(kinds, count);
   if (fitting < count && facts.deviceProblem !== '') return { reason: 'DEVICE_PROBLEM', detail: facts.deviceProblem };
   if (fitting < count) return { reason: 'GPU_MISSING', detail: `${fitting === 0 ? 'no' : `only ${fitting}`} ${release.gpuIds}` };
-  if (fitting - sick < count) return { reason: 'DEVICE_PROBLEM', detail: `${sick} of ${fitting} not healthy: ${problem}` };
+  if (fitting - sick < count) return { reason: 'DEVICE_PROBLEM', detail: `${sick} of ${fitting} unhealthy: ${problem}` };
   return { reason: 'GPU_BUSY', detail: `${all} of ${fitting - sick} free` };
 }
 
@@ -130,11 +130,11 @@ function pick(kinds: FreeKind[], count: number): Chosen {
 function roomFor({ reserve, settings }: Wanted, facts: NodeFacts, usage: NodeUsage): Rejected | null {
   const all = capacityOf(facts, settings);
   if (usage.cpuMillis + reserve.cpuMillis > all.cpuMillis) {
-    const given = `${cores(usage.cpuMillis)} of ${cores(all.cpuMillis)} vCPU given`;
+    const given = `${cores(usage.cpuMillis)} of ${cores(all.cpuMillis)} vCPU reserved`;
     return { reason: 'CPU', detail: `${given}, needs ${cores(reserve.cpuMillis)}` };
   }
   if (usage.memoryBytes + reserve.memoryBytes > all.memoryBytes) {
-    const given = `${gigabytes(usage.memoryBytes)} of ${gigabytes(all.memoryBytes)} GB given`;
+    const given = `${gigabytes(usage.memoryBytes)} of ${gigabytes(all.memoryBytes)} GB reserved`;
     return { reason: 'MEMORY', detail: `${given}, needs ${gigabytes(reserve.memoryBytes)}` };
   }
   return null;

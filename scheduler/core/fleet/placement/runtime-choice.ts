@@ -80,7 +80,7 @@ export function chooseRuntime(wish: RuntimeWish, facts: NodeFacts): WorkerRuntim
 /** Without an image: by what the host itself has. */
 function onHost(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
   const runtime = wish.forced === 'thread' || (wish.forced === '' && wish.language === 'node') ? 'thread' : 'process';
-  if (!facts.runtimes.has(runtime)) return missing(`the runtime ${runtime} is not offered`);
+  if (!facts.runtimes.has(runtime)) return missing(`the node does not offer the runtime ${runtime}`);
   if (wish.language !== 'python') return runtime;
   if (facts.pythonVersion === '') return missing('no Python');
   const [major = 0, minor = 0] = facts.pythonVersion.split('.').map(Number);
@@ -96,8 +96,8 @@ function onHost(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
 
 /** Why compiled packages for a Python on Linux x86_64 do not load here; empty when they do. */
 function misfit(wanted: string, own: string, { arch, pythonVersion }: NodeFacts): string {
-  if (own !== wanted) return `Python ${pythonVersion}, the build's packages are for ${wanted} (build --python ${own})`;
-  return arch === '' || arch === 'x64' ? '' : `${arch}, the build's packages are for x86_64`;
+  if (own !== wanted) return `Python ${pythonVersion}, but the build's packages are for ${wanted} (build --python ${own})`;
+  return arch === '' || arch === 'x64' ? '' : `${arch}, but the build's packages are for x86_64`;
 }
 
 function missing(detail: string): Rejected {

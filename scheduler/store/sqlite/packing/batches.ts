@@ -207,7 +207,7 @@ function unpackOp(from: Unpacker): Op {
         value: from.textOrNull(),
       };
     default:
-      throw new Error(`unknown operation ${tag} in a packed batch`);
+      throw new Error(`unknown operation ${tag} in an encoded batch`);
   }
 }
 
@@ -251,7 +251,7 @@ export function unpackOutcomes(buffer: ArrayBuffer | null, count: number): Outco
       continue;
     }
     const outcome = outcomes[tag];
-    if (outcome === undefined) throw new Error('unknown outcome in a packed answer');
+    if (outcome === undefined) throw new Error('unknown outcome in an encoded reply');
     list.push(outcome === 'idempotent-same' ? { kind: outcome, jobId: from.text() } : { kind: outcome });
   }
   return list;

@@ -146,7 +146,7 @@ export class Unpacker {
 
   text(): string {
     const value = this.textOrNull();
-    if (value === null) throw new Error('a packed text is missing');
+    if (value === null) throw new Error('an encoded string is missing');
     return value;
   }
 
@@ -161,7 +161,7 @@ export class Unpacker {
   /** A view into the buffer: it lives as long as the view. */
   bytes(): Uint8Array {
     const value = this.bytesOrNull();
-    if (value === null) throw new Error('packed bytes are missing');
+    if (value === null) throw new Error('encoded bytes are missing');
     return value;
   }
 

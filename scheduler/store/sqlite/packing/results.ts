@@ -117,6 +117,6 @@ export function unpackResult<K extends keyof Reads>(
 ): ReturnType<Reads[K]> {
   if (!(answer instanceof ArrayBuffer)) return answer.value;
   const form = formOf(query);
-  if (form === undefined) throw new Error(`${query} has no packed form`);
+  if (form === undefined) throw new Error(`${query} has no encoding`);
   return form.unpack(new Unpacker(answer));
 }

@@ -8,7 +8,7 @@ const stateCodes = Object.fromEntries(states.map((state, code) => [state, code])
 
 const valueOf = <T>(values: readonly T[], code: number): T => {
   const value = values[code];
-  if (value === undefined) throw new Error(`unknown code ${code} in a packed row`);
+  if (value === undefined) throw new Error(`unknown code ${code} in an encoded row`);
   return value;
 };
 
@@ -113,7 +113,7 @@ export function unpackBody(from: Unpacker): Body | null {
 
 export function unpackWholeBody(from: Unpacker): Body {
   const body = unpackBody(from);
-  if (body === null) throw new Error('a packed body is missing');
+  if (body === null) throw new Error('an encoded body is missing');
   return body;
 }
 

@@ -21,7 +21,7 @@ export function shardStatements(db: Database) {
   return {
     acquire(shard: number, owner: string, until: number): bigint {
       const row = acquireRow.get(shard, owner, ms(until));
-      if (row === undefined) throw new Error(`shard ${shard} was not taken`);
+      if (row === undefined) throw new Error(`acquiring shard ${shard} failed`);
       return BigInt(row);
     },
     /** The term of a shard that this owner holds, else null. */
