@@ -16,7 +16,7 @@ export const agentConfig = z.object({
   dataDir: setting(
     'CAPSTAN_DATA_DIR',
     z.string().min(1).default('.capstan'),
-    'Data folder; the agent keeps everything in its subfolder `agent`',
+    'Data folder; the agent keeps all of its data in the subfolder `agent`',
   ),
   scheduler: setting(
     'CAPSTAN_SCHEDULER',
@@ -24,7 +24,7 @@ export const agentConfig = z.object({
     'Address of the scheduler, `host:port` or `unix:<path>`',
   ),
   ...tlsSettings,
-  joinToken: setting('CAPSTAN_JOIN_TOKEN', z.string().min(1).optional(), 'Secret that lets a new node join; not needed once it has'),
+  joinToken: setting('CAPSTAN_JOIN_TOKEN', z.string().min(1).optional(), 'Secret with which a new node joins; not used after that'),
   joinTokenFile: setting(
     'CAPSTAN_JOIN_TOKEN_FILE',
     z.string().min(1).optional(),
@@ -38,78 +38,78 @@ export const agentConfig = z.object({
   nodeName: setting(
     'CAPSTAN_NODE_NAME',
     z.string().min(1).max(128).default(hostname()),
-    'Name of the node for people; the host name when none is given',
+    'Display name of the node; the host name when empty',
   ),
   logLevel: setting(
     'CAPSTAN_LOG_LEVEL',
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
-    'Least level that is logged',
+    'Minimum level of log lines',
   ),
-  nvidiaSmi: setting('CAPSTAN_NVIDIA_SMI', z.string().min(1).default('nvidia-smi'), 'The nvidia-smi program, a name on the path or a path'),
-  nvidiaSmiTimeoutMs: setting('CAPSTAN_NVIDIA_SMI_TIMEOUT_MS', whole(600_000).default(20_000), 'Time one call of nvidia-smi has, ms'),
+  nvidiaSmi: setting('CAPSTAN_NVIDIA_SMI', z.string().min(1).default('nvidia-smi'), 'The nvidia-smi program: a path, or a name on PATH'),
+  nvidiaSmiTimeoutMs: setting('CAPSTAN_NVIDIA_SMI_TIMEOUT_MS', whole(600_000).default(20_000), 'Timeout of one call of nvidia-smi, ms'),
   kernelLog: setting(
     'CAPSTAN_KERNEL_LOG',
     z.string().min(1).default('/dev/kmsg'),
-    "The kernel's log, where the NVIDIA driver writes its errors (Xid); unread where the agent may not",
+    'The kernel log, where the NVIDIA driver writes its errors (Xid); ignored when the agent has no permission to read it',
   ),
   inventoryMs: setting(
     'CAPSTAN_INVENTORY_MS',
     whole(3_600_000).default(5_000),
-    'Time between light probes of devices and host, ms; a worker with GPUs that fails causes one at once',
+    'Interval between light probes of devices and host, ms; a failing worker with GPUs triggers one at once',
   ),
-  inventoryFullMs: setting('CAPSTAN_INVENTORY_FULL_MS', whole(DAY_MS).default(300_000), 'Time between full probes of the devices, ms'),
+  inventoryFullMs: setting('CAPSTAN_INVENTORY_FULL_MS', whole(DAY_MS).default(300_000), 'Interval between full probes of the devices, ms'),
   cacheBytes: setting(
     'CAPSTAN_CACHE_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(20_000_000_000),
-    'Size of unpacked builds that are kept, bytes; those in use stay',
+    'Disk space for unpacked builds, bytes; builds in use are kept beyond it',
   ),
-  spareHosts: setting('CAPSTAN_SPARE_HOSTS', whole(64).default(1), 'Host processes of each runtime and language kept started ahead'),
-  drainMs: setting('CAPSTAN_DRAIN_MS', whole(DAY_MS).default(10_000), 'Time running jobs have to finish when the agent ends, ms'),
+  spareHosts: setting('CAPSTAN_SPARE_HOSTS', whole(64).default(1), 'Host processes kept started in advance for each runtime and language'),
+  drainMs: setting('CAPSTAN_DRAIN_MS', whole(DAY_MS).default(10_000), 'Time that running jobs have to finish when the agent stops, ms'),
   logFileBytes: setting(
     'CAPSTAN_LOG_FILE_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(10_000_000),
-    "Size at which an endpoint's log file is rotated, bytes; two are kept",
+    "Size at which an endpoint's log file is rotated, bytes; two files are kept",
   ),
   logAccountBytes: setting(
     'CAPSTAN_LOG_ACCOUNT_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(2_000_000_000),
-    'Log files of all endpoints of an account on this node, bytes; past it the account’s oldest go',
+    'Disk space for the log files of an account’s endpoints on this node, bytes; the oldest files of the account are deleted first',
   ),
   workerApiHost: setting(
     'CAPSTAN_WORKER_API_HOST',
     z.string().min(1).default('127.0.0.1'),
-    'Address on which the agent listens for workers that speak the worker HTTP protocol',
+    'Address that the worker HTTP API for foreign workers listens on',
   ),
-  workerApiPort: setting('CAPSTAN_WORKER_API_PORT', whole(65_535).default(0), 'Its port; 0 takes a free one'),
+  workerApiPort: setting('CAPSTAN_WORKER_API_PORT', whole(65_535).default(0), 'Port of the worker HTTP API; 0 picks a free port'),
   workerPingMs: setting(
     'CAPSTAN_WORKER_PING_MS',
     whole(3_600_000).min(1_000).default(10_000),
-    'Time between the pings of such workers, ms; whole seconds',
+    'Interval of the pings that foreign workers send, ms; whole seconds',
   ),
   workerFetchMs: setting(
     'CAPSTAN_WORKER_FETCH_MS',
     whole(DAY_MS).min(1_000).default(60_000),
-    'Time in which such a worker that has no job asks for one that waits for it, ms; then it hangs, and is replaced',
+    'Time within which an idle foreign worker must fetch a waiting job, ms; after that it counts as hung and is replaced',
   ),
   containerSocket: setting(
     'CAPSTAN_CONTAINER_SOCKET',
     z.string().min(1).default('auto'),
-    "Socket of the container engine: a path; `auto` for the usual places of Docker and Podman; `none` to do without (the agent does not read Docker's own DOCKER_HOST)",
+    "Socket of the container engine: a path; `auto` for the default paths of Docker and Podman; `none` for no engine (the agent ignores Docker's own DOCKER_HOST)",
   ),
   containerNetwork: setting(
     'CAPSTAN_CONTAINER_NETWORK',
     z.string().min(1).default('auto'),
-    "Network of worker containers: a network of the engine, `host`, `none`, or `auto`: the engine's bridge; without one, none, and for foreign workers the host's",
+    "Network of worker containers: a network of the engine, `host`, `none`, or `auto`: the engine's bridge, if it has one, else `none` (`host` for foreign workers)",
   ),
   containerReadOnly: setting(
     'CAPSTAN_CONTAINER_READ_ONLY',
     z.enum(['base-images', 'always', 'never']).default('base-images'),
-    'Which images get a read-only root, with a /tmp in memory that is also their HOME',
+    'Images whose containers get a read-only root, with an in-memory /tmp that is also HOME',
   ),
   containerTmpBytes: setting(
     'CAPSTAN_CONTAINER_TMP_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(1_073_741_824),
-    "Size of that /tmp, bytes; what is in it counts as the container's memory",
+    "Size of that /tmp, bytes; its contents count towards the container's memory",
   ),
   containerShmBytes: setting(
     'CAPSTAN_CONTAINER_SHM_BYTES',
@@ -119,32 +119,32 @@ export const agentConfig = z.object({
   containerPids: setting(
     'CAPSTAN_CONTAINER_PIDS',
     z.coerce.number().int().min(16).max(4_194_304).default(4_096),
-    'Processes and threads that one container may have',
+    'Limit on the processes and threads of one container',
   ),
   containerSpares: setting(
     'CAPSTAN_CONTAINER_SPARES',
     whole(64).default(2),
-    'Containers kept started ahead, one for each kind (image, devices, limits) that workers of this node used last; none where less than a tenth of the memory is free',
+    'Containers kept started in advance, one for each kind (image, devices, limits) that workers of this node used most recently; none while less than a tenth of the memory is free',
   ),
   containerSpareMs: setting(
     'CAPSTAN_CONTAINER_SPARE_MS',
     whole(DAY_MS).default(600_000),
-    'Time after the last start or end of a worker of its kind that such a container is kept, ms',
+    'How long such a container is kept after the last start or end of a worker of its kind, ms',
   ),
   containerGpus: setting(
     'CAPSTAN_CONTAINER_GPUS',
     z.enum(['nvidia', 'cdi', 'environment']).default('nvidia'),
-    "How containers get their GPUs: device requests of Docker's NVIDIA driver, CDI names (Podman), or NVIDIA_VISIBLE_DEVICES alone for an engine whose default runtime is NVIDIA's",
+    "How containers get their GPUs: device requests of Docker's NVIDIA driver, CDI names (Podman), or only NVIDIA_VISIBLE_DEVICES, for an engine whose default runtime is NVIDIA's",
   ),
   registryAuthFile: setting(
     'CAPSTAN_REGISTRY_AUTH_FILE',
     z.string().min(1).optional(),
-    'Credentials for image registries: a file as `docker login` writes it (config.json), read at each pull',
+    'Credentials for image registries: a file in the format of `docker login` (config.json), read at each pull',
   ),
   hostEnv: setting(
     '',
     z.record(z.string(), z.string()).default({}),
-    'What worker hosts inherit of the environment: PATH, HOME, USER, LANG, LC_ALL, TZ, TMPDIR, LD_LIBRARY_PATH, CUDA_HOME, and the files of further certificate authorities: NODE_EXTRA_CA_CERTS, SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE',
+    'Environment variables that worker hosts inherit: PATH, HOME, USER, LANG, LC_ALL, TZ, TMPDIR, LD_LIBRARY_PATH, CUDA_HOME, and those that name certificate authorities: NODE_EXTRA_CA_CERTS, SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE',
   ),
 });
 
@@ -172,7 +172,7 @@ export function readJoinToken(config: AgentConfig): string | undefined {
     const [line] = readFileSync(config.joinTokenFile, 'utf8').split('\n');
     return line?.trim() || undefined;
   } catch (error) {
-    throw new CapstanError('CONFIG', `CAPSTAN_JOIN_TOKEN_FILE: the file cannot be read: ${config.joinTokenFile}`, {
+    throw new CapstanError('CONFIG', `CAPSTAN_JOIN_TOKEN_FILE: cannot read ${config.joinTokenFile}`, {
       field: 'joinTokenFile',
       cause: error,
     });

@@ -199,7 +199,8 @@ export class LocalWorker {
     try {
       await this.#ready.promise;
       const { serve } = this.#worker;
-      if (this.#over !== null || serve === undefined) throw this.#over ?? new CapstanError('INTERNAL', 'the worker serves no requests');
+      if (this.#over !== null || serve === undefined)
+        throw this.#over ?? new CapstanError('INTERNAL', 'the worker does not serve requests');
       const response = new ValidatedResponse(request, events, (text) => this.#onLog({ stream: 'system', jobId: '', text }));
       const call = serve.call(this.#worker, request, {
         head(status, headers, body, ended) {

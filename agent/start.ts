@@ -86,7 +86,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const scheduler = { address: config.scheduler, credentials: clientCredentials(config.scheduler, config) };
   const work = join(folder, 'work');
   const left = await killLeftovers(folder, work);
-  if (left > 0) log.warn({ processes: left }, 'processes that an earlier agent left were killed');
+  if (left > 0) log.warn({ processes: left }, 'killed processes of an earlier agent');
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
   const runtimes = deps.runtimes ?? (await defaultRuntimes(config, folder, workerApi, log));
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
@@ -185,7 +185,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     blobs.close();
     await logs.close();
     lock.release();
-    log.info('agent ended');
+    log.info('agent stopped');
   }
 
   return {
@@ -261,7 +261,7 @@ async function prepareFolder(folder: string): Promise<void> {
     await mkdir(folder, { recursive: true, mode: 0o700 });
   } catch (error) {
     const reason = messageOf(error);
-    throw new CapstanError('DATA_DIR', `the agent's folder cannot be made: ${folder} (${reason})`, { cause: error });
+    throw new CapstanError('DATA_DIR', `cannot create the agent's folder: ${folder} (${reason})`, { cause: error });
   }
 }
 
@@ -271,7 +271,7 @@ function takeFolder(folder: string): { release(): void } {
   if ('release' in lock) return lock;
   throw new CapstanError(
     'CONFLICT',
-    `another agent runs on the data folder ${dirname(folder)} already (process ${lock.heldBy}): end it, or give this one a folder of its own`,
+    `another agent is running on the data folder ${dirname(folder)} (process ${lock.heldBy}): stop it, or use another data folder`,
     { field: 'dataDir' },
   );
 }

@@ -88,12 +88,13 @@ export class ArtifactCache {
 
   /** The folder of a build, fetched if it is not here. Throws INVALID_ARCHIVE, NOT_FOUND, UNAVAILABLE, DATA_DIR. */
   async acquire(digest: string): Promise<HeldBuild> {
-    if (!DIGEST.test(digest)) throw new CapstanError('INVALID_ARGUMENT', 'build_digest is not a SHA-256 in hex', { field: 'build_digest' });
+    if (!DIGEST.test(digest))
+      throw new CapstanError('INVALID_ARGUMENT', 'build_digest must be a SHA-256 in hex', { field: 'build_digest' });
     const present = this.#builds.get(digest);
     if (present !== undefined) await this.#once(digest, () => this.#verify(digest, present));
     while (!this.#builds.has(digest)) await this.#once(digest, () => this.#fetch(digest));
     const build = this.#builds.get(digest);
-    if (build === undefined) throw new CapstanError('INTERNAL', `build ${digest} vanished`);
+    if (build === undefined) throw new CapstanError('INTERNAL', `build ${digest} disappeared`);
     build.holders += 1;
     build.usedAt = Date.now();
     const folder = this.#path(digest);
@@ -133,7 +134,7 @@ export class ArtifactCache {
   async #verify(digest: string, build: Build): Promise<void> {
     const seen = await verified(this.#path(digest), build.fingerprint).catch(() => undefined);
     if (seen === undefined) {
-      this.#options.log.warn({ digest }, 'a build was changed after it was unpacked: it is fetched again');
+      this.#options.log.warn({ digest }, 'a build was modified after it was unpacked; fetching it again');
       await this.#fetch(digest);
       return;
     }
@@ -161,7 +162,7 @@ export class ArtifactCache {
     } catch (error) {
       if (error instanceof CapstanError) throw error;
       const reason = messageOf(error);
-      throw new CapstanError('DATA_DIR', `the build cannot be kept on this node: ${reason}`, { cause: error });
+      throw new CapstanError('DATA_DIR', `storing the build on this node failed: ${reason}`, { cause: error });
     } finally {
       await rm(unfinished, { recursive: true, force: true });
     }
@@ -184,7 +185,7 @@ export class ArtifactCache {
     } catch (error) {
       // Evicted meanwhile, or the agent ends: the note still says what is not certain.
       const reason = messageOf(error);
-      this.#options.log.debug({ digest, reason }, 'build not synced');
+      this.#options.log.debug({ digest, reason }, 'syncing the build to disk failed');
     }
   }
 
@@ -211,7 +212,7 @@ export class ArtifactCache {
       await file.close();
     }
     const found = hash.digest('hex');
-    if (found !== digest) throw new CapstanError('INVALID_ARCHIVE', `the build's bytes have the digest ${found} instead of ${digest}`);
+    if (found !== digest) throw new CapstanError('INVALID_ARCHIVE', `the build has the digest ${found} instead of ${digest}`);
   }
 
   /** Least recently used first; never one that a worker has, nor the one just fetched. */

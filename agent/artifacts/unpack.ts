@@ -94,11 +94,11 @@ class EntryCheck {
     this.bytes += entry.size;
     if (this.entries > this.#limits.entries) return `the build has more than ${this.#limits.entries} entries`;
     if (this.bytes > this.#limits.bytes) return `the build unpacks to more than ${this.#limits.bytes} bytes`;
-    if (path.startsWith('/') || path.includes('\\') || path.includes('\0')) return `entry ${quote(path)} has no relative path`;
+    if (path.startsWith('/') || path.includes('\\') || path.includes('\0')) return `entry ${quote(path)} does not have a relative path`;
     const long = tooLong(path) ?? tooLong(entry.linkpath ?? '');
     if (long !== undefined) return `entry ${quote(path)} ${long}`;
     const name = posix.normalize(path);
-    if (isOutside(name)) return `entry ${quote(path)} lies outside of the build`;
+    if (isOutside(name)) return `entry ${quote(path)} is outside of the build`;
     switch (entry.type) {
       case 'File':
       case 'OldFile':
@@ -110,7 +110,7 @@ class EntryCheck {
       case 'SymbolicLink': {
         const target = entry.linkpath ?? '';
         if (target === '' || target.startsWith('/') || isOutside(posix.join(posix.dirname(name), target))) {
-          return `entry ${quote(path)} is a link out of the build`;
+          return `entry ${quote(path)} is a link that leaves the build`;
         }
         this.links.push(name);
         return undefined;
@@ -118,7 +118,7 @@ class EntryCheck {
       case 'Link': {
         // Only to a file that came before it: then no link in between can lead it away.
         const target = posix.normalize(entry.linkpath ?? '');
-        if (!this.#files.has(target)) return `entry ${quote(path)} is a link to no file of the build`;
+        if (!this.#files.has(target)) return `entry ${quote(path)} is a link to a file that is not in the build`;
         this.#files.add(name);
         return undefined;
       }
@@ -139,17 +139,17 @@ async function checkLinks(folder: string, links: readonly string[]): Promise<voi
     } catch (error) {
       if (isSystemError(error) && (error.code === 'ENOENT' || error.code === 'ELOOP' || error.code === 'ENOTDIR')) {
         const target = await readlink(path).catch(() => '');
-        throw invalid(`entry ${quote(link)} is a link to nothing (${quote(target)})`);
+        throw invalid(`entry ${quote(link)} is a broken link (${quote(target)})`);
       }
       throw error;
     }
-    if (real !== root && !real.startsWith(root + sep)) throw invalid(`entry ${quote(link)} is a link out of the build`);
+    if (real !== root && !real.startsWith(root + sep)) throw invalid(`entry ${quote(link)} is a link that leaves the build`);
   }
 }
 
 function tooLong(path: string): string | undefined {
-  if (Buffer.byteLength(path) > MAX_PATH_BYTES) return `has a path above ${MAX_PATH_BYTES} bytes`;
-  if (path.split('/').some((name) => Buffer.byteLength(name) > MAX_NAME_BYTES)) return `has a name above ${MAX_NAME_BYTES} bytes`;
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) return `has a path longer than ${MAX_PATH_BYTES} bytes`;
+  if (path.split('/').some((name) => Buffer.byteLength(name) > MAX_NAME_BYTES)) return `has a name longer than ${MAX_NAME_BYTES} bytes`;
   return undefined;
 }
 

@@ -150,7 +150,7 @@ function guard(stream: { cancel(): void }, signal: AbortSignal): StallGuard {
     reason ??= new CapstanError(code, message);
     stream.cancel();
   };
-  const onAbort = (): void => stop('CONFLICT', 'the transfer was given up');
+  const onAbort = (): void => stop('CONFLICT', 'the transfer was cancelled');
   const timer = setTimeout(() => stop('DEADLINE_EXCEEDED', `the transfer stalled for ${STALL_MS} ms`), STALL_MS);
   signal.addEventListener('abort', onAbort);
   if (signal.aborted) onAbort();

@@ -22,7 +22,7 @@ export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
   if (ctx.state.attempts.has(attemptKey(dispatch.jobId, dispatch.token))) return;
   const older = ctx.state.attempts.get(ctx.state.newest.get(dispatch.jobId) ?? '');
   if (older !== undefined && older.token > dispatch.token) {
-    ctx.emit(reportRefused(dispatch.jobId, dispatch.token, RefusalReason.STOPPED, 'a newer attempt at this job is here'));
+    ctx.emit(reportRefused(dispatch.jobId, dispatch.token, RefusalReason.STOPPED, 'a newer attempt of this job is on this node'));
     return;
   }
   if (older !== undefined) stopAttempt(ctx, older, 'stopped');
@@ -95,13 +95,13 @@ export function loseAttempts(ctx: StepContext, worker: Worker, hardStop: boolean
 /** StopAttempt of the scheduler. What is not here was never started as far as anyone can tell. */
 export function handleStop(ctx: StepContext, stop: StopAttempt): void {
   const attempt = ctx.state.attempts.get(attemptKey(stop.jobId, stop.token));
-  if (attempt === undefined) ctx.emit(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not here'));
+  if (attempt === undefined) ctx.emit(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not on this node'));
   else stopAttempt(ctx, attempt, 'stopped');
 }
 
 export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause): void {
   if (attempt.phase === 'fetching') {
-    refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before its start');
+    refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before it started');
     return;
   }
   if (attempt.stop !== undefined || !apply(ctx, attempt, 'stop')) return;
@@ -157,7 +157,7 @@ export function outputStored(ctx: StepContext, attempt: Attempt, stored: { outpu
     end.output = stored.output;
   } else if (end.outcome === AttemptOutcome.COMPLETED) {
     end.outcome = AttemptOutcome.FAILED;
-    end.error = `the result could not be stored: ${stored.refused}`;
+    end.error = `storing the result failed: ${stored.refused}`;
   }
   reportEndWhenComplete(ctx, attempt);
 }
@@ -211,19 +211,19 @@ function progressOf(attempt: Attempt, data: Payload): Effect {
 
 function refusalOf(state: State, dispatch: Dispatch): { reason: RefusalReason; detail: string } | undefined {
   const worker = state.workers.get(dispatch.workerId);
-  if (worker === undefined) return { reason: RefusalReason.UNKNOWN_WORKER, detail: 'no such worker on this node' };
-  if (worker.draining || state.closing) return { reason: RefusalReason.DRAINING, detail: 'the worker is on its way out' };
+  if (worker === undefined) return { reason: RefusalReason.UNKNOWN_WORKER, detail: 'the worker is not on this node' };
+  if (worker.draining || state.closing) return { reason: RefusalReason.DRAINING, detail: 'the worker is stopping' };
   const problem = deviceProblemOf(state, worker);
   if (problem !== undefined) return { reason: RefusalReason.NOT_READY, detail: problem };
   if (worker.phase !== 'ready') return { reason: RefusalReason.NOT_READY, detail: worker.detail || worker.reason };
   const slots = Math.max(1, worker.release.maxConcurrency);
-  if (worker.attempts.size >= slots) return { reason: RefusalReason.OVER_CAPACITY, detail: `all ${slots} slots are taken` };
+  if (worker.attempts.size >= slots) return { reason: RefusalReason.OVER_CAPACITY, detail: `all ${slots} slots are in use` };
   return undefined;
 }
 
 function endStopped(ctx: StepContext, attempt: Attempt, ms: number | undefined): void {
   if (attempt.startedAt === undefined) {
-    refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before its start');
+    refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before it started');
     return;
   }
   const timedOut = attempt.stop === 'timed-out';

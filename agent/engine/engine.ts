@@ -324,13 +324,13 @@ export class Engine {
       },
     };
     if (runtime === undefined) {
-      process.nextTick(() => events.exited(`this node has no runtime ${name}`, false));
+      process.nextTick(() => events.exited(`this node does not have the runtime ${name}`, false));
       return;
     }
     try {
       hosted.workFolder = this.#deps.workFolders.make();
     } catch (error) {
-      process.nextTick(() => events.exited(`the worker's working folder could not be made: ${messageOf(error)}`, false));
+      process.nextTick(() => events.exited(`creating the worker's working folder failed: ${messageOf(error)}`, false));
       return;
     }
     hosted.worker = runtime.start(

@@ -65,7 +65,7 @@ export function differs(a: DeviceSet, b: DeviceSet): boolean {
 
 function withoutAnswer(before: DeviceSet, result: Exclude<ProbeResult, { kind: 'devices' }>): DeviceSet {
   if (result.kind === 'none') {
-    return { devices: before.devices.map((device) => unhealthy(device, 'nvidia-smi is gone')), problem: '' };
+    return { devices: before.devices.map((device) => unhealthy(device, 'nvidia-smi disappeared')), problem: '' };
   }
   return { devices: before.devices.map((device) => unhealthy(device, result.problem)), problem: result.problem };
 }
@@ -77,7 +77,7 @@ const UNIDENTIFIED = 'unidentified at ';
 function identified(before: readonly Device[], found: readonly DeviceFacts[]): DeviceFacts[] {
   return found.flatMap((facts) => {
     if (facts.uuid !== '') return [facts];
-    const { pciBusId = '', problem = 'its UUID cannot be read' } = facts;
+    const { pciBusId = '', problem = 'its UUID is not readable' } = facts;
     const known = before.filter((device) => device.pciBusId === pciBusId && pciBusId !== '' && !device.uuid.startsWith(UNIDENTIFIED));
     if (known.length === 0) return [{ ...facts, uuid: `${UNIDENTIFIED}${pciBusId}`, problem }];
     return known.map(({ uuid, parentUuid }) => ({ uuid, problem, ...(parentUuid === '' ? {} : { parentUuid }) }));
@@ -101,7 +101,7 @@ function merge(before: readonly Device[], answer: readonly DeviceFacts[], messag
   const seen = new Set(found.flatMap(({ uuid, parentUuid }) => (parentUuid === undefined ? [uuid] : [uuid, parentUuid])));
   const lost = before
     .filter(({ uuid, parentUuid }) => !seen.has(uuid) && !seen.has(parentUuid) && !uuid.startsWith(UNIDENTIFIED))
-    .map((device) => unhealthy(device, names(message, device) ? message : 'nvidia-smi does not list it any more'));
+    .map((device) => unhealthy(device, names(message, device) ? message : 'nvidia-smi no longer lists it'));
   return [...devices, ...lost];
 }
 

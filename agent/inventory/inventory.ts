@@ -14,7 +14,7 @@ import { XidWatch } from './xid-watch.ts';
 /** Least time between two rounds of probes, ms, however often somebody doubts a device. */
 const SOONEST_MS = 1_000;
 /** Told until the first probe of the devices has ended. */
-const UNREAD = 'nvidia-smi has not answered yet';
+const UNREAD = 'nvidia-smi has not responded yet';
 /** Gauges alone are told this often, ms (nodes.proto, Inventory). */
 const TELL_MS = 30_000;
 /** Most builds that are told (nodes.proto, Inventory). */
@@ -148,7 +148,7 @@ export class InventoryKeeper {
       this.#gauges = await readGauges(this.#options.folder, this.#load);
       return (await this.#probePython()) || first;
     } catch (error) {
-      this.#options.log.warn({ error: messageOf(error) }, 'the host could not be read');
+      this.#options.log.warn({ error: messageOf(error) }, 'reading the host failed');
     }
     return first;
   }
@@ -191,7 +191,7 @@ export class InventoryKeeper {
     }
     changed = (await this.#mark()) || changed;
     if (changed && this.#devices.problem !== '' && this.#devices.problem !== before.problem) {
-      this.#options.log.warn({ problem: this.#devices.problem }, 'devices cannot be read');
+      this.#options.log.warn({ problem: this.#devices.problem }, 'reading the devices failed');
     }
     this.#read = true;
     return changed;
@@ -216,7 +216,7 @@ export class InventoryKeeper {
         if (xid !== undefined) this.#xids.add(xid);
       }
     } catch (error) {
-      this.#options.log.warn({ error: messageOf(error) }, "the kernel's log could not be read");
+      this.#options.log.warn({ error: messageOf(error) }, 'reading the kernel log failed');
     }
   }
 

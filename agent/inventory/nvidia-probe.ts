@@ -101,7 +101,7 @@ export class NvidiaProbe implements DeviceProbe {
       const said = messageIn(...(await Promise.all([errors, output].map((file) => readFile(file, 'utf8').catch(() => '')))));
       return { problem: said === '' ? answer.problem : `nvidia-smi: ${said}` };
     } catch (error) {
-      return { problem: `nvidia-smi cannot be asked: ${messageOf(error)}` };
+      return { problem: `nvidia-smi: starting it failed: ${messageOf(error)}` };
     } finally {
       await Promise.all([errors, output].map((file) => rm(file, { force: true })));
     }
@@ -117,7 +117,7 @@ export class NvidiaProbe implements DeviceProbe {
     args: readonly string[],
     env: Readonly<Record<string, string>>,
   ): Promise<{ stdout: string; problem?: string }> {
-    if (this.#closed) return { stdout: '', problem: 'the agent ends' };
+    if (this.#closed) return { stdout: '', problem: 'the agent is stopping' };
     const { timeoutMs } = this.#options;
     const child = spawn('/bin/sh', ['-c', LEASH, 'sh', program, ...args], {
       detached: true,
@@ -133,15 +133,15 @@ export class NvidiaProbe implements DeviceProbe {
       if (output.stderr.length < MAX_OUTPUT_BYTES) output.stderr += text;
     });
     const { promise, resolve } = Promise.withResolvers<string | undefined>();
-    child.once('error', (error) => resolve(`nvidia-smi cannot be run: ${error.message}`));
+    child.once('error', (error) => resolve(`nvidia-smi: running it failed: ${error.message}`));
     // Not `close`: the leash keeps its descriptor open until the group is killed below.
     const said = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once('close', done))));
     child.once('exit', (code, signal) => {
       const ended = `it ended with ${signal ?? `code ${code ?? 'unknown'}`}`;
       void said.then(() => resolve(code === 0 ? undefined : `nvidia-smi: ${messageIn(output.stderr, output.stdout) || ended}`));
     });
-    const timer = setTimeout(() => resolve(`nvidia-smi did not answer within ${timeoutMs} ms`), timeoutMs);
-    const giveUp = (): void => resolve('the agent ends');
+    const timer = setTimeout(() => resolve(`nvidia-smi did not respond within ${timeoutMs} ms`), timeoutMs);
+    const giveUp = (): void => resolve('the agent is stopping');
     this.#running.add(giveUp);
     const problem = await promise;
     this.#running.delete(giveUp);
@@ -173,7 +173,7 @@ function withoutMigGauges({ migEnabled, ...row }: LightRow): DeviceFacts {
 }
 
 /** Mark of a row that stands for a GPU in MIG mode, whose slices only the full probe knows. */
-export const MIG_PARENT = 'in MIG mode: its slices are the devices';
+export const MIG_PARENT = 'in MIG mode: only its slices are usable as devices';
 
 function shellQuote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;

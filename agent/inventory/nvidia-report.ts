@@ -77,7 +77,7 @@ const reportSchema = z.object({
 /** Device facts of a full report; `slices` are the UUIDs that `nvidia-smi -L` printed. */
 export function devicesOfReport(report: unknown, slices: readonly ListedSlice[]): ProbeResult {
   const parsed = reportSchema.safeParse(report);
-  if (!parsed.success) return { kind: 'failed', problem: 'nvidia-smi printed a report of an unknown schema' };
+  if (!parsed.success) return { kind: 'failed', problem: 'nvidia-smi printed a report with an unknown schema' };
   const { driver_version: driver, cuda_version: cuda, gpu: gpus, attached_gpus } = parsed.data.nvidia_smi_log;
   const versions = facts<DeviceFacts>({ uuid: undefined, driverVersion: textOf(driver), cudaVersion: textOf(cuda) });
   const devices: DeviceFacts[] = [];
@@ -93,7 +93,7 @@ export function devicesOfReport(report: unknown, slices: readonly ListedSlice[])
     unreadable > 0
       ? `nvidia-smi reports ${unreadable} GPU(s) without a UUID`
       : attached > gpus.length
-        ? `nvidia-smi tells of ${gpus.length} of ${attached} attached GPUs`
+        ? `nvidia-smi lists ${gpus.length} of ${attached} attached GPUs`
         : '';
   return { kind: 'devices', devices, problem };
 }
@@ -139,7 +139,7 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
   const slices = typeof gpu.mig_devices === 'object' ? gpu.mig_devices.mig_device : [];
   // A GPU in MIG mode runs nothing itself.
   if (slices.length === 0)
-    return [{ ...shared, ...(model === undefined ? {} : { model }), uuid, problem: 'MIG is enabled, but no slice is there' }];
+    return [{ ...shared, ...(model === undefined ? {} : { model }), uuid, problem: 'MIG is enabled, but there is no slice' }];
   return slices.map((slice, position) => {
     const index = numberOf(slice.index) ?? position;
     const named = listed.find((entry) => entry.parentUuid === uuid && entry.index === index);
@@ -179,8 +179,8 @@ function troubleOf(gpu: z.output<typeof gpuSchema>): string | undefined {
 
 /** Memory rows that the GPU could not replace, or replaces with its next reset. */
 function rowProblem(failure: string | undefined, pending: string | undefined): string | undefined {
-  if (failure?.trim() === 'Yes') return 'memory rows could not be remapped';
-  return pending?.trim() === 'Yes' ? 'memory rows are remapped with the next reset' : undefined;
+  if (failure?.trim() === 'Yes') return 'remapping memory rows failed';
+  return pending?.trim() === 'Yes' ? 'memory rows will be remapped at the next reset' : undefined;
 }
 
 /** Schemas differ in how finely they count: what is named uncorrectable (or double bit) against the rest. Absent without ECC. */

@@ -23,7 +23,7 @@ export function isSliceUuid(text: string): boolean {
 /** Why a device without a UUID cannot be used. */
 export function uuidProblem(text: string | undefined): string {
   const shown = text?.trim().slice(0, MAX_TEXT) ?? '';
-  return shown === '' ? 'nvidia-smi reports no UUID' : `nvidia-smi reports ${shown} in the place of its UUID`;
+  return shown === '' ? 'nvidia-smi reports no UUID' : `nvidia-smi reports ${shown} instead of its UUID`;
 }
 
 /** `81920 MiB` in bytes; absent for `N/A` and whatever else is no amount. */

@@ -16,19 +16,19 @@ export interface Xid {
 /** After these a GPU is not to be trusted before it was reset, or has proved itself for a while. All others are the program's. */
 const FATAL: ReadonlyMap<number, string> = new Map([
   [46, 'the GPU stopped processing'],
-  [48, 'a memory error that ECC could not correct'],
+  [48, 'an uncorrectable ECC memory error'],
   [62, 'the power management halted'],
-  [64, 'a memory row could not be remapped'],
+  [64, 'remapping a memory row failed'],
   [74, 'an NVLink error'],
   [79, 'the GPU has fallen off the bus'],
-  [95, 'a memory error that was not contained'],
+  [95, 'an uncontained memory error'],
   [109, 'a context switch timed out'],
   [110, 'a security fault'],
-  [119, 'the GPU system processor does not answer'],
+  [119, 'the GPU system processor does not respond'],
   [120, 'the GPU system processor failed'],
-  [136, 'an NVLink could not be trained'],
-  [140, 'a memory error that was not recovered'],
-  [143, 'the GPU could not be initialised'],
+  [136, 'training an NVLink failed'],
+  [140, 'an unrecovered memory error'],
+  [143, 'initialising the GPU failed'],
 ]);
 /** The driver's word that what the GPU needs has changed: it counts when that is anything but nothing. */
 const RECOVERY_CHANGED = 154;

@@ -198,7 +198,7 @@ export class GatewayLink {
       },
     );
     if (call === null)
-      send({ $case: 'abort', value: { code: 'UNAVAILABLE', message: 'the worker takes no request now', untouched: true } }, 0);
+      send({ $case: 'abort', value: { code: 'UNAVAILABLE', message: 'the worker is not accepting requests now', untouched: true } }, 0);
     else this.#calls.set(number, call);
   }
 }

@@ -44,7 +44,7 @@ export class Gateways {
         const credentials = clientCredentials(address, tls);
         this.#links.set(address, new GatewayLink({ address, credentials, log, serving, serve }, token));
       } catch (error) {
-        log.error({ gateway: address, error: messageOf(error) }, 'the gateway cannot be dialled');
+        log.error({ gateway: address, error: messageOf(error) }, 'connecting to the gateway failed');
       }
     }
   }

@@ -115,7 +115,7 @@ export class LogStore {
     // One turn's lines, or what came while the disk was busy, are one write.
     await new Promise((resolve) => setImmediate(resolve));
     while (endpoint.waiting.length > 0) {
-      if (endpoint.missed > 0) endpoint.waiting.push(`(${endpoint.missed} lines missing here: the disk was too slow)\n`);
+      if (endpoint.missed > 0) endpoint.waiting.push(`(${endpoint.missed} lines are missing: the disk was too slow)\n`);
       const text = endpoint.waiting.join('');
       endpoint.waiting = [];
       endpoint.waitingCharacters = 0;
@@ -125,7 +125,7 @@ export class LogStore {
         this.#failed = false;
       } catch (error) {
         // Logs in memory still serve; one line tells of a disk that does not.
-        if (!this.#failed) this.#log.warn({ error: messageOf(error) }, 'worker logs cannot be written');
+        if (!this.#failed) this.#log.warn({ error: messageOf(error) }, 'writing worker logs failed');
         this.#failed = true;
       }
     }

@@ -72,7 +72,7 @@ export class FrameReader<Header> {
       }
       const length = bytes.readUInt32LE(0);
       const headerLength = bytes.readUInt32LE(4);
-      if (length > MAX_FRAME_BYTES || headerLength + 4 > length) throw new Error('broken frame on the private channel');
+      if (length > MAX_FRAME_BYTES || headerLength + 4 > length) throw new Error('invalid frame on the private channel');
       const end = 4 + length;
       if (bytes.length < end) {
         this.#want = end;

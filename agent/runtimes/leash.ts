@@ -9,7 +9,7 @@ const LIMITS = 'ulimit -c 0; { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 /** How the shell ends that could not run the program it was given: it was not found, or is no program. */
 export function notRun(command: string, code: number | null): string | undefined {
   if (code === 127) return `${command} was not found`;
-  return code === 126 ? `${command} cannot be executed` : undefined;
+  return code === 126 ? `${command} is not executable` : undefined;
 }
 
 /** Command and arguments that run a program with the limits every worker's process has. */

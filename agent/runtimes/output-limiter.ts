@@ -87,7 +87,7 @@ export class OutputLimiter {
 
   #leave({ stream, jobId, text }: Piece): void {
     if (this.#leftOut > 0) {
-      this.#send(stream, jobId, `(${this.#leftOut} characters of output are left out here: too much was printed at once)\n`);
+      this.#send(stream, jobId, `(${this.#leftOut} characters of output are omitted: too much was printed at once)\n`);
       this.#leftOut = 0;
     }
     this.#send(stream, jobId, text);

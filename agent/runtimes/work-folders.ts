@@ -51,7 +51,7 @@ export class WorkFolders {
     try {
       await rm(folder, { recursive: true, force: true });
     } catch (error) {
-      this.#log.warn({ folder, error: messageOf(error) }, 'a working folder could not be removed');
+      this.#log.warn({ folder, error: messageOf(error) }, 'deleting a working folder failed');
     }
   }
 }

@@ -19,12 +19,12 @@ export async function readIdentity(folder: string): Promise<Identity | undefined
     text = await readFile(path, 'utf8');
   } catch (error) {
     if (isErrno(error, 'ENOENT')) return undefined;
-    throw new CapstanError('DATA_DIR', `the node's identity cannot be read: ${path}`, { cause: error });
+    throw new CapstanError('DATA_DIR', `cannot read the node's identity: ${path}`, { cause: error });
   }
   try {
     return identitySchema.parse(JSON.parse(text));
   } catch (error) {
-    throw new CapstanError('DATA_DIR', `the node's identity is damaged: ${path}; remove the file to join anew`, { cause: error });
+    throw new CapstanError('DATA_DIR', `the node's identity is damaged: ${path}; delete the file to join again`, { cause: error });
   }
 }
 

@@ -263,12 +263,12 @@ export class Session {
       const joining = this.#joining;
       if (!joining && this.#hasToken()) this.#rejoin = true;
       else wait = SLOW_RETRY_MS;
-      this.#complain('error', joining ? 'the scheduler refused the join token' : 'the scheduler does not know this node', error);
+      this.#complain('error', joining ? 'the scheduler rejected the join token' : 'the scheduler does not know this node', error);
     } else if (error.code === 'CONFIG') {
       wait = SLOW_RETRY_MS;
-      this.#complain('error', 'cannot join', error);
+      this.#complain('error', 'joining failed', error);
     } else if (error.code === 'ALREADY_EXISTS') {
-      this.#complain('warn', 'another agent holds the session of this node', error);
+      this.#complain('warn', 'another agent has the session of this node', error);
     } else {
       this.#complain('warn', 'no session with the scheduler', error);
     }

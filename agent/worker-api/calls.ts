@@ -91,7 +91,7 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
     if (status >= 500) log.error({ error: error.message, url: request.routeOptions.url }, 'the worker API failed');
     return reply.code(status).send({ error: status >= 500 ? 'internal error' : error.message });
   });
-  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such call' }));
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such route' }));
   // Strangers are turned away before their body is read: it would be held in memory for nothing.
   app.decorateRequest('desk', null);
   app.addHook('onRequest', (request, reply, done) => {
@@ -169,13 +169,13 @@ const refusals: Readonly<Record<BodyFault, { readonly status: number; readonly m
   'too-large': { status: 413, message: 'the body is too large' },
   'too-slow': { status: 408, message: 'the body arrived too slowly' },
   broken: { status: 400, message: 'the body ended before it was complete' },
-  'party-full': { status: 503, message: 'the posts of this worker hold its share of the agent’s memory already' },
-  'memory-full': { status: 503, message: 'the posts of all workers hold too much of the agent’s memory already' },
+  'party-full': { status: 503, message: 'request bodies of this worker already use its share of the agent’s memory' },
+  'memory-full': { status: 503, message: 'request bodies already use all of the agent’s memory for them' },
 };
 
 /** Of a call that was let in. */
 function deskOf({ desk }: Call): JobMailbox {
-  if (desk === null) throw new Error('a call without a desk was let in');
+  if (desk === null) throw new Error('a call was admitted without a mailbox');
   return desk;
 }
 

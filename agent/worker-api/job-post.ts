@@ -54,7 +54,7 @@ function membersOf(body: Buffer): ReadonlyMap<string, Span> | string {
     case 'syntax':
       // Python writes these for numbers that JSON does not have.
       return /^(NaN|-?Infinity)/.test(body.toString('latin1', scan.offset, scan.offset + 9))
-        ? 'it holds NaN or Infinity'
+        ? 'it contains NaN or Infinity'
         : `error at byte ${scan.offset}`;
   }
 }

@@ -138,7 +138,7 @@ export class WorkerApi {
       this.#load().then(
         (app) => app.routing(request, response),
         (error: unknown) => {
-          this.#log.error({ err: error }, 'the worker API cannot be loaded');
+          this.#log.error({ err: error }, 'loading the worker API failed');
           response.writeHead(500).end();
         },
       );

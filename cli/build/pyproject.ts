@@ -18,7 +18,7 @@ except ImportError:
 try:
     found = tomllib.loads(sys.stdin.buffer.read().decode("utf-8"))
 except ValueError as error:
-    sys.exit("toml: %s" % error)
+    sys.exit(f"toml: {error}")
 poetry = found.get("tool", {}).get("poetry", {}).get("dependencies", {})
 print(json.dumps({"dependencies": found.get("project", {}).get("dependencies", []), "poetry": sorted(poetry)}))
 `;

@@ -28,18 +28,21 @@ async function refusal(t: ExecutionContext, entries: readonly RawEntry[]): Promi
 }
 
 test('entries outside of the build are refused by name', async (t) => {
-  t.regex(await refusal(t, [{ path: '../evil', body: 'x' }]), /entry "\.\.\/evil" lies outside/);
-  t.regex(await refusal(t, [{ path: 'a/../../evil', body: 'x' }]), /entry "a\/\.\.\/\.\.\/evil" lies outside/);
-  t.regex(await refusal(t, [{ path: '/tmp/evil', body: 'x' }]), /entry "\/tmp\/evil" has no relative path/);
-  t.regex(await refusal(t, [{ path: 'a\\..\\evil', body: 'x' }]), /has no relative path/);
+  t.regex(await refusal(t, [{ path: '../evil', body: 'x' }]), /entry "\.\.\/evil" is outside/);
+  t.regex(await refusal(t, [{ path: 'a/../../evil', body: 'x' }]), /entry "a\/\.\.\/\.\.\/evil" is outside/);
+  t.regex(await refusal(t, [{ path: '/tmp/evil', body: 'x' }]), /entry "\/tmp\/evil" does not have a relative path/);
+  t.regex(await refusal(t, [{ path: 'a\\..\\evil', body: 'x' }]), /does not have a relative path/);
 });
 
 test('names and paths that no file system takes are the fault of the archive', async (t) => {
-  t.regex(await refusal(t, [{ path: 'n'.repeat(256), body: 'x' }]), /entry "n+…?" has a name above 255 bytes/);
-  t.regex(await refusal(t, [{ path: `a/${'é'.repeat(128)}/b`, body: 'x' }]), /has a name above 255 bytes/);
-  t.regex(await refusal(t, [{ path: 'folder/'.repeat(400), type: 'Directory' }]), /has a path above 2048 bytes/);
-  t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: 'n'.repeat(256) }]), /entry "l" has a name above 255 bytes/);
-  t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: 'n/'.repeat(3_000) }]), /entry "l" has a path above 2048 bytes/);
+  t.regex(await refusal(t, [{ path: 'n'.repeat(256), body: 'x' }]), /entry "n+…?" has a name longer than 255 bytes/);
+  t.regex(await refusal(t, [{ path: `a/${'é'.repeat(128)}/b`, body: 'x' }]), /has a name longer than 255 bytes/);
+  t.regex(await refusal(t, [{ path: 'folder/'.repeat(400), type: 'Directory' }]), /has a path longer than 2048 bytes/);
+  t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: 'n'.repeat(256) }]), /entry "l" has a name longer than 255 bytes/);
+  t.regex(
+    await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: 'n/'.repeat(3_000) }]),
+    /entry "l" has a path longer than 2048 bytes/,
+  );
   await t.notThrowsAsync(async () => {
     const folder = await folderOf(t);
     await mkdir(join(folder, 'build'));
@@ -48,9 +51,12 @@ test('names and paths that no file system takes are the fault of the archive', a
 });
 
 test('links out of the build are refused, also by detours', async (t) => {
-  t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: '/etc' }]), /entry "l" is a link out of the build/);
+  t.regex(await refusal(t, [{ path: 'l', type: 'SymbolicLink', linkpath: '/etc' }]), /entry "l" is a link that leaves the build/);
   t.regex(await refusal(t, [{ path: 'a/l', type: 'SymbolicLink', linkpath: '../../x' }]), /entry "a\/l" is a link out/);
-  t.regex(await refusal(t, [{ path: 'h', type: 'Link', linkpath: '/etc/passwd' }]), /entry "h" is a link to no file of the build/);
+  t.regex(
+    await refusal(t, [{ path: 'h', type: 'Link', linkpath: '/etc/passwd' }]),
+    /entry "h" is a link to a file that is not in the build/,
+  );
   t.regex(await refusal(t, [{ path: 'h', type: 'Link', linkpath: '../x' }]), /entry "h" is a link to no file/);
   // Each link alone stays inside; through the first, the second leads out.
   const detour: RawEntry[] = [
@@ -58,7 +64,7 @@ test('links out of the build are refused, also by detours', async (t) => {
     { path: 'a/b/c/top', type: 'SymbolicLink', linkpath: '../../..' },
     { path: 'out', type: 'SymbolicLink', linkpath: 'a/b/c/top/../..' },
   ];
-  t.regex(await refusal(t, detour), /entry "out" is a link (out of the build|to nothing)/);
+  t.regex(await refusal(t, detour), /entry "out" is a (link that leaves the build|broken link)/);
   // A file written through a link.
   const through: RawEntry[] = [
     { path: 'dir/', type: 'Directory', mode: 0o755 },

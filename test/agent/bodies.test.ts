@@ -48,7 +48,7 @@ test('an output that the store refuses fails the job with the reason', async (t)
   const { scheduler } = await startWorker(t, 'export function large() { return "x".repeat(100_000); }', 'large');
   scheduler.putFault = () => new CapstanError('PAYLOAD_TOO_LARGE', 'no room for it');
   scheduler.dispatch({ jobId: 'j1' });
-  t.like(await scheduler.ended('j1'), { outcome: 'ATTEMPT_OUTCOME_FAILED', error: 'the result could not be stored: no room for it' });
+  t.like(await scheduler.ended('j1'), { outcome: 'ATTEMPT_OUTCOME_FAILED', error: 'storing the result failed: no room for it' });
 });
 
 test('large chunks keep their order among small ones', async (t) => {

@@ -50,7 +50,7 @@ test('a worker gets its devices, its limits, and nothing else of the host', asyn
   const env = { API_TOKEN: 'a-secret', PYTHONHASHSEED: '7' };
   const worker = await refusedWorker(t, engine, { deviceUuids, env, memoryBytes: 2 * GIB, cpuMillis: 1_500 });
   const { detail } = await worker.hear('exited');
-  t.is(detail, `the container could not be started: ${engine.startFailure}`);
+  t.is(detail, `starting the container failed: ${engine.startFailure}`);
 
   const [request] = engine.created;
   t.is(request?.Image, 'capstan/base-python-cuda:latest');
@@ -129,7 +129,7 @@ test('an image that listens itself has its ports to itself on a network, and sho
   t.like(plain, { ExposedPorts: { '80/tcp': {} }, HostConfig: { NetworkMode: 'bridge', CapDrop: ['ALL'] } });
   t.deepEqual(Object.keys(chosen?.HostConfig?.PortBindings as object), ['8000/tcp', '9000/tcp']);
 
-  t.is((await started({ PORT: 'http' }).hear('exited')).detail, 'the worker could not be started: env.PORT: must be a port, 1 to 65535');
+  t.is((await started({ PORT: 'http' }).hear('exited')).detail, 'starting the worker failed: env.PORT: must be a port, 1 to 65535');
   const alone = await containerRuntime(t, engine.socket, { network: 'none' });
   t.regex((await started({}, alone).hear('exited')).detail, /CAPSTAN_CONTAINER_NETWORK is `none`/);
 });
@@ -218,7 +218,7 @@ test('a file of credentials that is broken says so without what is in it', async
   await writeFile(authFile, 'a-secret, and no JSON');
   const worker = await refusedWorker(t, engine, { image: 'some/image' }, authFile);
   const { detail } = await worker.hear('start-failed');
-  t.is(detail, `CAPSTAN_REGISTRY_AUTH_FILE: the file is no JSON: ${authFile}`);
+  t.is(detail, `CAPSTAN_REGISTRY_AUTH_FILE: the file is not JSON: ${authFile}`);
 });
 
 test('credentials are found by the registry of the image', async (t) => {

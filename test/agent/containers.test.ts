@@ -130,7 +130,7 @@ if (noEngine === undefined) {
     t.regex(found.Name, /^\/capstan-w-2-/);
     t.false(JSON.stringify(found).includes('a-secret-value'));
     worker.worker.end(false);
-    t.is((await worker.hear('exited')).detail, 'the worker was ended');
+    t.is((await worker.hear('exited')).detail, 'the worker was stopped');
     await runtime.close();
     t.is(await engine.docker('ps', '-aq'), '');
   });

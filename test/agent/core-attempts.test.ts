@@ -232,7 +232,7 @@ test('an output that the store refuses fails the job', (t) => {
   enter(world);
   world.feed({ kind: 'handler-ended', key: KEY, result: { kind: 'returned', output: Buffer.alloc(70_000), ms: 1 } });
   world.feed({ kind: 'output-refused', key: KEY, detail: 'too large' });
-  t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_FAILED', error: 'the result could not be stored: too large' } });
+  t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_FAILED', error: 'storing the result failed: too large' } });
 });
 
 test('a new session is told everything that may be missing, in order', (t) => {

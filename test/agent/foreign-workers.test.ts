@@ -68,7 +68,7 @@ test.serial('each form of a result is recorded as it is meant', async (t) => {
     ['{"error":"as it came"}', 'FAILED', 'as it came', undefined],
     ['{"output":{"detail":1},"error":"custom"}', 'FAILED', 'custom', { detail: 1 }],
     ['{"error":{"code":7}}', 'FAILED', '{"code":7}', undefined],
-    ['{"output":NaN}', 'FAILED', 'the worker posted a result that is not JSON: it holds NaN or Infinity', undefined],
+    ['{"output":NaN}', 'FAILED', 'the worker posted a result that is not JSON: it contains NaN or Infinity', undefined],
     ['[1]', 'FAILED', 'the worker posted a result that is not JSON: it is not an object', undefined],
     ['', 'FAILED', 'the worker posted a result that is not JSON: error at byte 0', undefined],
   ] as const;
@@ -143,7 +143,7 @@ test.serial('a job that the worker dropped without a word fails, and says so', a
   scheduler.dispatch({ jobId: 'j1' }, { do: 'silent' });
   t.like(await scheduler.ended('j1'), {
     outcome: 'ATTEMPT_OUTCOME_FAILED',
-    error: 'the worker ended the job without a result; is what the handler returns JSON?',
+    error: 'the worker ended the job without a result; check that the handler returns JSON',
   });
 });
 
@@ -196,7 +196,7 @@ test.serial('a program that is not there, and one that asks for nothing, say why
   const sick = (id: string) => scheduler.worker(id, ({ state }) => state === 'WORKER_STATE_UNHEALTHY');
   t.like(await sick('absent'), { reason: 'START_FAILED', detail: "the worker's process exited with code 127" });
   t.like(await sick('mute'), { reason: 'START_TIMEOUT' });
-  t.like(await sick('none'), { reason: 'START_FAILED', detail: "the worker's process could not be started: the release names no command" });
+  t.like(await sick('none'), { reason: 'START_FAILED', detail: 'starting the worker process failed: the release has no command' });
 });
 
 test.serial('a worker that asks for nothing more hangs, however it pings: it is replaced, and its job was never started', async (t) => {
@@ -205,7 +205,7 @@ test.serial('a worker that asks for nothing more hangs, however it pings: it is 
   scheduler.dispatch({ jobId: 'j1' }, { do: 'hang' });
   t.is((await scheduler.ended('j1')).outcome, 'ATTEMPT_OUTCOME_COMPLETED');
   scheduler.dispatch({ jobId: 'j2' });
-  const error = 'the worker hangs: it has no job, and has not asked for one for 1 s';
+  const error = 'the worker hangs: it is idle and has not fetched a job for 1 s';
   t.like(await scheduler.ended('j2'), { outcome: 'ATTEMPT_OUTCOME_WORKER_LOST', error });
   t.false(
     scheduler.heard.items.some(({ $case, value }) => $case === 'started' && value.jobId === 'j2'),
@@ -227,7 +227,7 @@ test.serial('an unhealthy ping of a worker that serves ends it with its words', 
   const scheduler = await foreign(t);
   scheduler.dispatch({ jobId: 'j1' }, { do: 'unhealthy' });
   const lost = await scheduler.ended('j1');
-  t.like(lost, { outcome: 'ATTEMPT_OUTCOME_WORKER_LOST', error: 'the worker says that it is unhealthy: disk: full' });
+  t.like(lost, { outcome: 'ATTEMPT_OUTCOME_WORKER_LOST', error: 'the worker reports that it is unhealthy: disk: full' });
 });
 
 test.serial('a worker writes no core files, and is taken before the agent when memory runs out', async (t) => {

@@ -65,7 +65,7 @@ for (const text of ['Unknown Error', '[GPU requires reset]', '[Insufficient Perm
   test(`${text} in the place of a UUID is an unhealthy device, and never a name for CUDA`, async (t) => {
     const host = await hostWith(t, { gpus: [A, B] });
     const before = await host.full();
-    const problem = `nvidia-smi reports ${text} in the place of its UUID`;
+    const problem = `nvidia-smi reports ${text} instead of its UUID`;
     await host.behave({ gpus: [{ ...A, uuidText: text }, B] });
     // The GPU on that bus was known: it is the one that is ill.
     const known: Shape = [
@@ -156,9 +156,9 @@ test('an answer for fewer devices than are attached says so, and the missing one
   const before = await host.full();
   await host.behave({ gpus: [B], attached: 2 });
   const set = await host.full(before);
-  t.is(set.problem, 'nvidia-smi tells of 1 of 2 attached GPUs');
+  t.is(set.problem, 'nvidia-smi lists 1 of 2 attached GPUs');
   t.deepEqual(shape(set), [
-    ['GPU-a', false, 'nvidia-smi does not list it any more'],
+    ['GPU-a', false, 'nvidia-smi no longer lists it'],
     ['GPU-b', true, ''],
   ]);
 });
@@ -179,7 +179,7 @@ test('an output that breaks off tells of whole rows only', async (t) => {
   const before = await host.full();
   await host.behave({ gpus: [B], tableEnd: { code: 139, stdout: 'GPU-a0, NVIDIA Te' } });
   t.deepEqual(shape(await host.light(before)), [
-    ['GPU-a', false, 'nvidia-smi does not list it any more'],
+    ['GPU-a', false, 'nvidia-smi no longer lists it'],
     ['GPU-b', true, ''],
   ]);
 });

@@ -111,7 +111,7 @@ test('MIG slices are devices of their own, by their UUIDs; their GPU is none', a
   );
   await host.behave({ gpus: [{ uuid: 'GPU-a', slices: [] }] });
   const bare = await host.full();
-  t.like(only(bare), { uuid: 'GPU-a', healthy: false, problem: 'MIG is enabled, but no slice is there' });
+  t.like(only(bare), { uuid: 'GPU-a', healthy: false, problem: 'MIG is enabled, but there is no slice' });
 });
 
 test('a new cut of a GPU replaces the old one; a lost GPU stays, unhealthy, until it is back', async (t) => {
@@ -123,7 +123,7 @@ test('a new cut of a GPU replaces the old one; a lost GPU stays, unhealthy, unti
     after.devices.map(({ uuid, healthy, problem }) => [uuid, healthy, problem]),
     [
       ['MIG-1', true, ''],
-      ['GPU-a', false, 'nvidia-smi does not list it any more'],
+      ['GPU-a', false, 'nvidia-smi no longer lists it'],
     ],
   );
   await host.behave({ gpus: [{ uuid: 'GPU-a' }, { uuid: 'GPU-b' }] });
@@ -154,7 +154,7 @@ test('a hanging nvidia-smi is killed, and its devices say why they cannot be use
   const before = await hostWith(t, { gpus: [{ uuid: 'GPU-a' }] }).then((good) => good.full());
   await host.behave({ hangs: 'all' });
   const after = await host.full(before);
-  t.is(after.problem, 'nvidia-smi did not answer within 300 ms');
+  t.is(after.problem, 'nvidia-smi did not respond within 300 ms');
   t.like(only(after), { healthy: false, problem: after.problem });
 });
 
@@ -171,7 +171,7 @@ test('an agent that ends does not wait for a hanging nvidia-smi', async (t) => {
 test('a report that hangs leaves the table to tell of the devices', async (t) => {
   const host = await hostWith(t, { gpus: [{ uuid: 'GPU-a', memoryMiB: 2_048 }], hangs: 'report' }, 2_500);
   const set = await host.full();
-  t.is(set.problem, 'nvidia-smi did not answer within 2500 ms');
+  t.is(set.problem, 'nvidia-smi did not respond within 2500 ms');
   t.like(only(set), { uuid: 'GPU-a', memoryBytes: 2_048n * MEBIBYTE, healthy: true });
 });
 
@@ -231,7 +231,7 @@ test('memory errors, the bus and what the driver asks for are told, in the words
   }
   const rows = '<remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>No</remapped_row_failure>';
   const pending = await hostWith(t, { gpus: [{ uuid: 'GPU-a', rows }] });
-  t.like(only(await pending.full()), { healthy: false, problem: 'memory rows are remapped with the next reset' });
+  t.like(only(await pending.full()), { healthy: false, problem: 'memory rows will be remapped at the next reset' });
 });
 
 test('an old driver is asked for fewer columns', async (t) => {

@@ -38,7 +38,7 @@ for (const [name, runtime, module] of [
     scheduler.send({ $case: 'logs', value: { requestId: 7, endpointId: 'ep1', workerId: 'w1', limit: 1_000, afterMs: 0n } });
     const { lines } = await scheduler.hear('logs', ({ requestId }) => requestId === 7);
     t.true(lines.at(-1)?.text.startsWith(`line ${LINES} `), lines.at(-1)?.text.slice(0, 40));
-    const notes = lines.flatMap(({ text }) => /^\((\d+) characters of output are left out here/.exec(text)?.[1] ?? []).map(Number);
+    const notes = lines.flatMap(({ text }) => /^\((\d+) characters of output are omitted/.exec(text)?.[1] ?? []).map(Number);
     const sent = LINES * LINE - notes.reduce((sum, left) => sum + left, 0);
     t.true(notes.length > 0);
     t.true(sent <= OUTPUT_BURST + 2 * OUTPUT_KEPT + ((executionMs + 1_000) / 1_000) * OUTPUT_PER_SECOND, `${sent} characters were sent`);
@@ -69,7 +69,7 @@ test('the limiter: a burst, then so much a second; beyond it the newest, with a 
   const rest = take().join('');
   t.true(burst <= 1_050 && rest.length <= 2 * OUTPUT_KEPT);
   t.true(rest.includes('c 9999'.slice(2)) && rest.endsWith('\n'));
-  const [, count] = /\((\d+) characters of output are left out here/.exec(rest) ?? [];
+  const [, count] = /\((\d+) characters of output are omitted/.exec(rest) ?? [];
   t.true(Number(count) > 8_000_000);
   // Floods of many jobs in a row keep their ends only.
   for (let n = 0; n < 10_000; n += 1) limiter.add('stdout', 'd', `${String(n).padEnd(999, '.')}\n`);

@@ -39,7 +39,7 @@ test('a second agent on one data folder is refused, and the folder is free again
   const first = await startAgent(t, scheduler, { dataDir });
   await t.throwsAsync(startAgent(t, scheduler, { dataDir }), {
     code: 'CONFLICT',
-    message: new RegExp(`another agent runs on the data folder ${dataDir} already \\(process ${process.pid}\\)`),
+    message: new RegExp(`another agent is running on the data folder ${dataDir} \\(process ${process.pid}\\)`),
   });
   await first.close();
   await t.notThrowsAsync(startAgent(t, scheduler, { dataDir }));

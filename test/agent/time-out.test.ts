@@ -1,4 +1,4 @@
-/** executionTimeout of a worker that does nothing any more: the job is final first, the slot is free when the worker is gone. */
+/** executionTimeout of a worker that does nothing any more: the job is final first, the slot is free when the worker has ended. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 

@@ -82,7 +82,7 @@ test('a worker that fills its share is refused, and another one posts its result
   const refused = await post('w1', 'j3', whole.length, whole).answer();
   t.regex(refused, /^HTTP\/1\.1 503 /);
   t.regex(refused, /retry-after: 1\r\n/);
-  t.regex(refused, /the posts of this worker hold its share/);
+  t.regex(refused, /request bodies of this worker already use its share/);
   t.regex(await post('w2', 'j', whole.length, whole).answer(), /^HTTP\/1\.1 200 /);
   for (const each of letGo) each();
   for (const each of held) t.regex(await each.answer(), /^HTTP\/1\.1 200 /);

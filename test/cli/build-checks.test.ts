@@ -45,7 +45,7 @@ test('GPUs that Capstan does not know are warned of, with what is near', async (
     'one.ts': 'export const one = (value: number) => value;\n',
     'tool_manifest.json': manifest({ gpuIds: 'ANI' }),
   });
-  t.regex((await build(t, written)).stderr, /^! endpoint one: gpu: "ANI" is no GPU type or group/m);
+  t.regex((await build(t, written)).stderr, /^! endpoint one: gpu: "ANI" is not a GPU type or group/m);
 });
 
 test('a CPU size that no host has is refused', async (t) => {

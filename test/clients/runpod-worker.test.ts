@@ -61,7 +61,7 @@ says('a plain handler: values, none, an empty object, errors, progress', async (
   t.like(JSON.parse(error), { error_type: "<class 'ValueError'>", error_message: 'no luck', worker_id: 'w1' });
   t.deepEqual(await result(scheduler, 'j7', { do: 'not json' }), [
     'FAILED',
-    'the worker ended the job without a result; is what the handler returns JSON?',
+    'the worker ended the job without a result; check that the handler returns JSON',
     undefined,
   ]);
   scheduler.dispatch({ jobId: 'j8' }, { do: 'progress', seconds: 0.5 });
@@ -201,6 +201,6 @@ says('through the whole stack: deployed by a command, called over HTTP, gone wit
   t.deepEqual(chunks, [{ value: 0 }, { value: 1 }, { value: 2 }]);
   const { output: pid } = await stack.ended(plain, await stack.run(plain, { do: 'pid' }));
   stack.signal('agent', 'SIGKILL');
-  await until('the worker is gone with its agent', async () => !(await isRunning(Number(pid))));
+  await until('the worker has ended with its agent', async () => !(await isRunning(Number(pid))));
   t.like(await stack.ended(plain, await stack.run(plain, { n: 2 })), { status: 'COMPLETED', output: { n: 2 } });
 });

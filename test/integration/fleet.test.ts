@@ -220,7 +220,7 @@ serial('a second agent with a node’s identity is refused while the first lives
   t.timeout(60_000);
   await fleet().copyIdentity('b', 'twin');
   const twin = await fleet().agent('twin');
-  await until('the twin is refused', async () => (await fleet().log('twin')).includes('another agent holds the session of this node'));
+  await until('the twin is refused', async () => (await fleet().log('twin')).includes('another agent has the session of this node'));
   t.true((await fleet().connected('b')).connected);
   twin.kill('SIGKILL');
 });
@@ -232,7 +232,7 @@ serial('a removed node ends with a clear word, and its work goes elsewhere', asy
   const jobs = await holdAll(open);
   const refused = await fleet().tool('node', 'remove', 'b');
   t.is(refused.code, 75);
-  t.regex(refused.stderr, /b has 2 workers: drain it first/);
+  t.regex(refused.stderr, /b has 2 workers; drain it first/);
   const pid = fleet().pid('b');
   t.is((await fleet().tool('node', 'remove', 'b', '--force')).code, 0);
   await until('its agent has ended', () => !stack.processes().some((found) => found.pid === pid));

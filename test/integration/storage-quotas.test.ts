@@ -115,7 +115,7 @@ test('inputs above 64 KiB are refused over the quota before they are kept, and l
   t.is((await account(scheduler)).bodyBytes, 200_000n);
   const refused = await run(100_000);
   t.is(refused.status, 409);
-  t.regex(refused.text, /input: its 100008 bytes would pass the account's quota of bodies above 64 KiB; .* 200000 of 250000 bytes/);
+  t.regex(refused.text, /input: 100008 more bytes would exceed the account's quota of bodies above 64 KiB; .* 200000 of 250000 bytes/);
   t.regex(refused.text, /capstan account quota default --body-bytes/);
   t.is((await bodiesOn(scheduler)).length, 1, 'the bytes were not kept');
   t.is((await run(60_000)).status, 200, 'what is small does not count');
@@ -143,7 +143,7 @@ test('a job whose output or stream passes the quota ends FAILED with that reason
   };
   const failed = await jobOf(over.jobId);
   t.is(failed.state, JobState.FAILED);
-  t.regex(failed.error ?? '', /^output: its 100000 bytes would pass the account's quota of bodies above 64 KiB/);
+  t.regex(failed.error ?? '', /^output: 100000 more bytes would exceed the account's quota of bodies above 64 KiB/);
   t.is(failed.output, undefined);
 
   const streaming = await world.dispatched('');

@@ -218,7 +218,7 @@ test.serial('a webhook that was given up is sent anew on request, with all its t
   world.clock.advance(10_000);
   await world.delivered();
   t.is(receiver.received.length, 5);
-  await t.throwsAsync(world.redeliver(id), { message: /webhook job-1_1 not found/ });
+  await t.throwsAsync(world.redeliver(id), { message: /webhook job-1_1 does not exist/ });
 });
 
 test.serial('the payload outlives the job', async (t) => {
@@ -323,7 +323,7 @@ test.serial('an address that the URL shows to be private is refused with the sub
     const { reply } = await world.submit(url);
     if (reply.result?.$case !== 'failure') return t.fail(`${url} was taken`);
     t.like(reply.result.value, { code: 'INVALID_ARGUMENT', field: 'webhook' });
-    t.regex(reply.result.value.message, /^webhook: must not lead to a private address/);
+    t.regex(reply.result.value.message, /^webhook: must not resolve to a private address/);
   }
   t.is((await world.submit('https://example.com/')).reply.result?.$case, 'job');
 });
@@ -422,7 +422,7 @@ test.serial('what is opened for the operator’s account is closed to every othe
   };
   const refused = await submit('by-address', receiver.url());
   if (refused.result?.$case !== 'failure') return t.fail('the address was taken');
-  t.regex(refused.result.value.message, /^webhook: must not lead to a private address/);
+  t.regex(refused.result.value.message, /^webhook: must not resolve to a private address/);
   t.is((await submit('by-name', receiver.url('/', 'inside.example'))).result?.$case, 'job');
   await unary((done) => scheduler.jobs.cancel({ endpointId: endpoint, jobId: 'by-name' }, world.gateway(), done));
   const tenant = scheduler.bearer(keyText);
@@ -430,7 +430,7 @@ test.serial('what is opened for the operator’s account is closed to every othe
     const page = await unary<ListWebhooksResponse>((done) => scheduler.control.listWebhooks({ afterId: '', limit: 0 }, tenant, done));
     return page.webhooks.find(({ tries }) => tries === 1);
   });
-  t.regex(webhook.error, /inside\.example leads to a private address/);
+  t.regex(webhook.error, /inside\.example resolves to a private address/);
   t.is(receiver.received.length, 0);
 
   await world.completed(receiver.url('/', 'inside.example'));

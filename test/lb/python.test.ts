@@ -22,7 +22,7 @@ for (const [what, path, body, detail] of [
   ['a parameter that is not given', '/hello', '{}', 'name: is required'],
   ['a value of another type', '/hello', '{"name":1}', 'name: must be a string'],
   ['a whole number that is none', '/hello', '{"name":"a","times":1.5}', 'times: must be an integer'],
-  ['a key that is no parameter', '/hello', '{"name":"a","nam":1}', 'nam: is not a parameter of this route, which takes name, times'],
+  ['a key that is no parameter', '/hello', '{"name":"a","nam":1}', 'nam: is not a parameter of this route; it takes name, times'],
   ['a body that is not JSON', '/hello', '{', 'body: must be JSON'],
   ['a body that is no object', '/hello', '[]', 'body: must be a JSON object whose keys are the parameters'],
 ] as const) {

@@ -58,7 +58,7 @@ const refusals: readonly [string, string, { method?: string; body?: string; key?
     { method: 'POST', body: '{"name":"a","nam":1}' },
     400,
     'Bad Request',
-    'nam: is not a parameter of this route, which takes name, times',
+    'nam: is not a parameter of this route; it takes name, times',
   ],
   ['a body that is not JSON', '/hello', { method: 'POST', body: '{' }, 400, 'Bad Request', 'body: must be JSON'],
   [

@@ -13,6 +13,6 @@ export const ENTRYPOINTS: Readonly<Record<Language, readonly (readonly string[])
 
 /** Said with the end of a container that never reported. */
 export const NEEDS: Readonly<Record<Language, string>> = {
-  node: "an image for Node needs glibc 2.28 or newer with libstdc++, for the agent's own Node, or a Node 22.18 or newer of its own on its path",
-  python: 'an image for Python needs python3 or python, 3.8 or newer, on its path',
+  node: "an image for Node must have glibc 2.28 or newer with libstdc++ (for the agent's Node), or its own Node 22.18 or newer on PATH",
+  python: 'an image for Python must have python3 or python, 3.8 or newer, on PATH',
 };

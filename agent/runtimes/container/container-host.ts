@@ -75,7 +75,7 @@ export class ContainerHost implements Host {
         this.#isHeld = false;
         this.#flush();
       },
-      (error: unknown) => this.kill(`the worker could not be started: ${messageOf(error)}`),
+      (error: unknown) => this.kill(`starting the worker failed: ${messageOf(error)}`),
     );
   }
 
@@ -112,7 +112,7 @@ export class ContainerHost implements Host {
       await this.#channelsRead();
       detail = this.#describe(ending);
     } catch (error) {
-      detail = `the worker could not be started: ${messageOf(error)}`;
+      detail = `starting the worker failed: ${messageOf(error)}`;
     } finally {
       await channel?.close();
     }
@@ -201,12 +201,12 @@ export class ContainerHost implements Host {
 /** As the process runtimes begin it; the engine says no more than that it was so. */
 export function outOfMemoryText(exitCode: number | undefined, memoryBytes: number): string {
   const code = exitCode === undefined ? '' : ` (exit code ${exitCode}, OOMKilled)`;
-  const limit = memoryBytes > 0 ? `, the limit is ${Math.round(memoryBytes / 1024 / 1024)} MiB` : ', this host has no more memory';
+  const limit = memoryBytes > 0 ? `, the limit is ${Math.round(memoryBytes / 1024 / 1024)} MiB` : ', the host is out of memory';
   return `memory limit exceeded: the container ran out of memory${code}${limit}`;
 }
 
 export function containerEnd(exitCode: number | undefined, engineError: string): string {
-  if (exitCode === undefined) return `the container is gone${engineError === '' ? '' : `: ${engineError}`}`;
+  if (exitCode === undefined) return `the container disappeared${engineError === '' ? '' : `: ${engineError}`}`;
   const signal = signalOf(exitCode);
   const how = signal === undefined ? `exited with code ${exitCode}` : `was killed by ${signal} (exit code ${exitCode})`;
   return `the container ${how}${engineError === '' ? '' : `: ${engineError}`}`;

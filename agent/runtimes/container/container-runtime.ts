@@ -47,7 +47,9 @@ export interface ContainerRuntimeOptions extends ContainerSpecBuilderOptions {
 }
 
 /** A spare's image was there a moment ago: one that is gone is not fetched for it. */
-const NO_PULLS: ContainerDeps['pulls'] = { pull: (image) => Promise.reject(new CapstanError('NOT_FOUND', `${image}: not there any more`)) };
+const NO_PULLS: ContainerDeps['pulls'] = {
+  pull: (image) => Promise.reject(new CapstanError('NOT_FOUND', `${image}: no longer in the engine`)),
+};
 const NO_EVENTS = { preparing() {}, startFailed() {} };
 const NOBODY = { workerId: '', endpointId: '' };
 
@@ -107,7 +109,7 @@ export class ContainerRuntime implements Runtime {
     if (spec.servesHttp === true && isForeign(spec)) return this.#startServer(spec, events);
     if (isForeign(spec)) return this.#startForeign(spec, events);
     const [fn] = spec.functions;
-    if (fn === undefined) return notStarted(events, 'the release names no function');
+    if (fn === undefined) return notStarted(events, 'the release has no function');
     const language = languageOf(spec.folder, fn.module);
     const env = workerEnv(spec);
     const shape = this.#orders.shapeOf(spec, language);
@@ -175,8 +177,8 @@ export class ContainerRuntime implements Runtime {
   /** An image that speaks the worker protocol itself, with a way to the agent. */
   #startForeign(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     const { foreign } = this.#options;
-    if (foreign === undefined) return notStarted(events, 'this agent serves no workers with a program of their own');
-    if (spec.image === '') return notStarted(events, 'the release names no image');
+    if (foreign === undefined) return notStarted(events, 'this agent does not run foreign workers');
+    if (spec.image === '') return notStarted(events, 'the release has no image');
     const { api } = foreign;
     const carry: Launcher = (carried, env, carrierEvents) => {
       const start = randomUUID();
@@ -190,7 +192,7 @@ export class ContainerRuntime implements Runtime {
       };
       const started = (): void => {
         if (address !== undefined)
-          void api.listenAlso(address).catch((error: unknown) => made.kill(`no way for the worker to this agent: ${String(error)}`));
+          void api.listenAlso(address).catch((error: unknown) => made.kill(`the worker cannot reach this agent: ${String(error)}`));
         carrierEvents.started();
       };
       const made = new ForeignContainer(this.#deps, order, { ...carrierEvents, started });
@@ -202,7 +204,7 @@ export class ContainerRuntime implements Runtime {
 
   /** An image that listens itself. */
   #startServer(spec: WorkerStart, events: WorkerEvents): RunningWorker {
-    if (spec.image === '') return notStarted(events, 'the release names no image');
+    if (spec.image === '') return notStarted(events, 'the release has no image');
     const worker = new ServerWorker(events);
     worker.launch(spec, { PYTHONUNBUFFERED: '1' }, this.#serverSite(spec.env));
     return worker;
@@ -248,7 +250,7 @@ export class ContainerRuntime implements Runtime {
       .then((owner) => removeLeftovers(engine, owner, isLive))
       .then(
         (count) => {
-          if (count > 0) log.info({ count }, 'containers without a worker removed');
+          if (count > 0) log.info({ count }, 'orphaned containers removed');
         },
         () => {
           // The engine is away, or busy with them: the next probe tries again.

@@ -125,7 +125,7 @@ export class ContainerSpecBuilder {
     const { command, image, folder, workerId, endpointId } = spec;
     const common = await this.#common(spec, { start, workerId, endpointId }, true);
     if (common.network === 'none')
-      throw new CapstanError('CONFIG', 'CAPSTAN_CONTAINER_NETWORK is `none`: this worker and the agent could not reach one another');
+      throw new CapstanError('CONFIG', 'CAPSTAN_CONTAINER_NETWORK is `none`: this worker and the agent cannot reach each other');
     if (folder !== '') await makeReadable(folder);
     return {
       ...common,

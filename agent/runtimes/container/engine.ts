@@ -163,7 +163,9 @@ interface Subnet {
 
 async function timely<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
   const late = new Promise<never>((_, reject) => {
-    signal.addEventListener('abort', () => reject(new CapstanError('UNAVAILABLE', 'the container engine does not answer')), { once: true });
+    signal.addEventListener('abort', () => reject(new CapstanError('UNAVAILABLE', 'the container engine does not respond')), {
+      once: true,
+    });
   });
   return Promise.race([answer, late]);
 }

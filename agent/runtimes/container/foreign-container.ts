@@ -26,7 +26,7 @@ export class ForeignContainer implements LaunchedProcess {
   terminate(): void {
     this.#terminated = true;
     // Nothing runs yet that could end in order.
-    if (this.#container?.terminate() !== true) this.kill('the worker was ended');
+    if (this.#container?.terminate() !== true) this.kill('the worker was stopped');
   }
 
   kill(why: string): void {
@@ -36,7 +36,7 @@ export class ForeignContainer implements LaunchedProcess {
 
   /** As WorkerContainer.hostPort. */
   async hostPort(port: number): Promise<number> {
-    if (this.#container === undefined) throw new CapstanError('UNAVAILABLE', 'the container is gone');
+    if (this.#container === undefined) throw new CapstanError('UNAVAILABLE', 'the container disappeared');
     return this.#container.hostPort(port);
   }
 
@@ -56,7 +56,7 @@ export class ForeignContainer implements LaunchedProcess {
       if (this.#killedFor !== undefined) this.#container.kill(this.#killedFor);
       detail = this.#describe(await promise, ordered.memoryBytes);
     } catch (error) {
-      detail = `the worker could not be started: ${messageOf(error)}`;
+      detail = `starting the worker failed: ${messageOf(error)}`;
     }
     this.#events.exited(this.#killedFor ?? detail);
     await this.#container?.gone;
@@ -66,6 +66,6 @@ export class ForeignContainer implements LaunchedProcess {
     if (cause !== undefined || startError !== undefined) return cause ?? startError ?? '';
     if (outOfMemory) return outOfMemoryText(exitCode, memoryBytes);
     const end = containerEnd(exitCode, engineError);
-    return this.#terminated ? `the worker was ended: ${end}` : end;
+    return this.#terminated ? `the worker was stopped: ${end}` : end;
   }
 }

@@ -53,10 +53,10 @@ async function readAuthFile(file: string): Promise<z.output<typeof authFile>> {
     value = JSON.parse(await readFile(file, 'utf8'));
   } catch (error) {
     // A parser's message may quote what it read.
-    throw broken(error instanceof SyntaxError ? 'the file is no JSON' : 'the file cannot be read');
+    throw broken(error instanceof SyntaxError ? 'the file is not JSON' : 'reading the file failed');
   }
   const parsed = authFile.safeParse(value);
-  if (!parsed.success) throw broken('the file has no `auths` as docker login writes them');
+  if (!parsed.success) throw broken('the file has no `auths`, the format of docker login');
   return parsed.data;
 }
 

@@ -181,7 +181,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
       await removeFolder(folder);
       // An evicted build, for instance. The next use has another.
       this.#forget(key, use);
-      log.warn({ image: shape.image, reason: messageOf(error) }, 'no spare container can be made');
+      log.warn({ image: shape.image, reason: messageOf(error) }, 'creating a spare container failed');
     }
   }
 
@@ -192,7 +192,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
   #end(spare: Spare<H>): void {
     this.#spares.delete(spare);
     spare.isEnded = true;
-    spare.host.kill('the spare container is not wanted any more');
+    spare.host.kill('the spare container is no longer needed');
   }
 }
 

@@ -144,7 +144,7 @@ export class WorkerContainer {
       return;
     }
     const detail = error instanceof CapstanError ? error.message : engineMessage(error);
-    this.#startError = `the container could not be started: ${detail}`;
+    this.#startError = `starting the container failed: ${detail}`;
   }
 
   /** One try; answers how it ended. Rejects when there was nothing to end. */
@@ -233,7 +233,7 @@ export class WorkerContainer {
       if (this.#stop.signal.aborted) this.#signal('SIGKILL');
       await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
     }
-    return { ...UNKNOWN_EXIT, engineError: 'the container engine does not answer' };
+    return { ...UNKNOWN_EXIT, engineError: 'the container engine does not respond' };
   }
 
   #signal(signal: 'SIGKILL' | 'SIGTERM'): void {

@@ -18,7 +18,7 @@ const OUTPUT_GRACE_MS = 1_000;
 export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, string>>, events: LauncherEvents): LaunchedProcess {
   const { workerId, command, memoryBytes } = spec;
   const [program, ...args] = command;
-  if (program === undefined) return cannotStart(events, 'the release names no command');
+  if (program === undefined) return cannotStart(events, 'the release has no command');
   const [shell, line] = leashed(program, args);
   let child: ReturnType<typeof spawn>;
   try {
@@ -28,7 +28,7 @@ export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, s
   }
   const { pid } = child;
   if (pid === undefined) {
-    child.once('error', (error) => events.exited(`the worker's process could not be started: ${error.message}`));
+    child.once('error', (error) => events.exited(`starting the worker process failed: ${error.message}`));
     return { pid: undefined, terminate() {}, kill() {} };
   }
   let gone = false;
@@ -75,6 +75,6 @@ export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, s
 }
 
 function cannotStart(events: LauncherEvents, why: string): LaunchedProcess {
-  process.nextTick(() => events.exited(`the worker's process could not be started: ${why}`));
+  process.nextTick(() => events.exited(`starting the worker process failed: ${why}`));
   return { pid: undefined, terminate() {}, kill() {} };
 }

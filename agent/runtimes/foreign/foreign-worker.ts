@@ -31,7 +31,7 @@ const DRAIN_MS = 10_000;
 const MAX_LOG_DOCUMENT = 65_536;
 
 const NOTHING: Handout = { jobs: [], written() {}, lost() {} };
-const HARD_STOP = 'the worker was killed: a stopped job did not end';
+const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 
 export interface ForeignTimes {
   /** Time between the pings that workers are asked for, ms. */
@@ -186,7 +186,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
 
   ping({ jobIds, unhealthy }: Ping): void {
     if (unhealthy !== undefined) {
-      if (this.#loaded) this.#kill(`the worker says that it is unhealthy: ${unhealthy}`, false);
+      if (this.#loaded) this.#kill(`the worker reports that it is unhealthy: ${unhealthy}`, false);
       else this.#events.loadFailed(unhealthy);
       return;
     }
@@ -210,7 +210,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     for (const held of this.#tasks.values()) {
       if (held.state !== 'running') continue;
       const ms = performance.now() - held.enteredAt;
-      const error = 'the worker ended the job without a result; is what the handler returns JSON?';
+      const error = 'the worker ended the job without a result; check that the handler returns JSON';
       this.#end(held, held.stop === undefined ? { kind: 'failed', error, ms } : { kind: 'stopped', ms });
     }
     this.#recycle();
@@ -326,7 +326,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     }
     const { fetchMs } = this.#times;
     this.#callOffFetch ??= afterGrace(fetchMs, () => {
-      this.#kill(`the worker hangs: it has no job, and has not asked for one for ${fetchMs / 1000} s`, false);
+      this.#kill(`the worker hangs: it is idle and has not fetched a job for ${fetchMs / 1000} s`, false);
     });
   }
 
@@ -344,7 +344,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     // Calls that are held would hold the worker up.
     this.#takes.release();
     this.#stopPolls.release();
-    this.#callOffEnd ??= afterGrace(DRAIN_MS, () => this.#carried.kill('the worker did not end in time'));
+    this.#callOffEnd ??= afterGrace(DRAIN_MS, () => this.#carried.kill('the worker did not stop in time'));
   }
 
   #kill(why: string, hardStop: boolean): void {
@@ -361,7 +361,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     this.#stopPolls.release();
     for (const held of this.#tasks.values()) held.over();
     this.#tasks.clear();
-    const why = this.#recycling ? 'the worker asked to be replaced' : detail;
+    const why = this.#recycling ? 'the worker requested to be replaced' : detail;
     if (!this.#ending || this.#recycling) this.#events.log({ stream: 'system', jobId: '', text: why });
     this.#onGone();
     this.#events.exited(why, this.#hardStop || this.#recycling);

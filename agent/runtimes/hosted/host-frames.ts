@@ -57,13 +57,13 @@ const shapes = {
 export function checkHostFrame(header: unknown, body: Uint8Array): FromHost {
   const frame = typeof header === 'object' && header !== null ? (header as Readonly<Record<string, unknown>>) : {};
   const kind = frame['t'];
-  if (typeof kind !== 'string' || !isKind(kind)) throw new Error(`a frame of the worker's host has the unknown kind ${shown(kind)}`);
+  if (typeof kind !== 'string' || !isKind(kind)) throw new Error(`a frame of the worker host has the unknown kind ${shown(kind)}`);
   const shape: Shape = shapes[kind];
   for (const [field, check] of Object.entries(shape.fields)) {
-    if (!check(frame[field])) throw new Error(`a frame ${kind} of the worker's host has the invalid ${field} ${shown(frame[field])}`);
+    if (!check(frame[field])) throw new Error(`a frame ${kind} of the worker host has the invalid ${field} ${shown(frame[field])}`);
   }
   const most = shape.body ?? 0;
-  if (body.length > most) throw new Error(`a frame ${kind} of the worker's host has ${body.length} bytes; at most ${most} are allowed`);
+  if (body.length > most) throw new Error(`a frame ${kind} of the worker host has ${body.length} bytes; at most ${most} are allowed`);
   return frame as unknown as FromHost;
 }
 

@@ -39,7 +39,7 @@ export class HostPool {
   /** As Runtime.start. */
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     const [fn] = spec.functions;
-    if (fn === undefined) return notStarted(events, 'the release names no function');
+    if (fn === undefined) return notStarted(events, 'the release has no function');
     const { baseEnv, readAtStart, stopTimes, sharesDevices } = this.#options;
     const { CUDA_VISIBLE_DEVICES, ...own } = workerEnv(spec);
     const env = { ...own, ...(sharesDevices === true ? {} : { CUDA_VISIBLE_DEVICES }), ...markOf(baseEnv) };
@@ -49,7 +49,7 @@ export class HostPool {
       host = spare ?? this.#spawn({ ...baseEnv, ...env });
     } catch (error) {
       // The kernel's refusals that Node throws instead of telling later: no memory, too long an environment.
-      return notStarted(events, `the worker's process could not be started: ${messageOf(error)}`);
+      return notStarted(events, `starting the worker process failed: ${messageOf(error)}`);
     }
     return new HostWorker(host, { spec, fn, env, stopTimes }, events, () => this.#refillLater());
   }

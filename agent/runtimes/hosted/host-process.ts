@@ -46,7 +46,7 @@ export class HostProcess implements Host {
     });
     const { promise, resolve } = Promise.withResolvers<void>();
     this.exited = promise;
-    this.#child.once('error', (error) => this.#onExit(`the worker's process could not be started: ${error.message}`, resolve));
+    this.#child.once('error', (error) => this.#onExit(`starting the worker process failed: ${error.message}`, resolve));
     if (this.#child.pid === undefined) return;
     const socket = this.#child.stdio[CHANNEL_FD] as Socket;
     this.#channel = new FrameWriter(socket, process.nextTick);
@@ -80,7 +80,7 @@ export class HostProcess implements Host {
         return workerId === undefined ? 0 : killEscaped({ agent: env[AGENT_MARK], workerId, hostId, workFolder: this.#workFolder });
       });
       const unrun = this.up ? undefined : notRun(program.command, code);
-      const detail = unrun === undefined ? deathOf(code, signal) : `the worker's process could not be started: ${unrun}`;
+      const detail = unrun === undefined ? deathOf(code, signal) : `starting the worker process failed: ${unrun}`;
       void Promise.all([channelsClosed, swept]).then(() => this.#onExit(detail, resolve));
       // What outlived the group may hold the pipes for ever.
       setTimeout(() => {

@@ -26,7 +26,7 @@ export class HostRequests {
 
   add(request: HttpRequest, events: HttpEvents, life: number): HttpCall {
     if (this.#closed) {
-      process.nextTick(() => events.failed('UNAVAILABLE', 'the worker is gone', true));
+      process.nextTick(() => events.failed('UNAVAILABLE', 'the worker has ended', true));
       return { body() {}, credit() {}, abort() {} };
     }
     const key = `h${this.#next++}`;

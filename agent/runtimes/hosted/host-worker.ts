@@ -31,7 +31,7 @@ export const STOPPED_BY_HOST: StopTimes = { terminateMs: undefined, killMs: 3 * 
 /** The host can only ask the handler. */
 export const STOPPED_BY_AGENT: StopTimes = { terminateMs: STOP_GRACE_MS, killMs: 2 * STOP_GRACE_MS };
 
-const HARD_STOP = 'the worker was killed: a stopped job did not end';
+const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 
 export interface HostedStart {
   readonly spec: WorkerStart;
@@ -67,7 +67,7 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#requests = new HostRequests({
       send: (frame, body) => host.send(frame, body),
       killMs: stopTimes.killMs,
-      kill: () => this.#killHard('the worker was killed: a request that was out of time did not end'),
+      kill: () => this.#killHard('the worker was killed: a timed-out request did not end'),
     });
     host.listen(this);
     host.limitMemory(spec.memoryBytes);
@@ -104,7 +104,7 @@ export class HostWorker implements RunningWorker, HostListener {
   end(force: boolean): void {
     this.#ending = true;
     // Gently or not: the worker holds no task when it is asked gently, and has nothing to put in order.
-    this.#host.kill(force ? 'the worker was killed' : 'the worker was ended');
+    this.#host.kill(force ? 'the worker was killed' : 'the worker was stopped');
   }
 
   entered(key: string): void {

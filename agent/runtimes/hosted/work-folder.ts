@@ -43,7 +43,7 @@ export function enterWorkFolder(folder: string, build: string): void {
       return;
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      process.stderr.write(`the worker has no working folder of its own (${reason}): it works in the folder of the build\n`);
+      process.stderr.write(`the worker has no working folder of its own (${reason}); it runs in the folder of the build\n`);
     }
   }
   process.chdir(build);

@@ -123,7 +123,7 @@ export class ProxiedRequest implements HttpCall {
 
   /** A server of the user's own is told by the end of its connection; there is nothing to stop by force. */
   abort(): void {
-    this.fail('the caller is gone');
+    this.fail('the caller disconnected');
   }
 
   /** Ends the request, whatever it is at. */
@@ -145,7 +145,7 @@ export class ProxiedRequest implements HttpCall {
     source.on('end', () => {
       if (this.#finish()) this.#events.body(NOTHING, true);
     });
-    source.on('close', () => this.#fail('the worker broke its answer off'));
+    source.on('close', () => this.#fail('the worker aborted its response'));
   }
 
   /** The parser refused the response. */
@@ -157,7 +157,7 @@ export class ProxiedRequest implements HttpCall {
 
   #fail(why: string, reset = false): void {
     const unread = reset && this.#repeatable && this.#request.socket?.bytesRead === 0;
-    const message = this.#why ?? `the worker gave no answer: ${why}`;
+    const message = this.#why ?? `the worker did not respond: ${why}`;
     if (!this.#finish()) return;
     if (this.#connected) this.#events.failed('WORKER_LOST', message, unread);
     else this.#events.failed('UNAVAILABLE', message, true);

@@ -46,10 +46,10 @@ export class ServerWorker implements RunningWorker {
   launch(spec: WorkerStart, base: Readonly<Record<string, string>>, site: Promise<ServerSite>): void {
     site.then(
       (found) => {
-        if (this.#ending) this.#exited('the worker was ended');
+        if (this.#ending) this.#exited('the worker was stopped');
         else this.#begin(spec, base, found);
       },
-      (error: unknown) => this.#exited(`the worker could not be started: ${messageOf(error)}`),
+      (error: unknown) => this.#exited(`starting the worker failed: ${messageOf(error)}`),
     );
   }
 
@@ -77,7 +77,7 @@ export class ServerWorker implements RunningWorker {
       return;
     }
     this.#carried.terminate();
-    this.#timer = setTimeout(() => this.#carried.kill('the worker did not end in order'), DRAIN_MS);
+    this.#timer = setTimeout(() => this.#carried.kill('the worker did not stop cleanly'), DRAIN_MS);
   }
 
   #begin(spec: WorkerStart, base: Readonly<Record<string, string>>, { variables, carry, reach }: ServerSite): void {
@@ -94,7 +94,7 @@ export class ServerWorker implements RunningWorker {
               this.#reach = found;
               this.#askLater(ASK_MS);
             },
-            (error: unknown) => this.#carried.kill(`the worker cannot be reached: ${messageOf(error)}`),
+            (error: unknown) => this.#carried.kill(`the worker is unreachable: ${messageOf(error)}`),
           );
         },
         line: (stream, text) => this.#events.log({ stream, jobId: '', text }),
@@ -123,7 +123,7 @@ export class ServerWorker implements RunningWorker {
       response.resume();
       this.#answered(response.statusCode ?? 0);
     });
-    asked.on('timeout', () => asked.destroy(new Error('no answer in time')));
+    asked.on('timeout', () => asked.destroy(new Error('no response in time')));
     asked.on('error', () => this.#answered(0));
   }
 
@@ -140,7 +140,7 @@ export class ServerWorker implements RunningWorker {
     if (this.#doubtedAt !== undefined) this.#answeredInDoubt(status, performance.now() - this.#doubtedAt);
     else {
       this.#failed = status === 200 || status === 204 ? 0 : this.#failed + 1;
-      if (this.#failed >= MAX_FAILED) this.#carried.kill(`the worker does not answer GET /ping (asked ${MAX_FAILED} times)`);
+      if (this.#failed >= MAX_FAILED) this.#carried.kill(`the worker does not respond to GET /ping (${MAX_FAILED} tries)`);
       else this.#askLater(ASK_AGAIN_MS);
     }
   }
@@ -151,7 +151,8 @@ export class ServerWorker implements RunningWorker {
       this.#failed = 0;
       this.#events.reachable(true);
       this.#askLater(ASK_AGAIN_MS);
-    } else if (ms >= DOUBT_MS) this.#carried.kill(`the worker refuses connections, and did not answer GET /ping for ${DOUBT_MS / 1000} s`);
+    } else if (ms >= DOUBT_MS)
+      this.#carried.kill(`the worker refuses connections and did not respond to GET /ping for ${DOUBT_MS / 1000} s`);
     else this.#askLater(ASK_MS);
   }
 

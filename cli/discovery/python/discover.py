@@ -37,7 +37,7 @@ def main(order):
         if path in order["files"]:
             files.append(FileReader(path, tree).read())
         reached.extend(each for each in imported_files(root, path, tree) if each not in reached)
-    return {"version": "%d.%d" % sys.version_info[:2], "files": files}
+    return {"version": f"{sys.version_info[0]}.{sys.version_info[1]}", "files": files}
 
 
 def parse(root, path):

@@ -60,7 +60,7 @@ def from_file(file: str, name: str) -> Any:
 def _load_as(name: str, path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{os.path.basename(path)} is no Python file")
+        raise ImportError(f"{os.path.basename(path)} is not a Python file")
     made = importlib.util.module_from_spec(spec)
     sys.modules[name] = made
     try:

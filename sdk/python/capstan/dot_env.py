@@ -20,7 +20,7 @@ def dot_env_variable(name: str) -> Optional[str]:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     except OSError as error:
-        raise DeclarationError("cannot read %s (%s); set capstan.api_key or %s" % (path, error.strerror, name)) from error
+        raise DeclarationError(f"cannot read {path} ({error.strerror}); set capstan.api_key or {name}") from error
 
 
 def parse_dot_env(text: str, name: str) -> Optional[str]:

@@ -110,7 +110,7 @@ def check_settings(
     if kind and _CPU.fullmatch(kind) is None:
         raise rules.broken("cpu", "must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8", cpu)
     if kind and not _fits_host(kind):
-        raise rules.broken("cpu", "must have at most %d vCPU and %d GB" % (_MOST_CPUS, _MOST_MEMORY_GB), cpu)
+        raise rules.broken("cpu", f"must have at most {_MOST_CPUS} vCPU and {_MOST_MEMORY_GB} GB", cpu)
     if gpus and kind:
         raise rules.broken("gpu", "and cpu are alternatives: give one of them")
     count = rules.integer("gpu_count", gpu_count, 1, 64)

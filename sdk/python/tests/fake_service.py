@@ -15,7 +15,7 @@ class Seen:
         self.body = body
 
     def __str__(self):
-        return "%s %s" % (self.method, self.path)
+        return f"{self.method} {self.path}"
 
 
 class FakeService:
@@ -69,7 +69,7 @@ class FakeService:
             request_queue_size = 128
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        self.url = "http://127.0.0.1:%d" % self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     def __enter__(self):

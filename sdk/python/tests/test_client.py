@@ -103,7 +103,7 @@ class Handles(unittest.TestCase):
             for _service, twin in self.twins({"id": "j1", "status": status, "error": "the reason"}):
                 with self.assertRaises(kind) as caught:
                     twin.settle(twin.endpoint.run_sync({}))
-                self.assertEqual(str(caught.exception), "job j1 %s: the reason" % status)
+                self.assertEqual(str(caught.exception), f"job j1 {status}: the reason")
                 self.assertEqual((caught.exception.error, caught.exception.job_id, caught.exception.job.id), ("the reason", "j1", "j1"))
 
     def test_a_wait_that_is_over_names_the_job_which_runs_on(self):
@@ -146,7 +146,7 @@ class Handles(unittest.TestCase):
             for service, twin in self.twins((status, problem, {"location": "http://127.0.0.1:1/"})):
                 with self.assertRaises(kind) as caught:
                     twin.settle(twin.endpoint.run({}))
-                self.assertEqual(str(caught.exception), "POST /v2/ep1/run: %d Title: input: must be an object" % status)
+                self.assertEqual(str(caught.exception), f"POST /v2/ep1/run: {status} Title: input: must be an object")
                 self.assertEqual(len(service.requests), 1)
 
     def test_when_tries_run_out_the_last_reason_is_raised(self):
@@ -298,7 +298,7 @@ class Accounts(unittest.TestCase):
 
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
-            call = asyncio.ensure_future(aio.Endpoint("ep1", api_key="k", base_url="http://127.0.0.1:%d" % port).health())
+            call = asyncio.ensure_future(aio.Endpoint("ep1", api_key="k", base_url=f"http://127.0.0.1:{port}").health())
             await asked.wait()
             call.cancel()
             with self.assertRaises(asyncio.CancelledError):

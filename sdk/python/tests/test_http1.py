@@ -44,7 +44,7 @@ class Answers(unittest.TestCase):
 
     def test_whether_the_connection_may_be_used_again(self):
         for version, connection, keeps in (("1.1", "", True), ("1.1", "Close", False), ("1.0", "", False), ("1.0", "Keep-Alive", True)):
-            self.assertEqual(head("HTTP/%s 200 OK" % version, "connection: " + connection).keeps, keeps, (version, connection))
+            self.assertEqual(head(f"HTTP/{version} 200 OK", "connection: " + connection).keeps, keeps, (version, connection))
 
     def test_how_long_the_body_is(self):
         sized = head("HTTP/1.1 200 OK", "content-length: 12")

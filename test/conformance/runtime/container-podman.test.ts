@@ -41,7 +41,7 @@ def look(): return [open("/proc/self/status").read(), open("/proc/mounts").read(
     t.like(HostConfig, { Memory: limits.memoryBytes, MemorySwap: limits.memoryBytes, NanoCpus: 500_000_000, PidsLimit: 512 });
     t.false(found.includes('a-secret-value'));
     worker.worker.end(false);
-    t.is((await worker.hear('exited')).detail, 'the worker was ended');
+    t.is((await worker.hear('exited')).detail, 'the worker was stopped');
     await runtime.close();
     t.is(await engine.podman('ps', '--all', '--quiet'), '');
   });

@@ -109,7 +109,7 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
     t.deepEqual(await json('whole', { ...query('a=1'), ...jsonBody({ b: 2 }), pathValues: { c: '3' } }), { a: '1', b: 2, c: '3' });
     t.is(await json('later', query('value=1.5')), 1.5);
 
-    const takes = 'is not a parameter of this route, which takes name, times';
+    const takes = 'is not a parameter of this route; it takes name, times';
     for (const [fn, more, detail] of [
       ['hello', jsonBody({}), 'name: is required'],
       ['hello', jsonBody({ name: 1 }), 'name: must be a string'],
@@ -120,7 +120,7 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
       [
         'hello',
         { ...jsonBody({ name: 'a' }), headers: [['content-encoding', 'GZIP']] },
-        'Content-Encoding: must be absent; a function that takes the request itself may decode its body',
+        'Content-Encoding: must be absent; a function that takes the raw request may decode its body',
       ],
       ['hello', jsonBody([]), 'body: must be a JSON object whose keys are the parameters'],
       ['item', { pathValues: { id: 'x' } }, 'id: must be an integer'],

@@ -401,7 +401,10 @@ test('what cannot be loaded says why, in its log, too', async (t) => {
     ['import no_such_package', /No module named 'no_such_package'/],
     ['def f(:', /invalid syntax/],
     ['class f: pass', /the class f has no public method/],
-    ['class f:\n def __init__(self, size): pass\n def run(self): pass', /the class f is made without arguments, and wants size/],
+    [
+      'class f:\n def __init__(self, size): pass\n def run(self): pass',
+      /the class f must have no required constructor arguments; it has size/,
+    ],
     ['import sys\nsys.exit(3)', /^3$/],
     ['def g(): pass', /module main\.py has no function f \(its functions: g\)/],
   ] as const) {

@@ -24,7 +24,7 @@ test('after three failed starts in a row one worker goes on trying, and the reas
   world.pass(1_000);
   t.is(world.staying(endpoint).length, 1, 'no other is asked for');
   t.is(reason(world, endpoint).reason, 'CRASH_LOOP');
-  t.regex(reason(world, endpoint).detail, /3 starts failed in a row.*LOAD_FAILED: no module named x/);
+  t.regex(reason(world, endpoint).detail, /3 consecutive starts failed.*LOAD_FAILED: no module named x/);
   t.true(world.counts(endpoint).unhealthy >= 1);
   t.true(world.endpoint(endpoint).decisions.some(({ kind }) => kind === 'CRASH_LOOP'));
   t.true(world.effects.some((effect) => effect.kind === 'log' && effect.message === 'workers of the endpoint keep failing to start'));

@@ -57,7 +57,7 @@ test('a device that the inventory does not list is lost; before the devices were
   world.settle();
   const [worker] = world.staying(id);
   const node = worker?.node ?? '';
-  world.connect(node, [], { devicesUnread: true, deviceProblem: 'nvidia-smi has not answered yet' });
+  world.connect(node, [], { devicesUnread: true, deviceProblem: 'nvidia-smi has not responded yet' });
   t.deepEqual(
     world.staying(id).map(({ id: name }) => name),
     [worker?.id],

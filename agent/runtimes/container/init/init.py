@@ -6,7 +6,7 @@ ends, and the kernel then ends everything in the container. Any Python can read 
 import sys
 
 if sys.version_info < (3, 8):
-    sys.stderr.write("Python 3.8 or newer is needed; this is %s\n" % sys.version.split()[0])
+    sys.stderr.write("Python 3.8 or newer is required; this is %s\n" % sys.version.split()[0])
     sys.exit(1)
 
 import fcntl

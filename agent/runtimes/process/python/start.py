@@ -2,7 +2,7 @@
 import sys
 
 if sys.version_info < (3, 8):
-    sys.stderr.write("Python 3.8 or newer is needed; this is %s\n" % sys.version.split()[0])
+    sys.stderr.write("Python 3.8 or newer is required; this is %s\n" % sys.version.split()[0])
     sys.exit(1)
 
 # multiprocessing imports the main file again in the processes it spawns: those are no hosts.

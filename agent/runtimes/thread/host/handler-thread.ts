@@ -44,7 +44,7 @@ export async function handle(order: ThreadOrder): Promise<void> {
     await load(order);
     return;
   }
-  if (loaded === undefined) throw new Error('a task came before its module');
+  if (loaded === undefined) throw new Error('a task arrived before its module');
   const { port, output, endpointId, choose } = loaded;
   if (stoppedEarly.delete(order.key)) {
     post(port, { t: 'stopped', key: order.key, ms: 0, entered: false });

@@ -41,7 +41,7 @@ export class Aggregate {
 
   add(chunk: Uint8Array): void {
     this.#bytes += chunk.length + 1;
-    if (this.#bytes > MAX_RESULT_BYTES) throw new OutputError('the chunks together have more than 20 MiB, the most a result may have');
+    if (this.#bytes > MAX_RESULT_BYTES) throw new OutputError('the chunks together have more than 20 MiB, the limit of a result');
     this.#chunks.push(chunk);
   }
 

@@ -74,7 +74,7 @@ class Signature:
             if key in names or (self.takes_any and (self.context is None or key != self.context.name)):
                 continue
             takes = ": " + ", ".join(names) if names else " no arguments"
-            raise InputError("unknown argument: %s (the function takes%s)" % (key, takes))
+            raise InputError(f"unknown argument: {key} (the function takes{takes})")
         for each in self._parameters:
             if each.default is each.empty and each.name not in value:
                 raise InputError("missing argument: " + each.name)

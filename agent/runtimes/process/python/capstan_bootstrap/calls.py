@@ -178,7 +178,7 @@ class Calls:
     def _exit(self, task, code):
         """sys.exit() in a handler ends the worker, as it would end any program."""
         if code is not None and not isinstance(code, int):
-            sys.stderr.write("%s\n" % (code,))
+            sys.stderr.write(f"{code}\n")
         self._end_lines(task)
         os._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
 

@@ -60,7 +60,7 @@ class HttpSignature:
         for key in body:
             if key not in names and not self.takes_any:
                 takes = ", ".join(names) if names else "no parameters"
-                raise BadRequest("%s: is not a parameter of this route, which takes %s" % (key, takes))
+                raise BadRequest(f"{key}: is not a parameter of this route; it takes {takes}")
         positional, by_name = [], {key: value for key, value in body.items() if key not in names}
         for each in self._parameters:
             try:
@@ -79,7 +79,7 @@ def _body_of(request):
     if not data.strip():
         return ABSENT
     if request.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        raise BadRequest("Content-Encoding: must be absent; a function that takes the request itself may decode its body")
+        raise BadRequest("Content-Encoding: must be absent; a function that takes the raw request may decode its body")
     try:
         return json.loads(data.decode())
     except UnicodeDecodeError:
@@ -107,7 +107,7 @@ def _value_of(parameter, request, body):
     if name in request.query_lists:
         return _from_text(name, kind, request.query_lists[name])
     if parameter.default is parameter.empty:
-        raise BadRequest("%s: is required" % name)
+        raise BadRequest(f"{name}: is required")
     return ABSENT
 
 

@@ -68,7 +68,7 @@ class Call:
             while self.window <= 0 and not self.gone:
                 self.changed.wait()
             if self.gone:
-                raise CallerGone("the caller is gone")
+                raise CallerGone("the caller disconnected")
             self.window -= count
 
 
@@ -147,7 +147,7 @@ class HttpFunctions:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise CallerGone("the caller is gone") from None
+            raise CallerGone("the caller disconnected") from None
         finally:
             call.task = None
 
@@ -289,7 +289,7 @@ def _event(chunk):
     # Whole events: each line is a field, a comment or empty, and the last event has its empty line.
     if len(lines) > 2 and lines[0] and not lines[-1] and not lines[-2] and all(EVENT_LINE.match(line) for line in lines):
         return text
-    return "".join("data: %s\n" % line for line in lines) + "\n"
+    return "".join(f"data: {line}\n" for line in lines) + "\n"
 
 
 def _with_type(headers, kind):

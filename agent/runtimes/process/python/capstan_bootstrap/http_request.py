@@ -57,7 +57,7 @@ class Body:
                 while not self._parts and not self._ended and not self._gone:
                     self._changed.wait()
                 if self._gone:
-                    raise CallerGone("the caller is gone")
+                    raise CallerGone("the caller disconnected")
                 if not self._parts:
                     return
                 part = self._parts.popleft()
@@ -88,7 +88,7 @@ class Request:
         # Names in lower case; of several headers of a name the values are joined by commas.
         self.headers = {}
         for name, value in header["headers"]:
-            self.headers[name] = "%s, %s" % (self.headers[name], value) if name in self.headers else value
+            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self.path_values = header["pathValues"]
         self._body = body
         self._read = None

@@ -36,7 +36,7 @@ def find_module(root, module):
             if not candidate.startswith(root + os.sep) or not os.path.isfile(candidate):
                 continue
             if not os.path.realpath(candidate).startswith(root + os.sep):
-                raise LoadError("module %s lies outside of the build" % module)
+                raise LoadError(f"module {module} is outside of the build")
             return candidate
     raise LoadError("module not found in the build: " + module)
 
@@ -55,7 +55,7 @@ def import_file(root, path):
     name = "capstan_build_" + "_".join(parts)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise LoadError("%s is no Python file" % os.path.basename(path))
+        raise LoadError(f"{os.path.basename(path)} is not a Python file")
     made = importlib.util.module_from_spec(spec)
     sys.modules[name] = made
     spec.loader.exec_module(made)
@@ -72,4 +72,4 @@ def pick_function(module, module_name, name):
         if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
     ]
     has = "its functions: " + ", ".join(own) if own else "it exports no function"
-    raise LoadError("module %s has no function %s (%s)" % (module_name, name, has))
+    raise LoadError(f"module {module_name} has no function {name} ({has})")

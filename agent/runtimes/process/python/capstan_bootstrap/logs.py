@@ -78,7 +78,7 @@ class OutputLimiter:
         stream, job, texts, length = piece
         self._kept -= length
         if self._left_out > 0:
-            self._send(stream, job, "(%d characters of output are left out here: too much was printed at once)\n" % self._left_out)
+            self._send(stream, job, f"({self._left_out} characters of output are omitted: too much was printed at once)\n")
             self._left_out = 0
         self._send(stream, job, "".join(texts))
 

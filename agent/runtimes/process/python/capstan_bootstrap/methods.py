@@ -31,7 +31,7 @@ class Methods:
         if not names and _is_method(made, "__call__"):
             names = ["__call__"]
         if not names:
-            raise LoadError("the class %s has no public method" % made.__name__)
+            raise LoadError(f"the class {made.__name__} has no public method")
         self._class = made.__name__
         self._methods = {}
         for name in names:
@@ -51,9 +51,9 @@ class Methods:
             if chosen != name or signature.takes("method"):
                 return (method,) + signature.bind(value, context)
         if "method" not in value:
-            raise InputError("missing argument: method (one of: %s)" % ", ".join(self._methods))
+            raise InputError(f"missing argument: method (one of: {', '.join(self._methods)})")
         if not isinstance(chosen, str) or chosen not in self._methods:
-            raise InputError("unknown method: %s (the class %s has: %s)" % (chosen, self._class, ", ".join(self._methods)))
+            raise InputError(f"unknown method: {chosen} (the class {self._class} has: {', '.join(self._methods)})")
         method, signature = self._methods[chosen]
         return (method,) + signature.bind({key: each for key, each in value.items() if key != "method"}, context)
 
@@ -83,7 +83,7 @@ def _make(made):
         if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
     if needed:
-        raise LoadError("the class %s is made without arguments, and wants %s" % (made.__name__, ", ".join(needed)))
+        raise LoadError(f"the class {made.__name__} must have no required constructor arguments; it has {', '.join(needed)}")
     return made()
 
 

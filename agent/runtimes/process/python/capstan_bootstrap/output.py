@@ -20,7 +20,7 @@ def to_json(value, what):
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise OutputError("the %s is not JSON: %s" % (what, error)) from None
+        raise OutputError(f"the {what} is not JSON: {error}") from None
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -31,21 +31,21 @@ def to_json(value, what):
 def result_bytes(value):
     data = to_json(value, "result")
     if len(data) > MAX_RESULT_BYTES:
-        raise OutputError("the result has %d bytes; at most 20 MiB are allowed" % len(data))
+        raise OutputError(f"the result has {len(data)} bytes; at most 20 MiB are allowed")
     return data
 
 
 def chunk_bytes(value):
     data = to_json(value, "chunk")
     if len(data) > MAX_CHUNK_BYTES:
-        raise OutputError("a chunk has %d bytes; at most 1 MiB is allowed" % len(data))
+        raise OutputError(f"a chunk has {len(data)} bytes; at most 1 MiB is allowed")
     return data
 
 
 def progress_bytes(value):
     data = to_json(value, "progress")
     if len(data) > MAX_PROGRESS_BYTES:
-        raise OutputError("a progress update has %d bytes; at most 64 KiB are allowed" % len(data))
+        raise OutputError(f"a progress update has {len(data)} bytes; at most 64 KiB are allowed")
     return data
 
 
@@ -60,7 +60,7 @@ class Aggregate:
     def add(self, chunk):
         self._bytes += len(chunk) + 1
         if self._bytes > MAX_RESULT_BYTES:
-            raise OutputError("the chunks together have more than 20 MiB, the most a result may have")
+            raise OutputError("the chunks together have more than 20 MiB, the limit of a result")
         self._chunks.append(chunk)
 
     def to_bytes(self):

@@ -58,7 +58,7 @@ def fits(kind, value):
 
 
 def mismatch(name, kind):
-    return TypeMismatch("%s: must be %s %s" % (name, "an" if kind[0] in "aio" else "a", kind))
+    return TypeMismatch(f"{name}: must be {'an' if kind[0] in 'aio' else 'a'} {kind}")
 
 
 def _is_union(text):

@@ -39,7 +39,7 @@ class ThreadRunner:
         self._waiting.put(task)
         if self._threads < min(self._at_once, len(self._calls.running)):
             self._threads += 1
-            threading.Thread(target=self._work, name="handler-%d" % self._threads, daemon=True).start()
+            threading.Thread(target=self._work, name=f"handler-{self._threads}", daemon=True).start()
 
     def stop(self, task):
         if not task.stop():

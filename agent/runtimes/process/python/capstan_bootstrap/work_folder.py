@@ -34,7 +34,7 @@ def enter_work_folder(folder, build):
             return
         except OSError as error:
             sys.stderr.write(
-                "the worker has no working folder of its own (%s): it works in the folder of the build\n" % error
+                f"the worker has no working folder of its own ({error}); it runs in the folder of the build\n"
             )
     os.chdir(build)
 

@@ -83,7 +83,7 @@ export class HttpFunctions {
         call.wake?.();
         break;
       case 'http-abort': {
-        const gone = new DOMException('the caller is gone', 'AbortError');
+        const gone = new DOMException('the caller disconnected', 'AbortError');
         call.abort.abort(gone);
         call.body.fail(gone);
         call.wake?.();
@@ -186,7 +186,7 @@ async function valuesOf(frame: Begin, { body }: Call, { takesRequest }: HttpSign
   if (takesRequest || body.isEmpty) return values;
   const encoding = headerOf(frame, 'content-encoding').toLowerCase();
   if (encoding !== '' && encoding !== 'identity')
-    throw new BadRequest('Content-Encoding: must be absent; a function that takes the request itself may decode its body');
+    throw new BadRequest('Content-Encoding: must be absent; a function that takes the raw request may decode its body');
   let text: string;
   try {
     text = await body.text();

@@ -44,7 +44,7 @@ export function httpArguments(signature: HttpSignature, values: RequestValues, r
   for (const key of Object.keys(body)) {
     if (parameters.some(({ name }) => name === key)) continue;
     const takes = parameters.length === 0 ? 'no parameters' : parameters.map(({ name }) => name).join(', ');
-    throw new BadRequest(`${key}: is not a parameter of this route, which takes ${takes}`);
+    throw new BadRequest(`${key}: is not a parameter of this route; it takes ${takes}`);
   }
   const bound = parameters.map((parameter) => valueOf(parameter, values, body, request));
   if (style === 'positional') return [...bound, context];
