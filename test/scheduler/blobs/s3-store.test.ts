@@ -115,7 +115,7 @@ test('bytes that are not those of the digest are refused; a storage that fails i
   const wrong = { ...header, digest: 'ab'.repeat(32) };
   await t.throwsAsync(store.put(wrong, source()), { code: 'INVALID_ARGUMENT' });
   made.fail = 403;
-  await t.throwsAsync(store.put(header, source()), { code: 'UNAVAILABLE', message: /answered 403/ });
+  await t.throwsAsync(store.put(header, source()), { code: 'UNAVAILABLE', message: /status 403/ });
   t.is(objects.size, 0);
   await t.throwsAsync(store.get(id), { code: 'NOT_FOUND' });
 });
@@ -146,7 +146,7 @@ test('a build that came in parts is sent from its file, which stays until the st
   t.is(await unfinished.append(build, 7, part(7)), bytes.length);
   const finish = () => unfinished.finish(build, (file) => w.store.adopt(build, file));
   w.fail = 503;
-  await t.throwsAsync(finish(), { message: /answered 503/ });
+  await t.throwsAsync(finish(), { message: /status 503/ });
   t.is(await unfinished.received('a', digest), bytes.length);
   w.fail = 0;
   t.false((await finish()).existed);
