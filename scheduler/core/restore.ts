@@ -20,7 +20,7 @@ import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from '.
 import { emptyLane } from './state/jobs.ts';
 import type { Now } from './now.ts';
 import type { Settings } from './settings.ts';
-import { fromRow } from './jobs/jobs.ts';
+import { fromRow } from './jobs/job-records.ts';
 import { awaitExpiry, keyDefaults } from './control/keys.ts';
 import { fill } from './jobs/dispatch.ts';
 import { MASTER_KEY_SETTING } from './control/encryption.ts';

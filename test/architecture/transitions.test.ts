@@ -26,6 +26,14 @@ interface Table {
 
 const tables: readonly Table[] = [
   {
+    file: 'scheduler/core/jobs/transitions.ts',
+    events: 'JobEvent',
+    phases: 'Phase',
+    writer: 'scheduler/core/jobs/job-records.ts',
+    record: 'JobRecord',
+    declaredIn: 'scheduler/core/state/jobs.ts',
+  },
+  {
     file: 'agent/core/attempt-transitions.ts',
     events: 'AttemptEvent',
     phases: 'AttemptPhase',
@@ -128,7 +136,7 @@ function nameOf(value: unknown): unknown {
 
 test('nothing but the writer beside a table sets a phase', (t) => {
   const writers = tables.map(({ writer }) => writer);
-  const folders = /^(agent\/core)\//;
+  const folders = /^(agent\/core|scheduler\/(core|engine|services))\//;
   const writes = sourceFiles()
     .filter((file) => folders.test(file))
     .flatMap((file) => phaseWrites(file, readFileSync(join(root, file), 'utf8')));

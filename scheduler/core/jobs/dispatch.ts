@@ -5,21 +5,14 @@ import type { StepContext } from '../context.ts';
 import type { Write } from '../effects.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
+import type { Slot, WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import { expire, leaseQueued } from './jobs.ts';
+import { expire, leaseFirst } from './jobs.ts';
 import { first, startRefill, wantsRefill } from './lanes.ts';
 import { purgeStep } from './purge.ts';
 import { mayTakeOld } from '../scaling/rollout.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
-
-/** A worker with a free slot, and its node's open session. */
-export interface Slot {
-  readonly worker: WorkerRecord;
-  readonly node: NodeRecord;
-  readonly session: number;
-}
 
 /**
  * The slot for the job at a position of an endpoint's queue, or null when there is none: workers of
@@ -71,7 +64,8 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
       }
       const slot = findFreeSlot(ctx.state, endpoint, ctx.now, job.queuePosition);
       if (slot === null) break;
-      const write = leaseQueued(ctx, endpoint, job, slot.worker, slot.node.incarnation);
+      const write = leaseFirst(ctx, job, slot);
+      if (write === null) break;
       sendJob(ctx, job, slot, write);
     }
     if (wantsRefill(lane, ctx.state.settings.windowSize)) {

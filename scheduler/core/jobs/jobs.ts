@@ -1,6 +1,6 @@
 /**
- * Changes of a job: each applies one transition of the table to the state, counts it, and writes
- * the operation that makes it durable. Nothing else changes a job's phase or an endpoint's counters.
+ * Changes of a job: each applies one transition of the table, writes the operation that makes it durable, and answers
+ * whoever waits for it.
  */
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
@@ -12,13 +12,13 @@ import type { Write } from '../effects.ts';
 import type { Cause } from '../events.ts';
 import { type State, noteEnded } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import { attemptKey, type WorkerRecord } from '../state/fleet.ts';
+import { attemptKey, type Slot } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
 import { hookOf, noteHook } from '../webhooks/webhooks.ts';
-import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
+import { applyEvent, phaseOf } from './job-records.ts';
 import { chunksFor, dropStream, takeStream } from './streams.ts';
-import { transition } from './transitions.ts';
+import { transition, type Cell, type Phase } from './transitions.ts';
 import { span, toPayload } from './views.ts';
 import { answerGone, answerJob, answerStream } from './waiters.ts';
 
@@ -39,69 +39,17 @@ function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
   return state.endpoints.get(job.endpoint);
 }
 
-/** The stored row of a job in the state. */
-export function toRow(job: JobRecord): JobRow {
-  return {
-    seq: job.seq,
-    id: job.id,
-    endpoint: job.endpoint,
-    kind: job.kind,
-    state: job.lease === null ? 'IN_QUEUE' : 'LEASED',
-    priority: job.priority,
-    queuePosition: job.queuePosition,
-    token: job.token,
-    attempts: job.attempts,
-    lease: job.lease,
-    submittedAt: job.submittedAt,
-    startedAt: null,
-    endedAt: null,
-    deleteAt: job.deleteAt,
-    executionTimeoutMs: job.executionTimeoutMs,
-    ttlMs: job.ttlMs,
-    retentionMs: job.retentionMs,
-    webhook: job.webhook,
-    worker: job.worker,
-    delayMs: null,
-    executionMs: null,
-    error: null,
-    hasS3: job.hasS3,
-  };
-}
-
-/** The state of a stored row that is queued or leased. */
-export function fromRow(row: JobRow): JobRecord {
-  return {
-    seq: row.seq,
-    id: row.id,
-    endpoint: row.endpoint,
-    kind: row.kind,
-    priority: row.priority,
-    executionTimeoutMs: row.executionTimeoutMs,
-    ttlMs: row.ttlMs,
-    retentionMs: row.retentionMs,
-    webhook: row.webhook,
-    hasS3: row.hasS3,
-    phase: row.state === 'LEASED' ? (row.startedAt === null ? 'LEASED' : 'STARTED') : 'QUEUED',
-    queuePosition: row.queuePosition,
-    token: row.token,
-    attempts: row.attempts,
-    submittedAt: row.submittedAt,
-    deleteAt: row.deleteAt,
-    lease: row.lease,
-    startedAt: row.startedAt,
-    startRecorded: row.startedAt !== null,
-    recordStart: null,
-    worker: row.worker,
-    progress: null,
-    stream: null,
-  };
-}
-
-/** Takes a lease for a job in the state; the caller writes it, alone or with the submission. */
-export function takeLease(state: State, job: JobRecord, worker: WorkerRecord, incarnation: string): void {
+/** Gives a job the slot. The caller writes what the transition names. */
+export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
+  state: State,
+  job: JobRecord & { readonly phase: P },
+  event: E,
+  { worker, node }: Slot,
+): Cell<P, E> {
+  const next = applyEvent(state, job, event);
+  if (next === null) return next;
   job.token++;
-  job.phase = 'LEASED';
-  job.lease = { node: worker.node, incarnation, worker: worker.id };
+  job.lease = { node: worker.node, incarnation: node.incarnation, worker: worker.id };
   job.worker = worker.id;
   job.startedAt = null;
   job.startRecorded = false;
@@ -110,28 +58,22 @@ export function takeLease(state: State, job: JobRecord, worker: WorkerRecord, in
   worker.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
   worker.lastUsed = state.nextUse++;
   state.jobs.set(job.id, job);
-  const endpoint = endpointOf(state, job);
-  if (endpoint !== undefined) countLeased(endpoint, job, 1);
+  return next;
 }
 
-/** Leases the first job of a lane. */
-export function leaseQueued(ctx: StepContext, endpoint: EndpointRecord, job: JobRecord, worker: WorkerRecord, incarnation: string): Write {
-  takeFirst(endpoint.lanes[job.priority]);
-  takeLease(ctx.state, job, worker, incarnation);
-  return ctx.write({ kind: 'lease', seq: job.seq, token: job.token, lease: job.lease as NonNullable<JobRecord['lease']> });
+/** Leases the first job of a lane. Null when its phase forbids it. */
+export function leaseFirst(ctx: StepContext, job: JobRecord, slot: Slot): Write | null {
+  const next = takeLease(ctx.state, job, 'lease', slot);
+  if (next === null || job.lease === null) return null;
+  return ctx.write({ kind: next.op, seq: job.seq, token: job.token, lease: job.lease });
 }
 
 /** The handler was entered `agoMs` ago: from here on the attempt counts. */
 export function start(state: State, now: Now, job: JobRecord, agoMs: number): void {
-  if (transition(job.phase, 'start') === null) return;
-  job.phase = 'STARTED';
-  job.attempts++;
+  if (applyEvent(state, job, 'start') === null) return;
   job.startedAt = Math.max(job.submittedAt, now.wall - agoMs);
   const endpoint = endpointOf(state, job);
-  if (endpoint !== undefined) {
-    endpoint.tallies.started++;
-    if (job.attempts > 1) endpoint.counts.retried++;
-  }
+  if (endpoint !== undefined) endpoint.tallies.started++;
   job.recordStart = state.deadlines.add(now.mono + state.settings.recordStartAfterMs, { kind: 'record-start', job, token: job.token });
 }
 
@@ -156,28 +98,22 @@ export function finish(
   ending: Ending,
   cause: Cause | null = null,
 ): { readonly write: Write; readonly view: Job } | null {
-  const next = transition(job.phase, ending.event);
-  if (next === null) return null;
-  const state = next.to as 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
   const from = job.phase === 'QUEUED' ? 'IN_QUEUE' : 'LEASED';
+  const next = applyEvent(ctx.state, job, ending.event);
+  if (next === null) return null;
+  const state = next.to;
   const endedAt = Math.max(job.submittedAt, ctx.now.wall - ending.agoMs);
   const delayMs = job.startedAt === null ? null : span(job.submittedAt, job.startedAt);
   const executionMs = delayMs === null ? null : (ending.executionMs ?? span(job.startedAt as number, endedAt));
   const deleteAt = endedAt + job.retentionMs;
   const endpoint = endpointOf(ctx.state, job);
-  if (endpoint !== undefined) {
-    if (from === 'IN_QUEUE') leave(endpoint.lanes[job.priority], job.seq);
-    else countLeased(endpoint, job, -1);
-    if (state === 'COMPLETED') endpoint.counts.completed++;
-    else if (state !== 'CANCELLED') endpoint.counts.failed++;
-  }
   const hook = hookOf(job, endpoint?.config.account ?? '', ctx.now, { status: state, error: ending.error, delayMs, executionMs });
   const stream = takeStream(ctx.state, job);
   const chunks = stream?.chunks ?? [];
   const bytes = [ending.output, ...chunks].reduce((sum, body) => sum + blobBytes(body), 0);
   const write = ctx.write(
     {
-      kind: 'finish',
+      kind: next.op,
       seq: job.seq,
       from,
       token: job.token,
@@ -199,7 +135,6 @@ export function finish(
   );
   if (hook !== null) noteHook(ctx, hook.dueAt);
   noteDeletion(ctx.state, deleteAt);
-  job.phase = state;
   job.lease = null;
   forget(ctx.state, job);
   const view: Job = {
@@ -231,19 +166,17 @@ export function finish(
 
 /** Gives a lease up and puts the job back at its place. `charged` false takes a reported start back. */
 export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): void {
-  if (transition(job.phase, 'requeue') === null) return;
-  if (!charged && job.phase === 'STARTED') job.attempts--;
-  const endpoint = endpointOf(ctx.state, job);
-  if (endpoint !== undefined) countLeased(endpoint, job, -1);
-  job.phase = 'QUEUED';
+  const started = job.phase === 'STARTED';
+  const next = applyEvent(ctx.state, job, 'requeue');
+  if (next === null) return;
+  if (!charged && started) job.attempts--;
   job.lease = null;
   job.startedAt = null;
   job.progress = null;
   dropStream(ctx.state, job);
   if (job.recordStart !== null) ctx.state.deadlines.drop(job.recordStart);
   job.recordStart = null;
-  ctx.write({ kind: 'requeue', seq: job.seq, token: job.token, attempts: job.attempts });
-  if (endpoint === undefined || !putBack(endpoint.lanes[job.priority], job)) ctx.state.jobs.delete(job.id);
+  ctx.write({ kind: next.op, seq: job.seq, token: job.token, attempts: job.attempts });
   ctx.state.dirtyEndpoints.add(job.endpoint);
 }
 
@@ -267,40 +200,49 @@ export function lose(ctx: StepContext, job: JobRecord, how: string): void {
   }
 }
 
-/** Removes a job whose ttl ran out, in any phase the state knows. */
+/** Removes a job whose ttl ran out, in any phase before its end. */
 export function expire(ctx: StepContext, job: JobRecord): Write | null {
-  if (transition(job.phase, 'expire') === null) return null;
+  const next = applyEvent(ctx.state, job, 'expire');
+  if (next === null) return null;
   const endpoint = endpointOf(ctx.state, job);
-  if (endpoint !== undefined) {
-    endpoint.tallies.expired++;
-    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.seq);
-    else countLeased(endpoint, job, -1);
-  }
-  job.phase = 'DELETED';
+  if (endpoint !== undefined) endpoint.tallies.expired++;
   job.lease = null;
   forget(ctx.state, job);
-  const write = ctx.write({ kind: 'delete', seq: job.seq, dueBy: null });
+  const write = ctx.write({ kind: next.op, seq: job.seq, dueBy: null });
   answerGone(ctx, job.id, write);
   return write;
 }
 
-/** A submitted job goes into its lane; it is known to the state only inside the window. */
-export function queue(state: State, endpoint: EndpointRecord, job: JobRecord): void {
-  if (enqueue(endpoint.lanes[job.priority], job, state.settings.windowSize)) state.jobs.set(job.id, job);
+/** Removes the stored row of an ended job whose retention is over, unless it was retried since it was read. */
+export function expireEnded(ctx: StepContext, row: JobRow, dueBy: number): void {
+  const next = transition(phaseOf(row), 'expire');
+  if (next !== null) ctx.write({ kind: next.op, seq: row.seq, dueBy });
+}
+
+/** Puts an ended job at the tail of its queue, as if it were submitted now. Null when its phase forbids it. */
+export function retryEnded(ctx: StepContext, job: JobRecord, call: number): Write | null {
+  if (transition(job.phase, 'retry') === null) return null;
+  // Its place comes first: the queue keeps the order of places.
+  job.queuePosition = ctx.state.nextQueuePosition++;
+  const next = applyEvent(ctx.state, job, 'retry');
+  if (next === null) return null;
+  job.token++;
+  job.attempts = 0;
+  job.submittedAt = ctx.now.wall;
+  job.deleteAt = ctx.now.wall + job.ttlMs;
+  job.lease = null;
+  job.startedAt = null;
+  job.startRecorded = false;
+  job.worker = null;
+  noteDeletion(ctx.state, job.deleteAt);
+  const { seq, queuePosition, submittedAt, deleteAt } = job;
+  return ctx.write({ kind: next.op, seq, queuePosition, submittedAt, deleteAt }, { kind: 'retry', call, job });
 }
 
 /** Undoes what the state assumed of a submission or retry that the store refused. */
 export function undo(state: State, job: JobRecord): void {
-  const endpoint = endpointOf(state, job);
-  if (endpoint !== undefined) {
-    if (job.phase === 'QUEUED') leave(endpoint.lanes[job.priority], job.seq);
-    else if (job.lease !== null) {
-      countLeased(endpoint, job, -1);
-      const worker = state.workers.get(job.lease.worker);
-      worker?.attempts.delete(attemptKey(job.id, job.token));
-    }
-  }
-  job.phase = 'DELETED';
+  if (applyEvent(state, job, 'refuse') === null) return;
+  if (job.lease !== null) state.workers.get(job.lease.worker)?.attempts.delete(attemptKey(job.id, job.token));
   job.lease = null;
   forget(state, job);
 }
@@ -316,9 +258,4 @@ function forget(state: State, job: JobRecord): void {
   if (state.jobs.get(job.id) === job) state.jobs.delete(job.id);
   if (job.recordStart !== null) state.deadlines.drop(job.recordStart);
   job.recordStart = null;
-}
-
-function countLeased(endpoint: EndpointRecord, job: JobRecord, by: 1 | -1): void {
-  endpoint.counts.inProgress += by;
-  if (job.priority === 1) endpoint.counts.inProgressLow += by;
 }

@@ -3,7 +3,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { JobRow, Outcome, WholeJob } from '../../store/store.ts';
+import type { Outcome, WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
 import { blobBytes, bodyRefusal, reserve } from './body-use.ts';
@@ -13,7 +13,8 @@ import { dropBody, type State, readClosed, readOpened } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { JobRecord, Waiter } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import { DELETION_GATHER_MS, expire, finish, fromRow, noteDeletion, queue, takeLease, toRow, undo } from './jobs.ts';
+import { applyEvent, fromRow, newJob, toRow } from './job-records.ts';
+import { DELETION_GATHER_MS, expire, expireEnded, finish, noteDeletion, retryEnded, takeLease, undo } from './jobs.ts';
 import { startPurge } from './purge.ts';
 import { tryAcquire, type Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
@@ -48,51 +49,24 @@ export function submit(ctx: StepContext, event: Extract<CoreEvent, { kind: 'subm
 }
 
 function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreEvent, { kind: 'submit' }>, usage: Usage | null): void {
-  const { settings, diskRefusal } = ctx.state;
+  const { diskRefusal } = ctx.state;
   if (diskRefusal !== null) {
     ctx.emit({ kind: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, diskRefusal), usage });
     dropBody(ctx.state, event.input);
     return;
   }
-  const ttlMs = event.policy.ttlMs ?? settings.ttlMs;
-  const job: JobRecord = {
-    seq: ctx.state.nextSeq++,
-    id: event.job,
-    endpoint: event.endpoint,
-    kind: event.jobKind,
-    priority: event.policy.lowPriority ? 1 : 0,
-    executionTimeoutMs: event.policy.executionTimeoutMs ?? (endpoint.config.executionTimeoutMs || settings.executionTimeoutMs),
-    ttlMs,
-    retentionMs: event.jobKind === 'RUN' ? settings.runRetentionMs : settings.runsyncRetentionMs,
-    webhook: event.webhook,
-    hasS3: event.s3 !== null,
-    phase: 'QUEUED',
-    queuePosition: ctx.state.nextQueuePosition++,
-    token: 0,
-    attempts: 0,
-    submittedAt: ctx.now.wall,
-    deleteAt: ctx.now.wall + ttlMs,
-    lease: null,
-    startedAt: null,
-    startRecorded: false,
-    recordStart: null,
-    worker: null,
-    progress: null,
-    stream: null,
-  };
+  const job = newJob(ctx.state, ctx.now, endpoint, event);
   noteDeletion(ctx.state, job.deleteAt);
   endpoint.tallies.submitted++;
   const [normal, low] = endpoint.lanes;
   const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
   const slot = nothingBefore ? findFreeSlot(ctx.state, endpoint, ctx.now, job.queuePosition) : null;
-  if (slot !== null) takeLease(ctx.state, job, slot.worker, slot.node.incarnation);
-  else {
-    queue(ctx.state, endpoint, job);
-    if (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT') ctx.state.dirtyEndpoints.add(event.endpoint);
-  }
+  const next = slot === null ? applyEvent(ctx.state, job, 'submit') : takeLease(ctx.state, job, 'submit-leased', slot);
+  if (slot === null && (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT'))
+    ctx.state.dirtyEndpoints.add(event.endpoint);
   const write = ctx.write(
     {
-      kind: 'submit',
+      kind: next.op,
       job: toRow(job),
       input: event.input,
       s3: event.s3,
@@ -379,34 +353,13 @@ function cancelJob(ctx: StepContext, call: number, job: JobRecord): void {
 function retryStored(ctx: StepContext, call: number, live: JobRecord | null, found: WholeJob | null): void {
   const row = found?.job;
   const endpoint = row === undefined ? undefined : ctx.state.endpoints.get(row.endpoint);
-  if (
-    live !== null ||
-    row === undefined ||
-    endpoint === undefined ||
-    endpoint.config.removing !== undefined ||
-    (row.state !== 'FAILED' && row.state !== 'TIMED_OUT')
-  ) {
+  const job = row === undefined ? null : fromRow(row);
+  const may = live === null && endpoint !== undefined && endpoint.config.removing === undefined;
+  const write = may && job !== null ? retryEnded(ctx, job, call) : null;
+  if (endpoint === undefined || job === null || write === null) {
     answerError(ctx, call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'gone'}` : 'has not ended'));
     return;
   }
-  const queued: JobRow = {
-    ...row,
-    state: 'IN_QUEUE',
-    queuePosition: ctx.state.nextQueuePosition++,
-    token: row.token + 1,
-    attempts: 0,
-    submittedAt: ctx.now.wall,
-    deleteAt: ctx.now.wall + row.ttlMs,
-    startedAt: null,
-    worker: null,
-  };
-  const job = fromRow(queued);
-  noteDeletion(ctx.state, job.deleteAt);
-  const write = ctx.write(
-    { kind: 'retry', seq: job.seq, queuePosition: job.queuePosition, submittedAt: job.submittedAt, deleteAt: job.deleteAt },
-    { kind: 'retry', call, job },
-  );
-  queue(ctx.state, endpoint, job);
   ctx.state.dirtyEndpoints.add(job.endpoint);
   ctx.reply(call, { kind: 'job', id: job.id, state: 'IN_QUEUE', delayMs: null, executionMs: null }, write);
   fill(ctx, endpoint);
@@ -442,7 +395,7 @@ export function dueRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'due
     }
     if (ctx.state.reads.ended.has(row.seq)) continue;
     if (row.state === 'IN_QUEUE') expire(ctx, fromRow(row));
-    else ctx.write({ kind: 'delete', seq: row.seq, dueBy: event.wall });
+    else expireEnded(ctx, row, event.wall);
   }
   readClosed(ctx.state, ctx.state.reads.due);
 }

@@ -1,27 +1,32 @@
 /**
- * The life of a job: one table, state × event → next state and what is written.
+ * The life of a job: one table, phase × event → next phase, and what goes with it.
  *
- *                    submit
- *                      │            ┌───────── requeue (refused, or worker lost with attempts left)
- *                      ▼            ▼
- *   retry ──────▶  QUEUED ──lease─▶ LEASED ──start──▶ STARTED
- *   ▲                │ │              │ │               │ │ │
- *   │         cancel │ │ expire       │ │               │ │ └─ complete ─▶ COMPLETED ─┐
- *   │                ▼ ▼              ▼ ▼               │ └─── fail ─────▶ FAILED ────┤ expire
- *   │        CANCELLED DELETED   (as QUEUED, and        └───── time-out ─▶ TIMED_OUT ─┤ (retention
- *   │                             complete … too:              cancel ───▶ CANCELLED ─┤  is over)
- *   └── FAILED, TIMED_OUT         the start may be                                    ▼
- *                                 reported with the end)                           DELETED
+ *    NEW ───submit-leased──────────┐
+ *     │                            │ ┌──── requeue (refused, or worker lost with attempts left)
+ *     │ submit                     ▼ ▼
+ *     └─────────▶ QUEUED ──lease─▶ LEASED ──start──▶ STARTED
+ *   ┌─retry────────▲ │ │             │ │               │ │ │
+ *   │         cancel │ │ expire      │ │               │ │ └─ complete ─▶ COMPLETED ─┐
+ *   │                ▼ ▼             ▼ ▼               │ └─── fail ─────▶ FAILED ────┤ expire
+ *   │        CANCELLED DELETED  (as STARTED: the       └───── time-out ─▶ TIMED_OUT ─┤ (retention
+ *   │                            start may be                 cancel ───▶ CANCELLED ─┤  is over)
+ *   └── FAILED, TIMED_OUT        reported with the end)                              ▼
+ *                                                                                 DELETED
  *
  * LEASED: handed to a worker, not reported started; callers still see IN_QUEUE.
- * Whatever the table does not list is refused or ignored: late progress and results change nothing
- * (invariant 3). The store repeats the guards in SQL.
+ * An event that the table does not allow is refused or ignored: late progress and results change nothing
+ * (invariant 3). The store repeats the guards in SQL. `applyEvent` (job-records.ts) is the only one to act on the table.
  */
 
-export type Phase = 'QUEUED' | 'LEASED' | 'STARTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'DELETED';
+/** NEW: about to be submitted. DELETED: no longer there, or refused by the store. */
+export type Phase = 'NEW' | 'QUEUED' | 'LEASED' | 'STARTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'DELETED';
 
 export type JobEvent =
-  /** A free slot was found. */
+  /** No slot is free, or others wait before it. */
+  | 'submit'
+  /** A slot is free: the lease is written with the submission. */
+  | 'submit-leased'
+  /** The first job of a lane gets a free slot. */
   | 'lease'
   /** The agent reported that the handler was entered. */
   | 'start'
@@ -33,52 +38,85 @@ export type JobEvent =
   | 'cancel'
   /** ttl or retention is over. */
   | 'expire'
-  | 'retry';
-
-/** The store operation that records a transition; `later` means it is written with a following one. */
-export type Recording = 'lease' | 'later' | 'finish' | 'requeue' | 'delete' | 'retry';
+  | 'retry'
+  /** The store refused the submission or the retry. */
+  | 'refuse';
 
 export interface Transition {
   readonly to: Phase;
-  readonly write: Recording;
+  /** The store operation that records it; null where a later one carries it. */
+  readonly op: 'submit' | 'lease' | 'finish' | 'requeue' | 'delete' | 'retry' | null;
+  /** What becomes of its place in the queue: at the tail, its own again, taken at the head, given up. */
+  readonly queue: 'enter' | 'return' | 'take' | 'leave' | null;
+  /** Change of the endpoint's running jobs. */
+  readonly running: 1 | 0 | -1;
+  /** What it counts as for the endpoint; `attempt` charges the job, too. */
+  readonly counts: 'attempt' | 'completed' | 'failed' | null;
 }
 
-const end = (to: Phase): Transition => ({ to, write: 'finish' });
-const gone: Transition = { to: 'DELETED', write: 'delete' };
-const leasedOrStarted = {
-  complete: end('COMPLETED'),
-  fail: end('FAILED'),
-  'time-out': end('TIMED_OUT'),
-  requeue: { to: 'QUEUED', write: 'requeue' },
-  cancel: end('CANCELLED'),
-  expire: gone,
-  lease: null,
-  retry: null,
-} as const;
-const ended = { lease: null, start: null, complete: null, fail: null, 'time-out': null, requeue: null, cancel: null } as const;
+type Table = { readonly [P in Phase]: { readonly [E in JobEvent]: Transition | null } };
 
-const table: { readonly [P in Phase]: { readonly [E in JobEvent]: Transition | null } } = {
-  QUEUED: {
-    lease: { to: 'LEASED', write: 'lease' },
-    cancel: end('CANCELLED'),
-    expire: gone,
-    start: null,
-    complete: null,
-    fail: null,
-    'time-out': null,
-    requeue: null,
-    retry: null,
+const NOTHING = {
+  submit: null,
+  'submit-leased': null,
+  lease: null,
+  start: null,
+  complete: null,
+  fail: null,
+  'time-out': null,
+  requeue: null,
+  cancel: null,
+  expire: null,
+  retry: null,
+  refuse: null,
+} as const;
+
+const QUEUED = { queue: 'leave', running: 0 } as const;
+const RUNNING = { queue: null, running: -1 } as const;
+const NEITHER = { queue: null, running: 0 } as const;
+
+const CANCEL = { to: 'CANCELLED', op: 'finish', counts: null } as const;
+const EXPIRE = { to: 'DELETED', op: 'delete', counts: null } as const;
+const REFUSE = { to: 'DELETED', op: null, counts: null } as const;
+
+const HELD = {
+  complete: { to: 'COMPLETED', op: 'finish', counts: 'completed', ...RUNNING },
+  fail: { to: 'FAILED', op: 'finish', counts: 'failed', ...RUNNING },
+  'time-out': { to: 'TIMED_OUT', op: 'finish', counts: 'failed', ...RUNNING },
+  requeue: { to: 'QUEUED', op: 'requeue', queue: 'return', running: -1, counts: null },
+  cancel: { ...CANCEL, ...RUNNING },
+  expire: { ...EXPIRE, ...RUNNING },
+  refuse: { ...REFUSE, ...RUNNING },
+} as const;
+const ENDED = { expire: { ...EXPIRE, ...NEITHER }, refuse: { ...REFUSE, ...NEITHER } } as const;
+const RETRY = { to: 'QUEUED', op: 'retry', queue: 'enter', running: 0, counts: null } as const;
+
+const TABLE = {
+  NEW: {
+    ...NOTHING,
+    submit: { to: 'QUEUED', op: 'submit', queue: 'enter', running: 0, counts: null },
+    'submit-leased': { to: 'LEASED', op: 'submit', queue: null, running: 1, counts: null },
   },
-  LEASED: { ...leasedOrStarted, start: { to: 'STARTED', write: 'later' } },
-  STARTED: { ...leasedOrStarted, start: null },
-  COMPLETED: { ...ended, expire: gone, retry: null },
-  FAILED: { ...ended, expire: gone, retry: { to: 'QUEUED', write: 'retry' } },
-  CANCELLED: { ...ended, expire: gone, retry: null },
-  TIMED_OUT: { ...ended, expire: gone, retry: { to: 'QUEUED', write: 'retry' } },
-  DELETED: { ...ended, expire: null, retry: null },
-};
+  QUEUED: {
+    ...NOTHING,
+    lease: { to: 'LEASED', op: 'lease', queue: 'take', running: 1, counts: null },
+    cancel: { ...CANCEL, ...QUEUED },
+    expire: { ...EXPIRE, ...QUEUED },
+    refuse: { ...REFUSE, ...QUEUED },
+  },
+  LEASED: { ...NOTHING, ...HELD, start: { to: 'STARTED', op: null, counts: 'attempt', ...NEITHER } },
+  STARTED: { ...NOTHING, ...HELD },
+  COMPLETED: { ...NOTHING, ...ENDED },
+  FAILED: { ...NOTHING, ...ENDED, retry: RETRY },
+  CANCELLED: { ...NOTHING, ...ENDED },
+  TIMED_OUT: { ...NOTHING, ...ENDED, retry: RETRY },
+  DELETED: NOTHING,
+} as const satisfies Table;
+
+/** What an event means in a phase; null where the phase forbids it. */
+export type Cell<P extends Phase, E extends JobEvent> = (typeof TABLE)[P][E];
 
 /** The transition for an event in a phase, or null when the phase forbids it. */
-export function transition(phase: Phase, event: JobEvent): Transition | null {
-  return table[phase][event];
+export function transition<P extends Phase, E extends JobEvent>(phase: P, event: E): Cell<P, E> {
+  return TABLE[phase][event];
 }

@@ -146,3 +146,10 @@ export interface Refusals {
 export function noRefusals(): Refusals {
   return { capacity: 0, known: new Map() };
 }
+
+/** A worker with a free slot, and its node's open session. */
+export interface Slot {
+  readonly worker: WorkerRecord;
+  readonly node: NodeRecord;
+  readonly session: number;
+}

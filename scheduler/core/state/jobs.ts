@@ -16,7 +16,8 @@ export interface JobRecord {
   readonly retentionMs: number;
   readonly webhook: string | null;
   readonly hasS3: boolean;
-  phase: Phase;
+  /** Changed by `applyEvent` alone (job-records.ts). */
+  readonly phase: Phase;
   queuePosition: number;
   token: number;
   attempts: number;

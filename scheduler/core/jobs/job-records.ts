@@ -1,0 +1,161 @@
+/** Jobs in the state: the only place that creates one or changes its phase, its endpoint's counters and its queue. */
+import type { JobRow } from '../../store/store.ts';
+
+import type { CoreEvent } from '../events.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import type { JobRecord } from '../state/jobs.ts';
+import type { Now } from '../now.ts';
+import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
+import { transition, type Cell, type JobEvent, type Phase, type Transition } from './transitions.ts';
+
+/** A job in this phase. */
+type JobIn<P extends Phase> = JobRecord & { readonly phase: P };
+
+/**
+ * Applies an event: moves the job to the phase that the table names, and with it the queue and the counters of its
+ * endpoint (invariant 9). Null when the table forbids the event; then nothing has changed.
+ */
+export function applyEvent<P extends Phase, E extends JobEvent>(state: State, job: JobIn<P>, event: E): Cell<P, E> {
+  const cell = transition<P, E>(job.phase, event);
+  const next: Transition | null = cell;
+  if (next === null) return cell;
+  (job as { phase: Phase }).phase = next.to;
+  const endpoint = state.endpoints.get(job.endpoint);
+  if (next.queue !== null) moveInQueue(state, endpoint, job, next.queue);
+  if (next.counts === 'attempt') job.attempts++;
+  if (endpoint !== undefined) count(endpoint, job, next);
+  return cell;
+}
+
+/** The window of a lane is what the state holds of its queue. */
+function moveInQueue(state: State, endpoint: EndpointRecord | undefined, job: JobRecord, move: NonNullable<Transition['queue']>): void {
+  const lane = endpoint?.lanes[job.priority];
+  switch (move) {
+    case 'enter':
+      if (lane !== undefined && enqueue(lane, job, state.settings.windowSize)) state.jobs.set(job.id, job);
+      return;
+    case 'return':
+      if (lane === undefined || !putBack(lane, job)) state.jobs.delete(job.id);
+      return;
+    case 'take':
+      if (lane !== undefined) takeFirst(lane);
+      return;
+    case 'leave':
+      if (lane !== undefined) leave(lane, job.seq);
+  }
+}
+
+function count({ counts }: EndpointRecord, job: JobRecord, next: Transition): void {
+  counts.inProgress += next.running;
+  if (job.priority === 1) counts.inProgressLow += next.running;
+  switch (next.counts) {
+    case null:
+      return;
+    case 'attempt':
+      if (job.attempts > 1) counts.retried++;
+      return;
+    case 'completed':
+      counts.completed++;
+      return;
+    case 'failed':
+      counts.failed++;
+  }
+}
+
+/** The job of a submission that is admitted. */
+export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: Extract<CoreEvent, { kind: 'submit' }>): JobIn<'NEW'> {
+  const { settings } = state;
+  const { policy } = event;
+  const ttlMs = policy.ttlMs ?? settings.ttlMs;
+  return {
+    seq: state.nextSeq++,
+    id: event.job,
+    endpoint: event.endpoint,
+    kind: event.jobKind,
+    priority: policy.lowPriority ? 1 : 0,
+    executionTimeoutMs: policy.executionTimeoutMs ?? (endpoint.config.executionTimeoutMs || settings.executionTimeoutMs),
+    ttlMs,
+    retentionMs: event.jobKind === 'RUN' ? settings.runRetentionMs : settings.runsyncRetentionMs,
+    webhook: event.webhook,
+    hasS3: event.s3 !== null,
+    phase: 'NEW',
+    queuePosition: state.nextQueuePosition++,
+    token: 0,
+    attempts: 0,
+    submittedAt: now.wall,
+    deleteAt: now.wall + ttlMs,
+    lease: null,
+    startedAt: null,
+    startRecorded: false,
+    recordStart: null,
+    worker: null,
+    progress: null,
+    stream: null,
+  };
+}
+
+/** The job of a stored row. */
+export function fromRow(row: JobRow): JobRecord {
+  return {
+    seq: row.seq,
+    id: row.id,
+    endpoint: row.endpoint,
+    kind: row.kind,
+    priority: row.priority,
+    executionTimeoutMs: row.executionTimeoutMs,
+    ttlMs: row.ttlMs,
+    retentionMs: row.retentionMs,
+    webhook: row.webhook,
+    hasS3: row.hasS3,
+    phase: phaseOf(row),
+    queuePosition: row.queuePosition,
+    token: row.token,
+    attempts: row.attempts,
+    submittedAt: row.submittedAt,
+    deleteAt: row.deleteAt,
+    lease: row.lease,
+    startedAt: row.startedAt,
+    startRecorded: row.startedAt !== null,
+    recordStart: null,
+    worker: row.worker,
+    progress: null,
+    stream: null,
+  };
+}
+
+/** The phase that a stored row stands for. */
+export function phaseOf({ state, startedAt }: JobRow): Phase {
+  if (state === 'IN_QUEUE') return 'QUEUED';
+  if (state === 'LEASED') return startedAt === null ? 'LEASED' : 'STARTED';
+  return state;
+}
+
+/** The row of a job that is submitted now. */
+export function toRow(job: JobRecord): JobRow {
+  return {
+    seq: job.seq,
+    id: job.id,
+    endpoint: job.endpoint,
+    kind: job.kind,
+    state: job.lease === null ? 'IN_QUEUE' : 'LEASED',
+    priority: job.priority,
+    queuePosition: job.queuePosition,
+    token: job.token,
+    attempts: job.attempts,
+    lease: job.lease,
+    submittedAt: job.submittedAt,
+    startedAt: null,
+    endedAt: null,
+    deleteAt: job.deleteAt,
+    executionTimeoutMs: job.executionTimeoutMs,
+    ttlMs: job.ttlMs,
+    retentionMs: job.retentionMs,
+    webhook: job.webhook,
+    worker: job.worker,
+    delayMs: null,
+    executionMs: null,
+    error: null,
+    hasS3: job.hasS3,
+  };
+}
