@@ -1,6 +1,6 @@
 /** What an agent's events weigh, so that messages of many stay within bounds (docs/borders.md, Bodies). */
+import { messageBytes } from '../../lib/payload.ts';
 import { AgentEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
 
 /** Allowance for the fields of a small event. */
 const EVENT_BYTES = 256;
@@ -9,10 +9,10 @@ const EVENT_BYTES = 256;
 export function eventBytes({ event }: AgentEvent): number {
   switch (event?.$case) {
     case 'ended':
-      return EVENT_BYTES + payloadBytes(event.value.output) + event.value.error.length * 3;
+      return EVENT_BYTES + messageBytes(event.value.output) + event.value.error.length * 3;
     case 'chunk':
     case 'progress':
-      return EVENT_BYTES + payloadBytes(event.value.data);
+      return EVENT_BYTES + messageBytes(event.value.data);
     case 'hello':
     case 'workers':
     case 'inventory':
@@ -27,8 +27,4 @@ export function eventBytes({ event }: AgentEvent): number {
     default:
       return EVENT_BYTES;
   }
-}
-
-function payloadBytes(payload: Payload | undefined): number {
-  return payload?.body?.$case === 'inline' ? payload.body.value.length : 64;
 }

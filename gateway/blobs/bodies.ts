@@ -2,8 +2,8 @@
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { asBuffer, type BlobReference, type Payload } from '../../lib/payload.ts';
 import { BlobPurpose, type BlobServiceClient, type GetBlobResponse, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
-import type { BlobRef } from '../../proto/gen/capstan/v1/common.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
 import { backoffMs } from '../grpc/connection.ts';
 
@@ -28,7 +28,7 @@ export class Bodies {
    * `accountId`: whose quota is checked before the bytes are kept; without it, it is checked with the submission.
    * @throws CapstanError QUOTA_EXCEEDED when the account has no room for it.
    */
-  async put(bytes: Buffer, accountId: string | undefined): Promise<BlobRef> {
+  async put(bytes: Buffer, accountId: string | undefined): Promise<BlobReference> {
     return this.#retrying(async () => this.#putOnce(bytes, accountId));
   }
 
@@ -36,8 +36,16 @@ export class Bodies {
    * Opens a body. Resolves once the store has it (else NOT_FOUND); the frames then come as they
    * are read. Ending the iteration early ends the call.
    */
-  async open(ref: BlobRef): Promise<AsyncIterable<Buffer>> {
+  async open(ref: BlobReference): Promise<AsyncIterable<Buffer>> {
     return this.#retrying(async () => this.#openOnce(ref));
+  }
+
+  /** Reads a payload as a whole. */
+  async read(payload: Payload): Promise<Buffer> {
+    if ('inline' in payload) return asBuffer(payload.inline);
+    const frames: Buffer[] = [];
+    for await (const frame of await this.open(payload.blob)) frames.push(frame);
+    return Buffer.concat(frames);
   }
 
   async #retrying<T>(action: () => Promise<T>): Promise<T> {
@@ -54,7 +62,7 @@ export class Bodies {
     }
   }
 
-  #putOnce(bytes: Buffer, accountId: string | undefined): Promise<BlobRef> {
+  #putOnce(bytes: Buffer, accountId: string | undefined): Promise<BlobReference> {
     return new Promise((resolve, reject) => {
       const call = this.#client.put(this.#metadata, { deadline: Date.now() + this.#patienceMs }, (error, response) => {
         if (error !== null) reject(schedulerRefusal(error));
@@ -79,7 +87,7 @@ export class Bodies {
     });
   }
 
-  async #openOnce(ref: BlobRef): Promise<AsyncIterable<Buffer>> {
+  async #openOnce(ref: BlobReference): Promise<AsyncIterable<Buffer>> {
     const call = this.#client.get({ id: ref.id }, this.#metadata);
     const messages = call[Symbol.asyncIterator]() as AsyncIterator<GetBlobResponse, undefined>;
     const first = await messages.next();

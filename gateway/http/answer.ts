@@ -7,13 +7,14 @@ import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 
 import { assertNever, CapstanError } from '../../lib/errors.ts';
-import { JobState, type BlobRef, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { fromPayloadMessage, payloadBytes, type Payload } from '../../lib/payload.ts';
+import { JobState, type Payload as PayloadMessage } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import { JSON_TYPE, sendFailure } from './problem.ts';
 import { idsOf, type Services } from './services.ts';
 
-/** A piece of an answer: text, bytes, or a body that is fetched while the answer is sent. */
-export type Part = string | Buffer | BlobRef;
+/** A piece of an answer: text, or a document. One in the blob store is read while the answer is sent. */
+export type Part = string | Payload;
 
 export type StatusName = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
 
@@ -60,7 +61,7 @@ export function statusParts(job: Job, bigOutputs = true): Part[] {
   if (job.state === JobState.IN_QUEUE && job.queueReason !== '') tail += `,"queueReason":${quoted(job.queueReason)}`;
   tail += '}';
   const output = payloadPart(job.output);
-  if (output === undefined || (!bigOutputs && !Buffer.isBuffer(output))) return [head + tail];
+  if (output === undefined || (!bigOutputs && 'blob' in output)) return [head + tail];
   return [`${head},"output":`, output, tail];
 }
 
@@ -127,40 +128,39 @@ export function sendParts(reply: FastifyReply, services: Services, build: () => 
 }
 
 /** Null when a part lies in the blob store. */
-function inOnePiece(parts: readonly Part[]): Buffer | null {
-  const pieces: Buffer[] = [];
+function inOnePiece(parts: readonly Part[]): Uint8Array | null {
+  const pieces: Uint8Array[] = [];
   for (const part of parts) {
     if (typeof part === 'string') pieces.push(Buffer.from(part));
-    else if (Buffer.isBuffer(part)) pieces.push(part);
+    else if ('inline' in part) pieces.push(part.inline);
     else return null;
   }
   return pieces.length === 1 ? (pieces[0] ?? null) : Buffer.concat(pieces);
 }
 
 async function sendStreamed(reply: FastifyReply, services: Services, parts: readonly Part[]): Promise<void> {
-  const first = parts.find(isBlob);
-  const opened = first === undefined ? undefined : await services.bodies.open(first);
+  const first = parts.find(isStored);
+  const opened = first === undefined ? undefined : await services.bodies.open(first.blob);
   let length = 0;
-  for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : Buffer.isBuffer(part) ? part.length : part.size;
+  for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : payloadBytes(part);
   const failed = (thrown: unknown): void => {
     services.log.warn({ ...idsOf(reply.request), err: thrown }, 'reading a body failed');
   };
-  const stream = Readable.from(content(parts, services, first, opened, failed), { highWaterMark: 2 });
+  const open = (part: StoredPart) => (part === first && opened !== undefined ? opened : services.bodies.open(part.blob));
+  const stream = Readable.from(content(parts, open, failed), { highWaterMark: 2 });
   reply.header('content-type', JSON_TYPE).header('content-length', length).send(stream);
 }
 
 async function* content(
   parts: readonly Part[],
-  services: Services,
-  first: BlobRef | undefined,
-  opened: AsyncIterable<Buffer> | undefined,
+  open: (part: StoredPart) => AsyncIterable<Buffer> | Promise<AsyncIterable<Buffer>>,
   failed: (thrown: unknown) => void,
-): AsyncGenerator<Buffer> {
+): AsyncGenerator<Uint8Array> {
   try {
     for (const part of parts) {
       if (typeof part === 'string') yield Buffer.from(part);
-      else if (Buffer.isBuffer(part)) yield part;
-      else yield* part === first && opened !== undefined ? opened : await services.bodies.open(part);
+      else if ('inline' in part) yield part.inline;
+      else yield* await open(part);
     }
   } catch (thrown) {
     failed(thrown);
@@ -168,19 +168,16 @@ async function* content(
   }
 }
 
-function isBlob(part: Part): part is BlobRef {
-  return typeof part !== 'string' && !Buffer.isBuffer(part);
+type StoredPart = Extract<Payload, { blob: unknown }>;
+
+function isStored(part: Part): part is StoredPart {
+  return typeof part !== 'string' && 'blob' in part;
 }
 
-function payloadPart(payload: Payload | undefined): Buffer | BlobRef | undefined {
-  switch (payload?.body?.$case) {
-    case 'inline':
-      return payload.body.value.length === 0 ? undefined : payload.body.value;
-    case 'blob':
-      return payload.body.value;
-    case undefined:
-      return undefined;
-  }
+/** The document to write into the answer; an empty one is none. */
+function payloadPart(message: PayloadMessage | undefined): Payload | undefined {
+  const payload = fromPayloadMessage(message);
+  return payload === undefined || payloadBytes(payload) === 0 ? undefined : payload;
 }
 
 function times(job: Job): string {

@@ -1,5 +1,6 @@
 /** Cutting a turn's requests into messages of about 1 MiB (docs/borders.md, Batches). */
 import { BATCH_BYTES } from '../../lib/batches.ts';
+import { messageBytes } from '../../lib/payload.ts';
 import type { JobRequest, JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 
 /** Ids, numbers and framing of one request. */
@@ -21,6 +22,5 @@ function approximateBytes(request: JobRequest): number {
   const operation = request.operation;
   if (operation?.$case !== 'submit') return OVERHEAD_BYTES;
   const { input, webhook, s3Config } = operation.value;
-  const inline = input?.body?.$case === 'inline' ? input.body.value.length : 0;
-  return OVERHEAD_BYTES + inline + webhook.length + (s3Config === undefined ? 0 : 4 * 1024);
+  return OVERHEAD_BYTES + messageBytes(input) + webhook.length + (s3Config === undefined ? 0 : 4 * 1024);
 }

@@ -12,7 +12,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { JobKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { fromPayloadMessage, toPayloadMessage, type Payload } from '../../lib/payload.ts';
+import { JobKind, JobState, type Payload as PayloadMessage } from '../../proto/gen/capstan/v1/common.ts';
 import type { Reservation } from '../../lib/shared-budget.ts';
 import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { Bodies } from '../blobs/bodies.ts';
@@ -35,6 +36,15 @@ export interface OpenAiJobDeps {
   readonly onUncancelled: (jobId: string, error: unknown) => void;
 }
 
+/** What is submitted. */
+interface NewJob {
+  readonly endpointId: string;
+  readonly id: string;
+  readonly input: Payload;
+  /** Memory of the input, released when it has been sent. */
+  readonly held: Reservation | null;
+}
+
 /** The caller is gone: nobody wants to know any more. */
 export class CallerGone extends Error {}
 
@@ -51,7 +61,7 @@ export class OpenAiJob {
   #next = 0;
   #token: number | undefined;
 
-  constructor(deps: OpenAiJobDeps, endpointId: string, id: string, input: Payload, held: Reservation | null) {
+  constructor(deps: OpenAiJobDeps, { endpointId, id, input, held }: NewJob) {
     this.#deps = deps;
     this.#endpointId = endpointId;
     this.id = id;
@@ -64,7 +74,7 @@ export class OpenAiJob {
       value: {
         jobId: id,
         kind: JobKind.RUNSYNC,
-        input,
+        input: toPayloadMessage(input),
         webhook: '',
         policy: undefined,
         s3Config: undefined,
@@ -150,14 +160,10 @@ export class OpenAiJob {
     }
   }
 
-  /** The bytes of a body, wherever they lie. */
-  async bytesOf(payload: Payload | undefined): Promise<Buffer | null> {
-    const body = payload?.body;
-    if (body === undefined) return null;
-    if (body.$case === 'inline') return body.value;
-    const frames: Buffer[] = [];
-    for await (const frame of await this.#deps.bodies.open(body.value)) frames.push(frame);
-    return Buffer.concat(frames);
+  /** Reads a document of the job; null when there is none. */
+  async bytesOf(message: PayloadMessage | undefined): Promise<Buffer | null> {
+    const payload = fromPayloadMessage(message);
+    return payload === undefined ? null : this.#deps.bodies.read(payload);
   }
 
   /** The next part; null when there is no such job (any more): its submission says why. */

@@ -146,7 +146,7 @@ export function newState(settings: Settings, random: RandomState): State {
 
 /** A body that is in no row is not needed any more. */
 export function dropBody(state: State, body: Body | null): void {
-  if (body !== null && 'blob' in body) state.droppedBlobs.push(body.blob);
+  if (body !== null && 'blob' in body) state.droppedBlobs.push(body.blob.id);
 }
 
 /** The endpoints of an account that are not being deleted. */

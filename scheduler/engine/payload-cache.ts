@@ -3,11 +3,10 @@
  * needs no read. Bounded in bytes: an input beyond the bound is read from the store when its turn
  * comes. Each kept input has a buffer of its own, so that the bound counts the memory really held.
  */
-import { KEPT_BUFFER_BYTES, ownBytes } from '../../lib/own-bytes.ts';
-import type { Body } from '../store/store.ts';
+import { memoryBytes, ownPayload, type Payload } from '../../lib/payload.ts';
 
 export class PayloadCache {
-  readonly #bodies = new Map<number, Body>();
+  readonly #payloads = new Map<number, Payload>();
   readonly #maxBytes: number;
   #bytes = 0;
 
@@ -17,7 +16,7 @@ export class PayloadCache {
 
   /** Inputs that are kept. */
   get size(): number {
-    return this.#bodies.size;
+    return this.#payloads.size;
   }
 
   /** Bytes of memory that they take. */
@@ -25,32 +24,28 @@ export class PayloadCache {
     return this.#bytes;
   }
 
-  get(seq: number): Body | undefined {
-    return this.#bodies.get(seq);
+  get(seq: number): Payload | undefined {
+    return this.#payloads.get(seq);
   }
 
   /** Keeps an input unless the bound is reached. */
-  put(seq: number, body: Body): void {
-    const size = sizeOf(body);
-    if (this.#bytes + size > this.#maxBytes || this.#bodies.has(seq)) return;
-    this.#bodies.set(seq, 'inline' in body ? { inline: ownBytes(body.inline) } : body);
+  put(seq: number, payload: Payload): void {
+    const size = memoryBytes(payload);
+    if (this.#bytes + size > this.#maxBytes || this.#payloads.has(seq)) return;
+    this.#payloads.set(seq, ownPayload(payload));
     this.#bytes += size;
   }
 
   /** Removes the input of a job that ended. */
   delete(seq: number): void {
-    const body = this.#bodies.get(seq);
-    if (body === undefined) return;
-    this.#bodies.delete(seq);
-    this.#bytes -= sizeOf(body);
+    const payload = this.#payloads.get(seq);
+    if (payload === undefined) return;
+    this.#payloads.delete(seq);
+    this.#bytes -= memoryBytes(payload);
   }
 
   clear(): void {
-    this.#bodies.clear();
+    this.#payloads.clear();
     this.#bytes = 0;
   }
-}
-
-function sizeOf(body: Body): number {
-  return KEPT_BUFFER_BYTES + ('inline' in body ? body.inline.length : body.blob.length);
 }

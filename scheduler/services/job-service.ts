@@ -18,6 +18,7 @@ import type {
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
+import { fromPayloadMessage, messageBytes } from '../../lib/payload.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
 import { isBodyId } from '../blobs/ids.ts';
@@ -29,7 +30,7 @@ import { limitOf, usageOf } from '../core/jobs/limits.ts';
 import { tryAcquire, type LimitedOperation } from '../core/jobs/rate-limits.ts';
 import { endpointNotFound, view } from '../core/jobs/requests.ts';
 import { places } from '../core/control/encryption.ts';
-import { failureReply, fromPayload, storedState, viewOfRow } from '../core/jobs/views.ts';
+import { failureReply, storedState, viewOfRow } from '../core/jobs/views.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
@@ -182,12 +183,12 @@ export class JobChannels {
   }
 
   #submit(ref: Ref, counting: Counting, endpoint: string, submit: Submit): void {
-    const input = fromPayload(submit.input);
-    if (input === null || submit.jobId === '') {
+    const input = fromPayloadMessage(submit.input);
+    if (input === undefined || submit.jobId === '') {
       this.reply(ref.channel, failureReply(ref.request, new CapstanError('INVALID_ARGUMENT', 'input: is required', { field: 'input' })));
       return;
     }
-    if ('blob' in input && !isBodyId(input.blob)) {
+    if ('blob' in input && !isBodyId(input.blob.id)) {
       const error = new CapstanError('INVALID_ARGUMENT', 'input: refers to a body that is not in the blob store', { field: 'input' });
       this.reply(ref.channel, failureReply(ref.request, error));
       return;
@@ -196,7 +197,7 @@ export class JobChannels {
     const refusal = submit.webhook === '' ? null : this.#urls.refusal(submit.webhook, account);
     if (refusal !== null) {
       const error = new CapstanError('INVALID_ARGUMENT', `webhook: ${refusal}`, { field: 'webhook' });
-      if ('blob' in input) this.#bodies.drop([input.blob]);
+      if ('blob' in input) this.#bodies.drop([input.blob.id]);
       this.reply(ref.channel, failureReply(ref.request, error));
       return;
     }
@@ -218,7 +219,7 @@ export class JobChannels {
       idempotency: submit.idempotencyKey === '' ? null : { key: `${endpoint}/${submit.idempotencyKey}`, bodyHash: submit.bodyHash },
       waitMs: submit.waitMs,
     };
-    if (counting.resent && 'blob' in input) void this.#submitAgain(event, input.blob);
+    if (counting.resent && 'blob' in input) void this.#submitAgain(event, input.blob.id);
     else this.#engine.handle(event);
   }
 
@@ -318,12 +319,9 @@ function toJob(endpointId: string, answer: Answer): Job {
 function replyBytes(reply: JobReply): number {
   switch (reply.result?.$case) {
     case 'job':
-      return reply.result.value.output?.body?.$case === 'inline' ? reply.result.value.output.body.value.length : 0;
-    case 'stream': {
-      let bytes = 0;
-      for (const chunk of reply.result.value.chunks) if (chunk.body?.$case === 'inline') bytes += chunk.body.value.length;
-      return bytes;
-    }
+      return messageBytes(reply.result.value.output);
+    case 'stream':
+      return reply.result.value.chunks.reduce((sum, chunk) => sum + messageBytes(chunk), 0);
     default:
       return 0;
   }

@@ -19,6 +19,7 @@ import type {
   WorkerSpec,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
+import { inlineBytes, toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Effect } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
@@ -28,13 +29,11 @@ import { workerLimits } from '../core/fleet/placement/cpu-size.ts';
 import { imageOf } from '../core/fleet/placement/runtime-choice.ts';
 import { reportedLines } from '../core/jobs/reported.ts';
 import { places } from '../core/control/encryption.ts';
-import { toPayload } from '../core/jobs/views.ts';
 import { workersByNode } from '../core/fleet/workers.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { hashKey } from '../secrets/hash.ts';
 import type { WorkerTokens } from '../secrets/worker-tokens.ts';
-import type { Body } from '../store/store.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { openS3 } from './job-service.ts';
@@ -108,21 +107,21 @@ export class NodeSessions {
   }
 
   /** Sends a leased job with its input. */
-  sendJob(effect: Extract<Effect, { kind: 'dispatch' }>, input: Body, s3: Uint8Array | null): void {
+  sendJob(effect: Extract<Effect, { kind: 'dispatch' }>, input: Payload, s3: Uint8Array | null): void {
     const open = this.#sessions.get(effect.session);
     if (open === undefined) return;
     const value: Dispatch = {
       jobId: effect.job,
       token: effect.token,
       workerId: effect.worker,
-      input: toPayload(input),
+      input: toPayloadMessage(input),
       executionTimeoutMs: effect.executionTimeoutMs,
       attempt: effect.attempt,
       webhook: effect.webhook,
       ...(s3 === null ? {} : { s3Config: openS3(this.#cipher, effect.job, s3) }),
     };
-    if ('blob' in input) this.#auth.inputs.sent(input.blob, effect);
-    open.writer.add({ event: { $case: 'dispatch', value } }, 'inline' in input ? input.inline.length : 0);
+    if ('blob' in input) this.#auth.inputs.sent(input.blob.id, effect);
+    open.writer.add({ event: { $case: 'dispatch', value } }, inlineBytes(input));
   }
 
   /** Sends the whole desired set with the releases it names. */

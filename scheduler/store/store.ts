@@ -8,14 +8,15 @@
  * leaves the other operations of the batch alone.
  */
 
+import type { Payload } from '../../lib/payload.ts';
+
 /** States in the store. `LEASED` covers handed out and started; callers see IN_QUEUE or IN_PROGRESS. */
 export type StoredState = 'IN_QUEUE' | 'LEASED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
 
 /** How a job was submitted. */
 export type JobKind = 'RUN' | 'RUNSYNC';
 
-/** A JSON text: inline (UTF-8), or in the blob store. */
-export type Body = { readonly inline: Uint8Array } | { readonly blob: string; readonly size: number };
+export type Body = Payload;
 
 /** Who holds a job's lease (invariant 2). The token is the row's. */
 export interface Lease {
@@ -98,8 +99,8 @@ export interface HookHead {
 /** A delivery with its payload. */
 export interface HookRow extends HookHead {
   readonly envelope: string;
-  readonly input: Body;
-  readonly output: Body | null;
+  readonly input: Payload;
+  readonly output: Payload | null;
 }
 
 /** Kinds of control rows: small JSON documents, all loaded at take-over, in this order. */
@@ -132,7 +133,7 @@ export type Op =
   | {
       readonly kind: 'submit';
       readonly job: JobRow;
-      readonly input: Body;
+      readonly input: Payload;
       readonly s3: Uint8Array | null;
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array; readonly expiresAt: number } | null;
     }
@@ -160,9 +161,9 @@ export type Op =
       readonly delayMs: number | null;
       readonly executionMs: number | null;
       readonly error: string | null;
-      readonly output: Body | null;
+      readonly output: Payload | null;
       /** Chunks that no reader was known to have when the job ended, in order, and the first one's index in the attempt's stream. */
-      readonly chunks: readonly Body[];
+      readonly chunks: readonly Payload[];
       readonly firstChunk: number;
       readonly hook: NewHook | null;
     }
@@ -221,14 +222,14 @@ export type Outcome =
 /** A queued job as the head window wants it, with its input when that is inline and small. */
 export interface QueuedJob {
   readonly job: JobRow;
-  readonly input: Body | null;
+  readonly input: Payload | null;
 }
 
 /** A job with its bodies, as status and results want it. */
 export interface WholeJob {
   readonly job: JobRow;
-  readonly output: Body | null;
-  readonly chunks: readonly Body[];
+  readonly output: Payload | null;
+  readonly chunks: readonly Payload[];
   /** Index of the first of them in the attempt's stream; 0 without chunks. */
   readonly firstChunk: number;
 }
@@ -260,7 +261,7 @@ export interface Reads {
   /** By id and endpoint, with output and the chunks that are kept. */
   job(endpoint: string, id: string): WholeJob | null;
   /** The input and the encrypted credentials of a job. */
-  payload(seq: number): { readonly input: Body; readonly s3: Uint8Array | null } | null;
+  payload(seq: number): { readonly input: Payload; readonly s3: Uint8Array | null } | null;
   /** Jobs with encrypted credentials after a number, in order of number, in any state. */
   encryptedInputs(afterSeq: number, limit: number): EncryptedInput[];
   /** Queued jobs of an endpoint and priority after a position, in order; inputs inline up to `inputLimit` bytes come along. */

@@ -13,9 +13,9 @@ import type { ReadableBlob } from '../blobs/file-store.ts';
 import type { HookRow } from '../store/store.ts';
 import { AddressRefused, guardedConnector } from './connector.ts';
 import type { AddressGuard } from './guard.ts';
-import { payloadOf, type Payload } from './payload.ts';
 import type { Resolve } from './resolver.ts';
 import { signatureHeaders } from './signature.ts';
+import { webhookBodyOf, type WebhookBody } from './webhook-body.ts';
 
 export type TryResult =
   | { readonly result: 'delivered' | 'gone' }
@@ -82,10 +82,10 @@ export class WebhookSender {
       const hook = await this.#options.hook(id);
       if (hook === null) return { result: 'gone' };
       const url = this.#options.urlOf(hook);
-      const payload = payloadOf(hook, url, this.#options.openBlob);
+      const body = webhookBodyOf(hook, url, this.#options.openBlob);
       const timestamp = Math.floor(this.#options.now() / 1_000);
-      const headers = await signatureHeaders(await this.#options.secrets(hook.account), id, timestamp, payload);
-      return await this.#post({ url, guard: this.#options.guardOf(hook.account) }, headers, payload, stop);
+      const headers = await signatureHeaders(await this.#options.secrets(hook.account), id, timestamp, body);
+      return await this.#post({ url, guard: this.#options.guardOf(hook.account) }, headers, body, stop);
     } catch (error) {
       if (stop.signal.reason !== calledOff) this.#options.onFault(error, id);
       return failed('internal error: see the log of the scheduler');
@@ -95,14 +95,14 @@ export class WebhookSender {
   async #post(
     { url: address, guard }: Target,
     signature: Record<string, string>,
-    payload: Payload,
+    body: WebhookBody,
     stop: AbortController,
   ): Promise<TryResult> {
     const { resolve, connectMs, totalMs, userAgent } = this.#options;
     const refusal = guard.refusal(address);
     if (refusal !== null) return failed(`the URL ${refusal}`, true);
     const url = new URL(address);
-    const allowedMs = totalMs + Math.ceil((payload.size / MEBIBYTE) * 1_000);
+    const allowedMs = totalMs + Math.ceil((body.size / MEBIBYTE) * 1_000);
     // With the first webhook: a tenth of the scheduler's start, which need not wait for it.
     const { buildConnector, Client } = await import('undici');
     const timer = setTimeout(() => stop.abort(timedOut), allowedMs);
@@ -119,12 +119,12 @@ export class WebhookSender {
         path: `${url.pathname}${url.search}`,
         headers: {
           'content-type': 'application/json',
-          'content-length': String(payload.size),
+          'content-length': String(body.size),
           'user-agent': userAgent,
           ...credentials(url),
           ...signature,
         },
-        body: await bodyOf(payload),
+        body: await contentOf(body),
         signal: stop.signal,
       });
       ignoreBody(response.body);
@@ -147,11 +147,11 @@ function failed(error: string, refused = false): TryResult {
   return { result: 'failed', error, refused };
 }
 
-/** A small payload in one write with its headers. */
-async function bodyOf(payload: Payload): Promise<Buffer | Readable> {
-  if (payload.size > SMALL_BODY) return Readable.from(payload.pieces(), { objectMode: false });
+/** A small body in one write with its headers. */
+async function contentOf(body: WebhookBody): Promise<Buffer | Readable> {
+  if (body.size > SMALL_BODY) return Readable.from(body.pieces(), { objectMode: false });
   const pieces: Uint8Array[] = [];
-  for await (const piece of payload.pieces()) pieces.push(piece);
+  for await (const piece of body.pieces()) pieces.push(piece);
   return Buffer.concat(pieces);
 }
 

@@ -5,7 +5,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 
-import type { Payload } from './payload.ts';
+import type { WebhookBody } from './webhook-body.ts';
 
 const PREFIX = 'whsec_';
 const SECRET_BYTES = 32;
@@ -19,11 +19,11 @@ export async function signatureHeaders(
   secrets: readonly string[],
   id: string,
   timestamp: number,
-  payload: Payload,
+  body: WebhookBody,
 ): Promise<Record<string, string>> {
   const hmacs = secrets.map((secret) => createHmac('sha256', Buffer.from(secret.slice(PREFIX.length), 'base64')));
   for (const hmac of hmacs) hmac.update(`${id}.${timestamp}.`);
-  for await (const piece of payload.pieces()) for (const hmac of hmacs) hmac.update(piece);
+  for await (const piece of body.pieces()) for (const hmac of hmacs) hmac.update(piece);
   const signature = hmacs.map((hmac) => `v1,${hmac.digest('base64')}`).join(' ');
   return { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': signature };
 }

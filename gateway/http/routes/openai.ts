@@ -14,10 +14,9 @@ import { openAiInput } from '../../openai/request.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { whenOver } from '../client-disconnect.ts';
 import { sendFailure, sendOpenAiError } from '../problem.ts';
-import { handOverBody, releaseBody } from '../request-body.ts';
+import { takePayload } from '../request-payload.ts';
 import { endpointParams, openAiErrorAnswer } from '../schemas.ts';
 import { idsOf, type Services } from '../services.ts';
-import { MAX_INLINE_BYTES } from './submit.ts';
 
 const refused = {
   400: openAiErrorAnswer.describe('The request is invalid, according to the gateway or the handler.'),
@@ -96,14 +95,12 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     if (input instanceof CapstanError) throw input;
     // The input holds a copy.
     request.rawBody = null;
-    const big = input.bytes.length > MAX_INLINE_BYTES;
-    const body = big
-      ? ({ $case: 'blob', value: await bodies.put(input.bytes, services.lookup.knownEndpoint(endpointId(request))?.accountId) } as const)
-      : ({ $case: 'inline', value: input.bytes } as const);
-    if (big) releaseBody(request);
-    if (request.raw.socket.destroyed) return;
-    const held = handOverBody(request, input.bytes.length);
-    const job = new OpenAiJob(depsOf(request), endpointId(request), runsyncId(), { body }, held);
+    const { payload, held } = await takePayload(services, request, input.bytes);
+    if (request.raw.socket.destroyed) {
+      held?.release();
+      return;
+    }
+    const job = new OpenAiJob(depsOf(request), { endpointId: endpointId(request), id: runsyncId(), input: payload, held });
     request.newJobId = job.id;
     reply.header('x-request-id', job.id);
     whenOver(reply, () => job.stop());

@@ -4,16 +4,16 @@ import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import { JobKind, type Payload, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
+import { toPayloadMessage } from '../../../lib/payload.ts';
+import { JobKind, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Policy, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
-import type { Reservation } from '../../../lib/shared-budget.ts';
 import { runId, runsyncId } from '../../jobs/ids.ts';
 import type { Answer } from '../../jobs/channel.ts';
 import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { whenOver } from '../client-disconnect.ts';
 import { JSON_TYPE, sendFailure, sendProblem } from '../problem.ts';
-import { handOverBody, releaseBody } from '../request-body.ts';
+import { takePayload, type RequestPayload } from '../request-payload.ts';
 import {
   DEFAULT_WAIT_MS,
   endpointParams,
@@ -27,8 +27,6 @@ import {
 import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 
-/** Inputs up to here travel inside the submission (docs/borders.md, Bodies). */
-export const MAX_INLINE_BYTES = 64 * 1024;
 const conflicts = {
   409: 'The Idempotency-Key was used with a different body, the job of the key has been deleted (`id` names the job), or the input would exceed the account’s quota of bodies.',
 };
@@ -106,19 +104,14 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
       .update(request.rawBody ?? EMPTY)
       .digest();
   }
-  const input = body.input.bytes;
-  if (input.length <= MAX_INLINE_BYTES) {
-    // A small input in a large body is copied, so that it does not keep the body in memory.
-    const bodyBytes = request.rawBody?.length ?? 0;
-    const copied = bodyBytes > MAX_INLINE_BYTES;
-    const payload: Payload = { body: { $case: 'inline', value: copied ? Buffer.from(input) : input } };
-    send(services, reply, value, payload, handOverBody(request, copied ? input.length : bodyBytes));
+  const input = takePayload(services, request, body.input.bytes);
+  if (!(input instanceof Promise)) {
+    send(services, reply, value, input);
     return;
   }
-  services.bodies.put(input, services.lookup.knownEndpoint(endpointId(request))?.accountId).then(
-    (blob) => {
-      releaseBody(request);
-      if (!request.raw.socket.destroyed) send(services, reply, value, { body: { $case: 'blob', value: blob } }, null);
+  input.then(
+    (stored) => {
+      if (!request.raw.socket.destroyed) send(services, reply, value, stored);
     },
     (thrown: unknown) => {
       sendFailure(reply, thrown);
@@ -126,8 +119,8 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
   );
 }
 
-function send(services: Services, reply: FastifyReply, value: Submit, input: Payload, held: Reservation | null): void {
-  value.input = input;
+function send(services: Services, reply: FastifyReply, value: Submit, { payload, held }: RequestPayload): void {
+  value.input = toPayloadMessage(payload);
   const { jobId, kind, waitMs } = value;
   const ticket = services.channel.request(endpointId(reply.request), { $case: 'submit', value }, held, (error, answer) => {
     if (error !== null) sendFailure(reply, error);

@@ -15,10 +15,11 @@ import {
 } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { CapstanError } from '../../../lib/errors.ts';
+import { blobBytes, fromPayloadMessage, ownPayload } from '../../../lib/payload.ts';
 import type { Body } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
-import { blobBytes, bodyRefusal } from './body-use.ts';
+import { bodyRefusal } from './body-use.ts';
 import { fill } from './dispatch.ts';
 import { dropBody, type State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
@@ -27,8 +28,7 @@ import type { Now } from '../now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { reportedBody, reportedError } from './reported.ts';
 import { deliverChunks, stopAttempt } from './requests.ts';
-import { addChunk, dropStream, ownBody } from './streams.ts';
-import { fromPayload } from './views.ts';
+import { addChunk, dropStream } from './streams.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
 const REFUSAL_PAUSE_MS = 200;
@@ -68,7 +68,7 @@ export function attemptEnded(ctx: StepContext, node: NodeRecord, event: AttemptE
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
   if (job !== null) conclude(ctx, job, event);
   // What the end of this attempt named counts only where it is in the job's row now.
-  dropBody(ctx.state, fromPayload(event.output));
+  dropBody(ctx.state, fromPayloadMessage(event.output) ?? null);
   // Also when the store refuses the end: then it knows better, and the result is stale.
   acknowledge(ctx, node, event.jobId, event.token);
   refill(ctx, worker);
@@ -97,7 +97,7 @@ export function attemptChunk(ctx: StepContext, node: NodeRecord, event: AttemptC
 export function attemptProgress(state: State, node: NodeRecord, event: AttemptProgress): void {
   const job = leasedBy(state, node, event.jobId, event.token);
   const data = reportedBody(event.data);
-  if (job !== null && data !== 'invalid') job.progress = data === null ? null : ownBody(data);
+  if (job !== null && data !== 'invalid') job.progress = data === null ? null : ownPayload(data);
 }
 
 /** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */

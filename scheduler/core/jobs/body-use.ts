@@ -4,17 +4,11 @@
  * running attempts. Between a commit and the store's next count an operation is in both, never in none, so a quota is not passed.
  */
 import { CapstanError } from '../../../lib/errors.ts';
-import type { Body } from '../../store/store.ts';
 
 import type { BodyReservation } from '../effects.ts';
 import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
 import { bodyQuotaOf } from '../control/keys.ts';
-
-/** Bytes in the blob store. */
-export function blobBytes(body: Body | null): number {
-  return body !== null && 'blob' in body ? body.size : 0;
-}
 
 /** Bytes of the account's bodies. */
 export function bodyBytesOf(state: State, account: string): number {

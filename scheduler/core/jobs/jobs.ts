@@ -2,12 +2,13 @@
  * Changes of a job: each applies one transition of the table, writes the operation that makes it durable, and answers
  * whoever waits for it.
  */
+import { blobBytes, toPayloadMessage } from '../../../lib/payload.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { Body, JobRow } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
-import { blobBytes, reserve } from './body-use.ts';
+import { reserve } from './body-use.ts';
 import type { Write } from '../effects.ts';
 import type { Cause } from '../events.ts';
 import { type State, noteEnded } from '../state.ts';
@@ -19,7 +20,7 @@ import { hookOf, noteHook } from '../webhooks/webhooks.ts';
 import { applyEvent, phaseOf } from './job-records.ts';
 import { chunksFor, dropStream, takeStream } from './streams.ts';
 import { transition, type Cell, type Phase } from './transitions.ts';
-import { span, toPayload } from './views.ts';
+import { span } from './views.ts';
 import { answerGone, answerJob, answerStream } from './waiters.ts';
 
 /** Deletions are gathered: jobs due within this time of each other go together, ms. */
@@ -141,7 +142,7 @@ export function finish(
     id: job.id,
     endpointId: job.endpoint,
     state: JobState[state],
-    ...(ending.output === null ? {} : { output: toPayload(ending.output) }),
+    ...(ending.output === null ? {} : { output: toPayloadMessage(ending.output) }),
     ...(ending.error === null ? {} : { error: ending.error }),
     ...(delayMs === null ? {} : { delayMs }),
     ...(executionMs === null ? {} : { executionMs }),

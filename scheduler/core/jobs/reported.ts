@@ -2,15 +2,13 @@
  * Bounds for what agents report. A node is trusted with what was placed on it and with nothing else:
  * its text and lists are cut, and a body it names must have the form of one.
  */
-import type { Payload } from '../../../proto/gen/capstan/v1/common.ts';
+import { fromPayloadMessage, MAX_INLINE_BYTES } from '../../../lib/payload.ts';
+import type { Payload as PayloadMessage } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Inventory, LogLine, WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { Body } from '../../store/store.ts';
 
 import type { WorkerRecord } from '../state/fleet.ts';
-import { fromPayload } from './views.ts';
 
-/** A larger body is put into the blob store and named, bytes. */
-const MOST_INLINE_BYTES = 64 * 1024;
 /** Characters of a job's error. */
 const MOST_ERROR_LENGTH = 256 * 1024;
 const MOST_REASON_LENGTH = 64;
@@ -20,12 +18,12 @@ const MOST_TEXT_LENGTH = 1_024;
 const MOST_ITEMS = 512;
 
 /** The reported body; null for none, `invalid` for one that no agent sends. */
-export function reportedBody(payload: Payload | undefined): Body | null | 'invalid' {
-  const body = fromPayload(payload);
-  if (body === null) return null;
-  if ('inline' in body) return body.inline.length <= MOST_INLINE_BYTES ? body : 'invalid';
+export function reportedBody(message: PayloadMessage | undefined): Body | null | 'invalid' {
+  const body = fromPayloadMessage(message);
+  if (body === undefined) return null;
+  if ('inline' in body) return body.inline.length <= MAX_INLINE_BYTES ? body : 'invalid';
   // Not `build/…`: the output of a job would show the code of any account.
-  return /^body\/[0-9a-f]{32}$/.test(body.blob) ? body : 'invalid';
+  return /^body\/[0-9a-f]{32}$/.test(body.blob.id) ? body : 'invalid';
 }
 
 export function reportedError(error: string): string {

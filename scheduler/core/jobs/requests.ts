@@ -1,12 +1,13 @@
 /** What callers ask of jobs: submit, get, stream, cancel, retry, purge. */
 import { CapstanError } from '../../../lib/errors.ts';
+import { blobBytes } from '../../../lib/payload.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { Outcome, WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
-import { blobBytes, bodyRefusal, reserve } from './body-use.ts';
+import { bodyRefusal, reserve } from './body-use.ts';
 import { fill, findFreeSlot, sendJob } from './dispatch.ts';
 import type { Cause, CoreEvent, Counting, ReadAim, ReadPurpose, Ref } from '../events.ts';
 import { dropBody, type State, readClosed, readOpened } from '../state.ts';

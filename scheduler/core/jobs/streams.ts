@@ -8,9 +8,9 @@
  * Bounded per job and over all jobs: when nobody reads, the oldest go first (the whole is in the
  * job's output all the same).
  */
-import { KEPT_BUFFER_BYTES, ownBytes } from '../../../lib/own-bytes.ts';
+import { blobBytes, memoryBytes, ownPayload } from '../../../lib/payload.ts';
 import type { Body } from '../../store/store.ts';
-import { addPending, blobBytes } from './body-use.ts';
+import { addPending } from './body-use.ts';
 import { dropBody, type State } from '../state.ts';
 import type { JobRecord, StreamBuffer, Waiter } from '../state/jobs.ts';
 
@@ -33,9 +33,9 @@ export function addChunk(state: State, job: JobRecord, index: number, data: Body
     stream.first = index;
   }
   stream.next = index + 1;
-  const chunk = ownBody(data);
+  const chunk = ownPayload(data);
   stream.chunks.push(chunk);
-  count(state, stream, sizeOf(chunk));
+  count(state, stream, memoryBytes(chunk));
   countBlobs(state, job, [chunk], 1);
   const { streamBytes, allStreamsBytes } = state.settings;
   while (stream.chunks.length > 1 && (stream.bytes > streamBytes || state.streamBytes > allStreamsBytes))
@@ -75,7 +75,7 @@ export function dropBelow(state: State, job: JobRecord, index: number, received 
   if (stream === null || index <= stream.first) return false;
   const gone = stream.chunks.splice(0, index - stream.first);
   for (const chunk of gone) {
-    count(state, stream, -sizeOf(chunk));
+    count(state, stream, -memoryBytes(chunk));
     if (received) dropBody(state, chunk);
   }
   countBlobs(state, job, gone, -1);
@@ -126,19 +126,9 @@ function count(state: State, stream: StreamBuffer, bytes: number): void {
   state.streamBytes += bytes;
 }
 
-/** The same body in memory of its own, for one that is kept. */
-export function ownBody(body: Body): Body {
-  return 'inline' in body ? { inline: ownBytes(body.inline) } : body;
-}
-
 /** Chunks of running attempts are in no row: they count for the account until they are dropped or the job's end names them. */
 function countBlobs(state: State, job: JobRecord, chunks: readonly Body[], by: 1 | -1): void {
   const account = state.endpoints.get(job.endpoint)?.config.account;
   if (account === undefined) return;
   for (const chunk of chunks) addPending(state, account, by * blobBytes(chunk));
-}
-
-/** What lies in the blob store takes no memory here but its name. */
-function sizeOf(body: Body): number {
-  return KEPT_BUFFER_BYTES + ('inline' in body ? body.inline.length : body.blob.length);
 }

@@ -1,28 +1,11 @@
 /** How jobs look to callers: the public shape from the state or from a stored row. */
-import { JobState, type Payload } from '../../../proto/gen/capstan/v1/common.ts';
+import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
-import type { Body, JobRow, StoredState, WholeJob } from '../../store/store.ts';
+import { toPayloadMessage } from '../../../lib/payload.ts';
+import type { JobRow, StoredState, WholeJob } from '../../store/store.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
-
-/** The wire form of a body. */
-export function toPayload(body: Body): Payload {
-  return 'inline' in body
-    ? { body: { $case: 'inline', value: asBuffer(body.inline) } }
-    : { body: { $case: 'blob', value: { id: body.blob, size: body.size } } };
-}
-
-/** The same bytes, as the generated code wants them. */
-function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-/** The store's form of a body; null for one without content. */
-export function fromPayload(payload: Payload | undefined): Body | null {
-  if (payload?.body === undefined) return null;
-  return payload.body.$case === 'inline' ? { inline: payload.body.value } : { blob: payload.body.value.id, size: payload.body.value.size };
-}
 
 /** A job of the state: queued, leased or started. */
 export function viewOfRecord(job: JobRecord, queueReason: string): Job {
@@ -31,7 +14,7 @@ export function viewOfRecord(job: JobRecord, queueReason: string): Job {
     id: job.id,
     endpointId: job.endpoint,
     state: started ? JobState.IN_PROGRESS : JobState.IN_QUEUE,
-    ...(started && job.progress !== null ? { output: toPayload(job.progress) } : {}),
+    ...(started && job.progress !== null ? { output: toPayloadMessage(job.progress) } : {}),
     ...(started && job.startedAt !== null ? { delayMs: span(job.submittedAt, job.startedAt) } : {}),
     retries: Math.max(0, job.attempts - 1),
     workerId: job.worker ?? '',
@@ -49,7 +32,7 @@ export function viewOfRow(whole: WholeJob, queueReason: string): Job {
     id: job.id,
     endpointId: job.endpoint,
     state,
-    ...(output === null ? {} : { output: toPayload(output) }),
+    ...(output === null ? {} : { output: toPayloadMessage(output) }),
     ...(job.error === null ? {} : { error: job.error }),
     ...(job.delayMs === null ? {} : { delayMs: job.delayMs }),
     ...(job.executionMs === null ? {} : { executionMs: job.executionMs }),

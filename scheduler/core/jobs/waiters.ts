@@ -1,5 +1,6 @@
 /** Requests that wait: for a job's end, for its next chunk, or for a row being read. No polling. */
 import { CapstanError } from '../../../lib/errors.ts';
+import { toPayloadMessage } from '../../../lib/payload.ts';
 import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { Body } from '../../store/store.ts';
@@ -11,7 +12,7 @@ import type { Waiter } from '../state/jobs.ts';
 import type { State } from '../state.ts';
 import type { Now } from '../now.ts';
 import type { Usage } from './rate-limits.ts';
-import { failureReply, jobReply, toPayload } from './views.ts';
+import { failureReply, jobReply } from './views.ts';
 
 /** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
 export function addWaiter(
@@ -105,7 +106,7 @@ export function answerStream(
   at: ChunkPlace = {},
 ): void {
   dropWaiter(ctx.state, waiter);
-  const part = { state, chunks: chunks.map(toPayload), ...(error === null ? {} : { error }), ...at };
+  const part = { state, chunks: chunks.map(toPayloadMessage), ...(error === null ? {} : { error }), ...at };
   ctx.emit(
     {
       kind: 'reply',

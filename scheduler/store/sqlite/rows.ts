@@ -1,5 +1,6 @@
 /** Between rows of the database and the store's values. */
-import type { Body, HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from '../store.ts';
+import type { Payload } from '../../../lib/payload.ts';
+import type { HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from '../store.ts';
 
 /** The columns of {@link JobTuple}, in its order. */
 export const JOB_COLUMNS = `no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
@@ -34,8 +35,8 @@ export type JobTuple = [
   hasS3: 0 | 1,
 ];
 
-/** Columns of a body: inline bytes, or a blob's id and size. */
-export type BodyTuple = [inline: Uint8Array | null, blob: string | null, size: number | null];
+/** Columns of a payload: inline bytes, or a blob's id and size. */
+export type PayloadTuple = [inline: Uint8Array | null, blob: string | null, size: number | null];
 
 export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
   const node = row[9];
@@ -68,29 +69,23 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
   };
 }
 
-/** Null when the columns hold no body. */
-export function toBody(inline: Uint8Array | null, blob: string | null, size: number | null): Body | null {
+/** The columns of a payload; all are null when there is none. */
+export function payloadColumns(payload: Payload | null): PayloadTuple {
+  if (payload === null) return [null, null, null];
+  return 'inline' in payload ? [payload.inline, null, null] : [null, payload.blob.id, payload.blob.size];
+}
+
+/** Null when the columns hold no payload. */
+export function fromPayloadColumns(inline: Uint8Array | null, blob: string | null, size: number | null): Payload | null {
   if (inline !== null) return { inline };
-  return blob === null ? null : { blob, size: size ?? 0 };
+  return blob === null ? null : { blob: { id: blob, size: size ?? 0 } };
 }
 
-/** A body that the schema says is there. */
-export function toWholeBody(row: BodyTuple): Body {
-  const body = toBody(row[0], row[1], row[2]);
-  if (body === null) throw new Error('a row without a body passed the CHECK');
-  return body;
-}
-
-export function inlineOf(body: Body | null): Uint8Array | null {
-  return body !== null && 'inline' in body ? body.inline : null;
-}
-
-export function blobOf(body: Body | null): string | null {
-  return body !== null && 'blob' in body ? body.blob : null;
-}
-
-export function sizeOf(body: Body | null): number | null {
-  return body !== null && 'blob' in body ? body.size : null;
+/** A payload that the schema says is there. */
+export function fromWholePayloadColumns(...columns: PayloadTuple): Payload {
+  const payload = fromPayloadColumns(...columns);
+  if (payload === null) throw new Error('a row without a payload passed the CHECK');
+  return payload;
 }
 
 /** The columns of {@link HookTuple}, in its order. */
@@ -115,14 +110,14 @@ export function toHookHead(row: readonly [...HookTuple, ...unknown[]]): HookHead
 
 export const HOOK_PAYLOAD_COLUMNS = 'envelope, input, input_blob, input_size, output, output_blob, output_size';
 
-export type WholeHookTuple = [...HookTuple, envelope: string, ...input: BodyTuple, ...output: BodyTuple];
+export type WholeHookTuple = [...HookTuple, envelope: string, ...input: PayloadTuple, ...output: PayloadTuple];
 
 export function toHook(row: WholeHookTuple): HookRow {
   return {
     ...toHookHead(row),
     envelope: row[9],
-    input: toWholeBody([row[10], row[11], row[12]]),
-    output: toBody(row[13], row[14], row[15]),
+    input: fromWholePayloadColumns(row[10], row[11], row[12]),
+    output: fromPayloadColumns(row[13], row[14], row[15]),
   };
 }
 

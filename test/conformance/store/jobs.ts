@@ -1,5 +1,6 @@
 /** Jobs, bodies and operations as the tests name them: whole, with one difference at a time. */
-import type { Body, JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
+import type { Payload } from '../../../lib/payload.ts';
+import type { JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
 
 /** Some instant; tests count from it. */
 export const START = 1_767_225_600_000;
@@ -44,7 +45,7 @@ export function leased(seq: number, difference: Partial<JobRow> = {}): JobRow {
   return queued(seq, { state: 'LEASED', token: 1, lease, worker: lease.worker, ...difference });
 }
 
-export function json(value: unknown): Body {
+export function json(value: unknown): Payload {
   return { inline: new TextEncoder().encode(JSON.stringify(value)) };
 }
 
@@ -122,10 +123,9 @@ export async function given(store: Store, fence: Fence, ...ops: Op[]): Promise<v
   });
 }
 
-/** A body as a value to compare: its text, or its blob. */
-export function shown(body: Body | null): unknown {
-  if (body === null) return null;
-  return 'inline' in body ? new TextDecoder().decode(body.inline) : { blob: body.blob, size: body.size };
+/** A payload as a value to compare: its text, or its blob. */
+export function shown(payload: Payload | null): unknown {
+  return payload !== null && 'inline' in payload ? new TextDecoder().decode(payload.inline) : payload;
 }
 
 export function shownWhole(whole: WholeJob | null): unknown {

@@ -5,7 +5,8 @@ import test from 'ava';
 import { packBatch, packOutcomes, unpackBatch, unpackOutcomes } from '../../../scheduler/store/sqlite/packing/batches.ts';
 import { Packer, Unpacker } from '../../../scheduler/store/sqlite/packing/packer.ts';
 import { packResult, unpackResult } from '../../../scheduler/store/sqlite/packing/results.ts';
-import type { Body, HookRow, JobRow, Lease, NewHook, Op, Outcome, WholeJob } from '../../../scheduler/store/store.ts';
+import type { Payload } from '../../../lib/payload.ts';
+import type { HookRow, JobRow, Lease, NewHook, Op, Outcome, WholeJob } from '../../../scheduler/store/store.ts';
 
 /** Texts of every width, beyond the length where the packer changes its way. */
 const text = fc.oneof(
@@ -18,7 +19,7 @@ const whole = fc.maxSafeNat();
 const time = fc.double({ noNaN: true, min: 0, max: 1e15 });
 const orNull = <T>(of: fc.Arbitrary<T>): fc.Arbitrary<T | null> => fc.option(of, { nil: null });
 
-const body: fc.Arbitrary<Body> = fc.oneof(fc.record({ inline: bytes }), fc.record({ blob: text, size: whole }));
+const payload: fc.Arbitrary<Payload> = fc.oneof(fc.record({ inline: bytes }), fc.record({ blob: fc.record({ id: text, size: whole }) }));
 const lease: fc.Arbitrary<Lease> = fc.record({ node: text, incarnation: text, worker: text });
 const state = fc.constantFrom('IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT');
 const priority = fc.constantFrom(0, 1);
@@ -58,14 +59,14 @@ const newHook: fc.Arbitrary<NewHook> = fc.record({
 });
 const hookChange = fc.record({ state: fc.constantFrom('PENDING', 'FAILED'), dueAt: time, tries: whole, error: orNull(text) });
 const hook: fc.Arbitrary<HookRow> = fc
-  .tuple(newHook, hookChange, fc.record({ input: body, output: orNull(body) }))
+  .tuple(newHook, hookChange, fc.record({ input: payload, output: orNull(payload) }))
   .map(([made, changed, bodies]) => ({ ...made, ...changed, ...bodies }));
 const of = <K extends Op['kind']>(op: K): fc.Arbitrary<K> => fc.constant(op);
 const op: fc.Arbitrary<Op> = fc.oneof(
   fc.record({
     kind: of('submit'),
     job,
-    input: body,
+    input: payload,
     s3: orNull(bytes),
     idempotency: orNull(fc.record({ key: text, bodyHash: bytes, expiresAt: time })),
   }),
@@ -83,8 +84,8 @@ const op: fc.Arbitrary<Op> = fc.oneof(
     delayMs: orNull(time),
     executionMs: orNull(time),
     error: orNull(text),
-    output: orNull(body),
-    chunks: fc.array(body, { maxLength: 4 }),
+    output: orNull(payload),
+    chunks: fc.array(payload, { maxLength: 4 }),
     firstChunk: whole,
     hook: orNull(newHook),
   }),
@@ -109,8 +110,8 @@ const outcome: fc.Arbitrary<Outcome> = fc.oneof(
 );
 const wholeJob: fc.Arbitrary<WholeJob> = fc.record({
   job,
-  output: orNull(body),
-  chunks: fc.array(body, { maxLength: 3 }),
+  output: orNull(payload),
+  chunks: fc.array(payload, { maxLength: 3 }),
   firstChunk: whole,
 });
 const fence = fc.record({ shard: fc.nat(63), term: fc.bigInt({ min: 0n, max: 2n ** 62n }) });
@@ -139,8 +140,8 @@ testProp('rows and windows', [fc.array(fc.record({ job, inline: orNull(bytes) })
   t.deepEqual(unpackResult('due', packResult('due', { jobs, nextAt })), { jobs, nextAt });
 });
 
-testProp('payloads and deliveries', [orNull(fc.record({ input: body, s3: orNull(bytes) })), orNull(hook)], (t, payload, delivery) => {
-  t.deepEqual(unpackResult('payload', packResult('payload', payload)), payload);
+testProp('payloads and deliveries', [orNull(fc.record({ input: payload, s3: orNull(bytes) })), orNull(hook)], (t, stored, delivery) => {
+  t.deepEqual(unpackResult('payload', packResult('payload', stored)), stored);
   t.deepEqual(unpackResult('hook', packResult('hook', delivery)), delivery);
 });
 

@@ -145,13 +145,13 @@ export function endRules(name: string, use: Use): void {
 
   test.serial(`${name}: unread chunks are kept in order and drained from the front`, async (t) => {
     const { store, fence } = await use(t);
-    const chunks = [json('a'), { blob: 'blob-b', size: 900_000 }, json('c'), json('d')];
+    const chunks = [json('a'), { blob: { id: 'blob-b', size: 900_000 } }, json('c'), json('d')];
     await given(store, fence, submit(leased(1)), completed(1, { chunks, output: null }));
     const kept = async () => (await store.read('job', 'endpoint-a', idOf(1)))?.chunks.map(shown);
-    t.deepEqual(await kept(), ['"a"', { blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
+    t.deepEqual(await kept(), ['"a"', { blob: { id: 'blob-b', size: 900_000 } }, '"c"', '"d"']);
 
     t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 1 }), ['ok']);
-    t.deepEqual(await kept(), [{ blob: 'blob-b', size: 900_000 }, '"c"', '"d"']);
+    t.deepEqual(await kept(), [{ blob: { id: 'blob-b', size: 900_000 } }, '"c"', '"d"']);
     t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 3 }, { kind: 'drain', seq: 1, below: 2 }), ['ok', 'ok']);
     t.deepEqual(await kept(), ['"d"']);
     t.deepEqual(await outcomes(store, fence, { kind: 'drain', seq: 1, below: 5 }, { kind: 'drain', seq: 1, below: 5 }), ['ok', 'ok']);
@@ -197,7 +197,7 @@ export function endRules(name: string, use: Use): void {
       submit(leased(1)),
       submit(leased(2)),
       submit(queued(3)),
-      failed(1, { chunks: [json('x'), json('y')], output: { blob: 'blob-1', size: 80_000 } }),
+      failed(1, { chunks: [json('x'), json('y')], output: { blob: { id: 'blob-1', size: 80_000 } } }),
       completed(2, { state: 'TIMED_OUT', error: 'executionTimeout exceeded', output: null }),
       retry(2, 10),
       retry(1, 11),

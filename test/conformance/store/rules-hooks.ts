@@ -31,8 +31,8 @@ export function hookRules(name: string, use: Use): void {
 
   test.serial(`${name}: a delivery outlives its job with its payload`, async (t) => {
     const { store, fence, reopen } = await use(t);
-    const input = { blob: 'blob-in', size: 100_000 };
-    const output = { blob: 'blob-out', size: 200_000 };
+    const input = { blob: { id: 'blob-in', size: 100_000 } };
+    const output = { blob: { id: 'blob-out', size: 200_000 } };
     await given(store, fence, submit(leased(1), { input }), completed(1, { output, hook: hookOf(1) }), {
       kind: 'delete',
       seq: 1,

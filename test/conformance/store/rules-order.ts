@@ -43,7 +43,7 @@ export function orderRules(name: string, use: Use): void {
       fence,
       submit(queued(1, { webhook: 'https://example.com' }), { input: four }),
       submit(queued(2), { input: five }),
-      submit(queued(3), { input: { blob: 'blob-3', size: 3 } }),
+      submit(queued(3), { input: { blob: { id: 'blob-3', size: 3 } } }),
     );
     const window = await store.read('head', 'endpoint-a', 0, 0, 10, 4);
     t.deepEqual(

@@ -80,7 +80,7 @@ export function removalRules(name: string, use: Use): void {
 
   test.serial(`${name}: the blobs of a job are found for removal with it`, async (t) => {
     const { store, fence } = await use(t);
-    const blob = (id: string) => ({ blob: id, size: 70_000 });
+    const blob = (id: string) => ({ blob: { id, size: 70_000 } });
     await given(
       store,
       fence,
@@ -112,7 +112,7 @@ export function removalRules(name: string, use: Use): void {
 
   test.serial(`${name}: an operation that deletes rows tells the blobs that they named`, async (t) => {
     const { store, fence } = await use(t);
-    const blob = (id: string) => ({ blob: id, size: 70_000 });
+    const blob = (id: string) => ({ blob: { id, size: 70_000 } });
     await given(store, fence, submit(leased(1), { input: blob('in') }));
     await given(store, fence, failed(1, { output: blob('out'), chunks: [json('x'), blob('chunk-1'), blob('chunk-2')], hook: hookOf(1) }));
     const dropped = async (op: Op): Promise<readonly string[] | undefined> => {

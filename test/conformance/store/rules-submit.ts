@@ -72,8 +72,8 @@ export function submitRules(name: string, use: Use): void {
 
   test.serial(`${name}: an input may lie in the blob store`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(queued(1), { input: { blob: 'blob-1', size: 70_000 } }));
-    t.deepEqual((await store.read('payload', 1))?.input, { blob: 'blob-1', size: 70_000 });
+    await given(store, fence, submit(queued(1), { input: { blob: { id: 'blob-1', size: 70_000 } } }));
+    t.deepEqual((await store.read('payload', 1))?.input, { blob: { id: 'blob-1', size: 70_000 } });
   });
 
   test.serial(`${name}: an empty and a large inline body come back whole`, async (t) => {

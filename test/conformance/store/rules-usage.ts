@@ -6,7 +6,7 @@ import type { Store } from '../../../scheduler/store/store.ts';
 
 const endpoint = (id: string, account: string) =>
   ({ kind: 'put', rowKind: 'endpoint', key: id, version: 1, value: JSON.stringify({ id, account }) }) as const;
-const blob = (id: string, size = 100_000) => ({ blob: id, size });
+const blob = (id: string, size = 100_000) => ({ blob: { id, size } });
 const remove = (seq: number) => ({ kind: 'delete', seq, dueBy: null }) as const;
 
 const usageOf = async (store: Store): Promise<Record<string, number>> =>

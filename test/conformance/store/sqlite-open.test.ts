@@ -75,7 +75,7 @@ test('the bodies of a database of before their usage was kept are counted when i
   const file = join(await folderOf(t), 'capstan.db');
   const before = new SqliteEngine({ file });
   const fence = { shard: 0, term: before.acquire(0, 'owner', 1).term };
-  const blob = (id: string, size: number) => ({ blob: id, size });
+  const blob = (id: string, size: number) => ({ blob: { id, size } });
   before.commit(fence, [
     { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
     submit(leased(1), { input: blob('in', 100_000) }),

@@ -22,7 +22,7 @@ test('the bound counts what each input takes beside its bytes', (t) => {
   t.is(cache.get(10), undefined);
   cache.delete(3);
   cache.delete(3);
-  cache.put(10, { blob: 'ab', size: 1_000_000 });
+  cache.put(10, { blob: { id: 'ab', size: 1_000_000 } });
   t.is(cache.size, 10);
   t.is(cache.bytes, 10 * (KEPT_BUFFER_BYTES + 2));
   cache.clear();

@@ -2,17 +2,17 @@ import { assertNever } from '../../../../lib/errors.ts';
 import type { ControlKind, Fence, Op, Outcome, StoredState } from '../../store.ts';
 import { Packer, Unpacker } from './packer.ts';
 import {
-  packBodies,
-  packBody,
+  packPayloads,
+  packPayload,
   packNewHook,
   packJob,
   packState,
-  unpackBodies,
-  unpackBody,
+  unpackPayloads,
+  unpackPayload,
   unpackNewHook,
   unpackJob,
   unpackState,
-  unpackWholeBody,
+  unpackWholePayload,
 } from './rows.ts';
 
 const SUBMIT = 0;
@@ -48,7 +48,7 @@ function packOp(out: Packer, op: Op): void {
     case 'submit':
       out.byte(SUBMIT);
       packJob(out, op.job);
-      packBody(out, op.input);
+      packPayload(out, op.input);
       out.bytes(op.s3);
       out.text(op.idempotency === null ? null : op.idempotency.key);
       if (op.idempotency !== null) {
@@ -84,8 +84,8 @@ function packOp(out: Packer, op: Op): void {
       out.number(op.delayMs);
       out.number(op.executionMs);
       out.text(op.error);
-      packBody(out, op.output);
-      packBodies(out, op.chunks);
+      packPayload(out, op.output);
+      packPayloads(out, op.chunks);
       out.number(op.firstChunk);
       out.byte(op.hook === null ? 0 : 1);
       if (op.hook !== null) packNewHook(out, op.hook);
@@ -146,7 +146,7 @@ function unpackOp(from: Unpacker): Op {
   switch (tag) {
     case SUBMIT: {
       const job = unpackJob(from);
-      const input = unpackWholeBody(from);
+      const input = unpackWholePayload(from);
       const s3 = from.bytesOrNull();
       const key = from.textOrNull();
       const idempotency = key === null ? null : { key, bodyHash: from.bytes(), expiresAt: from.number() };
@@ -181,8 +181,8 @@ function unpackOp(from: Unpacker): Op {
         delayMs: from.numberOrNull(),
         executionMs: from.numberOrNull(),
         error: from.textOrNull(),
-        output: unpackBody(from),
-        chunks: unpackBodies(from),
+        output: unpackPayload(from),
+        chunks: unpackPayloads(from),
         firstChunk: from.number(),
         hook: from.byte() === 0 ? null : unpackNewHook(from),
       };

@@ -1,6 +1,16 @@
 import type { HookRow, JobRow, QueuedJob, Reads, WholeJob } from '../../store.ts';
 import { Packer, Unpacker } from './packer.ts';
-import { packBodies, packBody, packHook, packJob, unpackBodies, unpackBody, unpackHook, unpackJob, unpackWholeBody } from './rows.ts';
+import {
+  packPayloads,
+  packPayload,
+  packHook,
+  packJob,
+  unpackPayloads,
+  unpackPayload,
+  unpackHook,
+  unpackJob,
+  unpackWholePayload,
+} from './rows.ts';
 
 /** How one query's result crosses: rows packed, the small rest cloned. */
 interface Form<T> {
@@ -15,15 +25,15 @@ const packJobs = (out: Packer, jobs: readonly JobRow[]): void => {
 
 const packWhole = (out: Packer, whole: WholeJob): void => {
   packJob(out, whole.job);
-  packBody(out, whole.output);
-  packBodies(out, whole.chunks);
+  packPayload(out, whole.output);
+  packPayloads(out, whole.chunks);
   out.number(whole.firstChunk);
 };
 
 const unpackWhole = (from: Unpacker): WholeJob => ({
   job: unpackJob(from),
-  output: unpackBody(from),
-  chunks: unpackBodies(from),
+  output: unpackPayload(from),
+  chunks: unpackPayloads(from),
   firstChunk: from.number(),
 });
 
@@ -39,10 +49,10 @@ const payload: Form<ReturnType<Reads['payload']>> = {
   pack(out, result) {
     out.byte(result === null ? 0 : 1);
     if (result === null) return;
-    packBody(out, result.input);
+    packPayload(out, result.input);
     out.bytes(result.s3);
   },
-  unpack: (from) => (from.byte() === 0 ? null : { input: unpackWholeBody(from), s3: from.bytesOrNull() }),
+  unpack: (from) => (from.byte() === 0 ? null : { input: unpackWholePayload(from), s3: from.bytesOrNull() }),
 };
 
 /** The inputs of a head window are copied: a view would keep the whole window's buffer for as long as its last job waits. */

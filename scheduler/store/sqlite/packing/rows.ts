@@ -1,4 +1,5 @@
-import type { Body, HookRow, JobKind, JobRow, NewHook, StoredState } from '../../store.ts';
+import type { Payload } from '../../../../lib/payload.ts';
+import type { HookRow, JobKind, JobRow, NewHook, StoredState } from '../../store.ts';
 import type { Packer, Unpacker } from './packer.ts';
 
 const states: readonly StoredState[] = ['IN_QUEUE', 'LEASED', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'];
@@ -91,39 +92,39 @@ export function unpackJob(from: Unpacker): JobRow {
 }
 
 /** 0 none, 1 inline, 2 in the blob store. */
-export function packBody(out: Packer, body: Body | null): void {
-  if (body === null) {
+export function packPayload(out: Packer, payload: Payload | null): void {
+  if (payload === null) {
     out.byte(0);
-  } else if ('inline' in body) {
+  } else if ('inline' in payload) {
     out.byte(1);
-    out.bytes(body.inline);
+    out.bytes(payload.inline);
   } else {
     out.byte(2);
-    out.text(body.blob);
-    out.number(body.size);
+    out.text(payload.blob.id);
+    out.number(payload.blob.size);
   }
 }
 
-export function unpackBody(from: Unpacker): Body | null {
+export function unpackPayload(from: Unpacker): Payload | null {
   const tag = from.byte();
   if (tag === 0) return null;
   if (tag === 1) return { inline: from.bytes() };
-  return { blob: from.text(), size: from.number() };
+  return { blob: { id: from.text(), size: from.number() } };
 }
 
-export function unpackWholeBody(from: Unpacker): Body {
-  const body = unpackBody(from);
-  if (body === null) throw new Error('an encoded body is missing');
-  return body;
+export function unpackWholePayload(from: Unpacker): Payload {
+  const payload = unpackPayload(from);
+  if (payload === null) throw new Error('an encoded payload is missing');
+  return payload;
 }
 
-export function packBodies(out: Packer, bodies: readonly Body[]): void {
-  out.count(bodies.length);
-  for (const body of bodies) packBody(out, body);
+export function packPayloads(out: Packer, payloads: readonly Payload[]): void {
+  out.count(payloads.length);
+  for (const payload of payloads) packPayload(out, payload);
 }
 
-export function unpackBodies(from: Unpacker): Body[] {
-  return from.list(() => unpackWholeBody(from));
+export function unpackPayloads(from: Unpacker): Payload[] {
+  return from.list(() => unpackWholePayload(from));
 }
 
 export function packNewHook(out: Packer, hook: NewHook): void {
@@ -153,8 +154,8 @@ export function packHook(out: Packer, hook: HookRow): void {
   out.byte(hook.state === 'PENDING' ? 0 : 1);
   out.number(hook.tries);
   out.text(hook.error);
-  packBody(out, hook.input);
-  packBody(out, hook.output);
+  packPayload(out, hook.input);
+  packPayload(out, hook.output);
 }
 
 export function unpackHook(from: Unpacker): HookRow {
@@ -163,7 +164,7 @@ export function unpackHook(from: Unpacker): HookRow {
     state: from.byte() === 0 ? 'PENDING' : 'FAILED',
     tries: from.number(),
     error: from.textOrNull(),
-    input: unpackWholeBody(from),
-    output: unpackBody(from),
+    input: unpackWholePayload(from),
+    output: unpackPayload(from),
   };
 }

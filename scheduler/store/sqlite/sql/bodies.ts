@@ -1,7 +1,8 @@
 import type { Database } from 'better-sqlite3';
 
-import type { Body, BodyUsage, EncryptedInput } from '../../store.ts';
-import { blobOf, bound, inlineOf, sizeOf, toWholeBody, type BodyTuple } from '../rows.ts';
+import type { Payload } from '../../../../lib/payload.ts';
+import type { BodyUsage, EncryptedInput } from '../../store.ts';
+import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../rows.ts';
 
 const PAYLOAD = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
 const INSERT_CHUNK = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
@@ -37,12 +38,12 @@ const BODY_USAGE = 'SELECT account, bytes FROM body_usage';
 
 /** Inputs, chunks, and which blobs rows name. */
 export function bodyStatements(db: Database) {
-  const payloadRow = db.prepare<[number], [...BodyTuple, Uint8Array | null]>(PAYLOAD).raw();
+  const payloadRow = db.prepare<[number], [...PayloadTuple, Uint8Array | null]>(PAYLOAD).raw();
   const sealedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
   const resealRow = db.prepare<[Uint8Array, number, Uint8Array]>(RESEAL_INPUT);
   const hasInputRow = db.prepare<[number], 1>(HAS_INPUT).pluck();
   const chunkIn = db.prepare(INSERT_CHUNK);
-  const chunkRows = db.prepare<[number], [...BodyTuple, idx: number]>(READ_CHUNKS).raw();
+  const chunkRows = db.prepare<[number], [...PayloadTuple, idx: number]>(READ_CHUNKS).raw();
   const chunksOut = db.prepare<[number], string | null>(DROP_CHUNKS).pluck();
   const inputOut = db.prepare<[number], string | null>(DROP_INPUT).pluck();
   const drainRows = db.prepare<[number, number], string | null>(DRAIN_CHUNKS).pluck();
@@ -52,9 +53,9 @@ export function bodyStatements(db: Database) {
   const named = db.prepare<[string], string>(BLOBS_NAMED).pluck();
   const usage = db.prepare<[], BodyUsage>(BODY_USAGE);
   return {
-    payload(seq: number): { input: Body; s3: Uint8Array | null } | null {
+    payload(seq: number): { input: Payload; s3: Uint8Array | null } | null {
       const row = payloadRow.get(seq);
-      return row === undefined ? null : { input: toWholeBody([row[0], row[1], row[2]]), s3: row[3] };
+      return row === undefined ? null : { input: fromWholePayloadColumns(row[0], row[1], row[2]), s3: row[3] };
     },
     encryptedInputs(afterSeq: number, limit: number): EncryptedInput[] {
       return sealedRows.all(afterSeq, bound(limit));
@@ -63,12 +64,12 @@ export function bodyStatements(db: Database) {
       if (resealRow.run(to, seq, from).changes === 1) return 'ok';
       return hasInputRow.get(seq) === undefined ? 'gone' : 'stale';
     },
-    addChunks(seq: number, first: number, bodies: readonly Body[]): void {
-      bodies.forEach((body, i) => chunkIn.run(seq, first + i, inlineOf(body), blobOf(body), sizeOf(body)));
+    addChunks(seq: number, first: number, chunks: readonly Payload[]): void {
+      chunks.forEach((chunk, i) => chunkIn.run(seq, first + i, ...payloadColumns(chunk)));
     },
-    chunks(seq: number): { chunks: Body[]; firstChunk: number } {
+    chunks(seq: number): { chunks: Payload[]; firstChunk: number } {
       const rows = chunkRows.all(seq);
-      return { chunks: rows.map(([inline, blob, size]) => toWholeBody([inline, blob, size])), firstChunk: rows[0]?.[3] ?? 0 };
+      return { chunks: rows.map(([inline, blob, size]) => fromWholePayloadColumns(inline, blob, size)), firstChunk: rows[0]?.[3] ?? 0 };
     },
     /** Deletes a job's input; returns the blob that it named. */
     dropInput(seq: number): string | null {

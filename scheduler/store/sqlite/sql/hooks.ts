@@ -1,14 +1,13 @@
 import type { Database } from 'better-sqlite3';
 
-import type { Body, HookHead, HookRow, NewHook, Op } from '../../store.ts';
+import type { Payload } from '../../../../lib/payload.ts';
+import type { HookHead, HookRow, NewHook, Op } from '../../store.ts';
 import {
-  blobOf,
   bound,
   HOOK_COLUMNS,
   HOOK_PAYLOAD_COLUMNS,
-  inlineOf,
   ms,
-  sizeOf,
+  payloadColumns,
   toHook,
   toHookHead,
   type HookTuple,
@@ -72,10 +71,10 @@ export function hookStatements(db: Database) {
 
   return {
     /** Adds the delivery of a job that ends with this output. */
-    add(hook: NewHook, seq: number, output: Body | null): void {
+    add(hook: NewHook, seq: number, output: Payload | null): void {
       const dueAt = ms(hook.dueAt);
       const { id, account, endpoint, url, host, envelope } = hook;
-      const values = [id, account, endpoint, url, host, dueAt, envelope, inlineOf(output), blobOf(output), sizeOf(output), seq];
+      const values = [id, account, endpoint, url, host, dueAt, envelope, ...payloadColumns(output), seq];
       if (insertRow.run(...values).changes === 0) {
         // Another life of the id, whose job was deleted and then sent again: the newer end stands.
         const former = removeRow.get(id, null);

@@ -1,9 +1,9 @@
 import type { Database } from 'better-sqlite3';
 
 import type { StoredState, WholeJob } from '../../store.ts';
-import { bound, JOB_COLUMNS, toBody, toJob, type BodyTuple, type JobTuple } from '../rows.ts';
+import { bound, fromPayloadColumns, JOB_COLUMNS, toJob, type JobTuple, type PayloadTuple } from '../rows.ts';
 
-type WholeTuple = [...JobTuple, chunks: number, ...BodyTuple];
+type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
 
 const wholeColumns = `${JOB_COLUMNS}, chunks, output, output_blob, output_size`;
 const one = `SELECT ${wholeColumns} FROM jobs WHERE id = ? AND endpoint = ?`;
@@ -56,7 +56,7 @@ export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<Who
   };
   const whole = (row: WholeTuple): WholeJob => ({
     job: toJob(row),
-    output: toBody(row[25], row[26], row[27]),
+    output: fromPayloadColumns(row[25], row[26], row[27]),
     ...(row[24] > 0 ? chunksOf(row[0]) : { chunks: [], firstChunk: 0 }),
   });
   return {

@@ -1,7 +1,8 @@
 import type { Database } from 'better-sqlite3';
 
-import type { Body, JobRow } from '../../store.ts';
-import { blobOf, inlineOf, ms, sizeOf } from '../rows.ts';
+import type { Payload } from '../../../../lib/payload.ts';
+import type { JobRow } from '../../store.ts';
+import { ms, payloadColumns } from '../rows.ts';
 
 const INSERT_JOB = `
 INSERT INTO jobs (
@@ -18,7 +19,7 @@ export function submitStatements(db: Database) {
   const input = db.prepare(INSERT_INPUT);
   return {
     /** False when the id is taken. */
-    insert(row: JobRow, body: Body, s3: Uint8Array | null): boolean {
+    insert(row: JobRow, payload: Payload, s3: Uint8Array | null): boolean {
       const lease = row.lease;
       const { changes } = job.run(
         row.seq,
@@ -42,7 +43,7 @@ export function submitStatements(db: Database) {
         s3 === null ? 0 : 1,
       );
       if (changes === 0) return false;
-      input.run(row.seq, inlineOf(body), blobOf(body), sizeOf(body), s3);
+      input.run(row.seq, ...payloadColumns(payload), s3);
       return true;
     },
   };

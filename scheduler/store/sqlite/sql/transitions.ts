@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { Op } from '../../store.ts';
-import { blobOf, inlineOf, ms, msOrNull, sizeOf } from '../rows.ts';
+import { ms, msOrNull, payloadColumns } from '../rows.ts';
 
 type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 
@@ -63,9 +63,7 @@ export function transitionStatements(db: Database) {
           msOrNull(op.delayMs),
           msOrNull(op.executionMs),
           op.error,
-          inlineOf(op.output),
-          blobOf(op.output),
-          sizeOf(op.output),
+          ...payloadColumns(op.output),
           op.chunks.length,
           op.seq,
           op.from,

@@ -1,8 +1,10 @@
-/** The body of a webhook, composed as it is sent: large bodies stay in the blob store. */
+/** The body of a webhook, composed while it is sent: large payloads stay in the blob store. */
+import { payloadBytes, type Payload } from '../../lib/payload.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
-import type { Body, HookRow } from '../store/store.ts';
+import type { HookRow } from '../store/store.ts';
 
-export interface Payload {
+/** The body of one delivery. */
+export interface WebhookBody {
   /** Bytes. */
   readonly size: number;
   /** The bytes from the beginning, each time it is called. */
@@ -15,12 +17,12 @@ type OpenBlob = (id: string) => Promise<ReadableBlob>;
  * With the URL of the delivery as it was given, which is kept encrypted:
  * `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte.
  */
-export function payloadOf(hook: HookRow, url: string, open: OpenBlob): Payload {
+export function webhookBodyOf(hook: HookRow, url: string, open: OpenBlob): WebhookBody {
   const { id, status, ...members } = JSON.parse(hook.envelope) as { id: string; status: string };
   const rest = { ...members, webhook: url };
   const head = JSON.stringify({ id, status }).slice(0, -1);
   const tail = JSON.stringify(rest).slice(1);
-  const parts: readonly Body[] = [
+  const parts: readonly Payload[] = [
     text(`${head},"input":`),
     hook.input,
     text(',"output":'),
@@ -28,11 +30,11 @@ export function payloadOf(hook: HookRow, url: string, open: OpenBlob): Payload {
     text(tail === '}' ? tail : `,${tail}`),
   ];
   return {
-    size: parts.reduce((sum, part) => sum + ('inline' in part ? part.inline.length : part.size), 0),
+    size: parts.reduce((sum, part) => sum + payloadBytes(part), 0),
     async *pieces() {
       for (const part of parts) {
         if ('inline' in part) yield part.inline;
-        else yield* blob(part.blob, open);
+        else yield* blob(part.blob.id, open);
       }
     },
   };
@@ -47,6 +49,6 @@ async function* blob(id: string, open: OpenBlob): AsyncGenerator<Uint8Array> {
   }
 }
 
-function text(value: string): Body {
+function text(value: string): Payload {
   return { inline: Buffer.from(value) };
 }

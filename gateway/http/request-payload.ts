@@ -1,0 +1,33 @@
+/** The input of a job, from the body of the request that submits it. */
+import type { FastifyRequest } from 'fastify';
+
+import { MAX_INLINE_BYTES, type Payload } from '../../lib/payload.ts';
+import type { Reservation } from '../../lib/shared-budget.ts';
+import { endpointId } from './guard.ts';
+import { handOverBody, releaseBody } from './request-body.ts';
+import type { Services } from './services.ts';
+
+export interface RequestPayload {
+  readonly payload: Payload;
+  /** Memory of an inline payload, released by whoever sends it; null for a payload in the blob store. */
+  readonly held: Reservation | null;
+}
+
+/**
+ * Takes the input over from its request, which no longer holds its body afterwards. An input above the inline limit is
+ * put into the blob store first; only then the result is a promise.
+ * @throws CapstanError QUOTA_EXCEEDED when the account has no room for the input.
+ */
+export function takePayload(services: Services, request: FastifyRequest, input: Buffer): RequestPayload | Promise<RequestPayload> {
+  if (input.length > MAX_INLINE_BYTES) return storePayload(services, request, input);
+  // A small input in a large body is copied, so that it does not keep the body in memory.
+  const bodyBytes = Math.max(input.length, request.rawBody?.length ?? 0);
+  const copied = bodyBytes > MAX_INLINE_BYTES;
+  return { payload: { inline: copied ? Buffer.from(input) : input }, held: handOverBody(request, copied ? input.length : bodyBytes) };
+}
+
+async function storePayload({ bodies, lookup }: Services, request: FastifyRequest, input: Buffer): Promise<RequestPayload> {
+  const blob = await bodies.put(input, lookup.knownEndpoint(endpointId(request))?.accountId);
+  releaseBody(request);
+  return { payload: { blob }, held: null };
+}
