@@ -1,8 +1,9 @@
 /** What happens to the core: facts from gateways, agents, the store and the clock. */
 import type { CapstanError } from '../../lib/errors.ts';
+import type { Payload } from '../../lib/payload.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { Body, HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
+import type { HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './jobs/rate-limits.ts';
 import type { AccountRow, KeyRow, MasterKeyRow, EncryptedRow } from './state/control-rows.ts';
 import type { EndpointInput } from './state/endpoints.ts';
@@ -106,7 +107,7 @@ export type CoreEvent =
       readonly endpoint: string;
       readonly job: string;
       readonly jobKind: JobKind;
-      readonly input: Body;
+      readonly input: Payload;
       readonly webhook: string | null;
       readonly policy: PolicyInput;
       readonly s3: Uint8Array | null;

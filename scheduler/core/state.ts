@@ -4,7 +4,8 @@
  * `step` alone.
  */
 import type { CapstanError } from '../../lib/errors.ts';
-import type { Body, HookHead } from '../store/store.ts';
+import type { Payload } from '../../lib/payload.ts';
+import type { HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
 import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './state/control-rows.ts';
@@ -145,7 +146,7 @@ export function newState(settings: Settings, random: RandomState): State {
 }
 
 /** A body that is in no row is not needed any more. */
-export function dropBody(state: State, body: Body | null): void {
+export function dropBody(state: State, body: Payload | null): void {
   if (body !== null && 'blob' in body) state.droppedBlobs.push(body.blob.id);
 }
 

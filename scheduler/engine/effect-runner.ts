@@ -4,10 +4,11 @@
  * dispatched soon, and has bodies counted after batches that may have changed their number.
  */
 import { assertNever, type CapstanError } from '../../lib/errors.ts';
+import { inlineBytes, MAX_INLINE_BYTES, type Payload } from '../../lib/payload.ts';
 import type { Answer, Effect, Write } from '../core/effects.ts';
 import type { CoreEvent } from '../core/events.ts';
 import type { State } from '../core/state.ts';
-import type { Body, JobRow, Outcome, Reads } from '../store/store.ts';
+import type { JobRow, Outcome, Reads } from '../store/store.ts';
 import { BodyCount } from './body-count.ts';
 import type { Clock } from './clock.ts';
 import type { LoopStore } from './loop-store.ts';
@@ -28,9 +29,6 @@ export interface EffectRunnerOptions {
   /** A read failed. */
   readonly failed: (error: unknown) => void;
 }
-
-/** Larger inputs are read when their turn comes, bytes. */
-const INLINE_INPUT_BYTES = 65_536;
 
 export class EffectRunner {
   readonly #options: EffectRunnerOptions;
@@ -115,15 +113,15 @@ export class EffectRunner {
    * Keeps the input of a job that the state holds, so that its dispatch needs no read. Every job that
    * leaves the state is ended or deleted by an operation of its number, which removes the input again.
    */
-  #keep({ id, seq, hasS3 }: JobRow, input: Body): void {
+  #keep({ id, seq, hasS3 }: JobRow, input: Payload): void {
     // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
     if (hasS3 || this.#options.state.jobs.get(id)?.seq !== seq) return;
-    if ('inline' in input && input.inline.length > INLINE_INPUT_BYTES) return;
+    if (inlineBytes(input) > MAX_INLINE_BYTES) return;
     this.#options.inputs.put(seq, input);
   }
 
   #readHead({ endpoint, priority, after, limit }: Extract<Effect, { kind: 'read-head' }>): void {
-    this.#read('head', [endpoint, priority, after, limit, INLINE_INPUT_BYTES], (rows) => {
+    this.#read('head', [endpoint, priority, after, limit, MAX_INLINE_BYTES], (rows) => {
       this.#options.feed({ kind: 'head-read', endpoint, priority, rows, limit });
       // A job that ended while it was read is not in the state.
       for (const { job, input } of rows) if (input !== null) this.#keep(job, input);

@@ -5,7 +5,7 @@ import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Effect } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
 import type { WorkerRecord } from '../core/state/fleet.ts';
-import type { Body } from '../store/store.ts';
+import type { Payload } from '../../lib/payload.ts';
 
 export type DispatchEffect = Extract<Effect, { kind: 'dispatch' }>;
 
@@ -13,7 +13,7 @@ export interface Ports {
   reply(channel: number, reply: JobReply): void;
   send(node: string, session: number, event: SchedulerEvent): void;
   sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void;
-  sendJob(effect: DispatchEffect, input: Body, s3: Uint8Array | null): void;
+  sendJob(effect: DispatchEffect, input: Payload, s3: Uint8Array | null): void;
   closeSession(node: string, session: number, reason: string): void;
   /** A worker became ready, for metrics. */
   workerStarted(start: Extract<Effect, { kind: 'worker-started' }>): void;

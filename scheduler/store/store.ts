@@ -16,8 +16,6 @@ export type StoredState = 'IN_QUEUE' | 'LEASED' | 'COMPLETED' | 'FAILED' | 'CANC
 /** How a job was submitted. */
 export type JobKind = 'RUN' | 'RUNSYNC';
 
-export type Body = Payload;
-
 /** Who holds a job's lease (invariant 2). The token is the row's. */
 export interface Lease {
   readonly node: string;

@@ -12,9 +12,10 @@ import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts
 import { step } from '../../scheduler/core/step.ts';
 import type { Clock } from '../../scheduler/engine/clock.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
+import type { Payload } from '../../lib/payload.ts';
 import { Engine } from '../../scheduler/engine/engine.ts';
 import type { DispatchEffect, Ports } from '../../scheduler/engine/ports.ts';
-import type { Body, HookRow, Op, Outcome } from '../../scheduler/store/store.ts';
+import type { HookRow, Op, Outcome } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { FaultyStore, NO_FAULTS, type StoreFaults } from './faulty-store.ts';
 import { isForgotten, mutatedStep, type Mutation } from './mutations.ts';
@@ -25,7 +26,7 @@ export interface Wiring {
   reply(channel: number, reply: JobReply): void;
   send(node: string, session: number, event: SchedulerEvent): void;
   sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void;
-  sendJob(effect: DispatchEffect, input: Body): void;
+  sendJob(effect: DispatchEffect, input: Payload): void;
   closeSession(node: string, session: number): void;
   /** Posts a webhook; `tell` when that is over. */
   post(hook: HookRow, tell: (event: CoreEvent) => void): void;

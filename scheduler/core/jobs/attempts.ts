@@ -15,8 +15,7 @@ import {
 } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { CapstanError } from '../../../lib/errors.ts';
-import { blobBytes, fromPayloadMessage, ownPayload } from '../../../lib/payload.ts';
-import type { Body } from '../../store/store.ts';
+import { blobBytes, fromPayloadMessage, ownPayload, type Payload } from '../../../lib/payload.ts';
 
 import type { StepContext } from '../context.ts';
 import { bodyRefusal } from './body-use.ts';
@@ -157,7 +156,7 @@ function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
 }
 
 /** Why the account of the job may not keep a body besides; null when it may. */
-function refusalOfBody(state: State, job: JobRecord, body: Body | null, field: string): CapstanError | null {
+function refusalOfBody(state: State, job: JobRecord, body: Payload | null, field: string): CapstanError | null {
   const account = state.endpoints.get(job.endpoint)?.config.account;
   const size = blobBytes(body);
   return account === undefined ? null : bodyRefusal(state, account, { size, adds: size, field });

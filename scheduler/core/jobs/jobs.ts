@@ -2,10 +2,10 @@
  * Changes of a job: each applies one transition of the table, writes the operation that makes it durable, and answers
  * whoever waits for it.
  */
-import { blobBytes, toPayloadMessage } from '../../../lib/payload.ts';
+import { blobBytes, toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
-import type { Body, JobRow } from '../../store/store.ts';
+import type { JobRow } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
 import { reserve } from './body-use.ts';
@@ -29,7 +29,7 @@ export const DELETION_GATHER_MS = 250;
 /** How an attempt or a wait ended. */
 export interface Ending {
   readonly event: 'complete' | 'fail' | 'time-out' | 'cancel';
-  readonly output: Body | null;
+  readonly output: Payload | null;
   readonly error: string | null;
   readonly executionMs: number | null;
   /** Age of the end, ms. */

@@ -2,10 +2,9 @@
  * Bounds for what agents report. A node is trusted with what was placed on it and with nothing else:
  * its text and lists are cut, and a body it names must have the form of one.
  */
-import { fromPayloadMessage, MAX_INLINE_BYTES } from '../../../lib/payload.ts';
+import { fromPayloadMessage, MAX_INLINE_BYTES, type Payload } from '../../../lib/payload.ts';
 import type { Payload as PayloadMessage } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Inventory, LogLine, WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { Body } from '../../store/store.ts';
 
 import type { WorkerRecord } from '../state/fleet.ts';
 
@@ -18,7 +17,7 @@ const MOST_TEXT_LENGTH = 1_024;
 const MOST_ITEMS = 512;
 
 /** The reported body; null for none, `invalid` for one that no agent sends. */
-export function reportedBody(message: PayloadMessage | undefined): Body | null | 'invalid' {
+export function reportedBody(message: PayloadMessage | undefined): Payload | null | 'invalid' {
   const body = fromPayloadMessage(message);
   if (body === undefined) return null;
   if ('inline' in body) return body.inline.length <= MAX_INLINE_BYTES ? body : 'invalid';

@@ -8,8 +8,7 @@
  * Bounded per job and over all jobs: when nobody reads, the oldest go first (the whole is in the
  * job's output all the same).
  */
-import { blobBytes, memoryBytes, ownPayload } from '../../../lib/payload.ts';
-import type { Body } from '../../store/store.ts';
+import { blobBytes, memoryBytes, ownPayload, type Payload } from '../../../lib/payload.ts';
 import { addPending } from './body-use.ts';
 import { dropBody, type State } from '../state.ts';
 import type { JobRecord, StreamBuffer, Waiter } from '../state/jobs.ts';
@@ -23,7 +22,7 @@ type Attempt = Pick<JobRecord, 'id' | 'token'>;
 type Reader = Pick<Waiter, 'after' | 'channel' | 'resent'>;
 
 /** Adds a chunk of the present attempt; false when it is one that was seen before. */
-export function addChunk(state: State, job: JobRecord, index: number, data: Body): boolean {
+export function addChunk(state: State, job: JobRecord, index: number, data: Payload): boolean {
   const stream = (job.stream ??= { first: index, next: index, chunks: [], bytes: 0 });
   // After a restart of either side the agent sends again from what was drained, less what it had to drop.
   if (index < stream.next) return false;
@@ -47,9 +46,9 @@ export function addChunk(state: State, job: JobRecord, index: number, data: Body
 export function chunksFor(
   state: State,
   job: Attempt,
-  stream: (Pick<StreamBuffer, 'first' | 'next'> & { readonly chunks: readonly Body[] }) | null,
+  stream: (Pick<StreamBuffer, 'first' | 'next'> & { readonly chunks: readonly Payload[] }) | null,
   reader: Reader,
-): { readonly chunks: readonly Body[]; readonly firstIndex: number } {
+): { readonly chunks: readonly Payload[]; readonly firstIndex: number } {
   const got = unreadFrom(state, job, reader);
   if (stream === null) return { chunks: [], firstIndex: got };
   const firstIndex = Math.min(Math.max(got, stream.first), stream.next);
@@ -127,7 +126,7 @@ function count(state: State, stream: StreamBuffer, bytes: number): void {
 }
 
 /** Chunks of running attempts are in no row: they count for the account until they are dropped or the job's end names them. */
-function countBlobs(state: State, job: JobRecord, chunks: readonly Body[], by: 1 | -1): void {
+function countBlobs(state: State, job: JobRecord, chunks: readonly Payload[], by: 1 | -1): void {
   const account = state.endpoints.get(job.endpoint)?.config.account;
   if (account === undefined) return;
   for (const chunk of chunks) addPending(state, account, by * blobBytes(chunk));

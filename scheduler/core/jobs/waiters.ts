@@ -1,9 +1,8 @@
 /** Requests that wait: for a job's end, for its next chunk, or for a row being read. No polling. */
 import { CapstanError } from '../../../lib/errors.ts';
-import { toPayloadMessage } from '../../../lib/payload.ts';
+import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
-import type { Body } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Write } from '../effects.ts';
@@ -100,7 +99,7 @@ export function answerStream(
   ctx: StepContext,
   waiter: Waiter,
   state: JobState,
-  chunks: readonly Body[],
+  chunks: readonly Payload[],
   error: string | null,
   write: Write | null = null,
   at: ChunkPlace = {},

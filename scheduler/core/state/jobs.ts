@@ -1,5 +1,6 @@
 /** Jobs in memory: those that are leased, a head window of every queue, and who waits for them. */
-import type { Body, JobKind, Lease } from '../../store/store.ts';
+import type { Payload } from '../../../lib/payload.ts';
+import type { JobKind, Lease } from '../../store/store.ts';
 import type { Deadline } from '../deadlines.ts';
 import type { Usage } from '../jobs/rate-limits.ts';
 import type { Phase } from '../jobs/transitions.ts';
@@ -31,7 +32,7 @@ export interface JobRecord {
   recordStart: Deadline<Due> | null;
   /** Worker of the present or last attempt. */
   worker: string | null;
-  progress: Body | null;
+  progress: Payload | null;
   stream: StreamBuffer | null;
 }
 
@@ -41,7 +42,7 @@ export interface StreamBuffer {
   first: number;
   /** Index of the chunk after the last one that came. */
   next: number;
-  chunks: Body[];
+  chunks: Payload[];
   bytes: number;
 }
 
