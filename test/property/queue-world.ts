@@ -1,5 +1,5 @@
 /**
- * The scheduler's core on a real SQLite database in memory, in a world where time passes only when
+ * The scheduler's engine on a real SQLite database in memory, in a world where time passes only when
  * a test says so and everything else takes none: commits, reads, messages. One endpoint, one node
  * whose agent the test plays.
  */
@@ -13,17 +13,19 @@ import {
   type AttemptRef,
   type SchedulerEvent,
 } from '../../proto/gen/capstan/v1/nodes.ts';
-import { StepResult, type Answer, type Effect } from '../../scheduler/core/effects.ts';
+import type { Answer, Effect } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent, Counting, PolicyInput, Ref } from '../../scheduler/core/events.ts';
 import type { Cursor } from '../../scheduler/core/state/jobs.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
-import { restore } from '../../scheduler/core/restore.ts';
-import { nextDeadline, step } from '../../scheduler/core/step.ts';
-import { controlKinds, type JobKind } from '../../scheduler/store/store.ts';
+import { nextDeadline } from '../../scheduler/core/step.ts';
+import { Engine, type EngineLog } from '../../scheduler/engine/engine.ts';
+import type { Ports } from '../../scheduler/engine/ports.ts';
+import type { JobKind } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { queueInput } from '../support/endpoint-input.ts';
+import { CallbackQueue, instantStore, timerlessClock } from '../support/instant-loop.ts';
 import { testInventory } from '../support/scheduler-client.ts';
 
 const NODE = 'node';
@@ -56,21 +58,19 @@ export class QueueWorld {
   readonly held = new Map<string, Held>();
   /** What the core had to say. */
   readonly logs: Extract<Effect, { kind: 'log' }>[] = [];
-  image: State;
   /** Both clocks, ms since the world began. */
   now = 0;
   readonly #store = new SqliteEngine({ file: ':memory:', now: () => BEGIN + this.now });
   readonly #replies = new Map<number, JobReply>();
-  readonly #answers = new Map<number, Answer | CapstanError>();
-  #gathering = new StepResult();
-  #term = 0n;
+  readonly #callbacks = new CallbackQueue();
+  #engine: Engine;
   #session = 0;
   #next = 1;
 
   constructor(settings: Partial<Settings> = {}, endpoint: Partial<EndpointInput> = {}) {
     // The agent is there all the time: it need not say so.
     this.settings = { ...defaultSettings, silenceMs: 1e12, ...settings };
-    this.image = this.#takeOver();
+    this.#engine = this.#takeOver();
     this.#command({ kind: 'put-build', account: 'account', digest: 'build', size: 1 });
     const deployed = this.#command({
       kind: 'deploy',
@@ -79,11 +79,15 @@ export class QueueWorld {
       build: 'build',
       endpoints: [queueInput('echo', { workersMin: 1, workersMax: 1, idleTimeoutS: 3600, ...endpoint })],
     });
-    if (deployed instanceof CapstanError || deployed.kind !== 'deployed') throw new Error('not deployed');
+    if (deployed instanceof Error || deployed.kind !== 'deployed') throw new Error('not deployed');
     this.endpoint = deployed.endpoints[0]?.id ?? '';
     this.#command({ kind: 'put-join-token', hash: 'token' });
     this.#command({ kind: 'join', tokenHash: 'token', node: { id: NODE, name: NODE, secretHash: '' } });
     this.openSession();
+  }
+
+  get image(): State {
+    return this.#engine.state;
   }
 
   close(): void {
@@ -154,13 +158,13 @@ export class QueueWorld {
     throw new Error('an answer to another question');
   }
 
-  change(command: 'cancel' | 'retry', job: string): Answer | CapstanError {
+  change(command: 'cancel' | 'retry', job: string): Answer | Error {
     return this.#command({ kind: command, endpoint: this.endpoint, job });
   }
 
   purge(): number {
     const answer = this.#command({ kind: 'purge', endpoint: this.endpoint });
-    if (answer instanceof CapstanError || answer.kind !== 'purged') throw new Error('not purged');
+    if (answer instanceof Error || answer.kind !== 'purged') throw new Error('not purged');
     return answer.removed;
   }
 
@@ -199,8 +203,7 @@ export class QueueWorld {
 
   /** The scheduler's process ends and starts again on the same database; the agent comes back with what it holds. */
   restart(): void {
-    this.#gathering = new StepResult();
-    this.image = this.#takeOver();
+    this.#engine = this.#takeOver();
     this.openSession();
   }
 
@@ -224,27 +227,33 @@ export class QueueWorld {
     this.#handle({ kind: 'session-opened', node: NODE, session: this.#session, hello });
   }
 
-  // ------------------------------------------------------------ the shell
+  // ------------------------------------------------------------ what the scheduler's process does
 
-  #takeOver(): State {
-    this.#term = (this.#store.acquire(0, `life-${this.#session}`, 10_000) as { term: bigint }).term;
-    const stored = {
-      control: controlKinds.flatMap((kind) => this.#store.read('control', kind, '', 1_000)),
-      counts: this.#store.read('counts'),
-      leased: this.#store.read('leased', 0, 10_000),
-      highest: this.#store.read('highest'),
-      bodies: this.#store.read('bodyUsage'),
-    };
-    const state = restore(this.settings, [1, 2, 3, 4], stored, this.clock(), this.#gathering);
-    this.image = state;
-    this.#settle();
-    return state;
+  #takeOver(): Engine {
+    const engine = new Engine(
+      {
+        store: instantStore(this.#store, this.#callbacks),
+        settings: this.settings,
+        clock: timerlessClock(() => this.clock(), this.#callbacks),
+        random: [1, 2, 3, 4],
+        owner: `life-${this.#session}`,
+        log: this.#log(),
+        payloadBytes: 64_000_000,
+        onFatal: raise,
+      },
+      this.#ports(),
+    );
+    engine.beginTakeOver({ done: () => undefined, failed: raise });
+    this.#callbacks.drain();
+    return engine;
   }
 
-  #command(command: Command): Answer | CapstanError {
-    const call = this.#next++;
-    this.#handle({ kind: 'command', call, command });
-    const answer = this.#answers.get(call);
+  #command(command: Command): Answer | Error {
+    let answer: Answer | Error | undefined;
+    this.#engine.call(command, (result) => {
+      answer = result;
+    });
+    this.#callbacks.drain();
     if (answer === undefined) throw new Error(`${command.kind} was not answered`);
     return answer;
   }
@@ -263,70 +272,35 @@ export class QueueWorld {
   }
 
   #handle(event: CoreEvent): void {
-    step(this.image, event, this.clock(), this.#gathering);
-    this.#settle();
+    this.#engine.handle(event);
+    this.#callbacks.drain();
   }
 
-  #settle(): void {
-    while (this.#gathering.writes.length > 0 || this.#gathering.effects.length > 0) {
-      const { writes, effects } = this.#gathering;
-      this.#gathering = new StepResult();
-      const ops = writes.map((write) => write.op);
-      const outcomes = ops.length === 0 ? [] : this.#store.commit({ shard: 0, term: this.#term }, ops);
-      const refused = new Set(writes.filter((_write, i) => outcomes[i]?.kind !== 'ok'));
-      for (const [i, write] of writes.entries()) {
-        const outcome = outcomes[i];
-        if (outcome !== undefined && outcome.kind !== 'ok')
-          step(this.image, { kind: 'refused', op: write.op, outcome, cause: write.cause }, this.clock(), this.#gathering);
-      }
-      for (const { effect, write } of effects) if (write === null || !refused.has(write)) this.#perform(effect);
-    }
+  #log(): EngineLog {
+    const add =
+      (level: 'info' | 'warn' | 'error') =>
+      (facts: object, message: string): void =>
+        void this.logs.push({ kind: 'log', level, message, facts: { ...facts } });
+    return { info: add('info'), warn: add('warn'), error: add('error') };
   }
 
-  #perform(effect: Effect): void {
-    switch (effect.kind) {
-      case 'reply':
-        if (effect.usage !== null) effect.usage.open--;
-        this.#replies.set(effect.reply.requestId, effect.reply);
-        return;
-      case 'answer':
-        this.#answers.set(effect.call, effect.result);
-        return;
-      case 'send':
-        this.#hear(effect.event);
-        return;
-      case 'send-desired':
-        this.#feed({ kind: 'agent', events: [{ event: { $case: 'workers', value: { epoch: effect.epoch, workers: this.#workers() } } }] });
-        return;
-      case 'dispatch': {
-        const { job, token, worker, executionTimeoutMs } = effect;
-        this.held.set(keyOf({ job, token }), { job, token, worker, executionTimeoutMs, startedAt: null, stopped: false });
-        return;
-      }
-      case 'read-job': {
-        const found = this.#store.read('job', effect.endpoint, effect.job);
-        step(this.image, { kind: 'job-read', purpose: effect.purpose, found }, this.clock(), this.#gathering);
-        return;
-      }
-      case 'read-head': {
-        const rows = this.#store.read('head', effect.endpoint, effect.priority, effect.after, effect.limit, 1_000);
-        step(this.image, { ...effect, kind: 'head-read', rows }, this.clock(), this.#gathering);
-        return;
-      }
-      case 'read-due': {
-        const { wall } = this.clock();
-        step(this.image, { kind: 'due-read', ...this.#store.read('due', wall, effect.limit), wall }, this.clock(), this.#gathering);
-        break;
-      }
-      case 'log':
-        this.logs.push(effect);
-        break;
-      default:
-    }
-  }
-
-  #feed(event: { readonly kind: 'agent'; readonly events: readonly AgentEvent[] }): void {
-    step(this.image, { ...event, node: NODE, session: this.#session }, this.clock(), this.#gathering);
+  #ports(): Ports {
+    return {
+      reply: (_channel, reply) => void this.#replies.set(reply.requestId, reply),
+      send: (_node, _session, event) => this.#hear(event),
+      sendDesired: (node, session, epoch) => {
+        const event = { $case: 'workers', value: { epoch, workers: this.#workers() } } as const;
+        this.#engine.handle({ kind: 'agent', node, session, events: [{ event }] });
+      },
+      sendJob: ({ job, token, worker, executionTimeoutMs }) =>
+        void this.held.set(keyOf({ job, token }), { job, token, worker, executionTimeoutMs, startedAt: null, stopped: false }),
+      closeSession: () => undefined,
+      deliver: () => undefined,
+      workerStarted: () => undefined,
+      directory: () => undefined,
+      dropBodies: () => undefined,
+      closeAll: (reason) => raise(new Error(reason)),
+    };
   }
 
   #hear({ event }: SchedulerEvent): void {
@@ -343,6 +317,10 @@ export class QueueWorld {
         WorkerStatus.fromPartial({ workerId: id, endpointId: endpoint, releaseId: release, state: WorkerState.IDLE }),
       );
   }
+}
+
+function raise(error: unknown): never {
+  throw error;
 }
 
 function keyOf({ job, token }: { readonly job: string; readonly token: number }): string {

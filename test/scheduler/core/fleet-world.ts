@@ -1,4 +1,7 @@
-/** The scheduler's core over a fleet that a test plays: steps are applied at once, agents do what the test says. */
+/**
+ * The scheduler's core and commit loop over a fleet that a test plays: everything is committed at once, agents do what the
+ * test says. The store has control rows alone.
+ */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { AttemptOutcome, Inventory, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
@@ -7,11 +10,14 @@ import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
 import type { State } from '../../../scheduler/core/state.ts';
 import type { EndpointRecord, EndpointInput } from '../../../scheduler/core/state/endpoints.ts';
 import type { WorkerRecord } from '../../../scheduler/core/state/fleet.ts';
+import type { Now } from '../../../scheduler/core/now.ts';
 import { defaultSettings, type Settings } from '../../../scheduler/core/settings.ts';
 import { restore } from '../../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../../scheduler/core/step.ts';
+import { CommitLoop } from '../../../scheduler/engine/commit-loop.ts';
 import { workerCounts, type WorkerCounts } from '../../../scheduler/services/worker-counts.ts';
-import type { ControlKind, ControlRow } from '../../../scheduler/store/store.ts';
+import type { ControlRow, Op, Outcome, StoreEngine } from '../../../scheduler/store/store.ts';
+import { CallbackQueue, instantStore, timerlessClock } from '../../support/instant-loop.ts';
 
 /** A job that was handed out and has not ended. */
 export interface Running {
@@ -29,6 +35,8 @@ export class FleetWorld {
   readonly effects: Effect[] = [];
   readonly #settings: Settings;
   readonly #rows = new Map<string, ControlRow>();
+  readonly #callbacks = new CallbackQueue();
+  #loop: CommitLoop;
   readonly #reported = new Map<string, Map<string, WorkerStatus>>();
   #calls = 0;
   /** Each life of the scheduler has names of its own. */
@@ -38,19 +46,25 @@ export class FleetWorld {
 
   constructor(settings: Partial<Settings> = {}) {
     this.#settings = { ...defaultSettings, ...settings };
-    this.image = this.#restored();
+    [this.image, this.#loop] = this.#takeOver();
+    this.#callbacks.drain();
     this.command({ kind: 'put-join-token', hash: 't' });
   }
 
   /** A scheduler that starts anew on what was written. Jobs are not part of this. */
   restart(): void {
-    this.image = this.#restored();
+    this.#loop.stop();
+    [this.image, this.#loop] = this.#takeOver();
+    this.#callbacks.drain();
   }
 
   event(event: CoreEvent): void {
-    const out = new StepResult();
-    step(this.image, event, { wall: 1_700_000_000_000 + this.mono, mono: this.mono }, out);
-    this.#carryOut(out);
+    this.#loop.handle(event);
+    this.#callbacks.drain();
+  }
+
+  now(): Now {
+    return { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
   }
 
   command(command: Command): Answer | CapstanError {
@@ -106,7 +120,7 @@ export class FleetWorld {
   pass(ms: number): void {
     const until = this.mono + ms;
     for (;;) {
-      const at = nextDeadline(this.image, { wall: 1_700_000_000_000 + this.mono, mono: this.mono });
+      const at = nextDeadline(this.image, this.now());
       this.mono = at === null ? until : Math.min(until, Math.max(this.mono, at));
       for (const node of this.image.nodes.values())
         if (node.session !== null)
@@ -263,33 +277,46 @@ export class FleetWorld {
     if (session != null) this.event({ kind: 'agent', node, session, events: [event] });
   }
 
-  #restored(): State {
-    const out = new StepResult();
-    const now = { wall: 1_700_000_000_000 + this.mono, mono: this.mono };
+  #takeOver(): [State, CommitLoop] {
+    const decided = new StepResult();
     const stored = { control: [...this.#rows.values()], counts: [], leased: [], highest: { seq: 0, queuePosition: 0 }, bodies: [] };
-    const state = restore(this.#settings, [1, 2, 3, ++this.#life], stored, now, out);
-    this.#carryOut(out);
-    return state;
+    const state = restore(this.#settings, [1, 2, 3, ++this.#life], stored, this.now(), decided);
+    const store: Omit<StoreEngine, 'close'> = {
+      commit: (_fence, ops) => ops.map((op) => this.#write(op)),
+      read: () => raise(new Error('effects that read are not carried out')),
+      acquire: () => raise(new Error('the test takes over')),
+    };
+    const loop: CommitLoop = new CommitLoop(
+      {
+        state,
+        step,
+        store: instantStore(store, this.#callbacks),
+        fence: { shard: 0, term: 1n },
+        clock: timerlessClock(() => this.now(), this.#callbacks),
+        sink: { committed: () => undefined, perform: (effect) => this.#perform(loop, effect), failed: raise },
+      },
+      decided,
+    );
+    return [state, loop];
   }
 
-  #carryOut(out: StepResult): void {
-    for (const { op } of out.writes) {
-      if (op.kind !== 'put') continue;
-      if (op.value === null) this.#rows.delete(`${op.rowKind}/${op.key}`);
-      else
-        this.#rows.set(`${op.rowKind}/${op.key}`, {
-          kind: op.rowKind satisfies ControlKind,
-          key: op.key,
-          version: op.version,
-          value: op.value,
-        });
-    }
-    for (const { effect } of out.effects) {
-      this.effects.push(effect);
-      if (effect.kind === 'dispatch') {
-        const { job, token, worker, node } = effect;
-        this.running.push({ job, token, worker, node });
-      } else if (effect.kind === 'read-due') this.event({ kind: 'due-read', jobs: [], nextAt: null, wall: 0 });
-    }
+  #write(op: Op): Outcome {
+    if (op.kind !== 'put') return { kind: 'ok' };
+    const { rowKind, key, version, value } = op;
+    if (value === null) this.#rows.delete(`${rowKind}/${key}`);
+    else this.#rows.set(`${rowKind}/${key}`, { kind: rowKind, key, version, value });
+    return { kind: 'ok' };
   }
+
+  #perform(loop: CommitLoop, effect: Effect): void {
+    this.effects.push(effect);
+    if (effect.kind === 'dispatch') {
+      const { job, token, worker, node } = effect;
+      this.running.push({ job, token, worker, node });
+    } else if (effect.kind === 'read-due') loop.handle({ kind: 'due-read', jobs: [], nextAt: null, wall: 0 });
+  }
+}
+
+function raise(error: unknown): never {
+  throw error;
 }
