@@ -90,7 +90,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     const { value: sent } = first.value.part;
     const header = asHeader(sent);
     mustFit(caller, header.size - (sent.offset ?? 0));
-    if (header.kind === 'build') return putBuild(accountOf(caller), header, sent.offset, frames);
+    if (header.kind === 'build') return putBuild(() => accountOf(authorize(call.metadata)), header, sent.offset, frames);
     if (sent.offset !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'offset is allowed for builds only', { field: 'offset' });
     if (caller.kind === 'account') throw new CapstanError('PERMISSION_DENIED', 'only gateways and nodes may upload bodies');
     return putBody(sent.accountId, header, frames);
@@ -118,14 +118,16 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
 
   /**
    * Only an account that owns the build is told that it is there. Any other sends all bytes, so that a digest that
-   * somebody learned is worth nothing without them.
+   * somebody learned is worth nothing without them. `authorized` returns the account as long as the key is valid: a build
+   * whose key was revoked during the upload is not recorded.
    */
   async function putBuild(
-    account: string,
+    authorized: () => string,
     header: BlobHeader,
     offset: number | undefined,
     frames: AsyncIterable<Buffer>,
   ): Promise<PutBlobResponse> {
+    const account = authorized();
     const { size, digest = '' } = header;
     const build = { owner: senderOf(account), digest, size };
     if (digest !== '' && owners.owns(account, digest) && (await store.hold(buildId(digest))) === size) {
@@ -136,13 +138,13 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     try {
       if (offset === undefined) {
         const stored = await store.put({ ...header, unproven: true }, frames);
-        await owners.record(account, digest, size);
+        await owners.record(authorized(), digest, size);
         return { ...stored, existed: false, received: size };
       }
       const received = await unfinished.append(build, offset, frames);
       if (received < size) return { id: buildId(digest), size, existed: false, received };
       const stored = await unfinished.finish(build, (file) => store.adopt(build, file));
-      await owners.record(account, digest, size);
+      await owners.record(authorized(), digest, size);
       return { ...stored, existed: false, received };
     } finally {
       giveBack();

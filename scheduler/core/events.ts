@@ -71,7 +71,14 @@ export type Command =
   /** Keys that were used of late. */
   | { readonly kind: 'note-keys'; readonly hashes: readonly string[] }
   /** With `create`, refused when the account is there; else when it is not. */
-  | { readonly kind: 'put-account'; readonly account: string; readonly quotas: Partial<Quotas>; readonly create: boolean }
+  | {
+      readonly kind: 'put-account';
+      readonly account: string;
+      readonly quotas: Partial<Quotas>;
+      readonly create: boolean;
+      /** With `create`: the account's first key. */
+      readonly firstKey?: KeyRow;
+    }
   /** Refused while the account has endpoints, unless forced. */
   | { readonly kind: 'delete-account'; readonly account: string; readonly force: boolean; readonly stopJobs: boolean }
   /** The secret is kept unless the account has one already. */

@@ -117,9 +117,11 @@ export class Control {
         const { renewed } = await masterKeys.rotate();
         return masterKeyInfo(masterKeys.state, renewed);
       }),
-      redeliverWebhook: account('RedeliverWebhook', async ({ id }, owner) => {
+      redeliverWebhook: unary(log, 'RedeliverWebhook', async ({ id }, metadata) => {
+        auth.account(metadata);
         const hook = await engine.read('hook', id);
-        if (hook === null || hook.account !== owner) throw webhookNotFound(id);
+        // Once more: the key may have been revoked meanwhile.
+        if (hook === null || hook.account !== auth.account(metadata)) throw webhookNotFound(id);
         await engine.command({ kind: 'redeliver', webhook: id });
         return {};
       }),

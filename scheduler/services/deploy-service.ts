@@ -80,6 +80,8 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         checkDigest(buildDigest);
         const owned = ownedBuild(engine.state, account, buildDigest) !== undefined;
         if (!owned || (await buildSize(buildDigest)) === null) throw buildNotFound(buildDigest);
+        // The key may have been revoked meanwhile.
+        auth.account(metadata);
       }
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
       return deployed(await engine.command({ kind: 'deploy', account, environment, build: buildDigest, endpoints }));

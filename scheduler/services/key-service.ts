@@ -43,6 +43,10 @@ type KeyHandlers = Pick<
   | 'deleteAccount'
 >;
 
+function newKeyText(): string {
+  return `cap_${randomBytes(24).toString('base64url')}`;
+}
+
 /** The row of a key with this text. */
 export function keyRow(
   text: string,
@@ -77,7 +81,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
   async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
     if ([...engine.state.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
       throw new CapstanError('QUOTA_EXCEEDED', `keys: the account already has ${MAX_KEYS} keys; revoke some`, { field: 'name' });
-    const text = `cap_${randomBytes(24).toString('base64url')}`;
+    const text = newKeyText();
     const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
     const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.state, account, request) }, now(), expiresAt);
     await engine.command({ kind: 'put-key', key });
@@ -120,10 +124,16 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     createAccount: call('CreateAccount', async ({ id, ...quotas }, metadata) => {
       auth.operator(metadata);
       checkName('id', id);
-      await engine.command({ kind: 'put-account', account: id, quotas: quotasOf(quotas), create: true });
-      const request = { name: 'first key', scope: KeyScope.ALL, endpoints: [], environment: '', expiresInS: 0, account: id };
-      const { text } = await create(request, id);
-      return { account: info(id), keyText: text };
+      const keyText = newKeyText();
+      const firstKey = keyRow(
+        keyText,
+        { account: id, name: 'first key', scope: KeyScope.ALL, endpoints: [], environment: '' },
+        now(),
+        null,
+      );
+      await engine.command({ kind: 'put-account', account: id, quotas: quotasOf(quotas), create: true, firstKey });
+      log.info({ account: id }, 'account created');
+      return { account: info(id), keyText };
     }),
     listAccounts: call('ListAccounts', (request, metadata) => {
       auth.operator(metadata);

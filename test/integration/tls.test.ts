@@ -113,10 +113,11 @@ if (hasOpenssl()) {
     t.teardown(() => scheduler.close());
     const { address } = scheduler.handle;
     const token = scheduler.secret('gateway-token');
+    const key = scheduler.secret('api-key');
 
     const list = (client: ControlServiceClient): Promise<ListNodesResponse> =>
       unary<ListNodesResponse>((done) =>
-        client.listNodes({ afterId: '', limit: 0 }, scheduler.bearer(token), { deadline: Date.now() + 5_000 }, done),
+        client.listNodes({ afterId: '', limit: 0 }, scheduler.bearer(key), { deadline: Date.now() + 5_000 }, done),
       );
     const attempt = async (how: Parameters<typeof clientCredentials>[1]): Promise<ListNodesResponse> => {
       const client = new ControlServiceClient(address, clientCredentials(address, how));
@@ -138,7 +139,7 @@ if (hasOpenssl()) {
 
     const gateway = await startGateway(gatewaySettings({ port: 0, scheduler: address, token, logLevel: 'silent', ...own }));
     t.teardown(() => gateway.close());
-    const headers = { authorization: `Bearer ${scheduler.secret('api-key')}` };
+    const headers = { authorization: `Bearer ${key}` };
     const status = await until('the gateway has reached the scheduler', async () => {
       const answer = await fetch(`${gateway.url}/v2/nothing/health`, { headers });
       return answer.status === 503 ? null : answer.status;

@@ -51,11 +51,15 @@ export function accountExists(state: State, account: string): boolean {
 }
 
 export function putKey(ctx: StepContext, call: number, key: KeyRow): void {
+  ctx.reply(call, { kind: 'done' }, addKey(ctx, key));
+}
+
+function addKey(ctx: StepContext, key: KeyRow): Write {
   ctx.state.keys.set(key.hash, key);
   awaitExpiry(ctx.state, ctx.now, key);
   const write = putRow(ctx, 'key', key.hash, key);
   ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), keys: [keyEntry(key)] } }, write);
-  ctx.reply(call, { kind: 'done' }, write);
+  return write;
 }
 
 /** From the commit on the key is unknown; gateways are told at once. */
@@ -111,7 +115,7 @@ export function noteKeys(ctx: StepContext, call: number, hashes: readonly string
 }
 
 export function putAccount(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-account' }>): void {
-  const { account, quotas, create } = command;
+  const { account, quotas, create, firstKey } = command;
   const known = accountExists(ctx.state, account);
   const isDeleted = !known && ctx.state.accounts.has(account);
   if (create && isDeleted) {
@@ -130,7 +134,8 @@ export function putAccount(ctx: StepContext, call: number, command: Extract<Comm
   }
   const row = { ...accountRow(ctx.state, account), ...quotas, ...(create ? { createdAt: ctx.now.wall } : {}) };
   ctx.state.accounts.set(account, row);
-  ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', account, row));
+  const write = putRow(ctx, 'account', account, row);
+  ctx.reply(call, { kind: 'done' }, firstKey === undefined ? write : addKey(ctx, firstKey));
 }
 
 export function accountNotFound(account: string, field: string): CapstanError {
