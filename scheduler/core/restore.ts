@@ -1,4 +1,5 @@
 /** Take-over: the state as the store tells it, before any event. */
+import { DEFAULT_FIELDS, fieldsKeptIn } from '../../lib/endpoint-settings.ts';
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import { StepContext } from './context.ts';
@@ -92,9 +93,9 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
       return null;
     }
     case 'endpoint': {
-      // Rows of earlier versions know no rollout.
+      // Rows of earlier versions know no rollout, and not every setting.
       const stored = JSON.parse(row.value) as Stored<EndpointConfig, 'previousRelease' | 'releaseFrom'>;
-      const config: EndpointConfig = { previousRelease: null, releaseFrom: 0, ...stored };
+      const config: EndpointConfig = { ...fieldsKeptIn('endpoint', DEFAULT_FIELDS), previousRelease: null, releaseFrom: 0, ...stored };
       // Positions are never given out twice, or a job would be taken for one from before a deployment.
       state.nextQueuePosition = Math.max(state.nextQueuePosition, config.releaseFrom);
       state.endpoints.set(config.id, newEndpointRecord(config));
@@ -135,7 +136,7 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
       state.environments.set(row.key, JSON.parse(row.value) as EnvironmentRow);
       return null;
     case 'deployment': {
-      const deployment = JSON.parse(row.value) as DeploymentRow;
+      const deployment = withSettings(JSON.parse(row.value) as DeploymentRow);
       const key = environmentKey(deployment.account, deployment.environment);
       state.deployments.set(key, [...(state.deployments.get(key) ?? []), deployment]);
       return null;
@@ -153,13 +154,24 @@ function restoreEnvironment(state: State, { account, environment, removing }: En
   state.environments.set(key, { account, name: environment, createdAt: 0, deployments: 0 });
 }
 
+/** Rows of earlier versions do not have every setting. */
+function withSettings(row: DeploymentRow): DeploymentRow {
+  return { ...row, endpoints: row.endpoints.map((each) => ({ ...each, input: { ...DEFAULT_FIELDS, ...each.input } })) };
+}
+
 /** Rows of before releases had a place of their own for what a worker is placed by. */
 function completeReleases(state: State): void {
   for (const [id, row] of state.releases) {
     const config = state.endpoints.get(row.endpoint)?.config;
     const { imageName = '', gpuIds = '', gpuCount = 0, cpu = '' } = config ?? {};
     const kept: Partial<Release> = row;
-    state.releases.set(id, { ...row, ...{ imageName, command: [], packages: [], python: '', gpuIds, gpuCount, cpu }, ...kept });
+    const defaults = fieldsKeptIn('release', DEFAULT_FIELDS);
+    state.releases.set(id, {
+      ...defaults,
+      ...row,
+      ...{ imageName, command: [], packages: [], python: '', gpuIds, gpuCount, cpu },
+      ...kept,
+    });
   }
 }
 

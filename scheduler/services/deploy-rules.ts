@@ -1,33 +1,28 @@
 /** What a deployment may ask for. */
 import { createHash } from 'node:crypto';
 
-import { baseImageOf, preinstalledPackages } from '../../lib/base-images.ts';
+import { baseImageOf } from '../../lib/base-images.ts';
+import {
+  combinedViolations,
+  DEFAULT_VALUES,
+  fieldsOf,
+  isAbsent,
+  PLAIN_NAMES,
+  settingViolation,
+  valuesOf,
+  type SettingName,
+  type SettingValues,
+} from '../../lib/endpoint-settings.ts';
 import { environmentFault } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { EndpointInput } from '../core/state/endpoints.ts';
-import { defaultLimits, type Limit, type LimitedOperation, type Limits } from '../core/jobs/rate-limits.ts';
+import type { Limits } from '../core/jobs/rate-limits.ts';
 import { places } from '../core/control/encryption.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
-import { cpuSize } from '../core/fleet/placement/cpu-size.ts';
 import { languageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';
-
-/** The service's defaults. */
-const DEFAULT_SCALER_VALUE = 4;
-const DEFAULT_IDLE_TIMEOUT_S = 5;
-const limits = {
-  workers: 1_000,
-  idleTimeoutS: 3_600,
-  maxConcurrency: 1_000,
-  executionTimeoutMs: [5_000, 604_800_000],
-  gpuCount: 64,
-  maxAttempts: 1_000,
-  scalerValue: 10_000,
-  /** Requests of a rate limit, and those that a worker adds to it. */
-  requests: 1_000_000,
-} as const;
 
 /** Whose deployment it is, and against what it is checked. */
 export interface ValidationContext {
@@ -80,53 +75,42 @@ export function checkEndpoints(specs: readonly EndpointSpec[], around: Validatio
 export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, newEnv = spec.env): CheckedEndpoint {
   const field = (part: string): string => `${spec.name}.${part}`;
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
+  const settings = settingsOf(spec);
   checkProgram(spec, kind);
-  range(field('workersMax'), spec.workersMax, 0, limits.workers);
-  if (spec.workersMin > spec.workersMax) throw invalid(field('workersMin'), `must be at most workersMax (${spec.workersMax})`);
-  const idleTimeoutS = spec.idleTimeoutS ?? DEFAULT_IDLE_TIMEOUT_S;
-  range(field('idleTimeout'), idleTimeoutS, 1, limits.idleTimeoutS);
-  checkSelection(spec, around);
-  if (spec.executionTimeoutMs !== 0) range(field('executionTimeoutMs'), spec.executionTimeoutMs, ...limits.executionTimeoutMs);
-  range(field('maxConcurrency'), spec.maxConcurrency, 0, limits.maxConcurrency);
-  range(field('maxAttempts'), spec.maxAttempts, 0, limits.maxAttempts);
-  range(field('scalerValue'), spec.scalerValue, 0, limits.scalerValue);
-  range(field('requestsPerWorker'), spec.requestsPerWorker ?? 0, 0, limits.requests);
+  const [combined] = combinedViolations(settings, kind);
+  if (combined !== undefined) throw invalid(field(combined.name), combined.rule);
+  checkGpus(spec, around);
   // What no process could be started with must not become a release: its workers would only ever fail.
   const fault = environmentFault(newEnv);
   if (fault !== null) throw invalid(field(`env${fault.path}`), fault.rule);
-  if (spec.isPublic && kind === 'QUEUE') throw invalid(field('public'), 'only a load-balanced endpoint may be public');
   checkRoutes(spec, kind);
-  const { scalerType } = spec;
-  if (scalerType !== '' && scalerType !== 'QUEUE_DELAY' && scalerType !== 'REQUEST_COUNT')
-    throw invalid(field('scalerType'), 'must be QUEUE_DELAY or REQUEST_COUNT');
   const env = JSON.stringify(Object.fromEntries(Object.entries(spec.env).sort(([a], [b]) => (a < b ? -1 : 1))));
   return {
     name: spec.name,
     kind,
-    imageName: spec.imageName,
-    workersMin: spec.workersMin,
-    workersMax: spec.workersMax,
-    idleTimeoutS,
-    gpuIds: spec.gpuIds,
-    gpuCount: spec.gpuIds === '' ? 0 : Math.max(1, spec.gpuCount),
-    cpu: spec.cpu,
     functions: spec.functions,
-    command: spec.command,
-    packages: [...new Set(spec.packages)].sort(),
-    python: spec.python,
-    runtime: spec.runtime,
-    maxConcurrency: Math.max(1, spec.maxConcurrency),
-    executionTimeoutMs: spec.executionTimeoutMs,
-    scalerType: scalerType === '' ? (kind === 'QUEUE' ? 'QUEUE_DELAY' : 'REQUEST_COUNT') : scalerType,
-    scalerValue: spec.scalerValue === 0 ? DEFAULT_SCALER_VALUE : spec.scalerValue,
-    maxAttempts: spec.maxAttempts,
     routes: spec.routes,
+    ...fieldsOf(settings),
+    gpuCount: settings.gpuIds === '' ? 0 : Math.max(1, settings.gpuCount),
+    packages: [...new Set(settings.packages)].sort(),
+    scalerType: settings.scalerType === '' ? (kind === 'QUEUE' ? 'QUEUE_DELAY' : 'REQUEST_COUNT') : settings.scalerType,
     limits: limitsOf(spec),
-    requestsPerWorker: spec.requestsPerWorker ?? null,
-    isPublic: spec.isPublic,
     env,
     envDigest: createHash('sha256').update(env).digest('hex'),
   };
+}
+
+/** Checks each setting by itself. What is absent has its default. */
+function settingsOf(spec: EndpointSpec): SettingValues {
+  const values: Readonly<Record<string, unknown>> = valuesOf(spec);
+  const given = PLAIN_NAMES.filter((name) => !isAbsent(name, values[name]));
+  for (const name of given) mustFollowRule(spec.name, name, values[name]);
+  return { ...DEFAULT_VALUES, ...Object.fromEntries(given.map((name) => [name, values[name]])) };
+}
+
+function mustFollowRule(endpoint: string, name: SettingName, value: unknown): void {
+  const violation = settingViolation(name, value);
+  if (violation !== null) throw invalid(`${endpoint}.${name}${violation.path}`, violation.rule);
 }
 
 /** A route is `<METHOD> <path>`, and names a function of its endpoint. */
@@ -151,10 +135,8 @@ function checkRoutes({ name, routes, functions }: EndpointSpec, kind: 'QUEUE' | 
 /** What runs: functions of the build, or a worker that speaks the worker protocol itself. */
 function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void {
   const field = (part: string): string => `${spec.name}.${part}`;
-  const { functions, command, imageName, packages } = spec;
+  const { functions, command, imageName } = spec;
   const ownImage = imageName !== '' && baseImageOf(imageName) === null;
-  if (/\s/.test(imageName)) throw invalid(field('imageName'), 'must be an image reference without spaces');
-  if (command.some((part) => part === '' || part.includes('\0'))) throw invalid(field('command'), 'must not contain empty strings');
   if (functions.length === 0) {
     if (!ownImage && command.length === 0)
       throw invalid(field('functions'), 'must name at least one function, unless there is a command or an image with its own worker');
@@ -164,12 +146,6 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
   for (const fn of functions)
     if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'must each have a name and a module');
   checkRuntime(spec, ownImage);
-  if (spec.python !== '' && !/^\d+\.\d+$/.test(spec.python))
-    throw invalid(field('python'), 'must be a version of two numbers, for example 3.12');
-  for (const name of packages) {
-    if (!preinstalledPackages.some((known) => known === name))
-      throw invalid(field('packages'), `${JSON.stringify(name)} is not one of ${preinstalledPackages.join(', ')}`);
-  }
 }
 
 /** The runtime that an endpoint forces must be able to run it. */
@@ -184,8 +160,6 @@ function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
     throw invalid(`${name}.imageName`, `${imageName} is for ${base.language}, and the functions are not`);
   const field = `${name}.runtime`;
   if (runtime === '') return;
-  if (runtime !== 'thread' && runtime !== 'process' && runtime !== 'container')
-    throw invalid(field, 'must be thread, process or container');
   if (ownImage && runtime !== 'container') throw invalid(field, `must be container for the image ${imageName}`);
   if (runtime === 'thread' && python.length > 0) throw invalid(field, 'must be process or container for functions in Python');
   if (language !== null) return;
@@ -193,32 +167,17 @@ function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
   if (runtime === 'container' && imageName === '') throw invalid(`${name}.imageName`, 'is required: the image in which the command runs');
 }
 
-function checkSelection(spec: EndpointSpec, { gpus, fleet }: ValidationContext): void {
-  const field = (part: string): string => `${spec.name}.${part}`;
-  const { gpuIds, gpuCount, cpu } = spec;
-  if (gpuIds !== '' && cpu !== '') throw invalid(field('cpu'), 'gpu and cpu are mutually exclusive');
-  if (cpu !== '' && cpuSize(cpu) === null)
-    throw invalid(field('cpu'), `${JSON.stringify(cpu)} must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8`);
-  if (gpuIds === '') return;
-  const fault = gpus.fault(gpuIds, fleet);
-  if (fault !== null) throw invalid(field('gpuIds'), fault);
-  range(field('gpuCount'), gpuCount, 0, limits.gpuCount);
+/** GPU types and groups that the service knows. */
+function checkGpus({ name, gpuIds }: EndpointSpec, { gpus, fleet }: ValidationContext): void {
+  const fault = gpuIds === '' ? null : gpus.fault(gpuIds, fleet);
+  if (fault !== null) throw invalid(`${name}.gpuIds`, fault);
 }
 
-function limitsOf(spec: EndpointSpec): Partial<Limits> {
-  const own: Partial<Record<LimitedOperation, Limit>> = {};
-  for (const [operation, { requests, concurrent }] of Object.entries(spec.rateLimits)) {
-    if (!Object.hasOwn(defaultLimits, operation)) {
-      throw invalid(
-        `${spec.name}.rateLimits.${operation}`,
-        `is not an operation; the operations are ${Object.keys(defaultLimits).join(', ')}`,
-      );
-    }
-    range(`${spec.name}.rateLimits.${operation}.requests`, requests, 0, limits.requests);
-    range(`${spec.name}.rateLimits.${operation}.concurrent`, concurrent, 0, limits.requests);
-    own[operation as LimitedOperation] = { requests, concurrent };
-  }
-  return own;
+function limitsOf({ name, rateLimits }: EndpointSpec): Partial<Limits> {
+  mustFollowRule(name, 'rateLimits', rateLimits);
+  return Object.fromEntries(
+    Object.entries(rateLimits).map(([operation, { requests, concurrent }]) => [operation, { requests, concurrent }]),
+  );
 }
 
 /** Names of endpoints, environments and accounts. */
@@ -228,10 +187,6 @@ export function checkName(field: string, value: string): void {
       field,
       `${JSON.stringify(value)} must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit`,
     );
-}
-
-function range(field: string, value: number, min: number, max: number): void {
-  if (value < min || value > max) throw invalid(field, `must be between ${min} and ${max}, not ${value}`);
 }
 
 function invalid(field: string, rule: string): CapstanError {

@@ -1,4 +1,5 @@
 /** Endpoints as the control plane shows them, and how callers name them. */
+import { DEFAULT_FIELDS, fieldsKeptIn, messageFields } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
@@ -45,30 +46,14 @@ export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, c
 /** What a deployment would say of the endpoint as it stands, without the values of its environment. */
 export function specOf(state: State, { config }: EndpointRecord): EndpointSpec {
   const release = state.releases.get(config.release);
+  const kept = release ?? fieldsKeptIn('release', DEFAULT_FIELDS);
   return {
     name: config.name,
     kind: config.kind === 'QUEUE' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
-    imageName: config.imageName,
-    workersMin: config.workersMin,
-    workersMax: config.workersMax,
-    idleTimeoutS: config.idleTimeoutS,
-    gpuIds: config.gpuIds,
-    gpuCount: config.gpuCount,
-    cpu: config.cpu,
     functions: [...(release?.functions ?? [])],
     env: {},
-    maxConcurrency: config.maxConcurrency,
-    executionTimeoutMs: config.executionTimeoutMs,
-    scalerType: config.scalerType,
-    scalerValue: config.scalerValue,
     routes: { ...config.routes },
     rateLimits: { ...config.limits },
-    ...(config.requestsPerWorker === null ? {} : { requestsPerWorker: config.requestsPerWorker }),
-    maxAttempts: config.maxAttempts,
-    runtime: release?.runtime ?? '',
-    command: [...(release?.command ?? [])],
-    packages: [...(release?.packages ?? [])],
-    python: release?.python ?? '',
-    isPublic: config.isPublic === true,
+    ...messageFields({ ...fieldsKeptIn('release', kept), ...fieldsKeptIn('endpoint', config) }),
   };
 }

@@ -243,7 +243,10 @@ test('settings change without a build; workers are replaced only for what they d
     break;
   }
   await t.throwsAsync(control.update(id, { workersMax: 6 }), { code: 'QUOTA_EXCEEDED' });
-  await t.throwsAsync(control.update(id, { idleTimeoutS: 0 }), { code: 'INVALID_ARGUMENT', message: /idleTimeout: must be between/ });
+  await t.throwsAsync(control.update(id, { idleTimeoutS: 0 }), {
+    code: 'INVALID_ARGUMENT',
+    message: /^echo.idleTimeout: must be an integer between 1 and 3600 s, not 0$/,
+  });
   await t.throwsAsync(control.update('nothing', { workersMax: 1 }), { code: 'NOT_FOUND' });
   t.is((await control.deployments()).length, 1);
 });

@@ -104,7 +104,7 @@ test('workers that bring their own program need no build', async (t) => {
 test('what no worker could run is refused', async (t) => {
   const scheduler = await open(t);
   for (const [spec, message] of [
-    [{ ...node, runtime: 'rocket' }, 'ts.runtime: must be thread, process or container'],
+    [{ ...node, runtime: 'rocket' }, 'ts.runtime: must be thread, process or container, not "rocket"'],
     [{ ...python, runtime: 'thread' }, 'py.runtime: must be process or container for functions in Python'],
     [{ ...node, imageName: 'acme/x', runtime: 'thread' }, 'ts.runtime: must be container for the image acme/x'],
     [{ ...node, functions: [], command: ['x'], runtime: 'thread' }, 'ts.runtime: must be process or container for a command'],
@@ -115,10 +115,10 @@ test('what no worker could run is refused', async (t) => {
       'ts.functions: must name at least one function, unless there is a command or an image with its own worker',
     ],
     [{ ...node, functions: [], imageName: 'capstan/base-node' }, /^ts.functions: must name at least one function/],
-    [{ ...node, functions: [], command: [''] }, 'ts.command: must not contain empty strings'],
-    [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, and the functions are not'],
-    [{ ...node, imageName: 'two words' }, 'ts.imageName: must be an image reference without spaces'],
-    [{ ...python, packages: ['scipy'] }, 'py.packages: "scipy" is not one of torch, torchvision, torchaudio, numpy, triton'],
+    [{ ...node, functions: [], command: [''] }, 'ts.command[0]: must be a string that is not empty and has no character NUL, not ""'],
+    [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, the functions are not'],
+    [{ ...node, imageName: 'two words' }, 'ts.imageName: must be the reference of an image, without spaces, not "two words"'],
+    [{ ...python, packages: ['scipy'] }, 'py.packages[0]: must be one of torch, torchvision, torchaudio, numpy, triton, not "scipy"'],
     [
       { ...python, kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /f': 'f' }, functions: [fn('f', 'main.py'), fn('g', 'main.ts')] },
       'py.functions: mix Python with another language; a worker runs one language',

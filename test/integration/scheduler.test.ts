@@ -499,7 +499,7 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
       /function f is also defined by a/,
     ],
     [[{ name: 'a', workersMin: 3, workersMax: 2 }], /a.workersMin: must be at most workersMax/],
-    [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /gpu and cpu are mutually exclusive/],
+    [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /^a.cpu: gpuIds and cpu are alternatives/],
     [[{ name: 'a', env: { 'A=B': 'x' } }], /^a.env\["A=B"\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { '': 'x' } }], /^a.env\[""\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { A: 's3cret\0' } }], /^a.env.A: must not contain the character NUL$/],
@@ -508,11 +508,17 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
       [{ name: 'a', env: Object.fromEntries(Array.from({ length: 11 }, (_, i) => [`A${i}`, 's'.repeat(100_000)])) }],
       /^a.env: must have at most 1048576 bytes in total$/,
     ],
-    [[{ name: 'a', idleTimeoutS: 0 }], /a.idleTimeout: must be between 1 and 3600/],
-    [[{ name: 'a', executionTimeoutMs: 4_999 }], /a.executionTimeoutMs: must be between 5000 and 604800000/],
-    [[{ name: 'a', scalerValue: 10_001 }], /a.scalerValue: must be between 0 and 10000, not 10001/],
-    [[{ name: 'a', requestsPerWorker: 1_000_001 }], /a.requestsPerWorker: must be between 0 and 1000000/],
-    [[{ name: 'a', rateLimits: { run: { requests: 1, concurrent: 1_000_001 } } }], /a.rateLimits.run.concurrent: must be between/],
+    [[{ name: 'a', idleTimeoutS: 0 }], /^a.idleTimeout: must be an integer between 1 and 3600 s, not 0$/],
+    [
+      [{ name: 'a', executionTimeoutMs: 4_999 }],
+      /^a.executionTimeoutMs: must be 0 \(the service's default\) or between 5000 and 604800000 ms, not 4999$/,
+    ],
+    [[{ name: 'a', scalerValue: 10_001 }], /^a.scalerValue: must be an integer between 1 and 10000, not 10001$/],
+    [[{ name: 'a', requestsPerWorker: 1_000_001 }], /^a.requestsPerWorker: must be an integer between 0 and 1000000, not 1000001$/],
+    [
+      [{ name: 'a', rateLimits: { run: { requests: 1, concurrent: 1_000_001 } } }],
+      /^a.rateLimits.run.concurrent: must be an integer between 0 and 1000000, not 1000001$/,
+    ],
   ];
   for (const [endpoints, message] of cases) {
     const error = await t.throwsAsync<CapstanError>(scheduler.deploy(endpoints));

@@ -1,4 +1,5 @@
 /** Deployments: endpoints are created or updated, all of them or none, from a manifest or from an earlier deployment. */
+import { fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
 
@@ -123,9 +124,9 @@ function putEndpoint(
   environment: string,
   change: Change,
 ): { readonly config: EndpointConfig; readonly created: boolean; readonly write: Write } {
-  const { functions: _functions, command: _command, packages: _packages, python: _python, runtime: _runtime, ...more } = change.input;
-  const { envSealed: _sealed, envDigest: _digest, ...settings } = more;
-  const nameKey = endpointNameKey(account, environment, settings.name);
+  const { name, kind, routes, limits, scalerType } = change.input;
+  const settings = { ...fieldsKeptIn('endpoint', change.input), scalerType, name, kind, routes, limits };
+  const nameKey = endpointNameKey(account, environment, name);
   const known = ctx.state.endpoints.get(ctx.state.endpointsByName.get(nameKey) ?? '');
   const id = known?.config.id ?? freshEndpointId(ctx.state);
   const release = releaseFor(ctx, id, known?.config ?? null, change);
@@ -194,18 +195,10 @@ function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig 
     endpoint,
     buildDigest: build.digest,
     buildSize: build.size,
-    runtime: input.runtime,
     functions: input.functions,
-    imageName: input.imageName,
-    command: input.command,
-    packages: input.packages,
-    python: input.python,
-    gpuIds: input.gpuIds,
-    gpuCount: input.gpuCount,
-    cpu: input.cpu,
+    ...fieldsKeptIn('release', input),
     envSealed: input.envSealed,
     envDigest: input.envDigest,
-    maxConcurrency: input.maxConcurrency,
   };
   const known = present === null ? undefined : ctx.state.releases.get(present.release);
   if (present !== null && known !== undefined && sameRelease(known, wanted)) return known.id;
@@ -217,20 +210,9 @@ function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig 
 
 /** Encrypted values differ at each encryption; their digest tells whether they changed. */
 function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
-  const facts = ({
-    endpoint,
-    buildDigest,
-    runtime,
-    functions,
-    imageName,
-    command,
-    packages,
-    python,
-    ...more
-  }: Omit<Release, 'id'>): string => {
-    const { gpuIds, gpuCount, cpu, envDigest, maxConcurrency } = more;
-    const program = [endpoint, buildDigest, runtime, functions, imageName, command, packages, python];
-    return JSON.stringify([...program, gpuIds, gpuCount, cpu, envDigest, maxConcurrency]);
+  const facts = (release: Omit<Release, 'id'>): string => {
+    const { endpoint, buildDigest, functions, envDigest } = release;
+    return JSON.stringify([endpoint, buildDigest, functions, envDigest, fieldsKeptIn('release', release)]);
   };
   return facts(a) === facts(b);
 }

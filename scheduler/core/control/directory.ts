@@ -22,7 +22,7 @@ export function endpointEntry(state: State, config: EndpointConfig): EndpointEnt
       const fn = functions.get(name);
       return { method, path, ...(fn === undefined ? {} : { function: fn }) };
     }),
-    isPublic: config.isPublic === true,
+    isPublic: config.isPublic,
   };
 }
 

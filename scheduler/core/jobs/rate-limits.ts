@@ -5,12 +5,13 @@
  *
  * The window slides and is exact: the times of the accepted requests are kept until they leave it.
  */
+import type { LIMITED_OPERATIONS } from '../../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 
 /** Length of the window, ms. */
 export const WINDOW_MS = 10_000;
 
-export type LimitedOperation = 'run' | 'runsync' | 'status' | 'stream' | 'cancel' | 'purge-queue' | 'openai' | 'requests';
+export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
 /** A limit; 0 stands for none. */
 export interface Limit {

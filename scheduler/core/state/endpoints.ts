@@ -1,36 +1,21 @@
 /** Endpoints in memory: settings and release, and what scaling and rate limits go by. */
+import type { FieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { RejectionGroup } from '../fleet/placement/rejections.ts';
 import type { LimitedOperation, Limits, Usage } from '../jobs/rate-limits.ts';
 import { emptyLane, type Lane } from './jobs.ts';
 
-/** An endpoint's settings, as in its control row. */
-export interface EndpointConfig {
+/** An endpoint with its settings (lib/endpoint-settings.ts), as in its control row. */
+export interface EndpointConfig extends Omit<FieldsKeptIn<'endpoint'>, 'scalerType'> {
   readonly id: string;
   readonly account: string;
   readonly environment: string;
   readonly name: string;
   readonly kind: 'QUEUE' | 'LOAD_BALANCED';
-  readonly imageName: string;
-  readonly workersMin: number;
-  readonly workersMax: number;
-  readonly idleTimeoutS: number;
-  readonly gpuIds: string;
-  readonly gpuCount: number;
-  readonly cpu: string;
-  readonly maxConcurrency: number;
-  /** 0: the service's default. */
-  readonly executionTimeoutMs: number;
   readonly scalerType: 'QUEUE_DELAY' | 'REQUEST_COUNT';
-  readonly scalerValue: number;
-  /** 0: the service's default. */
-  readonly maxAttempts: number;
   readonly routes: Readonly<Record<string, string>>;
   /** Rate limits that differ from the account's. */
   readonly limits: Partial<Limits>;
-  readonly requestsPerWorker: number | null;
-  /** Load-balanced: callers need no key. Absent in rows of before. */
-  readonly isPublic?: boolean;
   readonly release: string;
   /** The release before, whose workers may finish the jobs that were queued before this one (rollout.ts); null when there was none. */
   readonly previousRelease: string | null;
@@ -41,45 +26,26 @@ export interface EndpointConfig {
 }
 
 /** One resource of a manifest, validated, its environment already encrypted. */
-export interface EndpointInput extends Omit<
-  EndpointConfig,
-  'id' | 'account' | 'environment' | 'release' | 'previousRelease' | 'releaseFrom' | 'removing'
-> {
+export interface EndpointInput
+  extends
+    Omit<EndpointConfig, 'id' | 'account' | 'environment' | 'release' | 'previousRelease' | 'releaseFrom' | 'removing'>,
+    FieldsKeptIn<'release'> {
   readonly functions: readonly FunctionSpec[];
-  readonly command: readonly string[];
-  readonly packages: readonly string[];
-  readonly python: string;
-  readonly runtime: string;
   readonly envSealed: string | null;
   readonly envDigest: string;
 }
 
 /** What a worker is started from: an endpoint at a build with its environment. */
-export interface Release {
+export interface Release extends FieldsKeptIn<'release'> {
   readonly id: string;
   readonly endpoint: string;
   readonly buildDigest: string;
   readonly buildSize: number;
-  /** Forced by the endpoint; empty where each node's best one serves. */
-  readonly runtime: string;
   readonly functions: readonly FunctionSpec[];
-  /** As the endpoint names it; empty for the default base image. */
-  readonly imageName: string;
-  /** Of a foreign worker. */
-  readonly command: readonly string[];
-  /** Packages that the build left out because the base image has them. */
-  readonly packages: readonly string[];
-  /** Python that compiled packages of the build are for, `3.12`; empty for any. */
-  readonly python: string;
-  readonly gpuIds: string;
-  readonly gpuCount: number;
-  /** Selection of a CPU worker; empty for the smallest. */
-  readonly cpu: string;
   /** Encrypted environment values; null when there are none. */
   readonly envSealed: string | null;
   /** SHA-256 of the plain environment, to see whether it changed. */
   readonly envDigest: string;
-  readonly maxConcurrency: number;
 }
 
 /** Counts of what happened to an endpoint's jobs and attempts. */

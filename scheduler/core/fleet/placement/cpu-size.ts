@@ -1,4 +1,5 @@
 /** CPU selections, `cpu<gen>-<vCPU>-<RAM GB>`. */
+import { settingViolation } from '../../../../lib/endpoint-settings.ts';
 
 /** What a CPU worker gets. */
 export interface CpuSize {
@@ -8,16 +9,14 @@ export interface CpuSize {
 }
 
 const GIBIBYTE = 1024 ** 3;
-/** Largest selection: more than any host has. */
-const largest = { cpus: 512, memoryGb: 8_192 };
 
 /** An endpoint that names neither `gpu` nor `cpu` gets this one. */
 const SMALLEST_CPU = 'cpu3c-1-2';
 
 /** The size a selection stands for; null when it is none. Generations differ in name only: hosts are what they are. */
 export function cpuSize(selection: string): CpuSize | null {
-  const [, cpus, memory] = /^cpu[a-z0-9]+-([1-9]\d*)-([1-9]\d*)$/i.exec(selection) ?? [];
-  if (cpus === undefined || memory === undefined || Number(cpus) > largest.cpus || Number(memory) > largest.memoryGb) return null;
+  if (settingViolation('cpu', selection) !== null) return null;
+  const [, cpus, memory] = selection.split('-');
   return { cpuMillis: Number(cpus) * 1_000, memoryBytes: Number(memory) * GIBIBYTE };
 }
 

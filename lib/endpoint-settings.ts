@@ -1,0 +1,356 @@
+/**
+ * The settings of an endpoint, each defined once: rule, default, meaning, where it is kept and who may change it. The manifest, the
+ * deployment form, GraphQL's types, the scheduler's checks and rows, `capstan endpoints set` and `show`, the tables of the docs and
+ * both SDKs read this table. A new setting is an entry here and a field of the messages EndpointSpec (and, when it can be changed
+ * without a build, EndpointPatch); then `npm run generate`.
+ *
+ * Name, kind, functions and routes are no settings: they say what the endpoint is.
+ */
+import type { EndpointSpec } from '../proto/gen/capstan/v1/control.ts';
+import { preinstalledPackages } from './base-images.ts';
+import { ruleViolation, type RuleViolation, type SettingRule } from './setting-rules.ts';
+
+export type EndpointKindName = 'QUEUE' | 'LOAD_BALANCED';
+
+/** Operations that have rate limits. */
+export const LIMITED_OPERATIONS = ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue', 'openai', 'requests'] as const;
+
+type SettingValue = number | string | boolean | readonly string[] | null;
+
+interface SettingDefinition {
+  readonly rule: SettingRule;
+  /** The value of an endpoint that gives none; null where the account or the scheduler decides. */
+  readonly default: SettingValue;
+  /** Meaning, for people: a phrase. */
+  readonly docs: string;
+  /** The default as the docs name it, where the value does not say it. */
+  readonly defaultDocs?: string;
+  /** Name in messages and in the scheduler's state, where it is another. */
+  readonly field?: string;
+  /** The message tells 0 from absence; elsewhere a 0, an empty text or an empty list that the rule refuses is as good as absent. */
+  readonly presence?: true;
+  /** The only kind of endpoint that may have another value than the default. */
+  readonly only?: EndpointKindName;
+  /** Workers depend on what is kept in a release: a change replaces them. */
+  readonly keptIn: 'endpoint' | 'release' | 'both';
+  /** May be changed without a build: GraphQL's EndpointSettings, `endpoints set`. */
+  readonly updatable?: true;
+  /** Shown by GraphQL's Settings and by `endpoints show`. */
+  readonly readable?: true;
+  /** Parameter of Endpoint(…) in both SDKs, with its default there; null for a parameter that may be left out. */
+  readonly declared?: { readonly name?: string; readonly default: SettingValue; readonly docs?: string };
+}
+
+export const ENDPOINT_SETTINGS = {
+  workersMin: {
+    rule: { type: 'integer', min: 0, max: 1000 },
+    default: 0,
+    docs: 'workers that run without load; at most `workersMax`',
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+  },
+  workersMax: {
+    rule: { type: 'integer', min: 0, max: 1000 },
+    default: 3,
+    docs: "most workers; 0 pauses the endpoint. The account's quota limits the sum over all endpoints",
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+  },
+  idleTimeout: {
+    rule: { type: 'integer', min: 1, max: 3600, unit: 's' },
+    default: 5,
+    docs: 'seconds that a worker stays while idle',
+    field: 'idleTimeoutS',
+    presence: true,
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+    declared: { default: 60 },
+  },
+  executionTimeoutMs: {
+    rule: { type: 'integer', min: 5000, max: 604_800_000, unit: 'ms', zero: "the service's default" },
+    default: 0,
+    defaultDocs: '0 (600000)',
+    docs: "longest run of a job, in ms; 0 for the service's default",
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+    declared: { default: 0 },
+  },
+  scalerType: {
+    rule: { type: 'choice', values: ['QUEUE_DELAY', 'REQUEST_COUNT'] },
+    default: '',
+    defaultDocs: '`QUEUE_DELAY`; load-balanced `REQUEST_COUNT`',
+    docs: 'what scaling goes by: the time that the oldest job waits, or jobs and requests per worker ([autoscaling.md](autoscaling.md))',
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+    declared: { default: null },
+  },
+  scalerValue: {
+    rule: { type: 'integer', min: 1, max: 10_000 },
+    default: 4,
+    docs: '`QUEUE_DELAY`: seconds that the oldest job may wait; `REQUEST_COUNT`: jobs or requests per worker',
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+    declared: { default: 4 },
+  },
+  maxConcurrency: {
+    rule: { type: 'integer', min: 1, max: 1000 },
+    default: 1,
+    docs: 'jobs or requests that a worker serves at once',
+    keptIn: 'both',
+    updatable: true,
+    readable: true,
+    declared: { default: 1 },
+  },
+  maxAttempts: {
+    rule: { type: 'integer', min: 1, max: 1000 },
+    default: 0,
+    defaultDocs: '2',
+    docs: 'started attempts before a job whose workers died ends FAILED',
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+  },
+  gpuIds: {
+    rule: { type: 'text' },
+    default: '',
+    docs: 'GPU types and groups in order of preference, with commas; not with `cpu` ([gpus.md](gpus.md))',
+    keptIn: 'both',
+    readable: true,
+  },
+  gpuCount: {
+    rule: { type: 'integer', min: 1, max: 64 },
+    default: 0,
+    defaultDocs: '1 with GPUs',
+    docs: 'GPUs of each worker',
+    keptIn: 'both',
+    readable: true,
+    declared: { default: 1, docs: 'GPUs of each worker; requires `gpu`' },
+  },
+  cpu: {
+    rule: { type: 'cpu', maxCpus: 512, maxMemoryGb: 8192 },
+    default: '',
+    defaultDocs: 'without GPUs the smallest: `cpu3c-1-2`',
+    docs: 'processors and memory of each worker ([gpus.md](gpus.md))',
+    keptIn: 'both',
+    readable: true,
+    declared: { default: null, docs: 'processors and memory of each worker; without `gpu` and `cpu` the smallest' },
+  },
+  imageName: {
+    rule: { type: 'text', pattern: '\\S+', form: 'must be the reference of an image, without spaces' },
+    default: '',
+    defaultDocs: "the base image of the functions' language, which the build of declared endpoints sets",
+    docs: 'image of a container: your own, or a base image `capstan/base-python`, `capstan/base-node`, each also with `-cuda`. A base image is used on hosts that have it; others run the functions without it',
+    keptIn: 'both',
+    readable: true,
+    declared: { name: 'image', default: null, docs: 'container image' },
+  },
+  runtime: {
+    rule: { type: 'choice', values: ['thread', 'process', 'container'] },
+    default: '',
+    defaultDocs: "each host's best one",
+    docs: 'requires `thread` (handlers in a thread of a host process), `process` (in a process of their own; not in a thread for Python) or `container`',
+    keptIn: 'release',
+    readable: true,
+  },
+  requestsPerWorker: {
+    rule: { type: 'integer', min: 0, max: 1_000_000 },
+    default: null,
+    defaultDocs: "the account's",
+    docs: 'requests per 10 s that each running worker adds to the rate limits',
+    presence: true,
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+  },
+  rateLimits: {
+    rule: { type: 'rateLimits', operations: LIMITED_OPERATIONS, max: 1_000_000 },
+    default: null,
+    defaultDocs: 'the [table of limits](api.md#limits)',
+    docs: "requests per 10 s and requests open at once that differ from the account's; 0 for no limit",
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+  },
+  env: {
+    rule: { type: 'environment' },
+    default: null,
+    defaultDocs: 'none',
+    docs: 'environment of the workers; stored encrypted, never part of the artifact',
+    keptIn: 'release',
+    updatable: true,
+  },
+  command: {
+    rule: { type: 'list', notEmpty: true },
+    default: [],
+    defaultDocs: 'none',
+    docs: "a program that implements the worker protocol itself, in your own image if there is one, else as a process of the host in the build's folder; without `functions`",
+    keptIn: 'release',
+  },
+  packages: {
+    rule: { type: 'list', values: preinstalledPackages },
+    default: [],
+    defaultDocs: 'none',
+    docs: 'left out of the build because the base image has them; hosts without the image must have them',
+    keptIn: 'release',
+  },
+  python: {
+    rule: { type: 'text', pattern: '[0-9]+\\.[0-9]+', form: 'must be a version of two numbers, for example 3.12' },
+    default: '',
+    defaultDocs: 'any',
+    docs: 'version of Python for which compiled packages of the build are made, such as `3.12`; hosts that run the build without an image must have that version, on x86_64. `build` sets it',
+    keptIn: 'release',
+  },
+  public: {
+    rule: { type: 'flag' },
+    default: false,
+    docs: 'callers need no key; load-balanced endpoints only',
+    field: 'isPublic',
+    only: 'LOAD_BALANCED',
+    keptIn: 'endpoint',
+  },
+} as const satisfies Readonly<Record<string, SettingDefinition>>;
+
+type Definitions = typeof ENDPOINT_SETTINGS;
+export type SettingName = keyof Definitions;
+
+/** Tables by operation or variable: they are merged and encrypted apart from the plain values. */
+type TableName = 'rateLimits' | 'env';
+export type PlainName = Exclude<SettingName, TableName>;
+
+type RuleValue<Rule> = Rule extends { readonly type: 'integer' }
+  ? number
+  : Rule extends { readonly type: 'flag' }
+    ? boolean
+    : Rule extends { readonly type: 'list' }
+      ? readonly string[]
+      : Rule extends { readonly type: 'choice'; readonly values: readonly (infer Value)[] }
+        ? Value
+        : string;
+type ValueOf<Name extends PlainName> = RuleValue<Definitions[Name]['rule']> | Extract<Definitions[Name]['default'], '' | null>;
+type FieldOf<Name extends SettingName> = Name extends SettingName
+  ? Definitions[Name] extends { readonly field: infer Field extends string }
+    ? Field
+    : Name
+  : never;
+
+/** The plain settings by name: as the manifest and GraphQL have them. */
+export type SettingValues = { readonly [Name in PlainName]: ValueOf<Name> };
+/** The same by their fields: as messages and the scheduler's state have them. */
+export type SettingFields = { readonly [Name in PlainName as FieldOf<Name>]: ValueOf<Name> };
+/** Those that an endpoint's row, or a release's, keeps. */
+export type FieldsKeptIn<Place extends 'endpoint' | 'release'> = {
+  readonly [Name in PlainName as Definitions[Name]['keptIn'] extends Place | 'both' ? FieldOf<Name> : never]: ValueOf<Name>;
+};
+/** As a message has them: arrays are its own, and what is null is left out. */
+type MessageValue<Value> = Value extends readonly string[] ? string[] : Value;
+export type MessageFields = {
+  [Name in PlainName as null extends ValueOf<Name> ? never : FieldOf<Name>]: MessageValue<ValueOf<Name>>;
+} & { [Name in PlainName as null extends ValueOf<Name> ? FieldOf<Name> : never]?: Exclude<ValueOf<Name>, null> };
+
+/** All settings in the order of the docs. */
+export const SETTING_NAMES = Object.keys(ENDPOINT_SETTINGS) as readonly SettingName[];
+export const PLAIN_NAMES = SETTING_NAMES.filter((name): name is PlainName => name !== 'rateLimits' && name !== 'env');
+
+type NamesWith<Mark> = { [Name in SettingName]: Definitions[Name] extends Mark ? Name : never }[SettingName];
+export type ReadableName = NamesWith<{ readonly readable: true }>;
+export type UpdatableName = NamesWith<{ readonly updatable: true }>;
+export const READABLE_NAMES = SETTING_NAMES.filter((name): name is ReadableName => settingOf(name).readable === true);
+/** Without the tables, `env` and `rateLimits`. */
+export type UpdatablePlainName = Exclude<UpdatableName, TableName>;
+export const UPDATABLE_PLAIN_NAMES = PLAIN_NAMES.filter((name): name is UpdatablePlainName => settingOf(name).updatable === true);
+export const UPDATABLE_NAMES = SETTING_NAMES.filter((name): name is UpdatableName => settingOf(name).updatable === true);
+
+export function settingOf(name: SettingName): SettingDefinition {
+  return ENDPOINT_SETTINGS[name];
+}
+
+/** Name of a setting in messages and in the scheduler's state. */
+export function fieldOf<Name extends PlainName>(name: Name): FieldOf<Name> {
+  return (settingOf(name).field ?? name) as FieldOf<Name>;
+}
+
+/** The setting that a field of the messages holds. */
+export function settingOfField(field: string): SettingName | undefined {
+  return SETTING_NAMES.find((name) => (settingOf(name).field ?? name) === field);
+}
+
+export const DEFAULT_VALUES = fromNames((name) => settingOf(name).default) as SettingValues;
+export const DEFAULT_FIELDS = fieldsOf(DEFAULT_VALUES);
+
+/** Names to fields. */
+export function fieldsOf(values: SettingValues): SettingFields {
+  return Object.fromEntries(PLAIN_NAMES.map((name) => [fieldOf(name), values[name]])) as unknown as SettingFields;
+}
+
+/** Fields to names; a message leaves out what is null. Does not compile while a setting has no field in the message. */
+export function valuesOf(fields: SettingFields | EndpointSpec): SettingValues {
+  return fromNames((name) => fields[fieldOf(name)] ?? null) as SettingValues;
+}
+
+/** The fields as a message has them. */
+export function messageFields(fields: SettingFields): MessageFields {
+  const given = PLAIN_NAMES.map((name) => [fieldOf(name), fields[fieldOf(name)]] as const).filter(([, value]) => value !== null);
+  return Object.fromEntries(
+    given.map(([field, value]) => [field, Array.isArray(value) ? [...(value as readonly string[])] : value]),
+  ) as unknown as MessageFields;
+}
+
+/** The fields that an endpoint's row, or a release's, keeps, and nothing else of what is given. */
+export function fieldsKeptIn<Place extends 'endpoint' | 'release'>(place: Place, fields: FieldsKeptIn<Place>): FieldsKeptIn<Place> {
+  const kept = PLAIN_NAMES.filter((name) => settingOf(name).keptIn === place || settingOf(name).keptIn === 'both').map(fieldOf);
+  const all = fields as Partial<SettingFields>;
+  return Object.fromEntries(kept.map((field) => [field, all[field]])) as unknown as FieldsKeptIn<Place>;
+}
+
+/** Whether a value in a message stands for none: then the default holds. */
+export function isAbsent(name: SettingName, value: unknown): boolean {
+  if (value === undefined || value === null) return true;
+  const { rule, presence } = settingOf(name);
+  const isZero = value === 0 || value === '' || (Array.isArray(value) && value.length === 0);
+  return isZero && presence !== true && ruleViolation(rule, value) !== null;
+}
+
+/**
+ * Checks a setting by itself. `value` is one that was given. The same words refuse it everywhere; who calls puts the path to the
+ * setting before them.
+ */
+export function settingViolation(name: SettingName, value: unknown): RuleViolation | null {
+  return ruleViolation(settingOf(name).rule, value);
+}
+
+/** A setting that breaks a rule over several of them, or over the endpoint's kind. */
+export interface CombinedViolation {
+  readonly name: SettingName;
+  readonly rule: string;
+}
+
+/** Checks the rules over several settings. `given` are those that did not come from a default. */
+export function combinedViolations(
+  values: SettingValues,
+  kind: EndpointKindName,
+  isGiven: (name: PlainName) => boolean = () => true,
+): CombinedViolation[] {
+  const violations: CombinedViolation[] = [];
+  if (values.workersMin > values.workersMax) {
+    const byDefault = isGiven('workersMax') ? '' : ', the default';
+    violations.push({ name: 'workersMin', rule: `must be at most workersMax (${values.workersMax}${byDefault})` });
+  }
+  if (values.gpuIds !== '' && values.cpu !== '')
+    violations.push({ name: 'cpu', rule: 'gpuIds and cpu are alternatives: give one of them' });
+  for (const name of PLAIN_NAMES) {
+    const { only, default: otherwise } = settingOf(name);
+    if (only === undefined || only === kind || values[name] === otherwise) continue;
+    violations.push({ name, rule: `only a ${only === 'QUEUE' ? 'queue' : 'load-balanced'} endpoint has this setting` });
+  }
+  return violations;
+}
+
+function fromNames(value: (name: PlainName) => unknown): unknown {
+  return Object.fromEntries(PLAIN_NAMES.map((name) => [name, value(name)]));
+}
