@@ -116,7 +116,7 @@ test('what no worker could run is refused', async (t) => {
     ],
     [{ ...node, functions: [], imageName: 'capstan/base-node' }, /^ts.functions: must name at least one function/],
     [{ ...node, functions: [], command: [''] }, 'ts.command[0]: must be a string that is not empty and has no character NUL, not ""'],
-    [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, the functions are not'],
+    [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, and the functions are not'],
     [{ ...node, imageName: 'two words' }, 'ts.imageName: must be the reference of an image, without spaces, not "two words"'],
     [{ ...python, packages: ['scipy'] }, 'py.packages[0]: must be one of torch, torchvision, torchaudio, numpy, triton, not "scipy"'],
     [
