@@ -3,7 +3,17 @@
  * What the generated reader would take for something else (the text "false" for true, an object for
  * its name) or not look at (a misspelt key) is refused by its name here.
  */
+import {
+  DEFAULT_VALUES,
+  ENDPOINT_SETTINGS,
+  fieldOf,
+  isAbsent,
+  PLAIN_NAMES,
+  settingViolation,
+  type SettingName,
+} from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { ruleViolation } from '../../lib/setting-rules.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -11,8 +21,6 @@ import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 /** Numbers of the messages: unsigned, 32 bits. */
 const MAX_NUMBER = 4_294_967_295;
 const NAMED = 20;
-/** The service's default, as in a manifest: in the message 0 would be an endpoint that is paused. */
-const DEFAULT_WORKERS_MAX = 3;
 
 type Check = (field: string, value: unknown) => void;
 
@@ -22,18 +30,15 @@ const text: Check = (field, value) => {
 const flag: Check = (field, value) => {
   if (typeof value !== 'boolean') throw refuse(field, 'must be true or false');
 };
-const count: Check = (field, value) => void whole(field, value);
+const limit: Check = (field, value) => {
+  const violation = ruleViolation({ type: 'integer', min: 0, max: ENDPOINT_SETTINGS.rateLimits.rule.max }, value);
+  if (violation !== null) throw refuse(field, violation.rule);
+};
 
-const forms: Readonly<Record<string, Check>> = {
+/** What the endpoint is, and tables whose keys the scheduler checks. */
+const structure: Readonly<Record<string, Check>> = {
   name: text,
   kind: oneOf(Object.values(EndpointKind)),
-  imageName: text,
-  workersMin: count,
-  workersMax: count,
-  idleTimeoutS: count,
-  gpuIds: text,
-  gpuCount: count,
-  cpu: text,
   functions: listOf(
     objectOf({
       name: text,
@@ -42,20 +47,15 @@ const forms: Readonly<Record<string, Check>> = {
       callStyle: oneOf(Object.values(CallStyle)),
     }),
   ),
-  env: mapOf(text),
-  maxConcurrency: count,
-  executionTimeoutMs: count,
-  scalerType: text,
-  scalerValue: count,
   routes: mapOf(text),
-  maxAttempts: count,
-  rateLimits: mapOf(objectOf({ requests: count, concurrent: count })),
-  requestsPerWorker: count,
-  runtime: text,
-  command: listOf(text),
-  packages: listOf(text),
-  python: text,
-  isPublic: flag,
+  env: mapOf(text),
+  rateLimits: mapOf(objectOf({ requests: limit, concurrent: limit })),
+};
+const forms: Readonly<Record<string, Check>> = {
+  ...structure,
+  ...Object.fromEntries(
+    PLAIN_NAMES.map((name) => [fieldOf(name), (field: string, value: unknown) => void checkSetting(name, field, value)]),
+  ),
 };
 const checkForm = objectOf(forms);
 
@@ -64,7 +64,15 @@ export function readSpec(value: unknown): EndpointSpec {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'must hold objects');
   const form = Object.fromEntries(Object.entries(value).map(([key, inner]) => [formKey(key), inner as unknown]));
   checkForm('endpoints', form);
-  return EndpointSpec.fromJSON({ ...form, workersMax: form['workersMax'] ?? DEFAULT_WORKERS_MAX });
+  // In the message 0 would be an endpoint that is paused.
+  return EndpointSpec.fromJSON({ ...form, workersMax: form['workersMax'] ?? DEFAULT_VALUES.workersMax });
+}
+
+/** Returns a value that the setting's rule allows, or that stands for the default. `field` is its path in the request. */
+export function checkSetting(name: SettingName, field: string, value: unknown): unknown {
+  const violation = isAbsent(name, value) ? null : settingViolation(name, value);
+  if (violation !== null) throw refuse(`${field}${violation.path}`, violation.rule);
+  return value;
 }
 
 /** A number that a message can carry. */
@@ -73,10 +81,10 @@ export function whole(field: string, value: unknown): number {
   throw refuse(field, typeof value === 'number' && value < 0 ? 'must not be negative' : `must be an integer of at most ${MAX_NUMBER}`);
 }
 
-/** The JSON form of a message has its own names too; `idleTimeout` and `public` are what the settings and the manifest call them. */
+/** The JSON form of a message has its own names, beside those of the settings (`idleTimeout`, `public`). */
 function formKey(key: string): string {
-  if (key === 'idleTimeout') return 'idleTimeoutS';
-  if (key === 'public') return 'isPublic';
+  const name = PLAIN_NAMES.find((each) => each === key);
+  if (name !== undefined) return fieldOf(name);
   return key.replaceAll(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
 }
 

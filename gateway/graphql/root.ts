@@ -1,6 +1,7 @@
 /** The root fields: each is one call of ControlService with the caller's own key, so the scheduler checks its scope. */
 import { Metadata } from '@grpc/grpc-js';
 
+import { fieldOf, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import {
   EndpointPatch,
@@ -10,7 +11,7 @@ import {
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { whole } from './endpoint-form.ts';
+import { checkSetting, whole } from './endpoint-form.ts';
 import { callUnary, type UnaryMethod } from '../jobs/unary.ts';
 import {
   accountShape,
@@ -40,10 +41,11 @@ export interface RootDeps {
   readonly key: string;
 }
 
-interface Settings extends Omit<Partial<EndpointPatch>, 'rateLimits' | 'env' | 'idleTimeoutS'> {
-  readonly idleTimeout?: number | null;
+/** The input EndpointSettings; the schema has checked the types. */
+interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
   readonly rateLimits?: readonly (RateLimit & { readonly operation: string })[] | null;
   readonly env?: unknown;
+  readonly unsetEnv?: readonly string[] | null;
 }
 
 type Optional<T> = T | null | undefined;
@@ -248,18 +250,17 @@ function changed(node: NodeInfo | undefined): object {
   return nodeShape(node);
 }
 
-function patchOf({ idleTimeout, rateLimits, env, ...settings }: Settings): EndpointPatch {
-  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null));
-  for (const [name, value] of Object.entries(given)) if (typeof value === 'number') whole(name, value);
-  const limits = (rateLimits ?? []).map(({ operation, requests, concurrent }) => [
-    operation,
-    { requests: whole('rateLimits.requests', requests), concurrent: whole('rateLimits.concurrent', concurrent) },
-  ]);
+function patchOf({ rateLimits, env, unsetEnv, ...settings }: Settings): EndpointPatch {
+  const given = UPDATABLE_PLAIN_NAMES.filter((name) => (settings[name] ?? null) !== null);
+  // Does not compile while the message lacks a setting that may be changed.
+  const fields = given.map((name): [keyof EndpointPatch, unknown] => [fieldOf(name), checkSetting(name, name, settings[name])]);
+  const limits = (rateLimits ?? []).map(({ operation, requests, concurrent }) => [operation, { requests, concurrent }] as const);
+  checkSetting('rateLimits', 'rateLimits', Object.fromEntries(limits));
   return EndpointPatch.fromPartial({
-    ...given,
-    ...((idleTimeout ?? null) === null ? {} : { idleTimeoutS: whole('idleTimeout', idleTimeout ?? 0) }),
-    rateLimits: Object.fromEntries(limits) as Record<string, RateLimit>,
+    ...Object.fromEntries(fields),
+    rateLimits: Object.fromEntries(limits),
     env: textsOf(env),
+    unsetEnv: [...(unsetEnv ?? [])],
   });
 }
 

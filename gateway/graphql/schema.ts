@@ -1,6 +1,8 @@
 /** The control plane's schema. Its descriptions are the reference: introspection shows them. */
 import { buildSchema } from 'graphql';
 
+import { SETTINGS_INPUT, SETTINGS_OUTPUT } from './settings-types.ts';
+
 const SCHEMA_TEXT = `
 """A JSON value."""
 scalar JSON
@@ -151,25 +153,7 @@ type Decision { at: Time! kind: String! worker: ID node: ID reason: String! }
 type BuildRef { digest: String! release: String! }
 type Route { method: String! path: String! function: String! }
 type Settings {
-  workersMin: Int!
-  workersMax: Int!
-  "Seconds."
-  idleTimeout: Int!
-  "Milliseconds; 0 means the service's default."
-  executionTimeoutMs: Int!
-  scalerType: String!
-  scalerValue: Int!
-  maxConcurrency: Int!
-  "0 means the service's default."
-  maxAttempts: Int!
-  gpuIds: String!
-  gpuCount: Int!
-  cpu: String!
-  imageName: String!
-  runtime: String!
-  "By operation: {requests, concurrent}; only those that differ from the account's."
-  rateLimits: JSON!
-  requestsPerWorker: Int
+${SETTINGS_OUTPUT}
 }
 type WorkerCounts { total: Int! max: Int! }
 type Queue {
@@ -357,21 +341,7 @@ type CreatedAccount { account: Account! keyText: String! }
 type LogLine { at: Time! worker: ID! job: ID stream: String! text: String! }
 
 input EndpointSettings {
-  workersMin: Int
-  workersMax: Int
-  "Seconds."
-  idleTimeout: Int
-  "Milliseconds; 0 means the service's default."
-  executionTimeoutMs: Int
-  "QUEUE_DELAY or REQUEST_COUNT"
-  scalerType: String
-  scalerValue: Int
-  maxConcurrency: Int
-  maxAttempts: Int
-  requestsPerWorker: Int
-  rateLimits: [RateLimit!]
-  "Environment values to set, an object of strings; others stay."
-  env: JSON
+${SETTINGS_INPUT}
   "Names of environment values to remove."
   unsetEnv: [String!]
 }

@@ -1,4 +1,5 @@
 /** What the scheduler answers, in the shapes of the schema. */
+import { DEFAULT_VALUES, READABLE_NAMES, valuesOf } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import {
@@ -9,6 +10,7 @@ import {
   type BuildInfo,
   type DeploymentInfo,
   type EndpointInfo,
+  type EndpointSpec,
   type EnvironmentInfo,
   type GetEndpointResponse,
   type JoinTokenInfo,
@@ -88,23 +90,7 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, scaling:
       return { method, path, function: fn };
     }),
     functions: (spec?.functions ?? []).map(({ name }) => name),
-    settings: {
-      workersMin: spec?.workersMin ?? 0,
-      workersMax: spec?.workersMax ?? 0,
-      idleTimeout: spec?.idleTimeoutS ?? 0,
-      executionTimeoutMs: spec?.executionTimeoutMs ?? 0,
-      scalerType: spec?.scalerType ?? '',
-      scalerValue: spec?.scalerValue ?? 0,
-      maxConcurrency: spec?.maxConcurrency ?? 1,
-      maxAttempts: spec?.maxAttempts ?? 0,
-      gpuIds: spec?.gpuIds ?? '',
-      gpuCount: spec?.gpuCount ?? 0,
-      cpu: spec?.cpu ?? '',
-      imageName: spec?.imageName ?? '',
-      runtime: spec?.runtime ?? '',
-      rateLimits: spec?.rateLimits ?? {},
-      requestsPerWorker: spec?.requestsPerWorker ?? null,
-    },
+    settings: settingsShape(spec),
     workers: { total: info.workers, max: spec?.workersMax ?? 0 },
     queue: {
       inQueue: info.jobsInQueue,
@@ -114,6 +100,12 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, scaling:
     },
     scaling,
   };
+}
+
+function settingsShape(spec: EndpointSpec | undefined): object {
+  const values: Readonly<Record<string, unknown>> =
+    spec === undefined ? DEFAULT_VALUES : { ...valuesOf(spec), rateLimits: spec.rateLimits };
+  return Object.fromEntries(READABLE_NAMES.map((name) => [name, name === 'rateLimits' ? (values[name] ?? {}) : values[name]]));
 }
 
 export function scalingShape(detail: GetEndpointResponse): object {

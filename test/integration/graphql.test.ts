@@ -345,10 +345,10 @@ test('a number that no message can carry is refused by its name', async (t) => {
   const { ask } = await setup(t);
   const mutation = 'mutation ($endpoints: [EndpointSpec!]!) { deploy(build: "b", endpoints: $endpoints) { environment } }';
   for (const [value, rule] of [
-    [1e20, /endpoints\.workersMax: must be an integer of at most 4294967295/],
-    [1.5, /endpoints\.workersMax: must be an integer/],
-    ['many', /endpoints\.workersMax: must be an integer/],
-    [-1, /endpoints\.workersMax: must not be negative/],
+    [1e20, /endpoints\.workersMax: must be an integer between 0 and 1000/],
+    [1.5, /endpoints\.workersMax: must be an integer between 0 and 1000, not 1\.5/],
+    ['many', /endpoints\.workersMax: must be an integer between 0 and 1000, not "many"/],
+    [-1, /endpoints\.workersMax: must be an integer between 0 and 1000, not -1/],
   ] as const) {
     const { status, errors } = await ask(mutation, { endpoints: [{ name: 'e', workersMax: value }] });
     t.is(status, 400, String(value));
