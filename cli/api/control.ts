@@ -1,5 +1,6 @@
 /** The control plane as the tool uses it: queries with their rows. */
 import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { READABLE_NAMES, UPDATABLE_NAMES } from '../../lib/endpoint-settings.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import type { GatewayClient } from './gateway-client.ts';
 
@@ -78,6 +79,7 @@ export interface Quotas {
   readonly bodyQuotaBytes: number | null;
 }
 
+const UPDATABLE = READABLE_NAMES.filter((name) => UPDATABLE_NAMES.some((each) => each === name)).join(' ');
 const KEY = 'id name prefix scope endpoints environment createdAt expiresAt lastUsedAt';
 const ACCOUNT = 'id createdAt quota { workers used } endpoints storage { builds { used quota } bodies { used quota } }';
 const QUOTAS = '$id: ID!, $workerQuota: Int, $buildQuotaBytes: Float, $bodyQuotaBytes: Float';
@@ -162,8 +164,7 @@ export async function updateEndpoint(
   settings: Readonly<Record<string, unknown>>,
 ): Promise<EndpointRow & { readonly settings: Readonly<Record<string, unknown>> }> {
   const query = `mutation ($endpoint: ID!, $settings: EndpointSettings!) { updateEndpoint(endpoint: $endpoint, settings: $settings) {
-    ${ENDPOINT} all: settings { workersMin workersMax idleTimeout executionTimeoutMs scalerType scalerValue maxConcurrency maxAttempts
-    requestsPerWorker rateLimits } } }`;
+    ${ENDPOINT} all: settings { ${UPDATABLE} } } }`;
   const { updateEndpoint: updated } = await client.query<{ updateEndpoint: EndpointData & { all: Record<string, unknown> } }>(query, {
     endpoint,
     settings,

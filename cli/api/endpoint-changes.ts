@@ -1,19 +1,10 @@
 /** `key=value` as changes of an endpoint's settings (the schema's EndpointSettings). */
 import { ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
+import { isAbsent, settingOf, settingViolation, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import type { SettingRule } from '../../lib/setting-rules.ts';
 
-const NUMBERS = [
-  'workersMin',
-  'workersMax',
-  'idleTimeout',
-  'executionTimeoutMs',
-  'scalerValue',
-  'maxConcurrency',
-  'maxAttempts',
-  'requestsPerWorker',
-] as const;
-const TEXTS = ['scalerType'] as const;
-const KNOWN = [...NUMBERS, ...TEXTS, 'env.<NAME>', 'rateLimits.<operation>'].join(', ');
+const KNOWN = [...UPDATABLE_PLAIN_NAMES, 'env.<NAME>', 'rateLimits.<operation>'].join(', ');
 
 /** @throws CapstanError INVALID_ARGUMENT naming the key and the rule. */
 export function readChanges(given: readonly string[]): Readonly<Record<string, unknown>> {
@@ -35,16 +26,35 @@ export function readChanges(given: readonly string[]): Readonly<Record<string, u
       const [, requests, concurrent] = /^(\d{1,7})\/(\d{1,7})$/.exec(value) ?? [];
       if (requests === undefined) throw refuse(key, 'must be <requests per 10 s>/<at once>, 0 for no limit');
       rateLimits.push({ operation: key.slice('rateLimits.'.length), requests: Number(requests), concurrent: Number(concurrent) });
-    } else if (NUMBERS.some((name) => name === key)) {
-      if (!/^\d{1,9}$/.test(value)) throw refuse(key, 'must be a whole number');
-      changes[key] = Number(value);
-    } else if (TEXTS.some((name) => name === key)) changes[key] = value;
-    else throw refuse(key, `is no setting; there are ${KNOWN}`);
+    } else {
+      const name = UPDATABLE_PLAIN_NAMES.find((each) => each === key);
+      if (name === undefined) throw refuse(key, `is no setting; there are ${KNOWN}`);
+      changes[name] = readValue(name, value);
+    }
   }
   if (Object.keys(env).length > 0) changes['env'] = env;
   if (unsetEnv.length > 0) changes['unsetEnv'] = unsetEnv;
   if (rateLimits.length > 0) changes['rateLimits'] = rateLimits;
   return changes;
+}
+
+/** A 0 or an empty text that the rule refuses stands for the default. */
+function readValue(name: UpdatablePlainName, text: string): unknown {
+  const value = valueOf(settingOf(name).rule.type, text);
+  const violation = isAbsent(name, value) ? null : settingViolation(name, value);
+  if (violation !== null) throw refuse(`${name}${violation.path}`, violation.rule);
+  return value;
+}
+
+function valueOf(type: SettingRule['type'], text: string): unknown {
+  switch (type) {
+    case 'integer':
+      return /^\d{1,15}$/.test(text) ? Number(text) : text;
+    case 'flag':
+      return text === 'true' || text === 'false' ? text === 'true' : text;
+    default:
+      return text;
+  }
 }
 
 function refuse(key: string, rule: string): CapstanError {

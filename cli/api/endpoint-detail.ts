@@ -1,23 +1,11 @@
 /** What `capstan endpoints show` prints of one endpoint. */
 import type { GetEndpointResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { endpointRow, type EndpointRow } from './endpoint-row.ts';
+import { shownSettings, type ShownSettings } from './shown-settings.ts';
 import { workerRow, type WorkerRow } from './worker-row.ts';
 
 export interface EndpointDetail extends EndpointRow {
-  readonly settings: {
-    readonly image: string;
-    readonly runtime: string;
-    readonly gpu: string;
-    readonly gpuCount: number;
-    readonly cpu: string;
-    readonly maxConcurrency: number;
-    readonly idleTimeoutS: number;
-    readonly scalerType: string;
-    readonly scalerValue: number;
-    /** 0: the service's default. */
-    readonly executionTimeoutMs: number;
-    readonly maxAttempts: number;
-  };
+  readonly settings: ShownSettings;
   /** By what they do. */
   readonly workerCounts: Readonly<Record<string, number>>;
   readonly workerList: readonly WorkerRow[];
@@ -46,22 +34,9 @@ export function endpointDetail(detail: GetEndpointResponse, base: string): Endpo
   const { info, workerCounts, workers, rejections, decisions, failedStarts, lastStartError } = detail;
   if (info === undefined) return null;
   const row = endpointRow(info, base);
-  const { spec } = info;
   return {
     ...row,
-    settings: {
-      image: spec?.imageName ?? '',
-      runtime: spec?.runtime ?? '',
-      gpu: spec?.gpuIds ?? '',
-      gpuCount: spec?.gpuCount ?? 0,
-      cpu: spec?.cpu ?? '',
-      maxConcurrency: spec?.maxConcurrency ?? 1,
-      idleTimeoutS: spec?.idleTimeoutS ?? 0,
-      scalerType: spec?.scalerType ?? '',
-      scalerValue: spec?.scalerValue ?? 0,
-      executionTimeoutMs: spec?.executionTimeoutMs ?? 0,
-      maxAttempts: spec?.maxAttempts ?? 0,
-    },
+    settings: shownSettings(info.spec),
     workerCounts,
     workerList: workers.map((worker) => workerRow(worker, new Map([[row.id, row.name]]))),
     rejections,

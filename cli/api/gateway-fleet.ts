@@ -5,6 +5,7 @@ import { findEndpoint } from './find-endpoint.ts';
 import type { Fleet } from './fleet.ts';
 import type { GatewayClient } from './gateway-client.ts';
 import type { NodeRow } from './node-row.ts';
+import { SETTINGS_SELECTION } from './shown-settings.ts';
 import type { WebhookRow } from './webhook-row.ts';
 import type { WorkerRow } from './worker-row.ts';
 
@@ -16,8 +17,7 @@ const NODE = `id name connected draining workers jobs cpus memoryBytes allocated
     recoveryAction pciBusId xids { code text at } }`;
 const WORKER = `id endpointId: endpoint state reason detail jobs maxConcurrency nodeId: node decision devices releaseId: release
   runtime failures start { artifactMs startedMs loadedMs }`;
-const DETAIL = `settings { image: imageName runtime gpu: gpuIds gpuCount cpu maxConcurrency idleTimeoutS: idleTimeout scalerType scalerValue
-    executionTimeoutMs maxAttempts }
+const DETAIL = `settings { ${SETTINGS_SELECTION} }
   scaling { counts workers { ${WORKER} } rejections { reason nodes examples { node detail } } decisions { at kind worker node reason }
     failedStarts lastStartError }`;
 

@@ -1,6 +1,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import type { EndpointDetail } from '../api/endpoint-detail.ts';
+import { otherSettings } from '../api/shown-settings.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { takesOnly, type Command, type Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
@@ -119,8 +120,10 @@ function show({ options, terminal }: Invocation, detail: EndpointDetail | null):
     ['scaling', `${settings.scalerType} ${settings.scalerValue}, idle time-out ${settings.idleTimeoutS} s`],
     ['hardware', hardware],
     ['jobs', `${detail.jobsInQueue} in queue, ${detail.jobsInProgress} in progress`],
+    ...otherSettings(settings, ['maxConcurrency', 'scalerType', 'scalerValue', 'idleTimeoutS', 'gpu', 'gpuCount', 'cpu']),
   ];
-  terminal.data(facts.map(([name, value]) => `${name.padEnd(9)} ${visibleLine(value)}`).join('\n'));
+  const width = Math.max(9, ...facts.map(([name]) => name.length));
+  terminal.data(facts.map(([name, value]) => `${name.padEnd(width)} ${visibleLine(value)}`).join('\n'));
   if (detail.workerList.length > 0) {
     const rows = detail.workerList.map((worker) => [
       worker.id,

@@ -4,6 +4,7 @@ import { dirname, join, relative } from 'node:path';
 
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { fieldsOf, messageFields } from '../../lib/endpoint-settings.ts';
 import { errnoOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { FINGERPRINT_KEY } from '../build/manifest.ts';
@@ -102,13 +103,7 @@ export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunct
   return {
     name: endpoint.name,
     kind: endpoint.kind === 'queue' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
-    imageName: endpoint.imageName,
-    workersMin: endpoint.workersMin,
-    workersMax: endpoint.workersMax,
-    idleTimeoutS: endpoint.idleTimeout,
-    gpuIds: endpoint.gpuIds,
-    gpuCount: endpoint.gpuCount,
-    cpu: endpoint.cpu,
+    ...messageFields(fieldsOf(endpoint)),
     functions: functions.map(({ name, module, style, parameters }) => ({
       name,
       module,
@@ -116,18 +111,7 @@ export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunct
       parameters: parameters.map(({ name: key, required, type }) => ({ name: key, required, type })),
     })),
     env: { ...endpoint.env },
-    maxConcurrency: endpoint.maxConcurrency,
-    executionTimeoutMs: endpoint.executionTimeoutMs,
-    scalerType: endpoint.scalerType,
-    scalerValue: endpoint.scalerValue,
     routes: { ...endpoint.routes },
-    maxAttempts: endpoint.maxAttempts,
     rateLimits: { ...endpoint.rateLimits },
-    runtime: endpoint.runtime,
-    command: [...endpoint.command],
-    packages: [...endpoint.packages],
-    python: endpoint.python,
-    isPublic: endpoint.isPublic,
-    ...(endpoint.requestsPerWorker === undefined ? {} : { requestsPerWorker: endpoint.requestsPerWorker }),
   };
 }

@@ -4,10 +4,17 @@
  */
 import { z } from 'zod';
 
-import { baseImageOf, preinstalledPackages } from '../../lib/base-images.ts';
+import { baseImageOf } from '../../lib/base-images.ts';
+import {
+  combinedViolations,
+  DEFAULT_VALUES,
+  PLAIN_NAMES,
+  SETTING_NAMES,
+  settingViolation,
+  type SettingValues,
+} from '../../lib/endpoint-settings.ts';
 import { environmentFault, ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { CPU_LIMIT_RULE, fitsHost } from '../../sdk/typescript/settings.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { closest } from './closest.ts';
 
@@ -21,44 +28,15 @@ export interface ManifestFunction {
 }
 
 /** One endpoint with the defaults filled in. */
-export interface ManifestEndpoint {
+export interface ManifestEndpoint extends SettingValues {
   readonly name: string;
   readonly kind: 'queue' | 'load-balanced';
-  readonly imageName: string;
-  readonly workersMin: number;
-  readonly workersMax: number;
-  /** Seconds. */
-  readonly idleTimeout: number;
-  readonly gpuIds: string;
-  readonly gpuCount: number;
-  readonly cpu: string;
   /** Empty for a worker that brings its own program. */
   readonly functions: readonly ManifestFunction[];
-  /** Of a worker that brings its own program. */
-  readonly command: readonly string[];
-  /** Packages that the build leaves out because the base image has them. */
-  readonly packages: readonly string[];
-  /** Python that the build's compiled packages are for; empty for any. */
-  readonly python: string;
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;
-  readonly maxConcurrency: number;
-  /** 0 means the service's default. */
-  readonly executionTimeoutMs: number;
-  /** Empty means the service's default. */
-  readonly scalerType: string;
-  /** 0 means the service's default. */
-  readonly scalerValue: number;
-  /** 0 means the service's default. */
-  readonly maxAttempts: number;
   /** Rate limits that differ from the account's, by operation; 0 stands for none. */
   readonly rateLimits: Readonly<Record<string, { readonly requests: number; readonly concurrent: number }>>;
-  /** Requests per 10 seconds that each running worker adds; the account's when undefined. */
-  readonly requestsPerWorker: number | undefined;
-  /** Empty means the service's choice, by the language of the functions. */
-  readonly runtime: string;
-  /** Load-balanced: callers need no key. */
-  readonly isPublic: boolean;
   /** `<METHOD> <path>` → function name. */
   readonly routes: Readonly<Record<string, string>>;
 }
@@ -71,64 +49,19 @@ export interface Manifest {
   readonly warnings: readonly string[];
 }
 
-function integer(min: number, max: number): z.ZodOptional<z.ZodNullable<z.ZodNumber>> {
-  const rule = `must be an integer between ${min} and ${max}`;
-  return z.number(rule).int(rule).min(min, rule).max(max, rule).nullish();
-}
-
-/** Operations that have rate limits. */
-const operations = ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue', 'openai', 'requests'];
-const count = z
-  .number('must be an integer, 0 for no limit')
-  .int('must be an integer, 0 for no limit')
-  .min(0, 'must be an integer, 0 for no limit')
-  .max(1_000_000);
-const rateLimit = z.object({ requests: count, concurrent: count }, 'must be an object {"requests", "concurrent"}');
-
 const text = z.string('must be a string').min(1, 'must not be empty');
 const functionName = z.string('must be a string').regex(/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u, 'must be the name of a function');
 
 const functionSchema = z.looseObject({ name: functionName, module: text }, 'must be an object {"name", "module"}');
 
+/** What the endpoint is; its settings have rules of their own. */
 const resourceSchema = z.looseObject(
   {
     is_load_balanced: z.boolean('must be true or false').nullish(),
-    imageName: text.nullish(),
-    workersMin: integer(0, 1000),
-    workersMax: integer(0, 1000),
-    idleTimeout: integer(1, 3600),
-    gpuIds: text.nullish(),
-    gpuCount: integer(1, 64),
-    cpu: text
-      .regex(/^cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*$/i, 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8')
-      .refine(fitsHost, CPU_LIMIT_RULE)
-      .nullish(),
     functions: z.array(functionSchema, 'must be an array of {"name", "module"}').min(1, 'must name at least one function').nullish(),
-    command: z.array(text, 'must be an array of strings').min(1, 'must not be empty').nullish(),
-    packages: z.array(z.enum(preinstalledPackages, `must be one of ${preinstalledPackages.join(', ')}`), 'must be an array').nullish(),
-    python: text.regex(/^\d+\.\d+$/, 'must be a version of two numbers, for example 3.12').nullish(),
     env: z
       .record(z.string().regex(ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE), z.string('must be a string'), 'must be an object of strings')
       .nullish(),
-    maxConcurrency: integer(1, 1000),
-    executionTimeoutMs: z
-      .number('must be an integer')
-      .int('must be an integer')
-      .refine((ms) => ms === 0 || (ms >= 5000 && ms <= 604_800_000), 'must be 0 (the default) or between 5000 and 604800000 ms')
-      .nullish(),
-    scalerType: z.enum(['QUEUE_DELAY', 'REQUEST_COUNT'], 'must be QUEUE_DELAY or REQUEST_COUNT').nullish(),
-    scalerValue: integer(1, 10_000),
-    maxAttempts: integer(1, 1000),
-    rateLimits: z
-      .record(
-        z.string().refine((name) => operations.includes(name), `must be one of ${operations.join(', ')}`),
-        rateLimit,
-        'must be an object',
-      )
-      .nullish(),
-    requestsPerWorker: integer(0, 1_000_000),
-    runtime: z.enum(['thread', 'process', 'container'], 'must be thread, process or container').nullish(),
-    public: z.boolean('must be true or false').nullish(),
   },
   'must be an object',
 );
@@ -155,7 +88,7 @@ const knownKeys = {
     ...Object.keys(manifestSchema.shape),
     ...['version', 'generated_at', 'project_name', 'function_registry', 'source_fingerprint'],
   ],
-  resource: [...Object.keys(resourceSchema.shape), 'handler', 'volume'],
+  resource: [...Object.keys(resourceSchema.shape), ...SETTING_NAMES, 'handler', 'volume'],
   function: [...Object.keys(functionSchema.shape), 'is_async', 'is_class', 'http_method', 'http_path'],
 };
 
@@ -186,9 +119,11 @@ export function readManifest(source: string, file: string): Manifest {
     }
     const resource = resourceSchema.safeParse(resources[name]);
     const routed = routesSchema.nullish().safeParse(routes?.[name]);
+    const settings = settingViolations(resources[name], at('resources', name));
+    violations.push(...settings);
     if (!resource.success) violations.push(...violationsOf(resource.error, resources[name], at('resources', name)));
     if (!routed.success) violations.push(...violationsOf(routed.error, routes?.[name], at('routes', name)));
-    if (!resource.success || !routed.success) continue;
+    if (!resource.success || !routed.success || settings.length > 0) continue;
     const endpoint = withDefaults(name, resource.data, routed.data ?? {});
     violations.push(...checkEndpoint(endpoint, resource.data));
     endpoints.push(endpoint);
@@ -227,31 +162,28 @@ function slips(value: unknown, path: string, known: readonly string[]): string[]
   });
 }
 
+/** Settings that break their own rule; those over several settings come later. */
+function settingViolations(resource: unknown, prefix: string): Breach[] {
+  return SETTING_NAMES.flatMap((name) => {
+    const value = valueAt(resource, name);
+    // The names and values of `env` are checked one by one with the rest of the resource.
+    const violation = name === 'env' || value === undefined || value === null ? null : settingViolation(name, value);
+    return violation === null ? [] : [{ path: `${prefix}.${name}${violation.path}`, rule: violation.rule }];
+  });
+}
+
+/** Every setting was checked. */
 function withDefaults(name: string, resource: Resource, routes: Readonly<Record<string, string>>): ManifestEndpoint {
+  const given = Object.fromEntries(PLAIN_NAMES.map((key) => [key, resource[key] ?? DEFAULT_VALUES[key]])) as unknown as SettingValues;
   return {
+    ...given,
     name,
     kind: resource.is_load_balanced === true ? 'load-balanced' : 'queue',
-    imageName: resource.imageName ?? '',
-    workersMin: resource.workersMin ?? 0,
-    workersMax: resource.workersMax ?? 3,
-    idleTimeout: resource.idleTimeout ?? 5,
-    gpuIds: resource.gpuIds ?? '',
-    gpuCount: resource.gpuCount ?? (resource.gpuIds === undefined || resource.gpuIds === null ? 0 : 1),
-    cpu: resource.cpu ?? '',
+    gpuCount: given.gpuCount === 0 && given.gpuIds !== '' ? 1 : given.gpuCount,
+    packages: [...new Set(given.packages)],
     functions: resource.functions ?? [],
-    command: resource.command ?? [],
-    packages: [...new Set(resource.packages ?? [])],
-    python: resource.python ?? '',
     env: resource.env ?? {},
-    maxConcurrency: resource.maxConcurrency ?? 1,
-    executionTimeoutMs: resource.executionTimeoutMs ?? 0,
-    scalerType: resource.scalerType ?? '',
-    scalerValue: resource.scalerValue ?? 0,
-    maxAttempts: resource.maxAttempts ?? 0,
-    rateLimits: resource.rateLimits ?? {},
-    requestsPerWorker: resource.requestsPerWorker ?? undefined,
-    runtime: resource.runtime ?? '',
-    isPublic: resource.public ?? false,
+    rateLimits: (resource['rateLimits'] ?? {}) as ManifestEndpoint['rateLimits'],
     routes,
   };
 }
@@ -260,13 +192,11 @@ function withDefaults(name: string, resource: Resource, routes: Readonly<Record<
 function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[] {
   const violations: Breach[] = [];
   const violation = (key: string, rule: string): void => void violations.push({ path: `${at('resources', endpoint.name)}.${key}`, rule });
-  if (endpoint.workersMin > endpoint.workersMax) {
-    const byDefault = typeof resource.workersMax === 'number' ? '' : ', the default';
-    violation('workersMin', `must be at most workersMax (${endpoint.workersMax}${byDefault})`);
-  }
+  const isGiven = (name: string): boolean => (resource[name] ?? null) !== null;
+  const kind = endpoint.kind === 'queue' ? 'QUEUE' : 'LOAD_BALANCED';
+  for (const { name, rule } of combinedViolations(endpoint, kind, isGiven)) violation(name, rule);
   const fault = environmentFault(endpoint.env);
   if (fault !== null) violation(`env${fault.path}`, fault.rule);
-  if (endpoint.gpuIds !== '' && endpoint.cpu !== '') violation('cpu', 'gpuIds and cpu are alternatives: give one of them');
   if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) violation('gpuCount', 'needs gpuIds');
   const ownImage = endpoint.imageName !== '' && baseImageOf(endpoint.imageName) === null;
   if (endpoint.functions.length === 0 && endpoint.command.length === 0 && !ownImage)
@@ -278,7 +208,6 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
   if (endpoint.kind === 'queue') {
     if (endpoint.functions.length > 1)
       violation('functions', `a queue endpoint serves exactly one function, not ${endpoint.functions.length}`);
-    if (endpoint.isPublic) violation('public', 'only an endpoint with is_load_balanced: true may be open to callers without a key');
     if (routes.length > 0) violations.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true has routes' });
     return violations;
   }

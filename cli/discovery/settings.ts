@@ -30,17 +30,10 @@ export interface Place {
 /** Gives a variable of the shell or of `.env`. */
 export type LookUp = (name: string) => string | undefined;
 
-const inPython: Readonly<Record<string, string>> = {
-  idleTimeout: 'idle_timeout',
-  systemDependencies: 'system_dependencies',
-  gpuCount: 'gpu_count',
-  executionTimeoutMs: 'execution_timeout_ms',
-  scalerType: 'scaler_type',
-  scalerValue: 'scaler_value',
-  maxConcurrency: 'max_concurrency',
-  loadBalanced: 'load_balanced',
-};
-const fromPython = new Map(Object.entries(inPython).map(([own, python]) => [python, own]));
+/** `idle_timeout` → `idleTimeout`. */
+function inCamelCase(name: string): string {
+  return name.replaceAll(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
+}
 
 /** @throws CapstanError INVALID_MANIFEST with file, line and rule. */
 export function settingsOf(given: Readonly<Record<string, Argument>>, place: Place, lookUp: LookUp): CheckedSettings {
@@ -49,15 +42,21 @@ export function settingsOf(given: Readonly<Record<string, Argument>>, place: Pla
     if (argument.problem !== undefined) throw notLiteral(key, argument.problem, { ...place, line: argument.line });
     // None in Python is as good as absent.
     if (argument.value === undefined || argument.value === null) continue;
-    const name = place.language === 'python' ? (fromPython.get(key) ?? key) : key;
+    const name = place.language === 'python' ? inCamelCase(key) : key;
     settings[name] = key === 'env' ? withVariables(argument, place, lookUp) : withoutVariables(argument.value, key, argument.line, place);
   }
   try {
     return checkSettings(settings as unknown as EndpointSettings);
   } catch (error) {
     if (!(error instanceof DeclarationError)) throw error;
-    const line = Object.entries(given).find(([key]) => error.message.includes(`: ${fromPython.get(key) ?? key} `))?.[1].line;
-    throw broken({ ...place, line: line ?? place.line }, spelt(error.message, place.language));
+    const names = new Map(Object.keys(given).map((key) => [place.language === 'python' ? inCamelCase(key) : key, key]));
+    // The SDK of TypeScript checks both languages: the message names the setting as it stands in the source.
+    const message = error.message.replace(
+      /^(endpoint [^:]*: )(\w+)/,
+      (_match, start: string, name: string) => start + (names.get(name) ?? name),
+    );
+    const [, setting = ''] = /^endpoint [^:]*: (\w+)/.exec(message) ?? [];
+    throw broken({ ...place, line: given[setting]?.line ?? place.line }, message);
   }
 }
 
@@ -98,9 +97,4 @@ function withoutVariables(value: unknown, key: string, line: number, place: Plac
 
 function isVariable(value: unknown): value is VariableReference {
   return typeof value === 'object' && value !== null && '$variable' in value;
-}
-
-function spelt(message: string, language: Language): string {
-  if (language === 'node') return message;
-  return message.replaceAll(/\b[a-z]+[A-Z]\w*\b/g, (word) => inPython[word] ?? word);
 }

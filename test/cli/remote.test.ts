@@ -96,7 +96,7 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   t.like(changed.settings, { workersMax: 5, idleTimeout: 30 });
   t.is(await answer(), 'two!');
   const wrong = await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=many']);
-  t.deepEqual([wrong.code, wrong.err.split('\n')[0]], [2, '✗ workersMax: must be a whole number']);
+  t.deepEqual([wrong.code, wrong.err.split('\n')[0]], [2, '✗ workersMax: must be an integer between 0 and 1000, not "many"']);
   t.is((await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=31'])).code, 73);
 
   // The fleet through the gateway; what only the scheduler knows says where to ask for it.

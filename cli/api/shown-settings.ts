@@ -1,0 +1,50 @@
+/** The settings of an endpoint as `capstan endpoints show` prints them. */
+import {
+  DEFAULT_VALUES,
+  READABLE_NAMES,
+  valuesOf,
+  type PlainName,
+  type ReadableName,
+  type SettingValues,
+} from '../../lib/endpoint-settings.ts';
+import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+
+/** Names in the tool's JSON that differ from the settings' own. */
+const PRINTED_NAMES = { imageName: 'image', gpuIds: 'gpu', idleTimeout: 'idleTimeoutS' } as const;
+
+type PrintedName<Name extends string> = Name extends keyof typeof PRINTED_NAMES ? (typeof PRINTED_NAMES)[Name] : Name;
+/** The endpoint's row has the numbers of workers. */
+type ShownName = Exclude<ReadableName & PlainName, 'workersMin' | 'workersMax'>;
+
+/** Every setting that can be read. */
+export type ShownSettings = { readonly [Name in ShownName as PrintedName<Name>]: SettingValues[Name] } & {
+  readonly rateLimits: EndpointSpec['rateLimits'];
+};
+
+const SHOWN_NAMES = READABLE_NAMES.filter(
+  (name): name is ShownName => name !== 'workersMin' && name !== 'workersMax' && name !== 'rateLimits',
+);
+
+/** Fields of GraphQL's Settings, named so that they are ShownSettings. */
+export const SETTINGS_SELECTION = [...SHOWN_NAMES.map((name) => `${printed(name)}: ${name}`), 'rateLimits'].join(' ');
+
+/** The settings of a message. */
+export function shownSettings(spec: EndpointSpec | undefined): ShownSettings {
+  const values = spec === undefined ? DEFAULT_VALUES : valuesOf(spec);
+  const shown = Object.fromEntries(SHOWN_NAMES.map((name) => [printed(name), values[name]]));
+  return { ...shown, rateLimits: spec?.rateLimits ?? {} } as ShownSettings;
+}
+
+/** Name and value of each setting that is not the default and not among `printedNames`, for people. */
+export function otherSettings(settings: ShownSettings, printedNames: readonly (keyof ShownSettings)[]): [name: string, value: string][] {
+  const all: Readonly<Record<string, unknown>> = settings;
+  return SHOWN_NAMES.flatMap((name): [string, string][] => {
+    const value = all[printed(name)];
+    if (printedNames.some((each) => each === printed(name)) || value === DEFAULT_VALUES[name]) return [];
+    return [[name, Array.isArray(value) ? value.join(', ') : String(value)]];
+  });
+}
+
+function printed(name: ShownName): string {
+  return Object.hasOwn(PRINTED_NAMES, name) ? PRINTED_NAMES[name as keyof typeof PRINTED_NAMES] : name;
+}
