@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, TypeVar
 
 from . import dispatch, http_sync, worker
 from .client import EndpointClient
@@ -10,7 +10,11 @@ from .errors import DeclarationError
 from .functions import FunctionDeclaration, describe
 from .remote import stub_of
 from .routes import path_violation, path_parameters, same_route
-from .settings import Gpu, Settings, Workers, check_settings
+from .settings import Parameters, Settings, check_settings
+
+if TYPE_CHECKING:
+    # The checkers know it; Python 3.8 does not.
+    from typing_extensions import Unpack
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
@@ -25,49 +29,12 @@ class Declaration:
     endpoint is it replaced by a stub, whose calls go to the endpoint's own workers.
     """
 
-    def __init__(
-        self,
-        *,
-        name: Optional[str] = None,
-        gpu: Gpu = None,
-        cpu: Optional[str] = None,
-        workers: Workers = (0, 1),
-        idle_timeout: int = 60,
-        dependencies: Sequence[str] = (),
-        system_dependencies: Sequence[str] = (),
-        env: Optional[Mapping[str, str]] = None,
-        volume: Optional[str] = None,
-        image: Optional[str] = None,
-        load_balanced: bool = False,
-        gpu_count: int = 1,
-        execution_timeout_ms: int = 0,
-        scaler_type: Optional[str] = None,
-        scaler_value: int = 4,
-        max_concurrency: int = 1,
-        _caller: int = 0,
-    ) -> None:
+    def __init__(self, *, _caller: int = 0, **settings: Unpack[Parameters]) -> None:
         """
         ``workers`` is a maximum or (minimum, maximum), ``idle_timeout`` is in seconds, ``execution_timeout_ms``
         0 for the service's default; ``_caller`` counts the frames between this call and the user's code. Raises DeclarationError, naming the parameter and the rule.
         """
-        self.settings: Settings = check_settings(
-            name,
-            gpu,
-            cpu,
-            workers,
-            idle_timeout,
-            dependencies,
-            system_dependencies,
-            env,
-            volume,
-            image,
-            load_balanced,
-            gpu_count,
-            execution_timeout_ms,
-            scaler_type,
-            scaler_value,
-            max_concurrency,
-        )
+        self.settings: Settings = check_settings(settings)
         #: What it serves, in the order of declaration.
         self.functions: List[FunctionDeclaration] = []
         caller = sys._getframe(1 + _caller)

@@ -1,14 +1,18 @@
 """``Endpoint``: the one name for declaring an endpoint and for calling one that is deployed."""
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
 from . import registry
 from .client import EndpointClient
 from .declaration import Declaration
 from .errors import DeclarationError
 from .retry import RetryPolicy
-from .settings import Gpu, Workers
+from .settings import Parameters
+
+if TYPE_CHECKING:
+    # The checkers know it; Python 3.8 does not.
+    from typing_extensions import Unpack
 
 #: Arguments of :class:`EndpointClient`.
 _CLIENT_ARGUMENTS = frozenset(("id", "api_key", "base_url", "retry", "timeout"))
@@ -37,25 +41,7 @@ def Endpoint(
 
 
 @overload
-def Endpoint(
-    *,
-    name: str,
-    gpu: Gpu = None,
-    cpu: Optional[str] = None,
-    workers: Workers = (0, 1),
-    idle_timeout: int = 60,
-    dependencies: Sequence[str] = (),
-    system_dependencies: Sequence[str] = (),
-    env: Optional[Mapping[str, str]] = None,
-    volume: Optional[str] = None,
-    image: Optional[str] = None,
-    load_balanced: bool = False,
-    gpu_count: int = 1,
-    execution_timeout_ms: int = 0,
-    scaler_type: Optional[str] = None,
-    scaler_value: int = 4,
-    max_concurrency: int = 1,
-) -> Declaration: ...
+def Endpoint(**settings: Unpack[Parameters]) -> Declaration: ...
 
 
 def Endpoint(endpoint_id: Optional[str] = None, **settings: Any) -> Union[EndpointClient, Declaration]:

@@ -1,54 +1,59 @@
 """The settings of an endpoint, checked where they are declared."""
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from .declared_parameters import DECLARED_PARAMETERS, UNPRINTABLE, WORKERS_RANGE, CheckedParameters, DeclaredParameters
 from .errors import DeclarationError
 
 Gpu = Union[str, Enum, Sequence[Union[str, Enum]], None]
 Workers = Union[int, Tuple[int, int]]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-#: More than any host has.
-_MOST_CPUS = 512
-_MOST_MEMORY_GB = 8_192
-_CPU = re.compile(r"cpu[a-z0-9]+-[1-9]\d*-[1-9]\d*", re.IGNORECASE)
+_CPU = re.compile(r"[Cc][Pp][Uu][A-Za-z0-9]+-([1-9][0-9]*)-([1-9][0-9]*)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SHORTEST_TIMEOUT_MS = 5_000
-_LONGEST_TIMEOUT_MS = 604_800_000
+_FILLED_TEXT = "must be a string that is not empty"
+#: Longest value that a refusal repeats, in characters of JSON.
+_LONGEST_SHOWN = 60
+
+
+class Parameters(DeclaredParameters, total=False):
+    """What ``Endpoint(name=…)`` takes."""
+
+    name: Optional[str]
+    gpu: Gpu
+    #: A maximum, or (minimum, maximum).
+    workers: Workers
+    #: Packages installed into the artifact.
+    dependencies: Sequence[str]
+    #: System packages; they need an image that has them.
+    system_dependencies: Sequence[str]
+    #: Environment of the workers; secret.
+    env: Optional[Mapping[str, str]]
+    volume: Optional[str]
+    #: The image serves HTTP requests by itself, and no jobs.
+    load_balanced: bool
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(CheckedParameters):
     """An endpoint's settings with the defaults filled in."""
 
     name: str
     #: Types or groups in order of preference; empty for a CPU endpoint.
     gpu: Tuple[str, ...]
-    gpu_count: int
-    #: Empty for a GPU endpoint, and for the smallest CPU.
-    cpu: str
     workers_min: int
     workers_max: int
-    #: Seconds.
-    idle_timeout: int
     dependencies: Tuple[str, ...]
     system_dependencies: Tuple[str, ...]
     #: Secret values.
     env: Mapping[str, str]
     volume: Optional[str]
-    image: Optional[str]
-    #: The image serves HTTP requests by itself, and no jobs.
     load_balanced: bool
-    #: 0 means the service's default.
-    execution_timeout_ms: int
-    #: None means the service's default.
-    scaler_type: Optional[str]
-    scaler_value: int
-    max_concurrency: int
 
     def __repr__(self) -> str:
         # Values of env are secrets.
@@ -56,21 +61,14 @@ class Settings:
 
     def resource(self) -> Dict[str, Any]:
         """The entry under ``resources`` of the manifest, without its functions (docs/manifest.md)."""
-        entry: Dict[str, Any] = {
-            "workersMin": self.workers_min,
-            "workersMax": self.workers_max,
-            "idleTimeout": self.idle_timeout,
-            "maxConcurrency": self.max_concurrency,
-            "executionTimeoutMs": self.execution_timeout_ms,
-            "scalerValue": self.scaler_value,
-        }
-        if self.gpu:
-            entry.update(gpuIds=",".join(self.gpu), gpuCount=self.gpu_count)
+        entry: Dict[str, Any] = {"workersMin": self.workers_min, "workersMax": self.workers_max}
+        for name, parameter in DECLARED_PARAMETERS.items():
+            value = getattr(self, name)
+            if value not in (None, "") and (name != "gpu_count" or self.gpu):
+                entry[parameter["key"]] = value
         for key, value in (
-            ("cpu", self.cpu),
-            ("imageName", self.image),
+            ("gpuIds", ",".join(self.gpu)),
             ("is_load_balanced", self.load_balanced),
-            ("scalerType", self.scaler_type),
             ("volume", self.volume),
             ("env", dict(self.env)),
             ("dependencies", list(self.dependencies)),
@@ -81,64 +79,41 @@ class Settings:
         return entry
 
 
-def check_settings(
-    name: object,
-    gpu: object,
-    cpu: object,
-    workers: object,
-    idle_timeout: object,
-    dependencies: object,
-    system_dependencies: object,
-    env: object,
-    volume: object,
-    image: object,
-    load_balanced: object,
-    gpu_count: object,
-    execution_timeout_ms: object,
-    scaler_type: object,
-    scaler_value: object,
-    max_concurrency: object,
-) -> Settings:
-    """Raises DeclarationError, naming the parameter and the rule."""
+def check_settings(given: Mapping[str, Any]) -> Settings:
+    """Raises DeclarationError, naming the parameter and the rule, and TypeError for a parameter that there is not."""
+    for key in given:
+        if key not in _KNOWN:
+            raise TypeError(f"Endpoint() got an unexpected keyword argument {key!r}")
+    name = given.get("name")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise DeclarationError(
             f"name must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit{('' if name is None else f', not {name!r}')}"
         )
     rules = _Rules(name)
-    gpus = rules.gpus(gpu)
-    kind = rules.text("cpu", cpu)
-    if kind and _CPU.fullmatch(kind) is None:
-        raise rules.broken("cpu", "must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8", cpu)
-    if kind and not _fits_host(kind):
-        raise rules.broken("cpu", f"must have at most {_MOST_CPUS} vCPU and {_MOST_MEMORY_GB} GB", cpu)
-    if gpus and kind:
+    gpus = rules.gpus(given.get("gpu"))
+    parameters = {key: rules.parameter(key, given) for key in DECLARED_PARAMETERS}
+    if gpus and parameters["cpu"]:
         raise rules.broken("gpu", "and cpu are alternatives: give one of them")
-    count = rules.integer("gpu_count", gpu_count, 1, 64)
-    if count != 1 and not gpus:
+    if parameters["gpu_count"] != 1 and not gpus:
         raise rules.broken("gpu_count", "needs gpu")
-    least, most = rules.workers(workers)
-    timeout = execution_timeout_ms
-    if isinstance(timeout, bool) or not isinstance(timeout, int) or not (timeout == 0 or _SHORTEST_TIMEOUT_MS <= timeout <= _LONGEST_TIMEOUT_MS):
-        raise rules.broken("execution_timeout_ms", "must be 0 (the service's default) or between 5000 and 604800000 ms", timeout)
+    if not gpus:
+        parameters["gpu_count"] = 0
+    least, most = rules.workers(given.get("workers", (0, 1)))
     return Settings(
+        **parameters,
         name=name,
         gpu=gpus,
-        gpu_count=count if gpus else 0,
-        cpu=kind or "",
         workers_min=least,
         workers_max=most,
-        idle_timeout=rules.integer("idle_timeout", idle_timeout, 1, 3600, " s"),
-        dependencies=rules.texts("dependencies", dependencies),
-        system_dependencies=rules.texts("system_dependencies", system_dependencies),
-        env=rules.env(env),
-        volume=rules.text("volume", volume),
-        image=rules.text("image", image),
-        load_balanced=rules.flag("load_balanced", load_balanced),
-        execution_timeout_ms=timeout,
-        scaler_type=rules.scaler(scaler_type),
-        scaler_value=rules.integer("scaler_value", scaler_value, 1, 10_000),
-        max_concurrency=rules.integer("max_concurrency", max_concurrency, 1, 1000),
+        dependencies=rules.texts("dependencies", given.get("dependencies", ())),
+        system_dependencies=rules.texts("system_dependencies", given.get("system_dependencies", ())),
+        env=rules.env(given.get("env")),
+        volume=rules.text("volume", given.get("volume")),
+        load_balanced=rules.flag("load_balanced", given.get("load_balanced", False)),
     )
+
+
+_KNOWN = frozenset(Parameters.__annotations__)
 
 
 class _Rules:
@@ -149,11 +124,6 @@ class _Rules:
 
     def broken(self, parameter: str, rule: str, value: object = None) -> DeclarationError:
         return DeclarationError(f"endpoint {self._name}: {parameter} {rule}{'' if value is None else f', not {value!r}'}")
-
-    def integer(self, parameter: str, value: object, least: int, most: int, unit: str = "") -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self.broken(parameter, f"must be an integer between {least} and {most}{unit}", value)
-        return value
 
     def flag(self, parameter: str, value: object) -> bool:
         if not isinstance(value, bool):
@@ -193,12 +163,13 @@ class _Rules:
         return tuple(names)
 
     def workers(self, value: object) -> Tuple[int, int]:
-        rule = "must be a maximum or (minimum, maximum), integers from 0 to 1000"
+        lowest, highest = WORKERS_RANGE
+        rule = f"must be a maximum or (minimum, maximum), integers from {lowest} to {highest}"
         pair = (0, value) if isinstance(value, int) else value
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise self.broken("workers", rule, value)
         for each in pair:
-            if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each <= 1000:
+            if isinstance(each, bool) or not isinstance(each, int) or not lowest <= each <= highest:
                 raise self.broken("workers", rule, value)
         least, most = pair
         if most < least:
@@ -220,15 +191,81 @@ class _Rules:
                 raise self.broken("env", f"must not contain the character NUL at {key}")
         return dict(value)
 
-    def scaler(self, value: object) -> Optional[str]:
-        name = value.value if isinstance(value, Enum) else value
-        if name is None:
+    def parameter(self, name: str, given: Mapping[str, Any]) -> Any:
+        """A parameter with a rule of its own, or its default."""
+        parameter = DECLARED_PARAMETERS[name]
+        value = given.get(name, parameter["default"])
+        if value is None and parameter["default"] is None:
             return None
-        if name not in ("QUEUE_DELAY", "REQUEST_COUNT"):
-            raise self.broken("scaler_type", "must be QUEUE_DELAY or REQUEST_COUNT", name)
-        return str(name)
+        if isinstance(value, Enum):
+            value = value.value
+        rule = _broken_rule(parameter["rule"], value)
+        if rule is not None:
+            raise self.broken(name, rule)
+        return value
 
 
-def _fits_host(cpu: str) -> bool:
-    _generation, cpus, memory = cpu.split("-")
-    return int(cpus) <= _MOST_CPUS and int(memory) <= _MOST_MEMORY_GB
+def _broken_rule(rule: Mapping[str, Any], value: object) -> Optional[str]:
+    """The rule that a value breaks, in the words of lib/setting-rules.ts; None when it breaks none."""
+    kind = rule["type"]
+    if kind == "integer":
+        return _broken_integer(rule, value)
+    if kind == "text":
+        return _broken_text(rule, value)
+    if kind == "cpu":
+        return _broken_cpu(rule, value)
+    if kind == "choice":
+        values = rule["values"]
+        alternatives = " or ".join(part for part in (", ".join(values[:-1]), values[-1]) if part)
+        return None if value in values else f"must be {alternatives}{_shown(value)}"
+    if kind == "flag":
+        return None if isinstance(value, bool) else f"must be True or False{_shown(value)}"
+    raise TypeError(f"no rule of the kind {kind}")
+
+
+def _broken_integer(rule: Mapping[str, Any], value: object) -> Optional[str]:
+    least, most, zero = rule["min"], rule["max"], rule.get("zero")
+    if isinstance(value, int) and not isinstance(value, bool):
+        if least <= value <= most or (value == 0 and zero is not None):
+            return None
+    unit = f" {rule['unit']}" if "unit" in rule else ""
+    start = "must be an integer" if zero is None else f"must be 0 ({zero}) or"
+    return f"{start} between {least} and {most}{unit}{_shown(value)}"
+
+
+def _broken_text(rule: Mapping[str, Any], value: object) -> Optional[str]:
+    may_be_empty = rule.get("mayBeEmpty", False)
+    if not isinstance(value, str):
+        return f"{'must be a string' if may_be_empty else _FILLED_TEXT}{_shown(value)}"
+    if not may_be_empty and not value.strip():
+        return f"{_FILLED_TEXT}{_shown(value)}"
+    most = rule.get("maxLength")
+    if most is not None and len(value) > most:
+        return f"must have at most {most} characters, not {len(value)}"
+    if rule.get("printable", False):
+        for number, character in enumerate(value, 1):
+            if any(first <= ord(character) <= last for first, last in UNPRINTABLE):
+                return f"must be one line of printable characters; character {number} is U+{ord(character):04X}"
+    pattern = rule.get("pattern")
+    if pattern is not None and re.fullmatch(pattern, value) is None:
+        return f"{rule['form']}{_shown(value)}"
+    return None
+
+
+def _broken_cpu(rule: Mapping[str, Any], value: object) -> Optional[str]:
+    if not isinstance(value, str) or not value.strip():
+        return f"{_FILLED_TEXT}{_shown(value)}"
+    found = _CPU.fullmatch(value)
+    if found is None:
+        return f"must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8{_shown(value)}"
+    if int(found.group(1)) <= rule["maxCpus"] and int(found.group(2)) <= rule["maxMemoryGb"]:
+        return None
+    return f"must have at most {rule['maxCpus']} vCPU and {rule['maxMemoryGb']} GB{_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError):
+        text = type(value).__name__
+    return "" if len(text) > _LONGEST_SHOWN else f", not {text}"
