@@ -42,6 +42,15 @@ interface SettingDefinition {
 }
 
 export const ENDPOINT_SETTINGS = {
+  description: {
+    rule: { type: 'text', mayBeEmpty: true, maxLength: 500, printable: true },
+    default: '',
+    docs: 'what the endpoint does, for people; shown by `endpoints show` and on the docs page of a load-balanced endpoint',
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+    declared: { default: '' },
+  },
   workersMin: {
     rule: { type: 'integer', min: 0, max: 1000 },
     default: 0,

@@ -9,7 +9,8 @@ export function documentOf(routes: readonly DevRoute[]): object {
     const path = route.path.replaceAll(/\/:(\w+)/g, '/{$1}');
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route, path) };
   }
-  return { openapi: '3.1.0', info: { title: 'Endpoints under development', version: '0' }, paths };
+  const tags = new Map(routes.map(({ endpoint: { name, settings } }) => [name, { name, description: settings.description }]));
+  return { openapi: '3.1.0', info: { title: 'Endpoints under development', version: '0' }, tags: [...tags.values()], paths };
 }
 
 function operationOf({ method, endpoint, fn }: DevRoute, path: string): object {

@@ -2,6 +2,8 @@
 import type { SettingRule } from './setting-rules.ts';
 
 export interface DeclaredParameters {
+  /** What the endpoint does, for people; shown by endpoints show and on the docs page of a load-balanced endpoint. */
+  readonly description?: string;
   /** Seconds that a worker stays while idle. 1 to 3600 s. Default: 60. */
   readonly idleTimeout?: number;
   /** Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0. */
@@ -22,6 +24,7 @@ export interface DeclaredParameters {
 
 /** The same with the defaults filled in. */
 export interface CheckedParameters {
+  readonly description: string;
   readonly idleTimeout: number;
   readonly executionTimeoutMs: number;
   readonly scalerType: 'QUEUE_DELAY' | 'REQUEST_COUNT' | undefined;
@@ -40,6 +43,16 @@ interface ParameterDefinition {
 }
 
 export const DECLARED_PARAMETERS: Readonly<Record<keyof DeclaredParameters, ParameterDefinition>> = {
+  description: {
+    key: 'description',
+    default: '',
+    rule: {
+      type: 'text',
+      mayBeEmpty: true,
+      maxLength: 500,
+      printable: true,
+    },
+  },
   idleTimeout: {
     key: 'idleTimeout',
     default: 60,

@@ -31,6 +31,7 @@ test('what is not given has the service’s defaults', (t) => {
   t.deepEqual(endpoint, {
     name: 'a',
     kind: 'queue',
+    description: '',
     imageName: '',
     workersMin: 0,
     workersMax: 3,
@@ -65,6 +66,7 @@ test('a worker that brings its own program names an image or a command instead o
 
 test('every key is read', (t) => {
   const keys = {
+    description: 'Answers “yes” or “no”.',
     imageName: 'img:1',
     workersMin: 1,
     workersMax: 5,
@@ -227,6 +229,12 @@ const broken: [string, unknown, string][] = [
     "resources.a.executionTimeoutMs: must be 0 (the service's default) or between 5000 and 604800000 ms, not 604800001",
   ],
   ['a scaler of no kind', queue({ scalerType: 'FAST' }), 'resources.a.scalerType: must be QUEUE_DELAY or REQUEST_COUNT, not "FAST"'],
+  [
+    'a description of two lines',
+    queue({ description: 'a\nb' }),
+    'resources.a.description: must be one line of printable characters; character 2 is U+000A',
+  ],
+  ['a description too long', queue({ description: 'é'.repeat(501) }), 'resources.a.description: must have at most 500 characters, not 501'],
   ['no attempts', queue({ maxAttempts: 0 }), 'resources.a.maxAttempts: must be an integer between 1 and 1000, not 0'],
   ['a runtime that is not there', queue({ runtime: 'rocket' }), 'resources.a.runtime: must be thread, process or container, not "rocket"'],
   [

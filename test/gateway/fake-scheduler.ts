@@ -204,6 +204,7 @@ export class FakeScheduler {
       releaseId: 'r1',
       routes: [],
       isPublic: false,
+      description: '',
       ...more,
     };
     this.endpoints.set(id, endpoint);

@@ -49,6 +49,7 @@ test('the defaults are those of the tool: workers 0 to 1, idle for 60 s; a numbe
 test('every setting reaches the manifest', (t) => {
   const declared = new Declaration({
     name: 'all',
+    description: 'Everything',
     gpu: ['ADA_24', 'NVIDIA L4'],
     gpuCount: 2,
     workers: [1, 2],
@@ -64,6 +65,7 @@ test('every setting reaches the manifest', (t) => {
     maxConcurrency: 8,
   });
   t.deepEqual(declared.resource(), {
+    description: 'Everything',
     workersMin: 1,
     workersMax: 2,
     idleTimeout: 300,

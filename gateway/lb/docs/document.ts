@@ -15,7 +15,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
 };
 
 /** `server`: what stands before the routes' paths; empty on a host of the endpoint's own. */
-export function documentOf({ id, name, environment, routes, isPublic }: EndpointEntry, server: string): object {
+export function documentOf({ id, name, environment, description, routes, isPublic }: EndpointEntry, server: string): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
     const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
@@ -23,7 +23,7 @@ export function documentOf({ id, name, environment, routes, isPublic }: Endpoint
   }
   return {
     openapi: '3.1.0',
-    info: { title: name, version: environment, description: `The routes of the load-balanced endpoint ${id}.` },
+    info: { title: name, version: environment, description: `${asMarkdown(description)}The routes of the load-balanced endpoint ${id}.` },
     servers: [{ url: server === '' ? '/' : server }],
     paths,
     components: {
@@ -37,6 +37,11 @@ export function documentOf({ id, name, environment, routes, isPublic }: Endpoint
       },
     },
   };
+}
+
+/** A paragraph with nothing but the text: an endpoint's owner cannot put markup on the page. */
+function asMarkdown(text: string): string {
+  return text === '' ? '' : `${text.replaceAll(/[\\`*_[\]<>&~|#!]/g, String.raw`\$&`)}\n\n`;
 }
 
 function operationOf({ method, function: fn }: RouteEntry, path: string, isPublic: boolean): object {

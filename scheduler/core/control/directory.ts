@@ -23,6 +23,7 @@ export function endpointEntry(state: State, config: EndpointConfig): EndpointEnt
       return { method, path, ...(fn === undefined ? {} : { function: fn }) };
     }),
     isPublic: config.isPublic,
+    description: config.description,
   };
 }
 

@@ -6,6 +6,8 @@ from typing import Any, Dict, Optional, Tuple, TypedDict
 
 
 class DeclaredParameters(TypedDict, total=False):
+    #: What the endpoint does, for people; shown by endpoints show and on the docs page of a load-balanced endpoint.
+    description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
     #: Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
@@ -28,6 +30,8 @@ class DeclaredParameters(TypedDict, total=False):
 class CheckedParameters:
     """The same with the defaults filled in."""
 
+    #: What the endpoint does, for people; shown by endpoints show and on the docs page of a load-balanced endpoint.
+    description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
     #: Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
@@ -48,6 +52,7 @@ class CheckedParameters:
 
 #: Of each parameter: its key in the manifest, its default, its rule.
 DECLARED_PARAMETERS: Dict[str, Dict[str, Any]] = {
+    "description": {"key": "description", "default": "", "rule": {"type": "text", "mayBeEmpty": True, "maxLength": 500, "printable": True}},
     "idle_timeout": {"key": "idleTimeout", "default": 60, "rule": {"type": "integer", "min": 1, "max": 3600, "unit": "s"}},
     "execution_timeout_ms": {"key": "executionTimeoutMs", "default": 0, "rule": {"type": "integer", "min": 5000, "max": 604800000, "unit": "ms", "zero": "the service's default"}},
     "scaler_type": {"key": "scalerType", "default": None, "rule": {"type": "choice", "values": ["QUEUE_DELAY", "REQUEST_COUNT"]}},

@@ -73,6 +73,7 @@ class Declaring(unittest.TestCase):
     def test_every_setting_reaches_the_manifest(self):
         declared = Endpoint(
             name="all",
+            description="Everything",
             gpu=[GpuGroup.ADA_24, "NVIDIA L4"],
             gpu_count=2,
             workers=(1, 2),
@@ -90,6 +91,7 @@ class Declaring(unittest.TestCase):
         self.assertEqual(
             declared.resource(),
             {
+                "description": "Everything",
                 "workersMin": 1,
                 "workersMax": 2,
                 "idleTimeout": 300,

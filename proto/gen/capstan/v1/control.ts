@@ -330,6 +330,8 @@ export interface EndpointEntry {
   routes: RouteEntry[];
   /** Callers need no key. */
   isPublic: boolean;
+  /** What it does, for people. */
+  description: string;
 }
 
 /** One route of a load-balanced endpoint. */
@@ -412,6 +414,8 @@ export interface EndpointSpec {
   python: string;
   /** Callers of a load-balanced endpoint need no key. */
   isPublic: boolean;
+  /** What it does, for people: one line of printable text, at most 500 characters. */
+  description: string;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -773,6 +777,7 @@ export interface EndpointPatch {
   env: { [key: string]: string };
   /** Names of environment values to remove. */
   unsetEnv: string[];
+  description?: string | undefined;
 }
 
 export interface EndpointPatch_RateLimitsEntry {
@@ -2001,6 +2006,7 @@ function createBaseEndpointEntry(): EndpointEntry {
     releaseId: "",
     routes: [],
     isPublic: false,
+    description: "",
   };
 }
 
@@ -2029,6 +2035,9 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
     }
     if (message.isPublic !== false) {
       writer.uint32(64).bool(message.isPublic);
+    }
+    if (message.description !== "") {
+      writer.uint32(74).string(message.description);
     }
     return writer;
   },
@@ -2110,6 +2119,14 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
             message.isPublic = reader.bool();
             continue;
           }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.description = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2144,6 +2161,7 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
         : isSet(object.is_public)
         ? globalThis.Boolean(object.is_public)
         : false,
+      description: isSet(object.description) ? globalThis.String(object.description) : "",
     };
   },
 
@@ -2173,6 +2191,9 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
     if (message.isPublic !== false) {
       obj.isPublic = message.isPublic;
     }
+    if (message.description !== "") {
+      obj.description = message.description;
+    }
     return obj;
   },
 
@@ -2189,6 +2210,7 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
     message.releaseId = object.releaseId ?? "";
     message.routes = object.routes?.map((e) => RouteEntry.fromPartial(e)) || [];
     message.isPublic = object.isPublic ?? false;
+    message.description = object.description ?? "";
     return message;
   },
 };
@@ -2611,6 +2633,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     packages: [],
     python: "",
     isPublic: false,
+    description: "",
   };
 }
 
@@ -2687,6 +2710,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.isPublic !== false) {
       writer.uint32(184).bool(message.isPublic);
+    }
+    if (message.description !== "") {
+      writer.uint32(202).string(message.description);
     }
     return writer;
   },
@@ -2905,6 +2931,14 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.isPublic = reader.bool();
             continue;
           }
+          case 25: {
+            if (tag !== 202) {
+              break;
+            }
+
+            message.description = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3053,6 +3087,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         : isSet(object.is_public)
         ? globalThis.Boolean(object.is_public)
         : false,
+      description: isSet(object.description) ? globalThis.String(object.description) : "",
     };
   },
 
@@ -3148,6 +3183,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.isPublic !== false) {
       obj.isPublic = message.isPublic;
     }
+    if (message.description !== "") {
+      obj.description = message.description;
+    }
     return obj;
   },
 
@@ -3204,6 +3242,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.packages = object.packages?.map((e) => e) || [];
     message.python = object.python ?? "";
     message.isPublic = object.isPublic ?? false;
+    message.description = object.description ?? "";
     return message;
   },
 };
@@ -8375,6 +8414,7 @@ function createBaseEndpointPatch(): EndpointPatch {
     rateLimits: {},
     env: {},
     unsetEnv: [],
+    description: undefined,
   };
 }
 
@@ -8415,6 +8455,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     });
     for (const v of message.unsetEnv) {
       writer.uint32(98).string(v!);
+    }
+    if (message.description !== undefined) {
+      writer.uint32(106).string(message.description);
     }
     return writer;
   },
@@ -8534,6 +8577,14 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
             message.unsetEnv.push(reader.string());
             continue;
           }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.description = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -8639,6 +8690,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
         : globalThis.Array.isArray(object?.unset_env)
         ? object.unset_env.map((e: any) => globalThis.String(e))
         : [],
+      description: isSet(object.description) ? globalThis.String(object.description) : undefined,
     };
   },
 
@@ -8692,6 +8744,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     if (message.unsetEnv?.length) {
       obj.unsetEnv = message.unsetEnv;
     }
+    if (message.description !== undefined) {
+      obj.description = message.description;
+    }
     return obj;
   },
 
@@ -8728,6 +8783,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
       {},
     );
     message.unsetEnv = object.unsetEnv?.map((e) => e) || [];
+    message.description = object.description ?? undefined;
     return message;
   },
 };
