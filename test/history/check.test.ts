@@ -334,6 +334,8 @@ refuses(
   'parts stay up',
   () => completedJob().add({ kind: 'crash', part: 'gateway', how: 'exit code 1' }).end().records,
 );
+refuses('a fault without an end', 'every fault heals', () => completedJob().fault(1).end().records);
+accepts('a fault without an end in a history that was cut off', () => completedJob().fault(1).records);
 
 test('the least history holds the job of the violation and what the violation needs', (t) => {
   const history = completedJob();

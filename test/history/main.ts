@@ -29,6 +29,9 @@ import { HistoryStack } from './stack/stack.ts';
 const DRAIN_MS = 90_000;
 /** Two more tries of a webhook, 10 s apart, and what a restart adds, ms. */
 const WEBHOOKS_MS = 35_000;
+/** For parts to come back after the last fault, and for the last looks at all jobs. */
+const HEAL_MS = 60_000;
+const LAST_LOOKS_MS = 180_000;
 const LOOK_AGAIN_MS = 20_000;
 const SETTLE_MS = 20_000;
 /** So short that memory and disk reach their level within minutes. */
@@ -94,14 +97,14 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     if (options.soak) sampler.start();
     await pause(options.minutes * 60_000);
     await sampler.stop();
-    await faults.stop();
+    await faults.stop(HEAL_MS);
     if (options.soak) {
       for (const line of sampler.report()) console.log(line);
       await sampler.write(join(recorder.folder, 'samples.json'));
     }
     if (!(await load.stop(DRAIN_MS))) console.log('! some jobs had no end when the wait was over');
     await pause(WEBHOOKS_MS);
-    await load.lookAtAll(gateways[0] ?? '');
+    if (!(await load.lookAtAll(gateways[0] ?? '', LAST_LOOKS_MS))) console.log('! the last looks at jobs took too long, and were ended');
     recorder.record({ kind: 'end' });
     await calls.close();
     await load.stop(DRAIN_MS);

@@ -46,8 +46,12 @@ export class Load {
     return over;
   }
 
-  /** Looks at acknowledged jobs once more, the newest first: retention may have taken the oldest. */
-  async lookAtAll(gateway: string): Promise<void> {
+  /**
+   * Looks at acknowledged jobs once more, the newest first: retention may have taken the oldest. A service that does not respond would take hours:
+   * whether all were looked at within `limitMs`.
+   */
+  async lookAtAll(gateway: string, limitMs: number): Promise<boolean> {
+    const latest = performance.now() + limitMs;
     const step = Math.max(1, Math.ceil(this.acknowledged.length / LAST_LOOKS.most));
     const jobs = this.acknowledged
       .filter((_, i) => i % step === 0)
@@ -55,9 +59,13 @@ export class Load {
       .values();
     await Promise.all(
       Array.from({ length: LAST_LOOKS.readers }, async () => {
-        for (const job of jobs) await this.#calls.once({ operation: 'status', ...job }, gateway);
+        for (const job of jobs) {
+          if (performance.now() > latest) return;
+          await this.#calls.once({ operation: 'status', ...job }, gateway);
+        }
       }),
     );
+    return performance.now() <= latest;
   }
 
   #startLife(): void {

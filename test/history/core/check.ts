@@ -1,7 +1,7 @@
 /** Checks a history against every rule. Knows nothing of the service but what clients and handlers recorded. */
 import { gatherFacts, type Facts } from './facts.ts';
 import type { HistoryRecord } from './record.ts';
-import { answersHaveReasons, partsStayUp } from './rules/answers.ts';
+import { answersHaveReasons, faultsHeal, partsStayUp } from './rules/answers.ts';
 import { attemptsBounded } from './rules/attempts.ts';
 import { endsHaveCauses } from './rules/causes.ts';
 import { oneJobPerKey } from './rules/keys.ts';
@@ -26,6 +26,7 @@ export const rules: readonly ((facts: Facts) => Violation[])[] = [
   endsHaveCauses,
   answersHaveReasons,
   partsStayUp,
+  faultsHeal,
 ];
 
 /** Every violation, by rule. */

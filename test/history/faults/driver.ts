@@ -1,6 +1,8 @@
 /** Begins random faults of the enabled kinds, one after the other or two at once, and records each with its healing. */
+import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 
+import { toError } from '../../../lib/to-error.ts';
 import { Random } from '../../simulator/random.ts';
 import type { Recorder } from '../recorder.ts';
 import type { HistoryStack } from '../stack/stack.ts';
@@ -25,6 +27,7 @@ export class FaultDriver {
   readonly #stopped = new AbortController();
   #next = 0;
   #running: Promise<void> = Promise.resolve();
+  #failure: Error | undefined;
 
   constructor(
     stack: HistoryStack,
@@ -43,11 +46,15 @@ export class FaultDriver {
     if (this.#sources.size > 0) this.#running = this.#run();
   }
 
-  /** Begins no further fault, and heals those that last. */
-  async stop(): Promise<void> {
+  /**
+   * Begins no further fault, and heals those that last. A part that does not come back within `limitMs` leaves its fault without an end in the
+   * history, which is a violation. Throws when a fault could not be made or healed.
+   */
+  async stop(limitMs: number): Promise<void> {
     this.#stopped.abort();
-    await this.#running;
-    await Promise.all(this.#lasting);
+    const all = this.#running.then(() => Promise.all(this.#lasting));
+    await Promise.race([all, pause(limitMs, undefined, { ref: false })]);
+    if (this.#failure !== undefined) throw this.#failure;
   }
 
   /** Whether a fault that lasts may end this part. */
@@ -57,6 +64,7 @@ export class FaultDriver {
 
   async #run(): Promise<void> {
     const { signal } = this.#stopped;
+    const aborted = once(signal, 'abort');
     let calmAt = performance.now() + STORM_MS;
     while (!signal.aborted) {
       await sleep(this.#everyMs * 2 * this.#random.next(), signal);
@@ -66,13 +74,17 @@ export class FaultDriver {
       }
       if (signal.aborted) return;
       if (this.#lasting.size >= MOST_AT_ONCE) {
-        await Promise.race(this.#lasting);
+        await Promise.race([...this.#lasting, aborted]);
         continue;
       }
       const kind = this.#random.pick([...this.#sources.keys()]);
       const fault = this.#sources.get(kind)?.(this.#random, this.#stack);
       if (fault === undefined) continue;
-      const over = this.#let(kind, fault).finally(() => this.#lasting.delete(over));
+      const over = this.#let(kind, fault)
+        .catch((error: unknown) => {
+          this.#failure ??= toError(error);
+        })
+        .finally(() => this.#lasting.delete(over));
       this.#lasting.add(over);
     }
   }

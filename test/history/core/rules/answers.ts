@@ -1,4 +1,4 @@
-/** Every answer has a reason: requests are refused and lost only during faults, and no part ends by itself. */
+/** Every answer has a reason: requests are refused and lost only during faults, no part ends by itself, and every fault heals. */
 import { isDisturbed, type Call, type Facts } from '../facts.ts';
 import type { Violation } from '../violation.ts';
 
@@ -28,6 +28,18 @@ export function partsStayUp(facts: Facts): Violation[] {
     detail: `the ${part} ended by itself at ${Math.round(at)}: ${how}`,
     jobs: [],
   }));
+}
+
+/** A service that does not become whole again by itself keeps its fault for ever. */
+export function faultsHeal({ disruptions, endedAt }: Facts): Violation[] {
+  if (endedAt === undefined) return [];
+  return disruptions
+    .filter(({ to }) => to === Infinity)
+    .map(({ number, fault, target }) => ({
+      rule: 'every fault heals',
+      detail: `fault ${number} (${fault} of ${target}) was not over at the end of the run`,
+      jobs: [],
+    }));
 }
 
 /** 404 is judged with loss, 409 with final states and keys. */
