@@ -35,7 +35,7 @@ const LAST_LOOKS_MS = 180_000;
 const LOOK_AGAIN_MS = 20_000;
 const SETTLE_MS = 20_000;
 /** So short that memory and disk reach their level within minutes. */
-const SOAK_RETENTION = { runRetentionMs: 60_000, runsyncRetentionMs: 60_000 };
+const SOAK_RETENTION = { runRetentionMs: 60_000, runsyncRetentionMs: 60_000, idempotencyRetentionMs: 60_000 };
 
 async function main(): Promise<number> {
   let options: Options;
@@ -89,7 +89,8 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
       options,
     );
     faults = new FaultDriver(stack, recorder, prepared.sources, options);
-    const promises = { endpoints: stack.promises(), ...settings.retention };
+    const { runRetentionMs, runsyncRetentionMs } = settings.retention;
+    const promises = { endpoints: stack.promises(), runRetentionMs, runsyncRetentionMs };
     recorder.record({ kind: 'settings', ...promises, settleMs: SETTLE_MS, clockStepMs: prepared.clockStepMs });
     load.start();
     faults.start();

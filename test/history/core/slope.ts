@@ -26,3 +26,18 @@ export function lastHalf(samples: readonly Sample[]): Sample[] {
   const [first, last] = [samples.at(0)?.minute ?? 0, samples.at(-1)?.minute ?? 0];
   return samples.filter(({ minute }) => minute >= (first + last) / 2);
 }
+
+/**
+ * Growth of the floor in units a minute: the least value of the last third of the time against that of the third before; 0 for fewer than two
+ * moments. Steady growth lifts the floor as fast as the mean. Garbage that waits for its collection does not lift it, although a collection that
+ * comes every quarter of an hour gives a slope to any half hour.
+ */
+export function floorGrowth(samples: readonly Sample[]): number {
+  const [first, last] = [samples.at(0)?.minute ?? 0, samples.at(-1)?.minute ?? 0];
+  const third = (last - first) / 3;
+  if (third === 0) return 0;
+  const leastFrom = (from: number, to: number): number =>
+    Math.min(...samples.filter(({ minute }) => minute >= from && minute <= to).map(({ value }) => value));
+  const [before, after] = [leastFrom(first + third, first + 2 * third), leastFrom(first + 2 * third, last)];
+  return Number.isFinite(before) && Number.isFinite(after) ? (after - before) / third : 0;
+}

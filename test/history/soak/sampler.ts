@@ -1,19 +1,21 @@
-/** Samples memory, open descriptors and stored bytes of every part at a fixed interval, and tells how fast each grows. */
+/** Samples memory, open descriptors and stored bytes of every part and worker host at a fixed interval, and reports how fast each grows. */
 import { readdirSync } from 'node:fs';
 import { lstat, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { isErrno } from '../../../lib/to-error.ts';
 import { residentOf } from '../../../bench/processes.ts';
-import { lastHalf, slope, type Sample } from '../core/slope.ts';
+import { floorGrowth, lastHalf, slope, type Sample } from '../core/slope.ts';
 import type { HistoryStack } from '../stack/stack.ts';
 
 const INTERVAL_MS = 10_000;
 const MIB = 1 << 20;
-/** What memory may grow by, MiB a minute. */
+/** Of a gateway for its metrics, ms. */
+const METRICS_LIMIT_MS = 5_000;
+/** What the floor of resident memory may grow by, MiB a minute. */
 export const AIM = 0.1;
 
-type Figure = 'resident MiB' | 'heap MiB' | 'descriptors' | 'stored MiB';
+type Figure = 'resident MiB' | 'heap MiB' | 'descriptors' | 'stored MiB' | 'count';
 
 export class Sampler {
   readonly #stack: HistoryStack;
@@ -37,15 +39,22 @@ export class Sampler {
     await this.#sampling;
   }
 
-  /** A line for each part and figure: first, last, and the slope over the last half of the time. */
+  /**
+   * A line for each series: first, last, the slope over the last half of the time, and the growth of the floor. The aim is held against the floor of
+   * everything that lived for at least half of the run: what has just started warms up.
+   */
   report(): string[] {
-    const lines = ['part | figure | first | last | slope a minute, last half'];
+    const lines = ['part | figure | minutes | first | last | slope a minute, last half | floor a minute, last two thirds'];
+    const length = Math.max(0, ...[...this.#series.values()].flatMap((figures) => [...figures.values()].map(minutesOf)));
     for (const [part, figures] of this.#series)
       for (const [figure, samples] of figures) {
-        const growth = slope(lastHalf(samples));
-        const over = figure.startsWith('resident') && growth > AIM ? ` (aim: under ${AIM})` : '';
-        const [first, last] = [samples.at(0)?.value ?? 0, samples.at(-1)?.value ?? 0];
-        lines.push(`${part} | ${figure} | ${first.toFixed(1)} | ${last.toFixed(1)} | ${growth.toFixed(3)}${over}`);
+        const minutes = minutesOf(samples);
+        const floor = floorGrowth(samples);
+        const judged = figure === 'resident MiB' && minutes >= length / 2;
+        const over = judged && floor > AIM ? ` (aim: under ${AIM})` : '';
+        const values = [samples.at(0)?.value ?? 0, samples.at(-1)?.value ?? 0].map((value) => value.toFixed(1));
+        const growths = [slope(lastHalf(samples)), floor].map((value) => value.toFixed(3));
+        lines.push(`${[part, figure, minutes.toFixed(0), ...values, ...growths].join(' | ')}${over}`);
       }
     return lines;
   }
@@ -61,31 +70,54 @@ export class Sampler {
     const note = (part: string, figure: Figure, value: number): void => {
       const figures = this.#series.get(part) ?? new Map<Figure, Sample[]>();
       this.#series.set(part, figures);
-      figures.set(figure, [...(figures.get(figure) ?? []), { minute, value }]);
+      const samples = figures.get(figure) ?? [];
+      figures.set(figure, samples);
+      samples.push({ minute, value });
     };
     for (const [name, { pid, plan }] of this.#stack.parts) {
       if (pid === undefined) continue;
-      note(name, 'resident MiB', residentOf(pid).now / MIB);
+      noteResident(note, name, pid);
       note(name, 'descriptors', openDescriptors(pid));
       note(name, 'stored MiB', (await storedBytes(plan.folder)) / MIB);
     }
+    // Each by itself: a sum follows their number.
     const hosts = this.#stack.hosts();
-    note('worker hosts', 'resident MiB', hosts.reduce((sum, { pid }) => sum + residentOf(pid).now, 0) / MIB);
+    for (const { pid } of hosts) noteResident(note, `worker host ${pid}`, pid);
+    note('worker hosts', 'count', hosts.length);
     for (const [name, bytes] of await this.#heaps()) note(name, 'heap MiB', bytes / MIB);
   }
 
-  /** Heaps of the parts that tell: each gateway its own, and the first one the scheduler's as well. */
+  /** Heaps as the metrics report them: each gateway its own, and the first one the scheduler's as well. */
   async #heaps(): Promise<[string, number][]> {
     const found: [string, number][] = [];
     for (const [i, gateway] of this.#stack.gateways.entries()) {
-      const response = await fetch(`${this.#stack.url(gateway)}/metrics`);
-      const text = await response.text();
+      const text = await metricsOf(this.#stack.url(gateway));
       const read = (part: string): number =>
         Number(new RegExp(`^capstan_${part}_nodejs_heap_size_used_bytes (\\S+)$`, 'm').exec(text)?.[1]);
       found.push([gateway, read('gateway')]);
       if (i === 0) found.push(['scheduler', read('scheduler')]);
     }
     return found.filter(([, bytes]) => !Number.isNaN(bytes));
+  }
+}
+
+function minutesOf(samples: readonly Sample[]): number {
+  return (samples.at(-1)?.minute ?? 0) - (samples.at(0)?.minute ?? 0);
+}
+
+/** A process that has just ended has no memory, which is no sample. */
+function noteResident(note: (part: string, figure: Figure, value: number) => void, part: string, pid: number): void {
+  const resident = residentOf(pid).now;
+  if (resident > 0) note(part, 'resident MiB', resident / MIB);
+}
+
+/** Empty where the gateway does not respond: a fault may have hit it, and the run must end all the same. */
+async function metricsOf(url: string): Promise<string> {
+  try {
+    const response = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(METRICS_LIMIT_MS) });
+    return await response.text();
+  } catch {
+    return '';
   }
 }
 

@@ -24,10 +24,11 @@ const AGENTS = ['agent-a', 'agent-b'] as const;
 /** Small enough that pauses of seconds cross them; large enough for a busy machine. */
 export const LIMITS = { CAPSTAN_HEARTBEAT_MS: '500', CAPSTAN_SILENCE_MS: '5000', CAPSTAN_NODE_GRACE_MS: '5000' };
 
-/** How long results are kept, ms. */
+/** How long results, and the keys of submissions, are kept, ms. */
 export interface Retention {
   readonly runRetentionMs: number;
   readonly runsyncRetentionMs: number;
+  readonly idempotencyRetentionMs: number;
 }
 
 /** Where a further agent runs: behind a network link of its own. */
@@ -62,7 +63,7 @@ export const plainSettings: StackSettings = {
   releaseFolders: () => undefined,
   site: undefined,
   // Long enough that jobs outlive a run where they can.
-  retention: { runRetentionMs: 7_200_000, runsyncRetentionMs: 300_000 },
+  retention: { runRetentionMs: 7_200_000, runsyncRetentionMs: 300_000, idempotencyRetentionMs: 86_400_000 },
 };
 
 export class HistoryStack {
@@ -224,6 +225,7 @@ export class HistoryStack {
       CAPSTAN_RATE_LIMITS: ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue'].map((operation) => `${operation}=0/0`).join(),
       CAPSTAN_RUN_RETENTION_MS: String(this.#settings.retention.runRetentionMs),
       CAPSTAN_RUNSYNC_RETENTION_MS: String(this.#settings.retention.runsyncRetentionMs),
+      CAPSTAN_IDEMPOTENCY_RETENTION_MS: String(this.#settings.retention.idempotencyRetentionMs),
       NO_COLOR: '1',
       // Inherited by worker hosts: the mark by which every process of this stack is found.
       TMPDIR: join(this.folder, 'tmp'),
