@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Environment, type Settings } from '../config.ts';
-import { SUPERVISED } from '../parts/part-process.ts';
+import { PART_NODE_ARGS, SUPERVISED } from '../parts/part-process.ts';
 import { ownBase } from './own-base.ts';
 import type { PartPlan } from './supervisor.ts';
 
@@ -30,7 +30,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
       needs: [],
       graceMs: GRACE_MS,
       command: (addresses) => ({
-        args: [main, 'scheduler'],
+        args: [...PART_NODE_ARGS, main, 'scheduler'],
         env: {
           ...common,
           CAPSTAN_GRPC_PORT: grpcPort(addresses),
@@ -44,7 +44,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
       needs: ['scheduler'],
       graceMs: GRACE_MS,
       command: (addresses) => ({
-        args: [main, 'gateway'],
+        args: [...PART_NODE_ARGS, main, 'gateway'],
         env: {
           ...common,
           CAPSTAN_HTTP_PORT: httpPort(addresses),
@@ -59,7 +59,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
       needs: settings.httpPort === 0 ? ['scheduler', 'gateway'] : ['scheduler'],
       graceMs: GRACE_MS,
       command: (addresses) => ({
-        args: [main, 'agent'],
+        args: [...PART_NODE_ARGS, main, 'agent'],
         env: {
           CAPSTAN_PUBLIC_URL: ownBase(environment, httpPort(addresses)),
           ...common,

@@ -6,6 +6,9 @@ import { promisify } from 'node:util';
 
 import test from 'ava';
 
+import { PART_NODE_ARGS } from '../../cli/parts/part-process.ts';
+import { readSettings } from '../../cli/config.ts';
+import { stackPlans } from '../../cli/supervisor/plans.ts';
 import { folderOf } from '../support/folder.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -33,9 +36,20 @@ test('there is one unit for each part, and each starts a command of the tool as 
   const commands = await readdir(join(root, 'cli/commands'));
   for (const part of parts) {
     const values = await unit(part);
-    t.deepEqual(values.get('ExecStart'), [`/opt/capstan/node_modules/.bin/node /opt/capstan/cli/capstan.mjs ${part}`]);
+    t.deepEqual(values.get('ExecStart'), [
+      `/opt/capstan/node_modules/.bin/node ${PART_NODE_ARGS.join(' ')} /opt/capstan/cli/capstan.mjs ${part}`,
+    ]);
     t.true(commands.includes(`${part}.ts`));
     t.deepEqual([values.get('User'), values.get('NoNewPrivileges'), values.get('ProtectSystem')], [['capstan'], ['yes'], ['strict']]);
+  }
+});
+
+test('capstan up starts the parts with the same arguments for Node', (t) => {
+  const environment = { variables: {}, cwd: root };
+  const addresses = new Map([['scheduler', '127.0.0.1:1']]);
+  for (const { name, command } of stackPlans(readSettings({}, environment), environment)) {
+    const { args } = command(addresses);
+    t.deepEqual([args.slice(0, PART_NODE_ARGS.length), args.at(-1)], [PART_NODE_ARGS, name]);
   }
 });
 

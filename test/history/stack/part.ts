@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { SUPERVISED } from '../../../cli/parts/part-process.ts';
+import { PART_NODE_ARGS, SUPERVISED } from '../../../cli/parts/part-process.ts';
 import type { PartMessage } from '../../../cli/supervisor/child.ts';
 import { guard } from '../../support/stack.ts';
 
@@ -61,7 +61,7 @@ export class Part {
   start(): Promise<string> {
     const { plan } = this;
     const [wrapper, ...wrapperArgs] = plan.prefix;
-    const node = [tool, plan.role];
+    const node = [...PART_NODE_ARGS, tool, plan.role];
     const [command, args] = wrapper === undefined ? [process.execPath, node] : [wrapper, [...wrapperArgs, process.execPath, ...node]];
     const log = openSync(plan.log, 'a');
     const startedAt = performance.now();
