@@ -85,6 +85,11 @@ export const schedulerConfig = z.object({
     z.coerce.number().int().min(1_000).max(300_000).default(60_000),
     'Retention of the results of /runsync after the end of the job, ms',
   ),
+  idempotencyRetentionMs: setting(
+    'CAPSTAN_IDEMPOTENCY_RETENTION_MS',
+    z.coerce.number().int().min(1_000).max(604_800_000).default(86_400_000),
+    'Retention of an Idempotency-Key after its first submission, ms',
+  ),
   webhookAllow: setting(
     'CAPSTAN_WEBHOOK_ALLOW',
     z.string().default(''),

@@ -320,9 +320,10 @@ function settingsOf(config: SchedulerConfig, gpus: GpuTable): Settings {
     silenceMs,
     runRetentionMs,
     runsyncRetentionMs,
+    idempotencyRetentionMs,
   } = config;
   const { rateLimits: limits, requestsPerWorker, buildsKept, publicUrl } = config;
-  const times = { nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs };
+  const times = { nodeGraceMs, heartbeatMs, silenceMs, runRetentionMs, runsyncRetentionMs, idempotencyRetentionMs };
   const placement = {
     gpus,
     cpuOvercommit: config.cpuOvercommit,

@@ -9,6 +9,8 @@ export interface Settings {
   readonly ttlMs: number;
   readonly runRetentionMs: number;
   readonly runsyncRetentionMs: number;
+  /** Counted from the submission. */
+  readonly idempotencyRetentionMs: number;
   /** Charged attempts before a job ends FAILED. */
   readonly maxAttempts: number;
   /** Sum of workersMax an account may have. */
@@ -61,6 +63,7 @@ export const defaultSettings: Settings = {
   ttlMs: 86_400_000,
   runRetentionMs: 1_800_000,
   runsyncRetentionMs: 60_000,
+  idempotencyRetentionMs: 86_400_000,
   maxAttempts: 2,
   workerQuota: 30,
   buildQuotaBytes: 20_000_000_000,

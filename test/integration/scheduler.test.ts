@@ -15,6 +15,7 @@ import {
 import type { CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
+import { until } from '../support/until.ts';
 import { TestScheduler, unary, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 import type { GatewayNotice } from '../../proto/gen/capstan/v1/invoke.ts';
 
@@ -120,6 +121,20 @@ test('an idempotency key answers with the first job and refuses another body', a
   t.is(jobOf(t, await channel.ask(endpoint, submit('second', key))).id, 'first');
   const refused = await channel.ask(endpoint, submit('third', { ...key, bodyHash: Buffer.alloc(32, 2) }));
   t.is(refused.result?.$case === 'failure' ? refused.result.value.code : '', 'IDEMPOTENCY_MISMATCH');
+});
+
+test('an idempotency key is free for a new job when its retention is over', async (t) => {
+  const scheduler = await open(t, { idempotencyRetentionMs: '1000' });
+  const { endpoints } = await scheduler.deploy([{ workersMax: 0 }]);
+  const endpoint = endpoints[0]?.id ?? '';
+  const channel = scheduler.channel();
+  const key = { idempotencyKey: 'k', bodyHash: Buffer.alloc(32, 1) };
+  t.is(jobOf(t, await channel.ask(endpoint, submit('first', key))).id, 'first');
+  const next = await until('the key is free', async () => {
+    const { id } = jobOf(t, await channel.ask(endpoint, submit('second', key)));
+    return id === 'first' ? null : id;
+  });
+  t.is(next, 'second');
 });
 
 test('a submission that comes twice under the key of another job is answered with that job both times', async (t) => {

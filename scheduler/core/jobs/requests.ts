@@ -71,7 +71,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
       job: toRow(job),
       input: event.input,
       s3: event.s3,
-      idempotency: event.idempotency === null ? null : { ...event.idempotency, expiresAt: ctx.now.wall + 86_400_000 },
+      idempotency: event.idempotency === null ? null : { ...event.idempotency, expiresAt: ctx.now.wall + settings.idempotencyRetentionMs },
     },
     { kind: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
     null,
