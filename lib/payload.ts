@@ -12,7 +12,7 @@
  * | store thread | `packPayload`, `unpackPayload` (scheduler/store/sqlite/packing/rows.ts) |
  * | body of an HTTP request | `takePayload` (gateway/http/request-payload.ts) |
  * | body of an HTTP answer | `statusParts`, `streamParts` (gateway/http/answer.ts) |
- * | bytes of a worker | `acceptDispatch`, `keepOutput` and `addChunk` (agent/core/attempts.ts) |
+ * | bytes of a worker | `acceptDispatch`, `handlerEnded`, `addChunk` (agent/core/attempts.ts), `BlobTransfer` (agent/blobs/) |
  *
  * Absence of a payload is not a payload: `undefined` in all parts, `null` inside the scheduler.
  */

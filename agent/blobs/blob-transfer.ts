@@ -5,6 +5,7 @@ import type { ClientWritableStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
+import type { BlobReference } from '../../lib/payload.ts';
 import {
   BlobPurpose,
   type BlobServiceClient,
@@ -12,7 +13,6 @@ import {
   type PutBlobRequest,
   type PutBlobResponse,
 } from '../../proto/gen/capstan/v1/blobs.ts';
-import type { BlobRef } from '../../proto/gen/capstan/v1/common.ts';
 import { Backoff } from '../session/backoff.ts';
 import { blobClient, nodeMetadata, type SchedulerTarget } from '../session/connection.ts';
 import type { Identity } from '../session/identity.ts';
@@ -55,7 +55,7 @@ export class BlobTransfer {
   }
 
   /** A body whole; a few tries while the scheduler is away. */
-  async get(ref: BlobRef, signal: AbortSignal): Promise<Buffer> {
+  async get(ref: BlobReference, signal: AbortSignal): Promise<Buffer> {
     const backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
     for (let tries = 1; ; tries += 1) {
       try {
@@ -72,7 +72,7 @@ export class BlobTransfer {
   }
 
   /** Stores a body; tries until the scheduler has it, refuses it, or `signal` ends the matter. */
-  async put(bytes: Buffer, signal: AbortSignal): Promise<BlobRef> {
+  async put(bytes: Buffer, signal: AbortSignal): Promise<BlobReference> {
     const backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
     for (;;) {
       try {
@@ -88,7 +88,7 @@ export class BlobTransfer {
     this.#client.close();
   }
 
-  async #putOnce(bytes: Buffer, signal: AbortSignal): Promise<BlobRef> {
+  async #putOnce(bytes: Buffer, signal: AbortSignal): Promise<BlobReference> {
     const { promise, resolve, reject } = Promise.withResolvers<PutBlobResponse>();
     const stream: ClientWritableStream<PutBlobRequest> = this.#client.put(this.#metadata(), (error, response) =>
       error === null ? resolve(response) : reject(error),

@@ -1,5 +1,5 @@
 /** The agent as arbiter of its slots: what it takes, refuses, stops and reports (invariants 2, 6 and 8). */
-import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { asBuffer, fromPayloadMessage, MAX_INLINE_BYTES, toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
 import { addAttempt, apply } from './attempt-records.ts';
 import type { StepContext } from './context.ts';
@@ -10,8 +10,6 @@ import { attemptKey, type Attempt, type State, type StopCause, type Worker } fro
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { forgiveFailures } from './workers.ts';
 
-/** Documents above this size, bytes, travel through the blob store (docs/borders.md, Bodies). */
-const INLINE_BYTES = 64 * 1024;
 /** The error of a job whose handler ran too long. */
 const TIMED_OUT_ERROR = 'executionTimeout exceeded';
 /** A handler that is out of time and stops within this time, ms, ends with its slot; of any other the end is reported first. */
@@ -32,10 +30,10 @@ export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
     return;
   }
   const attempt = addAttempt(ctx, dispatch);
-  const body = dispatch.input?.body;
-  if (body?.$case === 'blob') ctx.emit({ kind: 'fetch-input', key: attempt.key, blob: body.value });
-  else if (body === undefined) refuse(ctx, attempt, RefusalReason.INPUT_UNAVAILABLE, 'the lease came without an input');
-  else handToWorker(ctx, attempt, body.value);
+  const input = fromPayloadMessage(dispatch.input);
+  if (input === undefined) refuse(ctx, attempt, RefusalReason.INPUT_UNAVAILABLE, 'the lease came without an input');
+  else if ('blob' in input) ctx.emit({ kind: 'fetch-input', key: attempt.key, blob: input.blob });
+  else handToWorker(ctx, attempt, asBuffer(input.inline));
 }
 
 /** The input is complete: the worker gets the job, if it is still able to take it. */
@@ -66,9 +64,9 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
   } else {
     const failed = result.kind === 'failed';
     const { output } = result;
-    const large = output !== undefined && output.length > INLINE_BYTES;
+    const large = output !== undefined && output.length > MAX_INLINE_BYTES;
     const outcome = failed ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
-    const kept = large ? 'stored' : output === undefined ? undefined : inline(output);
+    const kept = large ? 'stored' : output === undefined ? undefined : { inline: output };
     endAttempt(ctx, attempt, { outcome, error: failed ? result.error : '', ms: result.ms, output: kept });
     if (large) ctx.emit({ kind: 'store-output', key: attempt.key, bytes: output });
   }
@@ -165,8 +163,8 @@ export function outputStored(ctx: StepContext, attempt: Attempt, stored: { outpu
 export function addChunk(ctx: StepContext, attempt: Attempt, data: Buffer): void {
   if (attempt.phase !== 'running') return;
   const log = (attempt.chunks ??= newChunkLog());
-  const large = data.length > INLINE_BYTES;
-  const index = append(log, large ? undefined : inline(data), data.length);
+  const large = data.length > MAX_INLINE_BYTES;
+  const index = append(log, large ? undefined : { inline: data }, data.length);
   if (large) ctx.emit({ kind: 'store-chunk', key: attempt.key, index, bytes: data });
   sendChunks(ctx, attempt, log);
 }
@@ -175,7 +173,7 @@ export function addChunk(ctx: StepContext, attempt: Attempt, data: Buffer): void
 export function sendChunks(ctx: StepContext, attempt: Attempt, log: ChunkLog): void {
   if (ctx.state.online) {
     for (const { index, data } of takeUnsent(log)) {
-      ctx.emit(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data } }));
+      ctx.emit(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data: toPayloadMessage(data) } }));
     }
   }
   const count = grantCredits(log, ctx.state.online, ctx.now);
@@ -201,12 +199,12 @@ export function resend(ctx: StepContext, attempt: Attempt): void {
 
 export function setProgress(ctx: StepContext, attempt: Attempt, data: Buffer): void {
   if (attempt.phase !== 'running') return;
-  attempt.progress = inline(data);
+  attempt.progress = { inline: data };
   if (ctx.state.online) ctx.emit(progressOf(attempt, attempt.progress));
 }
 
 function progressOf(attempt: Attempt, data: Payload): Effect {
-  return report({ $case: 'progress', value: { jobId: attempt.jobId, token: attempt.token, data } });
+  return report({ $case: 'progress', value: { jobId: attempt.jobId, token: attempt.token, data: toPayloadMessage(data) } });
 }
 
 function refusalOf(state: State, dispatch: Dispatch): { reason: RefusalReason; detail: string } | undefined {
@@ -266,8 +264,4 @@ function reportEndWhenComplete(ctx: StepContext, attempt: Attempt): void {
   if (end === undefined || end.storing || (attempt.chunks !== undefined && isStoring(attempt.chunks))) return;
   apply(ctx, attempt, 'stored');
   if (ctx.state.online) ctx.emit(reportEnded(attempt, end, ctx.now));
-}
-
-function inline(bytes: Buffer): Payload {
-  return { body: { $case: 'inline', value: bytes } };
 }

@@ -10,7 +10,7 @@
  *    are still in the job's final output and in the scheduler's memory; only a scheduler that
  *    restarts in the middle lacks them. A stream that nobody reads never hangs its job.
  */
-import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+import type { Payload } from '../../lib/payload.ts';
 
 /** Chunks kept for sending again, at most. */
 export const KEPT_CHUNKS = 1_000;

@@ -1,5 +1,5 @@
 /** What happens to the core, and what it wants done. Both are plain data; the engine (agent/engine/) feeds and carries out. */
-import type { BlobRef, Payload } from '../../proto/gen/capstan/v1/common.ts';
+import type { BlobReference, Payload } from '../../lib/payload.ts';
 import type {
   AgentEvent,
   AttemptAck,
@@ -79,7 +79,7 @@ export type Effect =
       readonly deviceUuids: readonly string[];
     }
   | { readonly kind: 'end-host'; readonly workerId: string; readonly start: number; readonly force: boolean }
-  | { readonly kind: 'fetch-input'; readonly key: AttemptKey; readonly blob: BlobRef }
+  | { readonly kind: 'fetch-input'; readonly key: AttemptKey; readonly blob: BlobReference }
   | { readonly kind: 'run'; readonly key: AttemptKey; readonly dispatch: Dispatch; readonly input: Buffer }
   | { readonly kind: 'cancel'; readonly key: AttemptKey; readonly workerId: string }
   | { readonly kind: 'credit'; readonly key: AttemptKey; readonly workerId: string; readonly count: number }

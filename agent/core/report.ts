@@ -1,4 +1,5 @@
 /** What the agent tells the scheduler about itself, built from the state. */
+import { toPayloadMessage } from '../../lib/payload.ts';
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, AttemptEnded, RefusalReason, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { deviceProblemOf } from './devices.ts';
@@ -40,7 +41,7 @@ export function reportEnded(attempt: Attempt, end: AttemptEnd, now: number): Eff
     jobId: attempt.jobId,
     token: attempt.token,
     outcome: end.outcome,
-    output: end.output,
+    output: end.output === undefined ? undefined : toPayloadMessage(end.output),
     error: end.error,
     executionMs: end.executionMs,
     agoMs: age(end.at, now),

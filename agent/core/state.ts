@@ -14,7 +14,7 @@
  *
  * The life of an attempt is in attempt-transitions.ts.
  */
-import type { Payload } from '../../proto/gen/capstan/v1/common.ts';
+import type { Payload } from '../../lib/payload.ts';
 import type { AttemptOutcome, Dispatch, ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { AttemptPhase } from './attempt-transitions.ts';
 import type { ChunkLog } from './chunks.ts';

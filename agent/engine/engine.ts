@@ -226,7 +226,7 @@ export class Engine {
         this.#transfer(
           effect.key,
           (signal) => this.#deps.blobs.put(effect.bytes, signal),
-          (blob) => ({ kind: 'output-stored', key: effect.key, output: { body: { $case: 'blob', value: blob } } }),
+          (blob) => ({ kind: 'output-stored', key: effect.key, output: { blob } }),
           (detail) => ({ kind: 'output-refused', key: effect.key, detail }),
         );
         break;
@@ -235,9 +235,9 @@ export class Engine {
         this.#transfer(
           key,
           (signal) => this.#deps.blobs.put(bytes, signal),
-          (blob) => ({ kind: 'chunk-stored', key, index, data: { body: { $case: 'blob', value: blob } } }),
+          (blob) => ({ kind: 'chunk-stored', key, index, data: { blob } }),
           // A store that refuses a chunk leaves the stream: a message can hold it, too.
-          () => ({ kind: 'chunk-stored', key, index, data: { body: { $case: 'inline', value: bytes } } }),
+          () => ({ kind: 'chunk-stored', key, index, data: { inline: bytes } }),
         );
         break;
       }

@@ -222,7 +222,7 @@ test('a large output is stored before its end is told, and frees its slot before
   t.deepEqual(told(world), ['started']);
   dispatch(world, { jobId: 'j2' });
   t.is(world.host('w1')?.tasks.has('j2#1'), true);
-  world.feed({ kind: 'output-stored', key: KEY, output: { body: { $case: 'blob', value: { id: 'b', size: 65_537 } } } });
+  world.feed({ kind: 'output-stored', key: KEY, output: { blob: { id: 'b', size: 65_537 } } });
   t.like(world.reports.at(-1), { value: { outcome: 'ATTEMPT_OUTCOME_COMPLETED', output: { body: { $case: 'blob' } } } });
 });
 
@@ -264,7 +264,7 @@ test('a large chunk holds back what comes after it', (t) => {
   world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('1') });
   end(world);
   t.deepEqual(told(world), ['started']);
-  world.feed({ kind: 'chunk-stored', key: KEY, index: 0, data: { body: { $case: 'blob', value: { id: 'c', size: 70_000 } } } });
+  world.feed({ kind: 'chunk-stored', key: KEY, index: 0, data: { blob: { id: 'c', size: 70_000 } } });
   t.deepEqual(told(world), ['started', 'chunk 0', 'chunk 1', 'ended COMPLETED']);
 });
 

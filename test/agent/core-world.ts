@@ -100,11 +100,9 @@ export class World {
     const input = this.inputs.shift();
     if (input !== undefined) return this.#did({ kind: 'input-ready', key: input, input: Buffer.from('{}') });
     const output = this.outputs.shift();
-    if (output !== undefined)
-      return this.#did({ kind: 'output-stored', key: output, output: { body: { $case: 'blob', value: { id: 'o', size: 1 } } } });
+    if (output !== undefined) return this.#did({ kind: 'output-stored', key: output, output: { blob: { id: 'o', size: 1 } } });
     const chunk = this.chunks.shift();
-    if (chunk !== undefined)
-      return this.#did({ kind: 'chunk-stored', ...chunk, data: { body: { $case: 'blob', value: { id: 'c', size: 1 } } } });
+    if (chunk !== undefined) return this.#did({ kind: 'chunk-stored', ...chunk, data: { blob: { id: 'c', size: 1 } } });
     for (const host of this.hosts.values()) {
       if (host.asked !== 'no') {
         this.exit(host.workerId, false, 'ended');

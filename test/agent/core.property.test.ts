@@ -103,7 +103,7 @@ function perform(world: World, epoch: { value: number }, doing: Action): void {
     }
     case 'store': {
       const chunk = world.chunks.pop();
-      const blob = { body: { $case: 'blob', value: { id: 'b', size: 1 } } } as const;
+      const blob = { blob: { id: 'b', size: 1 } } as const;
       if (chunk !== undefined) world.feed({ kind: 'chunk-stored', ...chunk, data: blob });
       const key = world.outputs.shift();
       if (key !== undefined)
