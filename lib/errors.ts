@@ -83,7 +83,7 @@ const table = {
     http: 409,
     exit: 73,
     title: 'Conflict',
-    hint: 'Free some of the quota, or ask an operator to raise it: capstan account quota.',
+    hint: 'Free some of the quota, or ask an operator to raise it: capstan account set.',
   },
   UNAVAILABLE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
   DISK_FULL: {

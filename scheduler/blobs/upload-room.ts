@@ -58,7 +58,7 @@ export class UploadRoom {
       const facts = `it has ${used} of ${limit} bytes, unfinished uploads included, and this upload has ${size}`;
       throw refusal(
         `builds: the account would exceed its quota of build bytes: ${facts}`,
-        `capstan account quota ${account} --build-bytes <bytes>`,
+        `capstan account set ${account} --build-bytes <bytes>`,
       );
     }
     if (there === undefined && builds >= maxBuilds)

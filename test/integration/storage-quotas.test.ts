@@ -65,7 +65,7 @@ test('builds and unfinished uploads may come to the quota, whole, in parts, at o
     t.is(refused.status, 409);
     t.like(JSON.parse(refused.text), { status: 409, title: 'Conflict' });
     t.regex(refused.text, /it has 80000 of 100000 bytes, unfinished uploads included, and this upload has 30000/);
-    t.regex(refused.text, /capstan account quota default --build-bytes/);
+    t.regex(refused.text, /capstan account set default --build-bytes/);
     const tooLong = randomBytes(60_000);
     t.is((await send(tooLong.subarray(0, 1), { offset: 0, length: 1, of: tooLong })).status, 409, 'a part takes the room of the whole');
     t.is((await account(scheduler)).buildBytes, 80_000n, 'nothing is kept of what was refused');
@@ -116,7 +116,7 @@ test('inputs above 64 KiB are refused over the quota before they are kept, and l
   const refused = await run(100_000);
   t.is(refused.status, 409);
   t.regex(refused.text, /input: 100008 more bytes would exceed the account's quota of bodies above 64 KiB; .* 200000 of 250000 bytes/);
-  t.regex(refused.text, /capstan account quota default --body-bytes/);
+  t.regex(refused.text, /capstan account set default --body-bytes/);
   t.is((await bodiesOn(scheduler)).length, 1, 'the bytes were not kept');
   t.is((await run(60_000)).status, 200, 'what is small does not count');
   await session.take('dispatch');

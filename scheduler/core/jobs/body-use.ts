@@ -33,7 +33,7 @@ export function bodyRefusal(state: State, account: string, { size, adds, field }
   if (used + size <= quota) return null;
   const message =
     `${field}: ${size} more bytes would exceed the account's quota of bodies above 64 KiB; its jobs and webhooks use ${used} of ${quota} bytes. ` +
-    `Wait until some are deleted, or ask an operator to raise the quota: capstan account quota ${account} --body-bytes <bytes>`;
+    `Wait until some are deleted, or ask an operator to raise the quota: capstan account set ${account} --body-bytes <bytes>`;
   return new CapstanError('QUOTA_EXCEEDED', message, { field });
 }
 

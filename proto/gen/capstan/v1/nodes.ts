@@ -393,7 +393,7 @@ export function stopReasonToNumber(object: StopReason): number {
 }
 
 export interface JoinRequest {
-  /** Made by `capstan node token` or `capstan up`. */
+  /** Made by `capstan node token create` or `capstan up`. */
   joinToken: string;
   /** Name for people, usually the host name. */
   name: string;
