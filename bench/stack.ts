@@ -63,7 +63,7 @@ export async function startStack(
     const client = { ...variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
     const capstan = (...args: string[]) => promisify(execFile)(process.execPath, [tool, ...args], { cwd: folder, env: client });
     await capstan('deploy', app);
-    const { stdout } = await capstan('endpoints', '--json');
+    const { stdout } = await capstan('endpoints', 'list', '--json');
     const rows = JSON.parse(stdout) as { id: string; name: string }[];
     return { url: `http://${http}`, apiKey, endpoints: new Map(rows.map((row) => [row.name, row.id])), pid: up.pid ?? 0, close };
   } catch (error) {

@@ -1,4 +1,4 @@
-/** The options of the commands that build: what they are called, and what they mean. */
+/** The options of the commands that build. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 
@@ -8,10 +8,10 @@ import { flagOption, textOption, type OptionSpec, type OptionValues } from './op
 import { readDotEnv, type Environment } from './config.ts';
 
 export const buildOptionSpecs: readonly OptionSpec[] = [
-  { flags: '--exclude <packages>', description: 'packages to leave out of the artifact, separated by commas' },
-  { flags: '--bundle-base-packages', description: 'bundle what the base image has (torch, numpy, …), for hosts without it' },
-  { flags: '--python <version>', description: 'Python of the hosts, for example 3.11 (that of this machine)' },
-  { flags: '--refresh', description: 'install the packages anew' },
+  { flags: '--exclude <packages>', description: 'packages to leave out of the artifact, comma-separated' },
+  { flags: '--bundle-base-packages', description: 'also bundle the packages of the base image (torch, numpy, …), for hosts without them' },
+  { flags: '--python <version>', description: 'Python version of the hosts, such as 3.11', default: 'that of this machine' },
+  { flags: '--refresh', description: 'reinstall the packages' },
   { flags: '--keep-build', description: 'keep .tool/.build' },
 ];
 

@@ -1,14 +1,15 @@
-/** A command is data: help, completion and documentation come from the same tree that runs it. */
-import { CapstanError } from '../lib/errors.ts';
-import type { Environment } from './config.ts';
-import type { OptionSpec, OptionValues } from './options.ts';
+/** The tree of commands as data. Help, completion and the checks of the docs read the same tree that runs. */
+import { settingOptions, type Environment, type SettingName } from './config.ts';
+import { flagOption, type OptionSpec, type OptionValues } from './options.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
 export interface ArgumentSpec {
-  /** Without brackets: `folder`. */
+  /** Without brackets: `folder`; `settings...` takes the rest. */
   readonly name: string;
   readonly description: string;
   readonly optional?: boolean;
+  /** The only values it accepts. */
+  readonly choices?: readonly string[];
 }
 
 export interface Invocation {
@@ -18,23 +19,59 @@ export interface Invocation {
   readonly terminal: Terminal;
 }
 
-export interface Command {
+interface Named {
   readonly name: string;
+  /** One line. */
   readonly summary: string;
+  /** Accepted in place of the name; not shown. */
+  readonly aliases?: readonly string[];
   /** Not listed in the help. */
   readonly hidden?: boolean;
+}
+
+export interface Command extends Named {
   readonly arguments?: readonly ArgumentSpec[];
   readonly options?: readonly OptionSpec[];
-  /** Gives the exit code; nothing means 0. A CapstanError becomes its line, hint and exit code. */
+  /** Settings that the command reads: those with a flag are options, the help lists the others as environment variables. */
+  readonly settings?: readonly SettingName[];
+  /** Takes `--json` and `-o json`. */
+  readonly json?: boolean;
+  /** Lines to type, without `capstan`. */
+  readonly examples?: readonly string[];
+  /** Returns the exit code; nothing means 0. A CapstanError becomes its line, hint and exit code. */
   run(invocation: Invocation): Promise<number | void>;
 }
 
-/**
- * Refuses the words after those an action takes: commander counts only what the command takes at most.
- * @throws CapstanError INVALID_ARGUMENT naming the first of them.
- */
-export function takesOnly(action: string, args: readonly string[], count: number): void {
-  const [surplus] = args.slice(count);
-  if (surplus !== undefined)
-    throw new CapstanError('INVALID_ARGUMENT', `${action}: takes no ${JSON.stringify(surplus)}`, { field: 'action' });
+/** Commands that share a noun, such as `capstan node`. It does nothing by itself. */
+export interface CommandGroup extends Named {
+  readonly commands: readonly CommandNode[];
+}
+
+export type CommandNode = Command | CommandGroup;
+
+export const OUTPUT_FORMATS = ['text', 'json'] as const;
+
+const jsonOptions: readonly OptionSpec[] = [
+  { flags: '-o, --output <format>', description: 'output format', choices: OUTPUT_FORMATS, default: 'text' },
+  { flags: '--json', description: 'same as --output json' },
+];
+
+export function isGroup(node: CommandNode): node is CommandGroup {
+  return 'commands' in node;
+}
+
+/** The member of a group with this name or alias. */
+export function memberOf(group: CommandGroup, word: string): CommandNode | undefined {
+  return group.commands.find(({ name, aliases = [] }) => name === word || aliases.includes(word));
+}
+
+/** All options of a command: its own, those of its output, those of its settings. */
+export function optionsOf({ options = [], settings = [], json = false }: Command): readonly OptionSpec[] {
+  return [...options, ...(json ? jsonOptions : []), ...settingOptions(...settings)];
+}
+
+/** Prints the data as JSON where the command was told so; else calls `text`. */
+export function printResult({ options, terminal }: Invocation, data: unknown, text: () => void): void {
+  if (flagOption(options, 'json')) terminal.data(JSON.stringify(data, null, 2));
+  else text();
 }

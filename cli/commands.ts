@@ -1,48 +1,106 @@
-/** All commands. A start loads the one it runs: the modules of the others would take half as long again. */
-import type { Command } from './command.ts';
+/** All commands. A start loads only the one it runs: the modules of the others would take half as long again. */
+import { isGroup, memberOf, type Command, type CommandNode } from './command.ts';
 
-/** Made once: it is given the list that it is part of. */
+interface Entry {
+  readonly load: () => Promise<CommandNode>;
+  /** Accepted in place of the name; not shown. */
+  readonly aliases?: readonly string[];
+  /** Heading in the help. */
+  readonly section: string;
+}
+
+const DEVELOP = 'Build and deploy:';
+const MANAGE = 'Manage:';
+const OPERATE = 'Operate the service:';
+const OTHER = 'Other:';
+
+/** Created once: it is passed the list that it is part of. */
 let completionCommand: Command | undefined;
 
 /** Name → command, in the order of the help. */
-const commands: Readonly<Record<string, () => Promise<Command>>> = {
-  up: async () => (await import('./commands/up.ts')).up,
-  init: async () => (await import('./commands/init.ts')).init,
-  run: async () => (await import('./commands/run.ts')).run,
-  build: async () => (await import('./commands/build.ts')).build,
-  deploy: async () => (await import('./commands/deploy.ts')).deploy,
-  undeploy: async () => (await import('./commands/undeploy.ts')).undeploy,
-  rollback: async () => (await import('./commands/builds.ts')).rollback,
-  builds: async () => (await import('./commands/builds.ts')).builds,
-  env: async () => (await import('./commands/env.ts')).environments,
-  endpoints: async () => (await import('./commands/endpoints.ts')).endpoints,
-  jobs: async () => (await import('./commands/jobs.ts')).jobs,
-  logs: async () => (await import('./commands/logs.ts')).logs,
-  workers: async () => (await import('./commands/workers.ts')).workers,
-  nodes: async () => (await import('./commands/nodes.ts')).nodes,
-  node: async () => (await import('./commands/node.ts')).node,
-  webhooks: async () => (await import('./commands/webhooks.ts')).webhooks,
-  keys: async () => (await import('./commands/keys.ts')).keys,
-  account: async () => (await import('./commands/accounts.ts')).accounts,
-  login: async () => (await import('./commands/login.ts')).login,
-  logout: async () => (await import('./commands/login.ts')).logout,
-  backup: async () => (await import('./commands/backup.ts')).backup,
-  'master-key': async () => (await import('./commands/master-key.ts')).masterKey,
-  doctor: async () => (await import('./commands/doctor.ts')).doctor,
-  completion: async () => (completionCommand ??= (await import('./commands/completion.ts')).completion(allCommands)),
-  scheduler: async () => (await import('./commands/scheduler.ts')).scheduler,
-  gateway: async () => (await import('./commands/gateway.ts')).gateway,
-  agent: async () => (await import('./commands/agent.ts')).agent,
-  version: async () => (await import('./commands/version.ts')).version,
-  start: async () => (await import('./commands/start.ts')).start,
+const commands: Readonly<Record<string, Entry>> = {
+  init: { section: DEVELOP, load: async () => (await import('./commands/init.ts')).init },
+  run: { section: DEVELOP, load: async () => (await import('./commands/run.ts')).run },
+  build: { section: DEVELOP, load: async () => (await import('./commands/build.ts')).build },
+  deploy: { section: DEVELOP, load: async () => (await import('./commands/deploy.ts')).deploy },
+  rollback: { section: DEVELOP, load: async () => (await import('./commands/builds.ts')).rollback },
+  endpoints: { section: MANAGE, aliases: ['endpoint'], load: async () => (await import('./commands/endpoints.ts')).endpoints },
+  jobs: { section: MANAGE, aliases: ['job'], load: async () => (await import('./commands/jobs.ts')).jobs },
+  logs: { section: MANAGE, load: async () => (await import('./commands/logs.ts')).logs },
+  workers: { section: MANAGE, aliases: ['worker'], load: async () => (await import('./commands/workers.ts')).workers },
+  builds: { section: MANAGE, load: async () => (await import('./commands/builds.ts')).builds },
+  env: {
+    section: MANAGE,
+    aliases: ['envs', 'environment', 'environments'],
+    load: async () => (await import('./commands/env.ts')).environments,
+  },
+  keys: { section: MANAGE, aliases: ['key'], load: async () => (await import('./commands/keys.ts')).keys },
+  webhooks: { section: MANAGE, aliases: ['webhook'], load: async () => (await import('./commands/webhooks.ts')).webhooks },
+  account: { section: MANAGE, aliases: ['accounts'], load: async () => (await import('./commands/accounts.ts')).accounts },
+  node: { section: OPERATE, aliases: ['nodes'], load: async () => (await import('./commands/node.ts')).node },
+  up: { section: OPERATE, load: async () => (await import('./commands/up.ts')).up },
+  scheduler: { section: OPERATE, load: async () => (await import('./commands/scheduler.ts')).scheduler },
+  gateway: { section: OPERATE, load: async () => (await import('./commands/gateway.ts')).gateway },
+  agent: { section: OPERATE, load: async () => (await import('./commands/agent.ts')).agent },
+  backup: { section: OPERATE, load: async () => (await import('./commands/backup.ts')).backup },
+  'master-key': { section: OPERATE, load: async () => (await import('./commands/master-key.ts')).masterKey },
+  doctor: { section: OPERATE, load: async () => (await import('./commands/doctor.ts')).doctor },
+  login: { section: OTHER, load: async () => (await import('./commands/login.ts')).login },
+  logout: { section: OTHER, load: async () => (await import('./commands/login.ts')).logout },
+  completion: {
+    section: OTHER,
+    load: async () => (completionCommand ??= (await import('./commands/completion.ts')).completion(allCommands)),
+  },
+  version: { section: OTHER, load: async () => (await import('./commands/version.ts')).version },
+  start: { section: OTHER, load: async () => (await import('./commands/start.ts')).start },
 };
 
-/** The command of that name; undefined when there is none. */
-export async function findCommand(name: string): Promise<Command | undefined> {
-  return Object.hasOwn(commands, name) ? commands[name]?.() : undefined;
+function entryOf(word: string): Entry | undefined {
+  if (Object.hasOwn(commands, word)) return commands[word];
+  return Object.values(commands).find(({ aliases = [] }) => aliases.includes(word));
 }
 
-/** Every command, in the order of the help. */
-export async function allCommands(): Promise<readonly Command[]> {
-  return Promise.all(Object.values(commands).map((load) => load()));
+/** The heading of a top-level command in the help. */
+export function sectionOf(name: string): string {
+  return entryOf(name)?.section ?? OTHER;
+}
+
+/** Every top-level command, in the order of the help. */
+export async function allCommands(): Promise<readonly CommandNode[]> {
+  return Promise.all(Object.values(commands).map(({ load }) => load()));
+}
+
+/** Where words lead in the tree. */
+export interface Found {
+  /** Top-level command; undefined when the first word is none. */
+  readonly root: CommandNode | undefined;
+  /** The deepest command or group that the words name. */
+  readonly node: CommandNode | undefined;
+  /** Names of the commands from the root to it. */
+  readonly path: readonly string[];
+  /** The words after it. */
+  readonly rest: readonly string[];
+}
+
+/** Follows words down the tree, by name or alias. */
+export async function findCommand(words: readonly string[]): Promise<Found> {
+  const root = await entryOf(words[0] ?? '')?.load();
+  if (root === undefined) return { root, node: undefined, path: [], rest: words };
+  const path = [root.name];
+  let node = root;
+  let at = 1;
+  for (; isGroup(node); at += 1) {
+    const member = memberOf(node, words[at] ?? '');
+    if (member === undefined) break;
+    path.push(member.name);
+    node = member;
+  }
+  return { root, node, path, rest: words.slice(at) };
+}
+
+/** Every command that runs, with its path: `node token create`. */
+export async function leafCommands(): Promise<ReadonlyMap<string, Command>> {
+  const leaves = (node: CommandNode, path: string): [string, Command][] =>
+    isGroup(node) ? node.commands.flatMap((member) => leaves(member, `${path} ${member.name}`)) : [[path, node]];
+  return new Map((await allCommands()).flatMap((node) => leaves(node, node.name)));
 }

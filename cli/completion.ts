@@ -1,67 +1,117 @@
-/** Completion scripts, made from the tree of commands. */
-import type { Command } from './command.ts';
+/** Completion scripts, made from the tree of commands: names at each level, options, and the values of options that have a fixed set. */
+import { isGroup, optionsOf, type Command, type CommandNode } from './command.ts';
 
-interface Completed {
+interface Flag {
+  /** `-f` or `--follow`. */
   readonly name: string;
-  readonly summary: string;
-  readonly options: readonly { readonly flag: string; readonly description: string }[];
-  /** Its first argument is a file or folder. */
+  readonly description: string;
+  readonly choices: readonly string[];
+}
+
+/** One place in the tree. */
+interface Level {
+  /** Words before it, each after a space: ` node token`; empty at the root. */
+  readonly path: string;
+  /** Names of subcommands, or the choices of the first argument, with their descriptions. */
+  readonly words: readonly (readonly [word: string, description: string])[];
+  readonly flags: readonly Flag[];
+  /** Its first argument is a folder. */
   readonly takesFolder: boolean;
 }
 
-export function completionScript(shell: 'bash' | 'zsh' | 'fish', commands: readonly Command[]): string {
-  const shown = commands.filter(({ hidden }) => hidden !== true).map(completed);
+export function completionScript(shell: 'bash' | 'zsh' | 'fish', commands: readonly CommandNode[]): string {
+  const root: Level = { path: '', words: [...wordsOf(commands), ['help', 'print the help of a command']], flags: [], takesFolder: false };
+  const levels = [root, ...commands.filter(isShown).flatMap((node) => levelsOf(node, ''))];
   switch (shell) {
     case 'bash':
-      return bash(shown);
+      return bash(levels);
     case 'zsh':
       // zsh runs completions written for bash.
-      return `autoload -U +X bashcompinit && bashcompinit\n${bash(shown)}`;
+      return `autoload -U +X bashcompinit && bashcompinit\n${bash(levels)}`;
     case 'fish':
-      return fish(shown);
+      return fish(levels);
     default:
-      throw new TypeError('no such shell');
+      throw new TypeError('unknown shell');
   }
 }
 
-function completed({ name, summary, options = [], arguments: args = [] }: Command): Completed {
+function isShown({ hidden }: CommandNode): boolean {
+  return hidden !== true;
+}
+
+function wordsOf(nodes: readonly CommandNode[]): [string, string][] {
+  return nodes.filter(isShown).map(({ name, summary }) => [name, summary]);
+}
+
+function levelsOf(node: CommandNode, above: string): Level[] {
+  const path = `${above} ${node.name}`;
+  if (!isGroup(node)) return [levelOf(node, path)];
+  const here: Level = { path, words: wordsOf(node.commands), flags: [], takesFolder: false };
+  return [here, ...node.commands.filter(isShown).flatMap((member) => levelsOf(member, path))];
+}
+
+function levelOf(command: Command, path: string): Level {
+  const [first] = command.arguments ?? [];
   return {
-    name,
-    summary,
-    options: options.flatMap(({ flags, description }) =>
-      [...flags.matchAll(/(?:^|\s)(--[\w-]+)/g)].map(([, flag = '']) => ({ flag, description })),
+    path,
+    words: (first?.choices ?? []).map((choice) => [choice, first?.description ?? '']),
+    flags: optionsOf(command).flatMap(({ flags, description, choices = [] }) =>
+      [...flags.matchAll(/(?:^|\s)(--?[\w-]+)/g)].map(([, name = '']) => ({ name, description, choices })),
     ),
-    takesFolder: args[0]?.name === 'folder',
+    takesFolder: first?.name === 'folder',
   };
 }
 
-function bash(commands: readonly Completed[]): string {
-  const cases = commands.map(
-    ({ name, options, takesFolder }) =>
-      `    ${name}) words="${[...options.map(({ flag }) => flag), '--help'].join(' ')}"${takesFolder ? '; [[ $word == -* ]] || folders=1' : ''} ;;\n`,
+function bash(levels: readonly Level[]): string {
+  const paths = levels.slice(1).map(({ path }) => `"${path}"`);
+  const choices = levels.flatMap(({ path, flags }) =>
+    flags.flatMap(({ name, choices }) => (choices.length === 0 ? [] : [`    "${path} ${name}") words="${choices.join(' ')}" ;;\n`])),
   );
+  const cases = levels.map(({ path, words, flags, takesFolder }) => {
+    const shown = [...words.map(([word]) => word), ...flags.map(({ name }) => name).filter((name) => name.startsWith('--')), '--help'];
+    return `    "${path}") words="${shown.join(' ')}"${takesFolder ? '; [[ $word == -* ]] || folders=1' : ''} ;;\n`;
+  });
   return `_capstan() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" words="" folders=""
-  if [ "$COMP_CWORD" -eq 1 ]; then words="${commands.map(({ name }) => name).join(' ')} help"
-  else case "\${COMP_WORDS[1]}" in
-${cases.join('')}  esac; fi
+  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path="" words="" folders="" i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$path \${COMP_WORDS[i]}" in
+    ${paths.join('|')}) path="$path \${COMP_WORDS[i]}" ;;
+    esac
+  done
+  case "$path $before" in
+${choices.join('')}    *) case "$path" in
+${cases.join('')}    esac ;;
+  esac
   COMPREPLY=($(compgen -W "$words" -- "$word"))
   if [ -n "$folders" ]; then COMPREPLY+=($(compgen -d -- "$word")); fi
 }
 complete -F _capstan capstan`;
 }
 
-function fish(commands: readonly Completed[]): string {
-  const names = commands.map(({ name }) => name).join(' ');
-  const lines = commands.flatMap(({ name, summary, options, takesFolder }) => [
-    `complete -c capstan -n "not __fish_seen_subcommand_from ${names}" -a ${name} -d ${quote(summary)}`,
-    ...options.map(
-      ({ flag, description }) =>
-        `complete -c capstan -n "__fish_seen_subcommand_from ${name}" -l ${flag.slice(2)} -d ${quote(description)}`,
-    ),
-    ...(takesFolder ? [`complete -c capstan -n "__fish_seen_subcommand_from ${name}" -a "(__fish_complete_directories)"`] : []),
-  ]);
-  return ['complete -c capstan -f', ...lines].join('\n');
+function fish(levels: readonly Level[]): string {
+  const lines = levels.flatMap(({ path, words, flags, takesFolder }) => {
+    const at = `complete -c capstan -n ${quote(`__capstan_at ${quote(path)}`)}`;
+    return [
+      ...words.map(([word, description]) => `${at} -a ${word} -d ${quote(description)}`),
+      ...flags.map(({ name, description, choices }) => {
+        const flag = name.startsWith('--') ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`;
+        return `${at} ${flag}${choices.length === 0 ? '' : ` -xa ${quote(choices.join(' '))}`} -d ${quote(description)}`;
+      }),
+      ...(takesFolder ? [`${at} -a "(__fish_complete_directories)"`] : []),
+    ];
+  });
+  return `function __capstan_at
+  set -l path ''
+  for word in (commandline -opc)[2..]
+    contains -- "$path $word" ${levels
+      .slice(1)
+      .map(({ path }) => quote(path))
+      .join(' ')}; and set path "$path $word"
+  end
+  test "$path" = "$argv[1]"
+end
+complete -c capstan -f
+${lines.join('\n')}`;
 }
 
 function quote(text: string): string {

@@ -1,7 +1,7 @@
 /**
- * Everything the tool can be told: flags before the shell's environment before `.env` in the
- * working folder before the defaults. The parts have schemas of their own; what `capstan up`
- * settles reaches them through the environment.
+ * The settings of the tool. A flag overrides the shell's environment, which overrides `.env` in the
+ * working folder, which overrides the default. The parts have schemas of their own; `capstan up`
+ * passes settings to them through the environment.
  */
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -45,20 +45,20 @@ function port(description: string, env: string, flag: string): z.ZodOptional<z.Z
   return schema.optional().meta({ description, env, flag });
 }
 
-/** The settings; each with its variable, its flag and one sentence. */
+/** The settings, each with its variable, its flag and a description. */
 export const settingsSchema = z.object({
   httpPort: port(
-    `Port of the HTTP API on 127.0.0.1 (${DEFAULT_HTTP_PORT}); 0 picks a free one.`,
+    `Port of the HTTP API on 127.0.0.1 (default: ${DEFAULT_HTTP_PORT}); 0 picks a free one.`,
     'CAPSTAN_HTTP_PORT',
     '--http-port <port>',
   ),
   grpcPort: port(
-    `Port of the scheduler on 127.0.0.1 (${DEFAULT_GRPC_PORT}); 0 picks a free one.`,
+    `Port of the scheduler on 127.0.0.1 (default: ${DEFAULT_GRPC_PORT}); 0 picks a free one.`,
     'CAPSTAN_GRPC_PORT',
     '--grpc-port <port>',
   ),
   dataDir: z.string().min(1).optional().meta({
-    description: 'Folder of all data (.capstan in a checkout, else ~/.capstan).',
+    description: 'Data folder (default: .capstan in a checkout, else ~/.capstan).',
     env: 'CAPSTAN_DATA_DIR',
     flag: '--data-dir <folder>',
   }),
@@ -67,7 +67,7 @@ export const settingsSchema = z.object({
     .regex(/^(unix:.+|.+:\d{1,5})$/, 'must be host:port or unix:<path>')
     .optional()
     .meta({
-      description: 'Address of the scheduler (that of the running stack).',
+      description: 'Address of the scheduler (default: the running stack).',
       env: 'CAPSTAN_SCHEDULER',
       flag: '--scheduler <host:port>',
     }),
@@ -76,15 +76,14 @@ export const settingsSchema = z.object({
     .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
     .optional()
     .meta({
-      description: 'Base URL of the gateway (that of the running stack, else the one of capstan login).',
+      description: 'Base URL of the gateway (default: the running stack, else the one stored by capstan login).',
       env: 'CAPSTAN_URL',
       flag: '--url <base URL>',
     }),
-  apiKey: z
-    .string()
-    .min(1)
-    .optional()
-    .meta({ description: 'API key (secrets/api-key in the data folder). Secret.', env: 'SERVICE_API_KEY' }),
+  apiKey: z.string().min(1).optional().meta({
+    description: 'API key, a secret (default: secrets/api-key in the data folder, or the one stored by capstan login).',
+    env: 'SERVICE_API_KEY',
+  }),
   containerSocket: z.string().min(1).default('auto').meta({
     description:
       'Socket of the container engine for previews: a path; `auto` for the usual places of Docker and Podman; `none` for no engine.',
@@ -99,13 +98,42 @@ export type Settings = Readonly<Omit<Given, 'dataDir'>> & {
   readonly dataDir: string;
 };
 
-type SettingName = keyof Given;
+export type SettingName = keyof Given;
 
-/** The options of the named settings, for a command's list. */
+/** What a command that calls the gateway reads. */
+export const GATEWAY_SETTINGS = ['url', 'httpPort', 'dataDir', 'apiKey'] as const satisfies readonly SettingName[];
+/** What a command for the scheduler's own host reads. */
+export const SCHEDULER_SETTINGS = [
+  'scheduler',
+  'grpcPort',
+  'dataDir',
+  'apiKey',
+  'tlsCa',
+  'tlsCert',
+  'tlsKey',
+  'grpcPlain',
+] as const satisfies readonly SettingName[];
+
+/** The options of the named settings. */
 export function settingOptions(...names: readonly SettingName[]): OptionSpec[] {
   return names.flatMap((name) => {
     const { flag, description, env } = settingsSchema.shape[name].meta() ?? {};
-    return typeof flag === 'string' ? [{ flags: flag, description: `${String(description)} [${String(env)}]` }] : [];
+    return typeof flag === 'string' ? [{ flags: flag, description: phrase(description), env: String(env), section: 'Connection:' }] : [];
+  });
+}
+
+/** The description as a phrase, like those of other options: notes follow it. */
+function phrase(description: unknown): string {
+  return String(description)
+    .replace(/\.$/, '')
+    .replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
+}
+
+/** The named settings that have no option: their environment variables. */
+export function settingVariables(...names: readonly SettingName[]): { readonly name: string; readonly description: string }[] {
+  return names.flatMap((name) => {
+    const { flag, description, env } = settingsSchema.shape[name].meta() ?? {};
+    return typeof flag === 'string' ? [] : [{ name: String(env), description: phrase(description) }];
   });
 }
 
@@ -142,7 +170,7 @@ export function readSettings(options: OptionValues, environment: Environment, pr
   return Object.freeze({ ...rest, dataDir: dataDir === undefined ? defaultDataDir() : resolve(environment.cwd, dataDir) });
 }
 
-/** A checkout keeps its data to itself; an installed tool uses the home folder. */
+/** Returns `.capstan` of a checkout, and `~/.capstan` for an installed tool. */
 function defaultDataDir(): string {
   return installRoot.split(/[\\/]/).includes('node_modules') ? join(homedir(), '.capstan') : join(installRoot, '.capstan');
 }

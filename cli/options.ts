@@ -1,11 +1,21 @@
 /** Options of commands: how they are declared, and reading their values. */
+import { CapstanError } from '../lib/errors.ts';
+
 export interface OptionSpec {
   /** As commander reads it: `--json`, `--env <environment>`. */
   readonly flags: string;
   readonly description: string;
+  /** The only values it accepts. */
+  readonly choices?: readonly string[];
+  /** What applies without the option, for the help. */
+  readonly default?: string;
+  /** Environment variable that sets the same. */
+  readonly env?: string;
+  /** Heading in the help; that of the options by default. */
+  readonly section?: string;
 }
 
-/** Values by the option's long name in camel case; true for an option that takes none. */
+/** Values by the option's long name in camel case; true for an option without a value. */
 export type OptionValues = Readonly<Record<string, string | boolean | undefined>>;
 
 /** A text option; undefined when it was not given. */
@@ -16,4 +26,15 @@ export function textOption(options: OptionValues, name: string): string | undefi
 
 export function flagOption(options: OptionValues, name: string): boolean {
   return options[name] === true;
+}
+
+/**
+ * A whole number from 1; undefined when it was not given.
+ * @throws CapstanError INVALID_ARGUMENT naming the flag.
+ */
+export function countOption(options: OptionValues, name: string, flag: string): number | undefined {
+  const text = textOption(options, name);
+  if (text === undefined) return undefined;
+  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
+  throw new CapstanError('INVALID_ARGUMENT', `${flag}: must be a whole number from 1 to 999999`, { field: flag });
 }

@@ -35,7 +35,7 @@ interface SettingDefinition {
   readonly keptIn: 'endpoint' | 'release' | 'both';
   /** May be changed without a build: GraphQL's EndpointSettings, `endpoints set`. */
   readonly updatable?: true;
-  /** Shown by GraphQL's Settings and by `endpoints show`. */
+  /** Shown by GraphQL's Settings and by `endpoints get`. */
   readonly readable?: true;
   /** Parameter of Endpoint(…) in both SDKs, with its default there; null for a parameter that may be left out. */
   readonly declared?: { readonly name?: string; readonly default: SettingValue; readonly docs?: string };
@@ -45,7 +45,7 @@ export const ENDPOINT_SETTINGS = {
   description: {
     rule: { type: 'text', mayBeEmpty: true, maxLength: 500, printable: true },
     default: '',
-    docs: 'what the endpoint does, for people; shown by `endpoints show` and on the docs page of a load-balanced endpoint',
+    docs: 'what the endpoint does, for people; shown by `endpoints get` and on the docs page of a load-balanced endpoint',
     keptIn: 'endpoint',
     updatable: true,
     readable: true,

@@ -139,7 +139,7 @@ export async function rollback(
 }
 
 /** One endpoint, or with null every one of the environment; what was deleted. */
-export async function undeploy(
+export async function deleteEndpoints(
   client: GatewayClient,
   environment: string,
   endpoint: string | null,

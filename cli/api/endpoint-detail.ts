@@ -1,4 +1,4 @@
-/** What `capstan endpoints show` prints of one endpoint. */
+/** An endpoint as `capstan endpoints get` prints it. */
 import type { GetEndpointResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { endpointRow, type EndpointRow } from './endpoint-row.ts';
 import { shownSettings, type ShownSettings } from './shown-settings.ts';

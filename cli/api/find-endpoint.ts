@@ -2,7 +2,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
-/** What both shapes of an endpoint have: that of the gateway, and that of the scheduler. */
+/** What an endpoint of the gateway and one of the scheduler have in common. */
 interface Named {
   readonly id: string;
   readonly environment: string;
@@ -17,10 +17,12 @@ export function findEndpoint<T extends Named>(endpoints: readonly T[], wanted: s
   const named = endpoints.filter(({ name, spec }) => (name ?? spec?.name) === wanted);
   const [first] = named;
   if (first === undefined)
-    throw new ToolError('NOT_FOUND', `there is no endpoint ${wanted}`, 'capstan endpoints lists those that are there.', {
+    throw new ToolError('NOT_FOUND', `endpoint ${wanted} not found`, 'To list the endpoints: capstan endpoints list', {
       field: 'endpoint',
     });
   if (named.length === 1) return first;
   const places = named.map(({ id, environment }) => `${id} in ${environment}`).join(', ');
-  throw new CapstanError('INVALID_ARGUMENT', `endpoint: ${wanted} is the name of several; give an id: ${places}`, { field: 'endpoint' });
+  throw new CapstanError('INVALID_ARGUMENT', `endpoint: ${JSON.stringify(wanted)} is ambiguous; use an ID: ${places}`, {
+    field: 'endpoint',
+  });
 }

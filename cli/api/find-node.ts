@@ -10,11 +10,11 @@ export function findNode(nodes: readonly NodeRow[], wanted: string): NodeRow {
   const named = nodes.filter(({ name }) => name === wanted);
   const [first] = named;
   if (first === undefined)
-    throw new ToolError('NOT_FOUND', `there is no node ${wanted}`, 'capstan nodes lists those that are there.', { field: 'node' });
+    throw new ToolError('NOT_FOUND', `node ${wanted} not found`, 'To list the nodes: capstan node list', { field: 'node' });
   if (named.length === 1) return first;
   throw new CapstanError(
     'INVALID_ARGUMENT',
-    `node: ${wanted} is the name of several; give an id: ${named.map(({ id }) => id).join(', ')}`,
+    `node: ${JSON.stringify(wanted)} is ambiguous; use an ID: ${named.map(({ id }) => id).join(', ')}`,
     { field: 'node' },
   );
 }

@@ -6,13 +6,13 @@ export interface NodeRow {
   readonly id: string;
   readonly name: string;
   readonly connected: boolean;
-  /** Out of use: `capstan node drain`. */
+  /** Receives no new work: `capstan node drain`. */
   readonly draining: boolean;
   readonly workers: number;
   readonly jobs: number;
   readonly cpus: number;
   readonly memoryBytes: number;
-  /** Set aside for its workers, and what may be set aside in all; null when its agent does not tell. */
+  /** What is allocated to its workers, and what is allocatable; null when its agent does not report it. */
   readonly allocated: { readonly cpus: number; readonly memoryBytes: number; readonly devices: number };
   readonly allocatable: { readonly cpus: number | null; readonly memoryBytes: number | null };
   readonly memoryAvailableBytes: number;

@@ -1,4 +1,4 @@
-/** The settings of an endpoint as `capstan endpoints show` prints them. */
+/** The settings of an endpoint as `capstan endpoints get` prints them. */
 import {
   DEFAULT_VALUES,
   READABLE_NAMES,

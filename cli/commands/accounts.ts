@@ -1,84 +1,115 @@
 import { CapstanError } from '../../lib/errors.ts';
-import type { AccountRow } from '../api/control.ts';
-import { takesOnly, type Command, type Invocation } from '../command.ts';
-import { flagOption, textOption } from '../options.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import type { AccountRow, Quotas } from '../api/control.ts';
+import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
+import { countOption, flagOption, textOption, type OptionSpec, type OptionValues } from '../options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { sizeText } from '../deploy/size-text.ts';
 import { connect } from '../gateway.ts';
+import { ageOf } from '../terminal/age.ts';
 import { renderTable } from '../terminal/table.ts';
 
-const ACTIONS = ['show', 'list', 'create', 'quota'] as const;
+const accountArgument = { name: 'account', description: 'id of the account' };
 
-/** `capstan account [action] [account]`: one's own, and for operators all. */
-export const accounts: Command = {
-  name: 'account',
-  summary: 'Show the account, its quotas and what it uses; for operators: list, create, set quotas (without any: the defaults again).',
-  arguments: [
-    { name: 'action', description: `${ACTIONS.join(', ')}; show when left out`, optional: true },
-    { name: 'account', description: 'create, quota: its id', optional: true },
-  ],
-  options: [
-    { flags: '--workers <count>', description: 'create, quota: workers it may have' },
-    { flags: '--build-bytes <size>', description: 'create, quota: builds it may keep, unfinished uploads included, for example 50GB' },
-    {
-      flags: '--body-bytes <size>',
-      description: 'create, quota: inputs and outputs above 64 KiB that its jobs may keep, for example 10GB',
-    },
-    { flags: '--json', description: 'print JSON' },
-    ...settingOptions('url', 'httpPort', 'dataDir'),
-  ],
+/** Options of the quotas; `otherwise` is what applies to those that are not given. */
+const quotaOptions = (otherwise: string): readonly OptionSpec[] => [
+  { flags: '--workers <count>', description: 'quota of workers: the sum of workersMax over its endpoints', default: otherwise },
+  { flags: '--build-bytes <size>', description: 'quota of stored builds and uploads, such as 50GB', default: otherwise },
+  { flags: '--body-bytes <size>', description: 'quota of inputs and outputs above 64 KiB, such as 10GB', default: otherwise },
+];
+
+const get: Command = {
+  name: 'get',
+  summary: 'Show the account of the API key, its quotas and its usage.',
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['account get'],
   async run(invocation) {
-    const { args, options, env, terminal } = invocation;
-    const [given = 'show', id] = args;
-    const action = ACTIONS.find((name) => name === given);
-    if (action === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
-    if (action === 'show' || action === 'list') takesOnly(action, args, 1);
-    if ((action === 'create' || action === 'quota') && id === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `account: ${action} needs an id`, { field: 'account' });
-    const quotas = {
-      workerQuota: readWorkers(textOption(options, 'workers')),
-      buildQuotaBytes: readSize('--build-bytes', textOption(options, 'buildBytes')),
-      bodyQuotaBytes: readSize('--body-bytes', textOption(options, 'bodyBytes')),
-    };
-    const { createAccount, getAccount, listAccounts, setQuota } = await import('../api/control.ts');
-    const client = await connect(readSettings(options, env), env);
-    if (action === 'create') {
-      const { account, keyText } = await createAccount(client, id ?? '', quotas);
-      if (flagOption(options, 'json')) {
-        terminal.data(JSON.stringify({ ...account, key: keyText }, null, 2));
-        return;
-      }
-      terminal.value(keyText);
-      terminal.done(`account ${account.id} with a quota of ${account.quota.workers} workers; its key is shown this once`);
-      return;
-    }
-    print(
-      invocation,
-      action === 'list'
-        ? await listAccounts(client)
-        : [action === 'quota' ? await setQuota(client, id ?? '', quotas) : await getAccount(client)],
-    );
+    const { options, env } = invocation;
+    const { getAccount } = await import('../api/control.ts');
+    print(invocation, [await getAccount(await connect(readSettings(options, env), env))]);
   },
 };
 
-function print({ options, terminal }: Invocation, rows: readonly AccountRow[]): void {
-  if (flagOption(options, 'json')) {
-    terminal.data(JSON.stringify(rows, null, 2));
-    return;
-  }
-  const use = ({ used, quota }: { readonly used: number; readonly quota: number }): string => `${sizeText(used)} of ${sizeText(quota)}`;
-  const cells = rows.map(({ id, endpoints, quota, storage, createdAt }) => {
-    const counts = [endpoints, quota.used, quota.workers].map(String);
-    return [id, ...counts, use(storage.builds), use(storage.bodies), createdAt ?? ''];
+const list: Command = {
+  name: 'list',
+  summary: 'List all accounts. Requires an operator key.',
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['account list'],
+  async run(invocation) {
+    const { options, env } = invocation;
+    const { listAccounts } = await import('../api/control.ts');
+    print(invocation, await listAccounts(await connect(readSettings(options, env), env)));
+  },
+};
+
+const create: Command = {
+  name: 'create',
+  summary: 'Create an account and its first API key, which is shown only once. Requires an operator key.',
+  arguments: [accountArgument],
+  options: quotaOptions("the service's"),
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['account create team --workers 10 --build-bytes 50GB'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    const quotas = readQuotas(options);
+    const { createAccount } = await import('../api/control.ts');
+    const { account, keyText } = await createAccount(await connect(readSettings(options, env), env), args[0] ?? '', quotas);
+    if (flagOption(options, 'json')) {
+      terminal.data(JSON.stringify({ ...account, key: keyText }, null, 2));
+      return;
+    }
+    terminal.value(keyText);
+    terminal.done(`Created account ${account.id} with a quota of ${account.quota.workers} workers`);
+    terminal.warn("Save this key; it won't be shown again");
+  },
+};
+
+const set: Command = {
+  name: 'set',
+  summary: 'Change the quotas of an account; without any option, all return to the defaults. Requires an operator key.',
+  arguments: [accountArgument],
+  options: quotaOptions('unchanged'),
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['account set team --workers 60', 'account set team'],
+  async run(invocation) {
+    const { args, options, env } = invocation;
+    const quotas = readQuotas(options);
+    const { setQuota } = await import('../api/control.ts');
+    print(invocation, [await setQuota(await connect(readSettings(options, env), env), args[0] ?? '', quotas)]);
+  },
+};
+
+/** `capstan account`: the account of the key; for operators, all accounts. */
+export const accounts: CommandGroup = {
+  name: 'account',
+  summary: 'Show the account and its usage; for operators: list, create and set quotas.',
+  commands: [get, list, create, set],
+};
+
+function print(invocation: Invocation, rows: readonly AccountRow[]): void {
+  const use = ({ used, quota }: { readonly used: number; readonly quota: number }): string => `${sizeText(used)}/${sizeText(quota)}`;
+  printResult(invocation, rows, () => {
+    const cells = rows.map(({ id, endpoints, quota, storage, createdAt }) => [
+      id,
+      String(endpoints),
+      `${quota.used}/${quota.workers}`,
+      use(storage.builds),
+      use(storage.bodies),
+      ageOf(createdAt),
+    ]);
+    invocation.terminal.data(renderTable(['ID', 'ENDPOINTS', 'MAX WORKERS', 'BUILDS', 'BODIES', 'AGE'], cells));
   });
-  terminal.data(renderTable(['ACCOUNT', 'ENDPOINTS', 'WORKERS MAX', 'QUOTA', 'BUILDS', 'BODIES', 'CREATED'], cells));
 }
 
-function readWorkers(text: string | undefined): number | null {
-  if (text === undefined) return null;
-  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
-  throw new CapstanError('INVALID_ARGUMENT', '--workers: must be a whole number above 0', { field: '--workers' });
+function readQuotas(options: OptionValues): Quotas {
+  return {
+    workerQuota: countOption(options, 'workers', '--workers') ?? null,
+    buildQuotaBytes: readSize('--build-bytes', textOption(options, 'buildBytes')),
+    bodyQuotaBytes: readSize('--body-bytes', textOption(options, 'bodyBytes')),
+  };
 }
 
 const UNITS: Readonly<Record<string, number>> = { '': 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 };
@@ -89,5 +120,7 @@ function readSize(flag: string, text: string | undefined): number | null {
   const [, digits = '', unit = ''] = /^(\d{1,15}(?:\.\d{1,3})?) ?([a-z]*)$/i.exec(text) ?? [];
   const bytes = Math.round(Number(digits) * (UNITS[unit.toLowerCase()] ?? Number.NaN));
   if (digits !== '' && bytes > 0 && Number.isSafeInteger(bytes)) return bytes;
-  throw new CapstanError('INVALID_ARGUMENT', `${flag}: must be a size above 0 in bytes, or with kB, MB, GB or TB`, { field: flag });
+  throw new CapstanError('INVALID_ARGUMENT', `${flag}: must be a size above 0 in bytes, or with kB, MB, GB or TB, such as 10GB`, {
+    field: flag,
+  });
 }

@@ -1,13 +1,13 @@
 import type { Command } from '../command.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { readSettings } from '../config.ts';
 import { runPart } from '../parts/part-process.ts';
 import { startAgent } from '../parts/start-part.ts';
 
-/** `capstan agent`: one part as a process of its own; `capstan up` starts it so too. */
+/** `capstan agent`: one part as its own process, as `capstan up` starts it. */
 export const agent: Command = {
   name: 'agent',
-  summary: 'Run an agent alone: the workers of this host, for a scheduler.',
-  options: settingOptions('scheduler', 'dataDir'),
+  summary: 'Run an agent: the workers of this host.',
+  settings: ['scheduler', 'dataDir', 'tlsCa', 'tlsCert', 'tlsKey', 'grpcPlain'],
   run: ({ options, env }) => {
     const settings = readSettings(options, env);
     return runPart(env, () => startAgent(settings, env));

@@ -8,9 +8,17 @@ import { sizeText } from '../deploy/size-text.ts';
 /** `capstan build [folder]`: the build alone. */
 export const build: Command = {
   name: 'build',
-  summary: 'Build a folder: find its endpoints, install their packages, pack the artifact.',
-  arguments: [{ name: 'folder', description: 'declares endpoints, or holds tool_manifest.json (the working folder)', optional: true }],
-  options: [...buildOptionSpecs, { flags: '--json', description: 'print the artifact and the endpoints as JSON' }],
+  summary: 'Build a folder: discover its endpoints, install their packages, create the artifact.',
+  arguments: [
+    {
+      name: 'folder',
+      description: 'folder that declares endpoints or holds tool_manifest.json; without it, the working folder',
+      optional: true,
+    },
+  ],
+  options: buildOptionSpecs,
+  json: true,
+  examples: ['build', 'build hello --exclude torch,numpy'],
   async run({ args, options, env, terminal }) {
     const folder = resolve(env.cwd, args[0] ?? '.');
     const [{ build: buildFolder }, { withFolder }] = await Promise.all([import('../build/build.ts'), import('../build/folder-lock.ts')]);

@@ -1,23 +1,25 @@
-import { CapstanError } from '../../lib/errors.ts';
-import type { Command } from '../command.ts';
+import type { Command, CommandNode } from '../command.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
+type Shell = (typeof SHELLS)[number];
+
+/** The line for the shell's start file. */
+const INSTALL: Readonly<Record<Shell, string>> = {
+  bash: 'source <(capstan completion bash)',
+  zsh: 'source <(capstan completion zsh)',
+  fish: 'capstan completion fish | source',
+};
 
 /** `capstan completion <shell>`: prints a script that completes the commands which `allCommands` loads. */
-export const completion = (allCommands: () => Promise<readonly Command[]>): Command => ({
+export const completion = (allCommands: () => Promise<readonly CommandNode[]>): Command => ({
   name: 'completion',
-  summary: 'Print a script that completes commands and options in your shell.',
-  arguments: [{ name: 'shell', description: SHELLS.join(', ') }],
+  summary: 'Print a shell script that completes commands and options.',
+  arguments: [{ name: 'shell', description: 'name of the shell', choices: SHELLS }],
+  examples: ['completion bash'],
   async run({ args, terminal }) {
-    const shell = SHELLS.find((each) => each === args[0]);
-    if (shell === undefined) throw new CapstanError('INVALID_ARGUMENT', `shell: must be one of ${SHELLS.join(', ')}`, { field: 'shell' });
+    const shell = SHELLS.find((each) => each === args[0]) ?? 'bash';
     const { completionScript } = await import('../completion.ts');
     terminal.data(completionScript(shell, await allCommands()));
-    const line = {
-      bash: 'source <(capstan completion bash)',
-      zsh: 'source <(capstan completion zsh)',
-      fish: 'capstan completion fish | source',
-    };
-    terminal.hint(`in your shell’s start file: ${line[shell]}`);
+    terminal.hint(`add to the start file of your shell: ${INSTALL[shell]}`);
   },
 });

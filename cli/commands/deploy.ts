@@ -4,7 +4,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import type { Command, Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
-import { keySource, readSettings, settingOptions, type Settings } from '../config.ts';
+import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
 import { sizeText } from '../deploy/size-text.ts';
@@ -12,22 +12,29 @@ import { sizeText } from '../deploy/size-text.ts';
 /** `capstan deploy <folder>`: builds it, uploads it, creates or updates its endpoints. */
 export const deploy: Command = {
   name: 'deploy',
-  summary: 'Build a folder, upload it and create or update its endpoints.',
-  arguments: [{ name: 'folder', description: 'declares endpoints, or holds tool_manifest.json (the working folder)', optional: true }],
-  options: [
-    { flags: '--env <environment>', description: 'environment to deploy into, created when it is not there (default)' },
-    { flags: '--preview', description: 'try it here instead: one container an endpoint, on a stack of its own, until Ctrl+C' },
-    { flags: '--image <image>', description: 'with --preview: container image for endpoints that name none' },
-    ...buildOptionSpecs,
-    { flags: '--json', description: 'print the endpoints as JSON' },
-    ...settingOptions('url', 'httpPort', 'dataDir'),
+  summary: 'Build a folder, upload the artifact, and create or update its endpoints.',
+  arguments: [
+    {
+      name: 'folder',
+      description: 'folder that declares endpoints or holds tool_manifest.json; without it, the working folder',
+      optional: true,
+    },
   ],
+  options: [
+    { flags: '--env <environment>', description: 'environment to deploy into; created if it does not exist', default: 'default' },
+    { flags: '--preview', description: 'run the endpoints on this host instead, one container each, until Ctrl+C' },
+    { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
+    ...buildOptionSpecs,
+  ],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['deploy', 'deploy hello --env staging', 'deploy hello --preview'],
   async run({ args, options, env, terminal }) {
     const folder = resolve(env.cwd, args[0] ?? '.');
     const settings = readSettings(options, env, folder);
     if (flagOption(options, 'preview')) return preview(folder, settings, { options, env, terminal });
     if (options['image'] !== undefined)
-      throw new CapstanError('INVALID_ARGUMENT', '--image: is for --preview; deployed endpoints name their image themselves', {
+      throw new CapstanError('INVALID_ARGUMENT', '--image: requires --preview; a deployed endpoint sets its image in its settings', {
         field: '--image',
       });
     const [{ build }, { withFolder }, { deployApplication }, { lackingPackages, readFleet }, { nextCommand, printEndpoints }] =
@@ -66,7 +73,9 @@ async function preview(folder: string, settings: Settings, { options, env, termi
     ['dataDir', '--data-dir'],
   ] as const)
     if (options[name] !== undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `${flag}: a preview has a stack and a data folder of its own`, { field: flag });
+      throw new CapstanError('INVALID_ARGUMENT', `${flag}: not allowed with --preview, which starts its own stack on its own data folder`, {
+        field: flag,
+      });
   const [{ build }, { withFolder }, { runPreview }] = await Promise.all([
     import('../build/build.ts'),
     import('../build/folder-lock.ts'),

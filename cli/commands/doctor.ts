@@ -1,13 +1,15 @@
 import { errorTable } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
 import { flagOption } from '../options.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { readSettings, SCHEDULER_SETTINGS } from '../config.ts';
 
-/** `capstan doctor`: what this host lacks, and what to do about it. */
+/** `capstan doctor`: checks this host and says how to fix what is wrong. */
 export const doctor: Command = {
   name: 'doctor',
-  summary: 'Check this host: Node, data folder, disk, ports, GPUs, the running stack.',
-  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('httpPort', 'grpcPort', 'dataDir', 'scheduler')],
+  summary: 'Check this host: Node.js, data folder, disk, ports, GPUs, container engine, the running stack.',
+  settings: ['httpPort', ...SCHEDULER_SETTINGS, 'containerSocket'],
+  json: true,
+  examples: ['doctor', 'doctor --json'],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
     const { examine } = await import('../doctor/checks.ts');

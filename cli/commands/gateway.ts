@@ -1,13 +1,13 @@
 import type { Command } from '../command.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { readSettings } from '../config.ts';
 import { runPart } from '../parts/part-process.ts';
 import { startGateway } from '../parts/start-part.ts';
 
-/** `capstan gateway`: one part as a process of its own; `capstan up` starts it so too. */
+/** `capstan gateway`: one part as its own process, as `capstan up` starts it. */
 export const gateway: Command = {
   name: 'gateway',
-  summary: 'Run a gateway alone: the HTTP API, in front of a scheduler.',
-  options: settingOptions('httpPort', 'scheduler'),
+  summary: 'Run a gateway: the HTTP API in front of a scheduler.',
+  settings: ['httpPort', 'scheduler', 'tlsCa', 'tlsCert', 'tlsKey', 'grpcPlain'],
   run: ({ options, env }) => {
     const settings = readSettings(options, env);
     return runPart(env, () => startGateway(settings, env));

@@ -7,22 +7,20 @@ const LANGUAGES = ['python', 'typescript'] as const;
 /** `capstan init <name>`: a project with a worker file of each kind. */
 export const init: Command = {
   name: 'init',
-  summary: 'Create a project with separate worker files.',
+  summary: 'Create a project with a worker file for each kind of endpoint.',
   arguments: [{ name: 'project', description: 'name of the project and of its folder' }],
-  options: [{ flags: '--language <language>', description: `${LANGUAGES.join(' or ')} (python)` }],
+  options: [{ flags: '--language <language>', description: 'language of the project', choices: LANGUAGES, default: 'python' }],
+  examples: ['init hello', 'init hello --language typescript'],
   async run({ args, options, env, terminal }) {
     const name = args[0] ?? '';
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name))
       throw new CapstanError('INVALID_ARGUMENT', 'project: must be 1 to 64 letters, digits, dots, dashes or underscores', {
         field: 'project',
       });
-    const wanted = textOption(options, 'language') ?? 'python';
-    const language = LANGUAGES.find((each) => each === wanted);
-    if (language === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `--language: must be ${LANGUAGES.join(' or ')}`, { field: '--language' });
+    const language = LANGUAGES.find((each) => each === textOption(options, 'language')) ?? 'python';
     const { createProject } = await import('../init/create-project.ts');
     const files = await createProject(env.cwd, name, language);
-    terminal.done(`created ${name} with ${files.join(', ')}`);
+    terminal.done(`Created ${name} with ${files.join(', ')}`);
     terminal.next(`cd ${name} && capstan run`);
   },
 };

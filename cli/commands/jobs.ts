@@ -1,94 +1,118 @@
-import { CapstanError } from '../../lib/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
-import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect, gatewayOf } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
-const ACTIONS = ['list', 'show', 'cancel', 'retry', 'purge'] as const;
-type Action = (typeof ACTIONS)[number];
+const endpointArgument: ArgumentSpec = { name: 'endpoint', description: 'id or name' };
+const jobArgument: ArgumentSpec = { name: 'job', description: 'id of the job' };
+const STATUSES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
 
-/** `capstan jobs <action> <endpoint> [job]`: what is in a queue, why it waits, and what to do about it. */
-export const jobs: Command = {
-  name: 'jobs',
-  summary: 'List, show, cancel and retry the jobs of an endpoint, or purge its queue.',
-  arguments: [
-    { name: 'action', description: ACTIONS.join(', ') },
-    { name: 'endpoint', description: 'id or name' },
-    { name: 'job', description: 'id, for show, cancel and retry', optional: true },
-  ],
+/** Finds the endpoint of the first argument, and the queue API of it. */
+async function open({ args, options, env }: Invocation): Promise<{ readonly endpoint: EndpointRow; readonly api: QueueApi }> {
+  const settings = readSettings(options, env);
+  const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
+  const { url, key } = gatewayOf(settings, env);
+  const endpoint = findEndpoint(await listEndpoints(await connect(settings, env), null), args[0] ?? '');
+  return { endpoint, api: new QueueApi(`${url}/v2/${endpoint.id}`, key) };
+}
+
+const list: Command = {
+  name: 'list',
+  summary: 'List jobs of an endpoint.',
+  arguments: [endpointArgument],
   options: [
-    { flags: '--status <status>', description: 'list: only jobs in this status' },
-    { flags: '--limit <jobs>', description: 'list: how many, 1 to 100 (20)' },
-    { flags: '--json', description: 'print JSON' },
-    ...settingOptions('url', 'httpPort', 'dataDir'),
+    { flags: '--status <status>', description: 'only jobs in this status', choices: STATUSES },
+    { flags: '--limit <jobs>', description: 'number of jobs, 1 to 100', default: '20' },
   ],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['jobs list hello', 'jobs list hello --status FAILED --limit 100'],
   async run(invocation) {
-    const { args, options, env, terminal } = invocation;
-    const action = ACTIONS.find((name) => name === args[0]);
-    if (action === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
-    if (action === 'list' || action === 'purge') takesOnly(action, args, 2);
-    const settings = readSettings(options, env);
-    const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
-    const { url, key } = gatewayOf(settings, env);
-    const endpoint = findEndpoint(await listEndpoints(await connect(settings, env), null), args[1] ?? '');
-    const api = new QueueApi(`${url}/v2/${endpoint.id}`, key);
-    const answer = await requestAction(api, action, invocation);
-    if (flagOption(options, 'json')) terminal.data(JSON.stringify(answer, null, 2));
-    else if (action === 'list') print(invocation, answer as JobPage);
-    else explain(invocation, action, answer as JobStatus & { readonly removed?: number }, endpoint);
-  },
-};
-
-function requestAction(api: QueueApi, action: Action, { args, options }: Invocation): Promise<unknown> {
-  if (action === 'list') {
+    const { options, terminal } = invocation;
+    const { api } = await open(invocation);
     const query = new URLSearchParams();
     const status = textOption(options, 'status');
     const limit = textOption(options, 'limit');
     if (status !== undefined) query.set('status', status);
     if (limit !== undefined) query.set('limit', limit);
-    return api.call('GET', `/requests?${query.toString()}`);
-  }
-  if (action === 'purge') return api.call('POST', '/purge-queue');
-  const job = args[2];
-  if (job === undefined) throw new CapstanError('INVALID_ARGUMENT', `job: ${action} needs the id of a job`, { field: 'job' });
-  const path = `${action === 'show' ? 'status' : action}/${encodeURIComponent(job)}`;
-  return api.call(action === 'show' ? 'GET' : 'POST', `/${path}`);
+    const page = await api.call<JobPage>('GET', `/requests?${query.toString()}`);
+    printResult(invocation, page, () => {
+      const rows = page.requests.map((job) => [
+        job.id,
+        job.status,
+        span(job.delayTime),
+        span(job.executionTime),
+        String(job.retries ?? 0),
+        job.error ?? job.queueReason ?? '',
+      ]);
+      terminal.data(renderTable(['ID', 'STATUS', 'QUEUED', 'DURATION', 'RETRIES', 'REASON'], rows));
+      if (page.requests.length < page.total) terminal.warn(`Showing ${page.requests.length} of ${page.total} jobs; use --limit for more`);
+    });
+  },
+};
+
+const get: Command = {
+  name: 'get',
+  summary: 'Show a job, with the reason why it is queued.',
+  arguments: [endpointArgument, jobArgument],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['jobs get hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60'],
+  async run(invocation) {
+    const { args, options, terminal } = invocation;
+    const { api, endpoint } = await open(invocation);
+    const job = await api.call<JobStatus>('GET', `/status/${encodeURIComponent(args[1] ?? '')}`);
+    terminal.data(JSON.stringify(job, null, 2));
+    const { queueReason } = job;
+    if (queueReason === undefined || flagOption(options, 'json')) return;
+    const detail = endpoint.queueReason === queueReason && endpoint.queueDetail !== '' ? `: ${endpoint.queueDetail}` : '';
+    terminal.warn(`The job is queued: ${queueReason}${detail}`);
+  },
+};
+
+/** A command that changes one job, and prints its new status. */
+function change(name: 'cancel' | 'retry', summary: string): Command {
+  return {
+    name,
+    summary,
+    arguments: [endpointArgument, jobArgument],
+    settings: GATEWAY_SETTINGS,
+    json: true,
+    examples: [`jobs ${name} hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60`],
+    async run(invocation) {
+      const { args, terminal } = invocation;
+      const { api } = await open(invocation);
+      const job = await api.call<JobStatus>('POST', `/${name}/${encodeURIComponent(args[1] ?? '')}`);
+      printResult(invocation, job, () => terminal.done(`Job ${job.id} is ${job.status}`));
+    },
+  };
 }
 
-function print({ terminal }: Invocation, page: JobPage): void {
-  const header = ['JOB', 'STATUS', 'WAITED', 'RAN', 'RETRIES', 'WHY'];
-  const rows = page.requests.map((job) => [
-    job.id,
-    job.status,
-    span(job.delayTime),
-    span(job.executionTime),
-    String(job.retries ?? 0),
-    job.error ?? job.queueReason ?? '',
-  ]);
-  terminal.data(renderTable(header, rows));
-  if (page.requests.length < page.total) terminal.warn(`${page.requests.length} of ${page.total} jobs; --limit shows more`);
-}
+const purge: Command = {
+  name: 'purge',
+  summary: 'Cancel all queued jobs of an endpoint.',
+  arguments: [endpointArgument],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['jobs purge hello'],
+  async run(invocation) {
+    const { terminal } = invocation;
+    const { api } = await open(invocation);
+    const result = await api.call<{ readonly removed?: number }>('POST', '/purge-queue');
+    const removed = result.removed ?? 0;
+    printResult(invocation, result, () => terminal.done(`Cancelled ${removed} queued ${removed === 1 ? 'job' : 'jobs'}`));
+  },
+};
 
-/** A waiting job's reason comes with the facts behind it. */
-function explain({ terminal }: Invocation, action: Action, job: JobStatus & { readonly removed?: number }, endpoint: EndpointRow): void {
-  if (action === 'purge') {
-    terminal.done(`${job.removed ?? 0} queued jobs cancelled`);
-    return;
-  }
-  if (action !== 'show') {
-    terminal.done(`${job.id} is ${job.status}`);
-    return;
-  }
-  terminal.data(JSON.stringify(job, null, 2));
-  const { queueReason } = job;
-  if (queueReason === undefined) return;
-  const facts = endpoint.queueReason === queueReason && endpoint.queueDetail !== '' ? `: ${endpoint.queueDetail}` : '';
-  terminal.warn(`it waits: ${queueReason}${facts}`);
-}
+/** `capstan jobs`: the jobs of an endpoint. */
+export const jobs: CommandGroup = {
+  name: 'jobs',
+  summary: 'List, inspect, cancel and retry jobs, or purge a queue.',
+  commands: [list, get, change('cancel', 'Cancel a job.'), change('retry', 'Run a FAILED or TIMED_OUT job again.'), purge],
+};
 
 function span(ms: number | undefined): string {
   return ms === undefined ? '' : `${ms} ms`;

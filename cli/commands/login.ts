@@ -1,54 +1,55 @@
 import { text } from 'node:stream/consumers';
 
-import type { Command } from '../command.ts';
-import { flagOption } from '../options.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { printResult, type Command } from '../command.ts';
+import { readSettings } from '../config.ts';
 import { loginFile, removeLogin, writeLogin } from '../login-file.ts';
 import { readRunFile } from '../run-file.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
-/** `capstan login --url <base URL>`: keeps the address and the key of a remote gateway, once they are found good. */
+/** `capstan login --url <base URL>`: stores the address and the key of a remote gateway after it accepted them. */
 export const login: Command = {
   name: 'login',
-  summary: 'Keep the address and the key of a remote gateway, for the other commands.',
-  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('url', 'dataDir')],
-  async run({ options, env, terminal }) {
+  summary: 'Store the address and API key of a remote gateway. Reads the key from SERVICE_API_KEY or stdin.',
+  settings: ['url', 'dataDir', 'apiKey'],
+  json: true,
+  examples: ['login --url https://capstan.example.com < key-file'],
+  async run(invocation) {
+    const { options, env, terminal } = invocation;
     const settings = readSettings(options, env);
     const url = settings.url?.replace(/\/+$/, '');
     if (url === undefined)
-      throw new ToolError('INVALID_ARGUMENT', '--url: must be given', 'For example: capstan login --url https://capstan.example.com', {
+      throw new ToolError('INVALID_ARGUMENT', '--url: is required', 'For example: capstan login --url https://capstan.example.com', {
         field: '--url',
       });
-    // A key among the arguments would be seen in the list of processes.
+    // A key among the arguments would be visible in the list of processes.
     const key = settings.apiKey ?? (process.stdin.isTTY ? '' : await text(process.stdin)).trim();
     if (key === '')
       throw new ToolError(
         'CONFIG',
         'SERVICE_API_KEY: no API key was given',
-        `Set it, or hand the key over on stdin: capstan login --url ${url} < key-file`,
+        `Set it, or pass the key on stdin: capstan login --url ${url} < key-file`,
         { field: 'SERVICE_API_KEY' },
       );
     const [{ connectGateway }, { listEndpoints }] = await Promise.all([import('../api/gateway-client.ts'), import('../api/control.ts')]);
     const endpoints = await listEndpoints(connectGateway(url, key), null);
     writeLogin(env, { url, key });
-    if (flagOption(options, 'json')) {
-      terminal.data(JSON.stringify({ url, file: loginFile(env) }, null, 2));
-      return;
-    }
-    terminal.done(`logged in at ${url} (${endpoints.length} endpoints); kept in ${loginFile(env)}`);
-    if (readRunFile(settings.dataDir) !== null)
-      terminal.warn(`while a stack runs on ${settings.dataDir}, commands go to it; --url ${url} says otherwise`);
-    terminal.next('capstan endpoints');
+    const file = loginFile(env);
+    printResult(invocation, { url, file }, () => {
+      terminal.done(`Logged in to ${url} (${endpoints.length} endpoints); stored in ${file}`);
+      if (readRunFile(settings.dataDir) !== null)
+        terminal.warn(`While a stack runs on ${settings.dataDir}, commands use that stack; --url ${url} overrides this`);
+      terminal.next('capstan endpoints list');
+    });
   },
 };
 
-/** `capstan logout`: forgets it. */
+/** `capstan logout`: removes what login stored. */
 export const logout: Command = {
   name: 'logout',
-  summary: 'Forget what login kept.',
+  summary: 'Remove the stored address and API key.',
   run({ env, terminal }) {
     removeLogin(env);
-    terminal.done('logged out');
+    terminal.done('Logged out');
     return Promise.resolve();
   },
 };

@@ -2,24 +2,26 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { LogRow } from '../api/control.ts';
 import type { Command } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { endWish } from '../terminal/end-signals.ts';
 
-const LONGEST = 1000;
+const MAX_LINES = 1000;
+const DEFAULT_LINES = 100;
 
-/** `capstan logs <endpoint>`: what its workers printed last. */
+/** `capstan logs <endpoint>`: the last lines that its workers printed. */
 export const logs: Command = {
   name: 'logs',
-  summary: 'Print the last lines of an endpoint’s workers.',
+  summary: 'Print the logs of the workers of an endpoint.',
   arguments: [{ name: 'endpoint', description: 'id or name' }],
   options: [
-    { flags: '--limit <lines>', description: `how many lines, 1 to ${LONGEST} (100)` },
-    { flags: '-f, --follow', description: 'go on with new lines until Ctrl+C' },
-    { flags: '--worker <id>', description: 'only those of this worker' },
-    { flags: '--json', description: 'print JSON' },
-    ...settingOptions('url', 'httpPort', 'dataDir'),
+    { flags: '-f, --follow', description: 'also print new lines, until Ctrl+C' },
+    { flags: '--limit <lines>', description: `number of lines, 1 to ${MAX_LINES}`, default: String(DEFAULT_LINES) },
+    { flags: '--worker <worker>', description: 'only lines of this worker, by id', default: 'all' },
   ],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['logs hello', 'logs hello -f', 'logs hello --limit 1000 -o json'],
   async run({ args, options, env, terminal }) {
     const settings = readSettings(options, env);
     const limit = readLimit(textOption(options, 'limit'));
@@ -29,8 +31,8 @@ export const logs: Command = {
     ]);
     const client = await connect(settings, env);
     const { id } = findEndpoint(await listEndpoints(client, null), args[0] ?? '');
-    const asked = { endpoint: id, worker: textOption(options, 'worker') ?? null, limit };
-    const lines = await readLogs(client, asked);
+    const request = { endpoint: id, worker: textOption(options, 'worker') ?? null, limit };
+    const lines = await readLogs(client, request);
     if (flagOption(options, 'json')) {
       const rows = lines.map(({ at, worker, job, stream, text }) => ({ time: at, worker, job: job ?? '', stream, text }));
       terminal.data(JSON.stringify(rows, null, 2));
@@ -38,13 +40,13 @@ export const logs: Command = {
     }
     const print = (line: LogRow): void => terminal.value(textOf(line));
     for (const line of lines) print(line);
-    if (lines.length === 0) terminal.warn('its workers have printed nothing');
+    if (lines.length === 0) terminal.warn('No logs yet');
     if (!flagOption(options, 'follow')) return;
     const { newLines } = await import('../api/new-lines.ts');
-    const over = new AbortController();
-    void endWish().then(() => over.abort());
-    const reading = (afterMs: number): Promise<LogRow[]> => readLogs(client, { ...asked, limit: LONGEST, afterMs });
-    for await (const line of newLines(lines, reading, over.signal)) print(line);
+    const ended = new AbortController();
+    void endWish().then(() => ended.abort());
+    const read = (afterMs: number): Promise<LogRow[]> => readLogs(client, { ...request, limit: MAX_LINES, afterMs });
+    for await (const line of newLines(lines, read, ended.signal)) print(line);
     if (process.connected) process.disconnect();
   },
 };
@@ -55,9 +57,9 @@ function textOf({ at, worker, stream, text }: LogRow): string {
 }
 
 function readLimit(text: string | undefined): number {
-  if (text === undefined) return 100;
+  if (text === undefined) return DEFAULT_LINES;
   const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0;
-  if (limit < 1 || limit > LONGEST)
-    throw new CapstanError('INVALID_ARGUMENT', `--limit: must be an integer between 1 and ${LONGEST}`, { field: '--limit' });
+  if (limit < 1 || limit > MAX_LINES)
+    throw new CapstanError('INVALID_ARGUMENT', `--limit: must be an integer between 1 and ${MAX_LINES}`, { field: '--limit' });
   return limit;
 }

@@ -1,39 +1,47 @@
-import { CapstanError } from '../../lib/errors.ts';
 import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { takesOnly, type Command, type Invocation } from '../command.ts';
+import type { Command, CommandGroup, Invocation } from '../command.ts';
 import { flagOption } from '../options.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { readSettings, SCHEDULER_SETTINGS } from '../config.ts';
 import { withScheduler } from '../local.ts';
 
-const ACTIONS = ['show', 'rotate'] as const;
-
-/** `capstan master-key [action]`: the key that encrypts secrets at rest, and a new one in its place. */
-export const masterKey: Command = {
-  name: 'master-key',
-  summary: 'Show which master key encrypts secrets at rest, or replace it while everything serves.',
-  arguments: [{ name: 'action', description: `${ACTIONS.join(', ')}; show when left out`, optional: true }],
-  options: [{ flags: '--json', description: 'print JSON' }, ...settingOptions('grpcPort', 'dataDir', 'scheduler')],
+const status: Command = {
+  name: 'status',
+  summary: 'Show the id and the age of the master key, and whether a rotation is in progress.',
+  settings: SCHEDULER_SETTINGS,
+  json: true,
+  examples: ['master-key status'],
   async run(invocation) {
-    const { args, options, env, terminal } = invocation;
-    const action = ACTIONS.find((name) => name === (args[0] ?? 'show'));
-    if (action === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
-    takesOnly(action, args, 1);
+    const { options, env, terminal } = invocation;
+    const info = await withScheduler(readSettings(options, env), (client) => client.masterKey());
+    print(invocation, info);
+    if (info.rotating) terminal.line('A rotation is in progress: some values are still encrypted with the previous key');
+  },
+};
+
+const rotate: Command = {
+  name: 'rotate',
+  summary: 'Replace the master key and encrypt all secrets with the new one, while the service runs.',
+  settings: SCHEDULER_SETTINGS,
+  json: true,
+  examples: ['master-key rotate'],
+  async run(invocation) {
+    const { options, env, terminal } = invocation;
     await withScheduler(readSettings(options, env), async (client) => {
-      if (action === 'show') {
-        const info = await client.masterKey();
-        print(invocation, info);
-        if (info.rotating) terminal.line('a rotation is under way: some values are still encrypted with the key before it');
-        return;
-      }
-      terminal.step('replacing the master key');
+      terminal.step('rotating the master key');
       const info = await client.rotateMasterKey();
       print(invocation, info, { renewed: info.renewed });
-      terminal.done(`${info.renewed} values are encrypted with the key ${info.id}; nothing needs the one before it any more`);
-      terminal.warn('backups of before hold the old key: make a new one, and remove those if that key is in wrong hands');
+      terminal.done(`Encrypted ${info.renewed} values with key ${info.id}; the previous key is no longer needed`);
+      terminal.warn('Existing backups hold the previous key: create a new backup, and delete the old ones if that key was leaked');
       terminal.next('capstan backup <folder>');
     });
   },
+};
+
+/** `capstan master-key`: the key that encrypts secrets at rest. */
+export const masterKey: CommandGroup = {
+  name: 'master-key',
+  summary: 'Show or rotate the key that encrypts secrets at rest.',
+  commands: [status, rotate],
 };
 
 function print({ options, terminal }: Invocation, info: MasterKeyInfo, more: object = {}): void {

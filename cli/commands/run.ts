@@ -14,9 +14,10 @@ const DEFAULT_PORT = '8888';
 /** `capstan run [folder]`: the development server, until Ctrl+C. */
 export const run: Command = {
   name: 'run',
-  summary: 'Serve the endpoints of a folder here while you change them.',
-  arguments: [{ name: 'folder', description: 'declares endpoints (the working folder)', optional: true }],
-  options: [{ flags: '--port <port>', description: `port on localhost (${DEFAULT_PORT}); 0 picks a free one` }],
+  summary: 'Serve the endpoints of a folder locally during development; reloads changes.',
+  arguments: [{ name: 'folder', description: 'folder that declares endpoints; without it, the working folder', optional: true }],
+  options: [{ flags: '--port <port>', description: 'port on localhost; 0 picks a free one', default: DEFAULT_PORT }],
+  examples: ['run', 'run hello --port 9000'],
   async run({ args, options, env, terminal }) {
     const port = textOption(options, 'port') ?? DEFAULT_PORT;
     if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)

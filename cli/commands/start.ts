@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 
 import type { Command } from '../command.ts';
-import { installRoot, readSettings, settingOptions } from '../config.ts';
+import { installRoot, readSettings } from '../config.ts';
 import { apiKeyForShell } from '../local.ts';
 
 /** Folders of examples/ that are deployed. */
@@ -12,9 +12,9 @@ const FIRST = 'text-analysis';
 /** What `npm start` runs: the stack, the sample endpoints, one job through HTTP, then serving until Ctrl+C. */
 export const start: Command = {
   name: 'start',
-  summary: 'Run the service with the sample endpoints, and one job.',
+  summary: 'Run the service, deploy the sample endpoints, and run one job.',
   hidden: true,
-  options: settingOptions('httpPort', 'grpcPort', 'dataDir'),
+  settings: ['httpPort', 'grpcPort', 'dataDir', 'apiKey'],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
     const { runStack } = await import('../supervisor/stack.ts');

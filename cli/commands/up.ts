@@ -1,7 +1,7 @@
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import type { Command } from '../command.ts';
-import { readSettings, settingOptions, type Settings } from '../config.ts';
+import { readSettings, type Settings } from '../config.ts';
 import { apiKeyForShell, quote } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { explain } from '../terminal/tool-error.ts';
@@ -16,8 +16,9 @@ function callable(id: string, spec: EndpointSpec | undefined): string | null {
 /** `capstan up`: scheduler, gateway and agent on this host, until Ctrl+C. */
 export const up: Command = {
   name: 'up',
-  summary: 'Run the whole service on this host: scheduler, gateway and agent, restarted when they die.',
-  options: settingOptions('httpPort', 'grpcPort', 'dataDir'),
+  summary: 'Run the whole service on this host: scheduler, gateway and agent. Restarts a part that dies.',
+  settings: ['httpPort', 'grpcPort', 'dataDir', 'apiKey'],
+  examples: ['up', 'up --http-port 9080 --grpc-port 9070'],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
     const { runStack } = await import('../supervisor/stack.ts');

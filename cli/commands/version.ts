@@ -1,13 +1,14 @@
-import type { Command } from '../command.ts';
+import { printResult, type Command } from '../command.ts';
 import { toolVersion } from '../version.ts';
 
-/** `capstan version`: this package and the Node it runs on. */
+/** `capstan version`: the version of this package, and of the Node that runs it. */
 export const version: Command = {
   name: 'version',
   summary: 'Print the version.',
-  options: [{ flags: '--json', description: 'print JSON' }],
-  async run({ options, terminal }) {
+  json: true,
+  run(invocation) {
     const version = toolVersion();
-    terminal.data(options['json'] === true ? JSON.stringify({ version, node: process.versions.node }) : version);
+    printResult(invocation, { version, node: process.versions.node }, () => invocation.terminal.data(version));
+    return Promise.resolve();
   },
 };

@@ -1,82 +1,90 @@
 import { CapstanError } from '../../lib/errors.ts';
-import type { Fleet } from '../api/fleet.ts';
-import type { WebhookRow } from '../api/webhook-row.ts';
-import { takesOnly, type Command, type Invocation } from '../command.ts';
+import { printResult, type Command, type CommandGroup } from '../command.ts';
 import { flagOption } from '../options.ts';
-import { readSettings, settingOptions } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { withFleet } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
-const ACTIONS = ['list', 'redeliver', 'secret'] as const;
-/** In the place of an id: everything that was given up. */
-const ALL_FAILED = 'failed';
+const settings = [...GATEWAY_SETTINGS, 'grpcPort', 'scheduler'] as const;
 
-/** `capstan webhooks [action] [id]`: deliveries not made yet or given up, and the secret that signs them. */
-export const webhooks: Command = {
-  name: 'webhooks',
-  summary: 'List webhooks not delivered, send them anew, or print or rotate the secret they are signed with.',
-  arguments: [
-    { name: 'action', description: `${ACTIONS.join(', ')}; list when left out`, optional: true },
-    { name: 'id', description: `redeliver: id of a webhook, or '${ALL_FAILED}' for all that were given up`, optional: true },
-  ],
-  options: [
-    { flags: '--rotate', description: 'secret: make a new one; for 24 hours webhooks are signed with the old one, too' },
-    { flags: '--json', description: 'print JSON' },
-    ...settingOptions('url', 'grpcPort', 'dataDir', 'scheduler'),
-  ],
+const list: Command = {
+  name: 'list',
+  summary: 'List undelivered webhooks: pending ones, and those that failed in the last 24 hours.',
+  settings,
+  json: true,
+  examples: ['webhooks list'],
   async run(invocation) {
-    const { args, options, env } = invocation;
-    const [given = 'list', id] = args;
-    const action = ACTIONS.find((name) => name === given);
-    if (action === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `action: must be one of ${ACTIONS.join(', ')}`, { field: 'action' });
-    if (action !== 'redeliver') takesOnly(action, args, 1);
-    if (action === 'redeliver' && id === undefined)
-      throw new CapstanError('INVALID_ARGUMENT', `id: redeliver needs the id of a webhook, or '${ALL_FAILED}'`, { field: 'id' });
-    const rotate = flagOption(options, 'rotate');
-    if (rotate && action !== 'secret')
-      throw new CapstanError('INVALID_ARGUMENT', '--rotate: belongs to the action secret', { field: 'rotate' });
-    await withFleet(readSettings(options, env), env, options, async (fleet) => {
-      if (action === 'list') list(invocation, await fleet.webhooks());
-      else if (action === 'redeliver') await redeliver(invocation, fleet, id ?? '');
-      else if (rotate) await rotateSecret(invocation, fleet);
-      else printSecret(invocation, await fleet.webhookSecret());
+    const { options, env, terminal } = invocation;
+    const rows = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.webhooks());
+    printResult(invocation, rows, () => {
+      const cells = rows.map((row) => [row.id, row.state, String(row.tries), row.nextTry ?? '', row.url, row.error]);
+      terminal.data(renderTable(['ID', 'STATUS', 'ATTEMPTS', 'NEXT ATTEMPT', 'URL', 'REASON'], cells));
+      if (rows.some(({ state }) => state === 'failed')) terminal.next('capstan webhooks redeliver --failed');
     });
   },
 };
 
-function list({ options, terminal }: Invocation, rows: readonly WebhookRow[]): void {
-  if (flagOption(options, 'json')) {
-    terminal.data(JSON.stringify(rows, null, 2));
-    return;
-  }
-  terminal.data(
-    renderTable(
-      ['ID', 'STATE', 'TRIES', 'NEXT', 'URL', 'WHY'],
-      rows.map((row) => [row.id, row.state, String(row.tries), row.nextTry ?? '', row.url, row.error]),
-    ),
-  );
-  if (rows.some(({ state }) => state === 'failed')) terminal.next(`capstan webhooks redeliver ${ALL_FAILED}`);
-}
+const redeliver: Command = {
+  name: 'redeliver',
+  summary: 'Send an undelivered webhook again, with all its attempts.',
+  arguments: [{ name: 'webhook', description: 'id of the webhook', optional: true }],
+  options: [{ flags: '--failed', description: 'every failed webhook' }],
+  settings,
+  json: true,
+  examples: ['webhooks redeliver 0198c0de-7a4b-7000-8000-3f1c2a9d5e60', 'webhooks redeliver --failed'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    const [wanted] = args;
+    if ((wanted === undefined) !== flagOption(options, 'failed'))
+      throw new CapstanError('INVALID_ARGUMENT', 'webhook: give the id of a webhook, or --failed for every failed one', {
+        field: 'webhook',
+      });
+    const redelivered = await withFleet(readSettings(options, env), env, options, async (fleet) => {
+      const ids = wanted === undefined ? (await fleet.webhooks()).filter(({ state }) => state === 'failed').map(({ id }) => id) : [wanted];
+      for (const id of ids) await fleet.redeliverWebhook(id);
+      return ids;
+    });
+    printResult(invocation, { redelivered }, () => {
+      terminal.done(`Redelivering ${redelivered.length === 1 ? '1 webhook' : `${redelivered.length} webhooks`}`);
+      if (redelivered.length > 0) terminal.next('capstan webhooks list');
+    });
+  },
+};
 
-async function redeliver({ options, terminal }: Invocation, fleet: Fleet, wanted: string): Promise<void> {
-  const failed = async (): Promise<string[]> => (await fleet.webhooks()).filter(({ state }) => state === 'failed').map(({ id }) => id);
-  const redelivered = wanted === ALL_FAILED ? await failed() : [wanted];
-  for (const id of redelivered) await fleet.redeliverWebhook(id);
-  if (flagOption(options, 'json')) {
-    terminal.data(JSON.stringify({ redelivered }, null, 2));
-    return;
-  }
-  terminal.done(`sent anew: ${redelivered.length === 1 ? '1 webhook' : `${redelivered.length} webhooks`}`);
-  if (redelivered.length > 0) terminal.next('capstan webhooks');
-}
+const getSecret: Command = {
+  name: 'get',
+  summary: 'Print the secret.',
+  settings,
+  json: true,
+  examples: ['webhooks secret get'],
+  async run({ options, env, terminal }) {
+    const secret = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.webhookSecret());
+    terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
+  },
+};
 
-function printSecret({ options, terminal }: Invocation, secret: string): void {
-  terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
-}
+const rotateSecret: Command = {
+  name: 'rotate',
+  summary: 'Replace the secret and print the new one. For 24 hours webhooks are also signed with the old one.',
+  settings,
+  json: true,
+  examples: ['webhooks secret rotate'],
+  async run({ options, env, terminal }) {
+    const { secret, previousUntil } = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.rotateWebhookSecret());
+    terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret, previousUntil }) : secret);
+    if (previousUntil !== null) terminal.done(`Rotated the secret; webhooks are also signed with the old one until ${previousUntil}`);
+  },
+};
 
-async function rotateSecret({ options, terminal }: Invocation, fleet: Fleet): Promise<void> {
-  const { secret, previousUntil } = await fleet.rotateWebhookSecret();
-  terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret, previousUntil }) : secret);
-  if (previousUntil !== null) terminal.done(`webhooks are signed with the old secret, too, until ${previousUntil}`);
-}
+const secret: CommandGroup = {
+  name: 'secret',
+  summary: 'Print or rotate the secret that signs webhooks.',
+  commands: [getSecret, rotateSecret],
+};
+
+/** `capstan webhooks`: undelivered webhooks, and the secret that signs them. */
+export const webhooks: CommandGroup = {
+  name: 'webhooks',
+  summary: 'List and redeliver webhooks, and manage the signing secret.',
+  commands: [list, redeliver, secret],
+};

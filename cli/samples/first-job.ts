@@ -28,7 +28,7 @@ export interface FirstJobOptions {
 export async function showFirstJob(row: EndpointRow, { settings, url, key, terminal, signal }: FirstJobOptions): Promise<void> {
   terminal.step(`running one job on ${row.name}`);
   const endpoint = new Endpoint(row.id, { apiKey: apiKey(ownSettings(settings)), baseUrl: url });
-  const why = (job: string) => `To see why: capstan jobs ${job === '' ? `list ${row.name}` : `show ${row.name} ${job}`}`;
+  const why = (job: string) => `To see why: capstan jobs ${job === '' ? `list ${row.name}` : `get ${row.name} ${job}`}`;
   const refuse = (cause: unknown, job = ''): never => {
     if (!(cause instanceof SdkError)) throw cause;
     throw new ToolError(cause instanceof TimeoutError ? 'DEADLINE_EXCEEDED' : 'UNAVAILABLE', cause.message, why(job), { cause });

@@ -1,4 +1,4 @@
-/** A refusal whose hint says more than that of its code. */
+/** An error with a hint of its own, in place of that of its code. */
 import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../lib/errors.ts';
 import { errnoOf, messageOf } from '../../lib/to-error.ts';
 
@@ -17,18 +17,16 @@ export interface Explanation {
   readonly exitCode: number;
 }
 
-/** Where the table's hint speaks to a caller of the API, what helps at a shell. */
+/** Hints for a shell, where those of the table are for a caller of the API. */
 const shellHints: Partial<Record<ErrorCode, string>> = {
-  INVALID_ARGUMENT: 'Correct it and run the command again; with --help it says what it takes.',
-  QUOTA_EXCEEDED:
-    'Free what the quota counts (capstan account shows it), or let an operator raise it (capstan account quota <account> --help).',
-  CONFLICT: 'What is there now forbids it; look at that first.',
-  ADDRESS_IN_USE:
-    'Stop the other program, or choose other ports with --http-port and --grpc-port (--port of capstan run; after npm start they stand behind --).',
-  NOT_FOUND: 'Check the id or name; ended jobs are forgotten when their retention is over.',
+  INVALID_ARGUMENT: 'Correct it and run the command again; --help describes its arguments and options.',
+  QUOTA_EXCEEDED: 'Reduce the usage (capstan account get shows it), or have an operator raise the quota: capstan account set <account>.',
+  CONFLICT: 'Not possible in the current state.',
+  ADDRESS_IN_USE: 'Stop the other program, or use other ports: --http-port and --grpc-port (capstan run: --port; npm start: after --).',
+  NOT_FOUND: 'Check the id or name. Jobs are deleted when their retention ends.',
 };
 
-/** What to tell people about anything thrown, and the exit code (the table of lib/errors.ts). */
+/** Returns the message, the hint and the exit code for anything thrown (the table of lib/errors.ts). */
 export function explain(thrown: unknown): Explanation {
   if (thrown instanceof CapstanError) {
     const entry = errorTable[thrown.code];
@@ -40,20 +38,20 @@ export function explain(thrown: unknown): Explanation {
   const message = messageOf(thrown);
   return {
     message: `internal error: ${message}`,
-    hint: 'This is a fault of Capstan; CAPSTAN_DEBUG=1 shows where.',
+    hint: 'This is a bug in Capstan; set CAPSTAN_DEBUG=1 to print the stack.',
     exitCode: errorTable.INTERNAL.exit,
   };
 }
 
 const systemWords: Readonly<Record<string, readonly [what: string, hint: string]>> = {
-  EACCES: ['permission denied', 'Change the permissions there, or work as a user who has them.'],
-  EPERM: ['operation not permitted', 'Change the permissions there, or work as a user who has them.'],
-  EROFS: ['the file system is read-only', 'Work in a folder that can be written.'],
-  ENOSPC: ['the disk is full', 'Make room on that disk.'],
-  EDQUOT: ['the disk quota is used up', 'Make room on that disk.'],
+  EACCES: ['permission denied', 'Change the permissions, or run the command as a user who has them.'],
+  EPERM: ['operation not permitted', 'Change the permissions, or run the command as a user who has them.'],
+  EROFS: ['the file system is read-only', 'Use a folder that is writable.'],
+  ENOSPC: ['the disk is full', 'Free space on that disk.'],
+  EDQUOT: ['the disk quota is used up', 'Free space on that disk.'],
 };
 
-/** A file or folder that the system does not let be used: no fault of ours, wherever it was met. */
+/** Explains an error of the file system, with its path; null for any other error. */
 function systemRefusal(thrown: unknown): Explanation | null {
   if (!(thrown instanceof Error) || !('path' in thrown) || typeof thrown.path !== 'string') return null;
   const code = errnoOf(thrown) ?? '';

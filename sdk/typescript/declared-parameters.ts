@@ -2,7 +2,7 @@
 import type { SettingRule } from './setting-rules.ts';
 
 export interface DeclaredParameters {
-  /** What the endpoint does, for people; shown by endpoints show and on the docs page of a load-balanced endpoint. */
+  /** What the endpoint does, for people; shown by endpoints get and on the docs page of a load-balanced endpoint. */
   readonly description?: string;
   /** Seconds that a worker stays while idle. 1 to 3600 s. Default: 60. */
   readonly idleTimeout?: number;

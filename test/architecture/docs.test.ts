@@ -4,7 +4,9 @@ import { dirname, join, relative } from 'node:path';
 
 import test from 'ava';
 
-import { allCommands } from '../../cli/commands.ts';
+import { isGroup, optionsOf } from '../../cli/command.ts';
+import { findCommand, leafCommands } from '../../cli/commands.ts';
+import { currentSpelling } from '../../cli/old-spellings.ts';
 
 const root = join(import.meta.dirname, '../..');
 const FOLDERS = 'agent,bench,cli,deploy,docs,examples,gateway,proto,scheduler,sdk,test,.ci,.github';
@@ -78,7 +80,7 @@ test('the page of folders names every folder of the parts', (t) => {
   );
 });
 
-const commands = await allCommands();
+const commands = await leafCommands();
 
 /** Lines that a reader would type: of blocks of code, and in single quotes of code. */
 function typed(file: string): string[] {
@@ -88,24 +90,26 @@ function typed(file: string): string[] {
   return [...blocks, ...spans].map((line) => line.trim());
 }
 
-test('every command that a page names is one of the tool, with the options it has', (t) => {
+test('every command that a page names is one of the tool in its current spelling, with the options it has', async (t) => {
   const wrong: string[] = [];
-  const names = new Map(commands.map((command) => [command.name, command]));
   let seen = 0;
   for (const page of pages) {
     for (const line of typed(page)) {
-      for (const [, name = '', rest = ''] of line.matchAll(
-        /(?:^|[\s=;&|])(?:npx )?capstan (?!capstan |import )([a-z]+(?:-[a-z]+)*)\b([^;&|#`]*)/g,
-      )) {
+      for (const [, rest = ''] of line.matchAll(/(?:^|[\s=;&|])(?:npx )?capstan (?!capstan |import )([a-z]+(?:-[a-z]+)*\b[^;&|#`)]*)/g)) {
         seen += 1;
-        const command = names.get(name);
-        if (command === undefined) {
-          if (name !== 'help') wrong.push(`${page}: capstan ${name}`);
-          continue;
+        const words = rest.split(/\s+/).filter((word) => word !== '');
+        const { node, path } = await findCommand(words);
+        const what = `${page}: capstan ${rest}`;
+        // A page may name a group as a whole: `capstan node`.
+        if (words[0] === 'help' || words[0] === '…') continue;
+        if (node === undefined || (isGroup(node) && words.length > path.length)) wrong.push(what);
+        else if (!isGroup(node)) {
+          const { moved } = currentSpelling(words);
+          if (moved !== undefined) wrong.push(`${what} is an old spelling of ${moved.to}`);
+          const options = new Set(optionsOf(node).flatMap(({ flags }) => flags.match(/--?[a-z-]+/g) ?? []));
+          for (const [, flag = ''] of rest.matchAll(/(?:^|\s)\[?(--[a-z-]+|-[a-z]\b)/g))
+            if (!options.has(flag) && flag !== '--help') wrong.push(`${what}: ${flag}`);
         }
-        const options = new Set((command.options ?? []).flatMap(({ flags }) => flags.match(/--?[a-z-]+/g) ?? []));
-        for (const [, flag = ''] of rest.matchAll(/(?:^|\s)\[?(--[a-z-]+|-[a-z]\b)/g))
-          if (!options.has(flag) && flag !== '--help') wrong.push(`${page}: capstan ${name} ${flag}`);
       }
     }
   }
@@ -116,17 +120,16 @@ test('every command that a page names is one of the tool, with the options it ha
 test('the page of the tool has every command and every option, and no other', (t) => {
   const page = text('docs/tool.md');
   const rows = [...page.matchAll(/^\| (`.*?) \| /gm)].map(([, cell = '']) => cell);
-  const missing = commands
-    .filter(({ hidden }) => hidden !== true)
-    .filter(({ name }) => !rows.some((cell) => new RegExp(`\`${name}\\b`).test(cell)))
-    .map(({ name }) => name);
-  t.deepEqual(missing, []);
+  const shown = [...commands].filter(([, { hidden }]) => hidden !== true);
+  t.deepEqual(
+    shown.map(([path]) => path).filter((path) => !rows.some((cell) => new RegExp(`\`${path}\\b`).test(cell))),
+    [],
+  );
   const told = new Set(pages.flatMap((file) => text(file).match(/--[a-z][a-z-]+/g) ?? []));
-  const untold = commands
-    .filter(({ hidden }) => hidden !== true)
-    .flatMap(({ name, options = [] }) => options.map(({ flags }) => ({ name, flag: /--[a-z-]+/.exec(flags)?.[0] ?? '' })))
+  const untold = shown
+    .flatMap(([path, command]) => optionsOf(command).map(({ flags }) => ({ path, flag: /--[a-z-]+/.exec(flags)?.[0] ?? '' })))
     .filter(({ flag }) => !told.has(flag))
-    .map(({ name, flag }) => `${name} ${flag}`);
+    .map(({ path, flag }) => `${path} ${flag}`);
   t.deepEqual(untold, []);
 });
 

@@ -94,7 +94,7 @@ test('deploy prints the endpoints by kind and the exact next command; endpoints 
   t.is(lines[2], `=> deploying to ${url}`);
   t.is(lines[3], '✓ environment default: 2 created, 0 updated');
 
-  const listed = rowsOf((await capstan('endpoints', '--json')).stdout);
+  const listed = rowsOf((await capstan('endpoints', 'list', '--json')).stdout);
   const orders = rowOf(listed, 'orders');
   const web = rowOf(listed, 'web');
   t.like(orders, {
@@ -137,7 +137,7 @@ test('the same folder again updates the same endpoints; another environment has 
   t.true(first.every(({ created }) => created === true));
   t.true(again.every(({ created }) => created === false));
   t.true(other.every(({ id, environment }) => environment === 'staging' && !ids(first).includes(id)));
-  t.is(rowsOf((await capstan('endpoints', '--env', 'staging', '--json')).stdout).length, 2);
+  t.is(rowsOf((await capstan('endpoints', 'list', '--env', 'staging', '--json')).stdout).length, 2);
 });
 
 test('what stays in the folder is the artifact and the manifest, without secrets', async (t) => {
@@ -176,12 +176,15 @@ test('a quota that does not suffice refuses all, with its exit code', async (t) 
   const { code, stderr } = await capstan('deploy', folder);
   t.is(code, 73);
   t.regex(stderr, /^✗ [^\n]*30[^\n]*\nhint: /m);
-  t.deepEqual(rowsOf((await capstan('endpoints', '--json')).stdout), []);
+  t.deepEqual(rowsOf((await capstan('endpoints', 'list', '--json')).stdout), []);
 });
 
 test('a wrong key: one line that says so, without the key', async (t) => {
   const { folder, url } = await world(t);
-  for (const args of [['endpoints'], ['deploy', folder]]) {
+  for (const args of [
+    ['endpoints', 'list'],
+    ['deploy', folder],
+  ]) {
     const running = run([bin, ...args, '--url', url], { cwd: folder, env: { SERVICE_API_KEY: 'cap_wrong' } });
     t.is(await running.ended, 77);
     t.regex(running.stderr(), /✗ the gateway at .* refused the API key: .*\nhint: .*\n$/);
@@ -192,13 +195,13 @@ test('a wrong key: one line that says so, without the key', async (t) => {
 test('logs, nodes and workers of a service without nodes', async (t) => {
   const { capstan, folder } = await world(t);
   await capstan('deploy', folder);
-  t.deepEqual(JSON.parse((await capstan('nodes', '--json')).stdout), []);
-  t.deepEqual(JSON.parse((await capstan('workers', '--json')).stdout), []);
-  t.is((await capstan('workers', '--endpoint', 'orders')).stdout.split('\n')[0], 'ID  ENDPOINT  STATE  JOBS  NODE  WHY');
+  t.deepEqual(JSON.parse((await capstan('node', 'list', '--json')).stdout), []);
+  t.deepEqual(JSON.parse((await capstan('workers', 'list', '--json')).stdout), []);
+  t.is((await capstan('workers', 'list', '--endpoint', 'orders')).stdout.split('\n')[0], 'ID  ENDPOINT  STATUS  JOBS  NODE  REASON');
   t.deepEqual(JSON.parse((await capstan('logs', 'orders', '--json')).stdout), []);
   const missing = await capstan('logs', 'nothing');
   t.is(missing.code, 66);
-  t.regex(missing.stderr, /^✗ there is no endpoint nothing\nhint: /);
+  t.regex(missing.stderr, /^✗ endpoint nothing not found\nhint: /);
 });
 
 test('an artifact of many frames arrives whole', async (t) => {

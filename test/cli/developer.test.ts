@@ -5,7 +5,7 @@ import test from 'ava';
 
 import type { LogRow } from '../../cli/api/control.ts';
 import { newLines } from '../../cli/api/new-lines.ts';
-import { allCommands, findCommand } from '../../cli/commands.ts';
+import { allCommands, findCommand, leafCommands } from '../../cli/commands.ts';
 import { completionScript } from '../../cli/completion.ts';
 import type { Application } from '../../cli/deploy/application.ts';
 import { lackingPackages } from '../../cli/deploy/fleet.ts';
@@ -19,19 +19,42 @@ COMP_WORDS=(capstan ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=$
 }
 
 test('every command is found by its name, and by nothing that objects have of themselves', async (t) => {
-  for (const command of commands) t.is(await findCommand(command.name), command);
-  t.is(await findCommand('constructor'), undefined);
-  t.is(await findCommand(''), undefined);
+  for (const command of commands) t.is((await findCommand([command.name])).root, command);
+  for (const [path, command] of await leafCommands()) t.is((await findCommand(path.split(' '))).node, command, path);
+  t.is((await findCommand(['constructor'])).root, undefined);
+  t.is((await findCommand([''])).root, undefined);
+  t.is((await findCommand([])).root, undefined);
+  t.like(await findCommand(['nodes', 'tokens', 'delete', 'x']), { path: ['node', 'token', 'revoke'], rest: ['x'] });
+  t.like(await findCommand(['node', 'constructor']), { path: ['node'], rest: ['constructor'] });
 });
 
-test('completion knows every command and its options', (t) => {
+test('completion knows every command at each level, its options and their values', async (t) => {
   t.deepEqual(complete('dep'), ['deploy']);
+  t.deepEqual(complete('node', 'to'), ['token']);
+  t.deepEqual(complete('node', 'token', 'c'), ['create']);
+  t.deepEqual(complete('node', 'token', 'create', '--max'), ['--max-uses']);
+  t.deepEqual(complete('jobs', 'list', 'hello', '--st'), ['--status'], 'after an argument');
+  t.deepEqual(complete('keys', 'create', 'ci', '--scope', ''), ['all', 'endpoints', 'read-only', 'environment']);
+  t.deepEqual(complete('endpoints', 'list', '-o', 'j'), ['json']);
+  t.deepEqual(complete('completion', 'z'), ['zsh']);
+  t.deepEqual(complete('node', 'nothing', ''), complete('node', ''), 'a word that is no command leads nowhere');
+  for (const [path, { hidden }] of await leafCommands()) {
+    const words = path.split(' ');
+    t.deepEqual(complete(...words).includes(words.at(-1) ?? ''), hidden !== true, path);
+  }
   t.true(complete('').length > 15);
   t.false(complete('').includes('start'));
   t.deepEqual(complete('deploy', '--exc'), ['--exclude']);
   t.deepEqual(complete('run', '--p'), ['--port']);
   t.is(spawnSync('bash', ['-n'], { input: completionScript('bash', commands) }).status, 0);
-  t.regex(completionScript('fish', commands), /complete -c capstan -n "__fish_seen_subcommand_from deploy" -l exclude -d /);
+  const fish = completionScript('fish', commands);
+  t.true(fish.includes(String.raw`complete -c capstan -n '__capstan_at \' deploy\'' -l exclude -d `));
+  t.true(fish.includes(String.raw`complete -c capstan -n '__capstan_at \' node token\'' -a create -d `));
+  t.true(
+    fish.includes(
+      String.raw`complete -c capstan -n '__capstan_at \' keys create\'' -l scope -xa 'all endpoints read-only environment' -d `,
+    ),
+  );
 });
 
 test('followed logs give each line once, also several of one millisecond', async (t) => {

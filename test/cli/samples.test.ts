@@ -41,20 +41,20 @@ async function tool(t: ExecutionContext, data: string, ...args: readonly string[
 }
 
 const names = async (t: ExecutionContext, data: string): Promise<string[]> =>
-  (JSON.parse(await tool(t, data, 'endpoints', '--json')) as Row[]).map(({ name }) => name).sort();
+  (JSON.parse(await tool(t, data, 'endpoints', 'list', '--json')) as Row[]).map(({ name }) => name).sort();
 
 test.serial('samples that the quota refuses are left out with the way to mend it, and come with the quota', async (t) => {
   const data = await folderOf(t);
   const before = await serve(t, 'up', data);
-  await tool(t, data, 'account', 'quota', 'default', '--workers', '3');
+  await tool(t, data, 'account', 'set', 'default', '--workers', '3');
   await end(t, before);
 
   // text-analysis wants 3 workers, reference 2.
   const refused = await serve(t, 'start', data);
   t.is((JSON.parse(refused.stdout()) as { status: string }).status, 'COMPLETED', 'the sample that fits serves');
-  t.regex(refused.stderr(), /^! the sample endpoint reference is left out: workersMax: .* would be 5, .*\nhint: .*capstan account quota/m);
+  t.regex(refused.stderr(), /^! the sample endpoint reference is left out: workersMax: .* would be 5, .*\nhint: .*capstan account set/m);
   t.deepEqual(await names(t, data), ['text-analysis'], 'the service is up');
-  await tool(t, data, 'account', 'quota', 'default', '--workers', '5');
+  await tool(t, data, 'account', 'set', 'default', '--workers', '5');
   await end(t, refused);
 
   const raised = await serve(t, 'start', data);
@@ -76,7 +76,7 @@ test.serial('samples that the quota refuses are left out with the way to mend it
 test.serial('a sample that was undeployed stays away, and one that was replaced is left alone and gets no job', async (t) => {
   const data = await folderOf(t);
   const first = await serve(t, 'start', data);
-  await tool(t, data, 'undeploy', 'reference');
+  await tool(t, data, 'endpoints', 'delete', 'reference');
   const own = await folderOf(t, {
     'own.ts': 'export const own = (value: number) => value;\n',
     'tool_manifest.json': JSON.stringify({
@@ -90,7 +90,7 @@ test.serial('a sample that was undeployed stays away, and one that was replaced 
   t.regex(second.stderr(), /^! the sample endpoint reference was undeployed and stays so\nhint: .*capstan deploy \S+examples\/reference$/m);
   t.regex(second.stderr(), /^! the endpoint text-analysis has another build than the sample: it is left as it is\nhint: /m);
   t.is(second.stdout(), '', 'no job runs on what belongs to the user');
-  const rows = JSON.parse(await tool(t, data, 'endpoints', '--json')) as Row[];
+  const rows = JSON.parse(await tool(t, data, 'endpoints', 'list', '--json')) as Row[];
   t.deepEqual(
     rows.map(({ name, buildDigest }) => [name, buildDigest]),
     [['text-analysis', deployed?.buildDigest]],

@@ -51,7 +51,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
   t.like(mistaken, { status: 'FAILED', error: 'text: must be a string' });
 
   // The commands find the stack by its data folder.
-  const listed = run([bin, 'endpoints', '--json', '--data-dir', data], { cwd: data });
+  const listed = run([bin, 'endpoints', 'list', '--json', '--data-dir', data], { cwd: data });
   t.is(await listed.ended, 0);
   t.is((JSON.parse(listed.stdout()) as { name: string }[])[0]?.name, 'text-analysis');
   const doctor = run([bin, 'doctor', '--data-dir', data], { cwd: data });

@@ -40,7 +40,7 @@ test('help lists every command but the inner one; data goes to stdout', async (t
   const { code, stdout, stderr } = await capstan(['--help']);
   t.is(code, 0);
   t.is(stderr, '');
-  for (const name of ['up', 'deploy', 'endpoints', 'logs', 'workers', 'nodes', 'doctor', 'scheduler', 'gateway', 'agent', 'version']) {
+  for (const name of ['up', 'deploy', 'endpoints', 'logs', 'workers', 'node', 'doctor', 'scheduler', 'gateway', 'agent', 'version']) {
     t.regex(stdout, new RegExp(`^  ${name} `, 'm'));
   }
   t.notRegex(stdout, /^ {2}start/m);
@@ -58,7 +58,7 @@ test('what is to be run next is said as the tool was called', async (t) => {
   t.regex((await capstan(['init', 'one'], { cwd: folder })).stderr, /^next: cd one && capstan run$/m);
   const byNpx = { cwd: folder, env: { npm_lifecycle_event: 'npx' } };
   t.regex((await capstan(['init', 'two'], byNpx)).stderr, /^next: cd two && npx capstan run$/m);
-  t.regex((await capstan(['logs'], byNpx)).stderr, /^hint: npx capstan logs --help lists what it takes\.$/m);
+  t.regex((await capstan(['logs'], byNpx)).stderr, /^hint: Usage: npx capstan logs --help$/m);
 });
 
 test('version, for people and for programs', async (t) => {
@@ -71,24 +71,40 @@ test('version, for people and for programs', async (t) => {
 });
 
 const mistakes: [string, readonly string[], number, RegExp][] = [
-  ['an unknown command', ['endpionts'], 2, line("unknown command 'endpionts'")],
+  ['an unknown command', ['endpionts'], 2, /^✗ unknown command 'endpionts'\nhint: Did you mean endpoints\? Usage: capstan --help\n$/],
   ['help about an unknown command', ['help', 'endpionts'], 2, line("unknown command 'endpionts'")],
-  ['an unknown option', ['endpoints', '--jsn'], 2, line("unknown option '--jsn'")],
   [
-    'an argument that is missing',
-    ['logs'],
+    'an unknown subcommand',
+    ['node', 'token', 'crate', '--name', 'x'],
     2,
-    /^✗ missing required argument 'endpoint'\nhint: capstan logs --help lists what it takes\.\n$/,
+    /^✗ unknown command 'crate'\nhint: Did you mean create\? Usage: capstan node token --help\n$/,
   ],
-  ['an unknown action', ['master-key', 'forget'], 2, line('action: must be one of show, rotate')],
+  ['help about an unknown subcommand', ['help', 'node', 'tokn'], 2, line("unknown command 'tokn'")],
+  ['an unknown subcommand with --help', ['node', 'explode', '--help'], 2, line("unknown command 'explode'")],
+  [
+    'an unknown option',
+    ['endpoints', 'list', '--jsn'],
+    2,
+    /^✗ unknown option '--jsn'\nhint: Did you mean --json\? Usage: capstan endpoints list --help\n$/,
+  ],
+  [
+    'a value that an option does not accept',
+    ['keys', 'create', 'ci', '--scope', 'endpoint'],
+    2,
+    /^✗ --scope: must be one of all, endpoints, read-only, environment\nhint: Did you mean endpoints\? Usage: capstan keys create --help\n$/,
+  ],
+  ['an output format that is unknown', ['endpoints', 'list', '-o', 'yaml'], 2, line('--output: must be one of text, json')],
+  ['an argument that is none of a set', ['completion', 'tcsh'], 2, line('shell: must be one of bash, zsh, fish')],
+  ['a word too many', ['node', 'list', 'more'], 2, line("too many arguments for 'list'.*")],
+  ['an argument that is missing', ['logs'], 2, /^✗ missing required argument 'endpoint'\nhint: Usage: capstan logs --help\n$/],
   ['a port that is none', ['doctor', '--http-port', 'http'], 2, line('--http-port: must be a port number between 0 and 65535')],
   ['a port too high', ['doctor', '--grpc-port', '65536'], 2, line('--grpc-port: must be a port number between 0 and 65535')],
-  ['an address that is none', ['endpoints', '--scheduler', 'here'], 2, line('--scheduler: must be host:port or unix:<path>')],
+  ['an address that is none', ['backup', 'copy', '--scheduler', 'here'], 2, line('--scheduler: must be host:port or unix:<path>')],
   ['a limit out of range', ['logs', 'e', '--limit', '1001'], 2, line('--limit: must be an integer between 1 and 1000')],
   ['a folder that is not there', ['deploy', '/nowhere'], 66, /^=> building \/nowhere\n✗ there is no folder \/nowhere\nhint: [^\n]+\n$/],
 ];
 for (const [what, args, exit, message] of mistakes) {
-  test(`a mistake in words: ${what}`, async (t) => {
+  test(`a wrong command line: ${what}`, async (t) => {
     const { code, stdout, stderr } = await capstan(args);
     t.regex(stderr, message);
     t.is(code, exit);
@@ -103,20 +119,22 @@ test('a mistake in the environment names the variable', async (t) => {
 });
 
 test('no key anywhere: one line that says how to get one', async (t) => {
-  const { code, stderr } = await capstan(['endpoints', '--data-dir', await folderOf(t)], { cwd: await folderOf(t) });
+  const { code, stderr } = await capstan(['endpoints', 'list', '--data-dir', await folderOf(t)], { cwd: await folderOf(t) });
   t.is(code, 78);
   t.regex(stderr, line('SERVICE_API_KEY: no API key is set, and the data folder holds none'));
 });
 
 test('nobody at the address: one line that says how to start it', async (t) => {
-  const { code, stderr } = await capstan(['endpoints', '--url', 'http://127.0.0.1:1'], { env: { SERVICE_API_KEY: 'k3y-of-the-test' } });
+  const { code, stderr } = await capstan(['endpoints', 'list', '--url', 'http://127.0.0.1:1'], {
+    env: { SERVICE_API_KEY: 'k3y-of-the-test' },
+  });
   t.is(code, 69);
   t.regex(stderr, line('the gateway at http://127\\.0\\.0\\.1:1 does not answer'));
   t.regex(stderr, /capstan up/);
 });
 
 test('CAPSTAN_DEBUG shows the stack, and still no key', async (t) => {
-  const { stderr } = await capstan(['endpoints', '--url', 'http://127.0.0.1:1'], {
+  const { stderr } = await capstan(['endpoints', 'list', '--url', 'http://127.0.0.1:1'], {
     env: { SERVICE_API_KEY: 'k3y-of-the-test', CAPSTAN_DEBUG: '1' },
   });
   t.regex(stderr, /\n {4}at /);

@@ -1,4 +1,4 @@
-/** `capstan webhooks` against a scheduler, and what `capstan up` opens for webhooks. */
+/** `capstan webhooks list` against a scheduler, and what `capstan up` opens for webhooks. */
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -21,7 +21,7 @@ async function webhooks(world: WebhookWorld, ...args: string[]): Promise<{ code:
 test.serial('lists what is not delivered, sends it anew, and shows the secret', async (t) => {
   const receiver = await Receiver.open(t, [500, 503, 500, 200]);
   const world = await WebhookWorld.open(t);
-  t.deepEqual(JSON.parse((await webhooks(world, '--json')).stdout), []);
+  t.deepEqual(JSON.parse((await webhooks(world, 'list', '--json')).stdout), []);
 
   const id = await world.completed(receiver.url());
   await world.tried(id, 1);
@@ -35,33 +35,34 @@ test.serial('lists what is not delivered, sends it anew, and shows the secret', 
     world.clock.advance(10_000);
     await world.tried(id, tries);
   }
-  const listed = await webhooks(world);
+  const listed = await webhooks(world, 'list');
   t.is(listed.code, 0);
   t.regex(listed.stdout, new RegExp(`^${id} +failed +3 +- +${receiver.url()} +the receiver responded with status 500, not 200$`, 'm'));
-  t.is(listed.stderr, 'next: capstan webhooks redeliver failed\n');
+  t.is(listed.stderr, 'next: capstan webhooks redeliver --failed\n');
 
-  t.is((await webhooks(world, 'redeliver', 'failed')).stderr, '✓ sent anew: 1 webhook\nnext: capstan webhooks\n');
+  t.is((await webhooks(world, 'redeliver', '--failed')).stderr, '✓ Redelivering 1 webhook\nnext: capstan webhooks list\n');
   await world.delivered();
   t.deepEqual(JSON.parse((await webhooks(world, 'redeliver', 'failed', '--json')).stdout), { redelivered: [] });
   t.is((await webhooks(world, 'redeliver', id)).code, 66);
 
-  const secret = await webhooks(world, 'secret');
+  const secret = await webhooks(world, 'secret', 'get');
   t.regex(secret.stdout, /^whsec_[A-Za-z0-9+/]{43}=\n$/);
-  t.deepEqual(JSON.parse((await webhooks(world, 'secret', '--json')).stdout), { secret: secret.stdout.trim() });
+  t.deepEqual(JSON.parse((await webhooks(world, 'secret', 'get', '-o', 'json')).stdout), { secret: secret.stdout.trim() });
 
-  const rotated = await webhooks(world, 'secret', '--rotate');
+  const rotated = await webhooks(world, 'secret', 'rotate');
   t.regex(rotated.stdout, /^whsec_[A-Za-z0-9+/]{43}=\n$/);
   t.not(rotated.stdout, secret.stdout);
   const until = new Date(world.clock.now().wall + 86_400_000).toISOString();
-  t.is(rotated.stderr, `✓ webhooks are signed with the old secret, too, until ${until}\n`);
+  t.is(rotated.stderr, `✓ Rotated the secret; webhooks are also signed with the old one until ${until}\n`);
   t.is((await webhooks(world, 'secret')).stdout, rotated.stdout);
 });
 
 test.serial('a wrong action and a missing id are mistakes', async (t) => {
   for (const [args, message] of [
-    [['retry'], '✗ action: must be one of list, redeliver, secret\n'],
-    [['list', '--rotate'], '✗ --rotate: belongs to the action secret\n'],
-    [['redeliver'], "✗ id: redeliver needs the id of a webhook, or 'failed'\n"],
+    [['retry'], "✗ unknown command 'retry'\n"],
+    [['list', '--rotate'], "✗ unknown option '--rotate'\n"],
+    [['redeliver'], '✗ webhook: give the id of a webhook, or --failed for every failed one\n'],
+    [['redeliver', 'id', '--failed'], '✗ webhook: give the id of a webhook, or --failed for every failed one\n'],
   ] as const) {
     const running = run([bin, 'webhooks', ...args]);
     t.is(await running.ended, 2);

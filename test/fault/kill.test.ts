@@ -71,7 +71,7 @@ linux('whichever part is killed, every acknowledged job ends as it should and is
   await expectAllCompleted(t, stack, endpoint, load);
   await expectKeysKept(t, load);
   for (const life of lives.over) t.is((await lives.status(life)).status, lastOf(life), `${life.id}, ${life.kind}`);
-  await deliveries.expectAll(t, lives.over, (await stack.tool('webhooks', 'secret')).trim());
+  await deliveries.expectAll(t, lives.over, (await stack.tool('webhooks', 'secret', 'get')).trim());
   const repeated = load.acknowledged.filter((job) => (job.ended?.retries ?? 0) > 0).length;
   t.log(`${load.acknowledged.length} jobs, ${repeated} of them run again; ${load.resent} requests sent again, ${load.lost} given up`);
   t.is(await stack.interrupt(), 0);

@@ -80,7 +80,7 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     if (!closing && faults?.explains(part) !== true) recorder.record({ kind: 'crash', part, how });
   });
   try {
-    const secret = (await stack.capstan('webhooks', 'secret')).trim();
+    const secret = (await stack.capstan('webhooks', 'secret', 'get')).trim();
     const deliveries = await Deliveries.open(recorder, secret, options.seed);
     const calls = new Calls(stack, recorder);
     const { gateways, endpoints } = stack;

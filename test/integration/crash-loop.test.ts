@@ -28,10 +28,10 @@ linux('workers that cannot start are reported with their error, and a corrected 
   t.is(health.workers.ready, 0);
   // The first failed start is reason enough to say so; the decision comes with the third.
   const shown = await until('the decision is shown', async () => {
-    const said = await fleet.tool('endpoints', 'show', 'answer');
+    const said = await fleet.tool('endpoints', 'get', 'answer');
     return /CRASH_LOOP .*consecutive starts failed.*the weights are missing/.test(said.stdout) ? said : null;
   });
-  t.regex(shown.stderr, /jobs wait \(CRASH_LOOP\).*the weights are missing/);
+  t.regex(shown.stderr, /jobs are queued: CRASH_LOOP: .*the weights are missing/);
   await until('one worker goes on trying', async () => (await fleet.workers()).filter(({ state }) => state !== 'DRAINING').length === 1);
   await fleet.deployChanged(app, (manifest) => manifest.replace('"BROKEN": "yes"', '"BROKEN": "no"'));
   const documents = await Promise.all(jobs.map((job) => stack.ended(endpoint, job)));

@@ -74,7 +74,7 @@ serial('from zero to every device of three nodes and back to zero; what has no p
     [`a ${GPUS}`, `b ${GPUS}`, `c ${GPUS}`],
     'spread over the nodes',
   );
-  const { stdout } = await fleet().tool('endpoints', 'show', 'hold');
+  const { stdout } = await fleet().tool('endpoints', 'get', 'hold');
   t.regex(stdout, /NO_PLACE .*GPU_BUSY/);
   t.regex(stdout, /ASK .*REQUEST_COUNT: \d jobs, 1 per worker/);
   await writeFile(open, '');
@@ -193,19 +193,19 @@ serial('the jobs of a lost node run elsewhere after the grace period, and the no
 });
 
 serial('the operator makes join tokens, lists them by id and revokes them', async (t) => {
-  const made = await fleet().tool('node', 'token', '--name', 'rack', '--expires-in', '12h', '--max-uses', '1', '--json');
+  const made = await fleet().tool('node', 'token', 'create', '--name', 'rack', '--expires-in', '12h', '--max-uses', '1', '--json');
   const { id: token, joinToken } = JSON.parse(made.stdout) as { id: string; joinToken: string };
   const list = async (): Promise<{ id: string; name: string; maxUses: number | null }[]> =>
-    JSON.parse((await fleet().tool('node', 'tokens', '--json')).stdout) as { id: string; name: string; maxUses: number | null }[];
+    JSON.parse((await fleet().tool('node', 'token', 'list', '--json')).stdout) as { id: string; name: string; maxUses: number | null }[];
   t.like(
     (await list()).find((row) => row.id === token),
     { name: 'rack', maxUses: 1 },
   );
   t.false(JSON.stringify(await list()).includes(joinToken));
-  t.is((await fleet().tool('node', 'revoke', token)).code, 0);
+  t.is((await fleet().tool('node', 'token', 'revoke', token)).code, 0);
   t.false((await list()).some((row) => row.id === token));
   const mistakes = await Promise.all([
-    fleet().tool('node', 'token', '--expires-in', 'soon'),
+    fleet().tool('node', 'token', 'create', '--expires-in', 'soon'),
     fleet().tool('node', 'drain'),
     fleet().tool('node', 'drain', 'nowhere'),
     fleet().tool('node', 'explode', 'a'),

@@ -28,7 +28,7 @@ linux('a worker leaves a lost GPU, a failed driver stops new work with its reaso
   const stack = await Stack.start({ CAPSTAN_NVIDIA_SMI: await behave({ gpus: GPUS }), CAPSTAN_INVENTORY_MS: '200' });
   t.teardown(() => stack.close());
   const hold = (await stack.deploy(join(import.meta.dirname, 'fleet-app'))).get('hold') ?? '';
-  const workers = async (): Promise<WorkerRow[]> => JSON.parse(await stack.tool('workers', '--json')) as WorkerRow[];
+  const workers = async (): Promise<WorkerRow[]> => JSON.parse(await stack.tool('workers', 'list', '--json')) as WorkerRow[];
   const open = async (name: string): Promise<void> => writeFile(join(folder, name), '');
   const run = (name: string): Promise<string> => stack.run(hold, { gate: join(folder, name) });
 
@@ -48,14 +48,14 @@ linux('a worker leaves a lost GPU, a failed driver stops new work with its reaso
   t.like(await stack.ended(hold, first), { status: 'COMPLETED', output: { devices: lost } });
 
   await behave({ fails: { code: 18, stdout: `${MISMATCH}\nNVML library version: 550.54` } });
-  await until('the host says what its driver lacks', async () => (await stack.tool('nodes')).includes(MISMATCH));
+  await until('the host says what its driver lacks', async () => (await stack.tool('node', 'list')).includes(MISMATCH));
   const third = await run('third');
   const waiting = await until('the job waits for a GPU', async () => {
     const document = (await stack.status(hold, third)) as { queueReason?: string };
     return document.queueReason === 'NO_CAPACITY' ? document : null;
   });
   t.is((waiting as { status?: string }).status, 'IN_QUEUE');
-  t.true((await stack.tool('endpoints', 'show', 'hold', '--json')).includes(MISMATCH), 'with the words of the driver');
+  t.true((await stack.tool('endpoints', 'get', 'hold', '--json')).includes(MISMATCH), 'with the words of the driver');
   await behave({ gpus: GPUS });
   await open('third');
   t.is((await stack.ended(hold, third)).status, 'COMPLETED');

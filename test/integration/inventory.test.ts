@@ -1,4 +1,4 @@
-/** What is wrong with a GPU is told where its operator looks: `capstan nodes` and `capstan doctor`. */
+/** What is wrong with a GPU is told where its operator looks: `capstan node list` and `capstan doctor`. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -33,7 +33,7 @@ test('an ill GPU is shown with its reason, and its neighbour is not', async (t) 
       env: { ...shared, NO_COLOR: '1' },
     });
   const row = await until('the node tells its devices', async () => {
-    const [node] = JSON.parse((await capstan('nodes', '--json')).stdout) as Row[];
+    const [node] = JSON.parse((await capstan('node', 'list', '--json')).stdout) as Row[];
     return node?.devices.length === 2 ? node : null;
   });
   t.like(row.devices[0], {
@@ -46,7 +46,7 @@ test('an ill GPU is shown with its reason, and its neighbour is not', async (t) 
     xids: [],
   });
   t.like(row.devices[1], { healthy: true, problem: '' });
-  const shown = (await capstan('nodes')).stdout;
+  const shown = (await capstan('node', 'list')).stdout;
   t.regex(shown, /NVIDIA Ill \(recovery action needed: GPU Reset\), NVIDIA Well/);
   t.regex(shown, / 0\/1 GPU/, 'an ill one is not there to be given');
   const { stderr } = await capstan('doctor');

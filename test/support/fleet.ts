@@ -6,8 +6,8 @@ import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import type { Command } from '../../cli/command.ts';
-import { nodes } from '../../cli/commands/nodes.ts';
-import { workers } from '../../cli/commands/workers.ts';
+import { nodeList } from '../../cli/commands/node-list.ts';
+import { workerList } from '../../cli/commands/workers.ts';
 import { createTerminal } from '../../cli/terminal/terminal.ts';
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { guard, Stack } from './stack.ts';
@@ -25,7 +25,7 @@ export interface ToolResult {
   readonly stderr: string;
 }
 
-/** A node as `capstan nodes --json` shows it. */
+/** A node as `capstan node list --json` shows it. */
 export interface FleetNode {
   readonly id: string;
   readonly name: string;
@@ -36,7 +36,7 @@ export interface FleetNode {
   readonly devices: readonly { readonly uuid: string }[];
 }
 
-/** A worker as `capstan workers --json` shows it. */
+/** A worker as `capstan workers list --json` shows it. */
 export interface FleetWorker {
   readonly id: string;
   readonly endpoint: string;
@@ -172,11 +172,11 @@ export class Fleet {
   }
 
   async nodes(): Promise<FleetNode[]> {
-    return this.#json<FleetNode[]>(nodes);
+    return this.#json<FleetNode[]>(nodeList);
   }
 
   async workers(): Promise<FleetWorker[]> {
-    return this.#json<FleetWorker[]>(workers);
+    return this.#json<FleetWorker[]>(workerList);
   }
 
   /** Ends everything. */

@@ -71,7 +71,8 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
       job: toRow(job),
       input: event.input,
       s3: event.s3,
-      idempotency: event.idempotency === null ? null : { ...event.idempotency, expiresAt: ctx.now.wall + settings.idempotencyRetentionMs },
+      idempotency:
+        event.idempotency === null ? null : { ...event.idempotency, expiresAt: ctx.now.wall + ctx.state.settings.idempotencyRetentionMs },
     },
     { kind: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
     null,

@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Tuple, TypedDict
 
 
 class DeclaredParameters(TypedDict, total=False):
-    #: What the endpoint does, for people; shown by endpoints show and on the docs page of a load-balanced endpoint.
+    #: What the endpoint does, for people; shown by endpoints get and on the docs page of a load-balanced endpoint.
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
@@ -30,7 +30,7 @@ class DeclaredParameters(TypedDict, total=False):
 class CheckedParameters:
     """The same with the defaults filled in."""
 
-    #: What the endpoint does, for people; shown by endpoints show and on the docs page of a load-balanced endpoint.
+    #: What the endpoint does, for people; shown by endpoints get and on the docs page of a load-balanced endpoint.
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int

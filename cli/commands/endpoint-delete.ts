@@ -1,0 +1,38 @@
+import { CapstanError } from '../../lib/errors.ts';
+import { printResult, type Command } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { connect } from '../gateway.ts';
+
+/** `capstan endpoints delete [endpoint]`: deletes one endpoint, or with --all every endpoint of an environment. */
+export const endpointDelete: Command = {
+  name: 'delete',
+  summary: 'Delete an endpoint, or all endpoints of an environment. Queued jobs end CANCELLED.',
+  arguments: [{ name: 'endpoint', description: 'id or name', optional: true }],
+  options: [
+    { flags: '--all', description: 'every endpoint of the environment' },
+    { flags: '--env <environment>', description: 'the environment', default: 'default' },
+    { flags: '--stop', description: 'also stop running jobs; without it they run to their end' },
+  ],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['endpoints delete hello', 'endpoints delete hello --env staging --stop', 'endpoints delete --all --env staging'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    const [wanted] = args;
+    const all = flagOption(options, 'all');
+    if ((wanted === undefined) !== all)
+      throw new CapstanError('INVALID_ARGUMENT', 'endpoint: give an endpoint, or --all for every endpoint of the environment', {
+        field: 'endpoint',
+      });
+    const { deleteEndpoints } = await import('../api/control.ts');
+    const client = await connect(readSettings(options, env), env);
+    const environment = textOption(options, 'env') ?? 'default';
+    const rows = await deleteEndpoints(client, environment, wanted ?? null, flagOption(options, 'stop'));
+    printResult(invocation, rows, () => {
+      for (const row of rows) terminal.done(`Deleted endpoint ${row.name} in environment ${row.environment}`);
+      if (rows.length === 0) terminal.warn(`Environment ${environment} has no endpoints`);
+      terminal.next('capstan endpoints list');
+    });
+  },
+};

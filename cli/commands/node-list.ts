@@ -1,0 +1,47 @@
+import type { NodeRow } from '../api/node-row.ts';
+import { printResult, type Command } from '../command.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { withFleet } from '../gateway.ts';
+import { renderTable } from '../terminal/table.ts';
+
+/** `capstan node list`: the hosts that run workers. */
+export const nodeList: Command = {
+  name: 'list',
+  summary: 'List the nodes with their devices and what is allocated.',
+  settings: [...GATEWAY_SETTINGS, 'grpcPort', 'scheduler'],
+  json: true,
+  examples: ['node list', 'node list -o json'],
+  async run(invocation) {
+    const { options, env, terminal } = invocation;
+    const rows = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.nodes());
+    printResult(invocation, rows, () => {
+      const cells = rows.map((row) => [
+        row.name,
+        row.id,
+        `${row.connected ? 'connected' : 'disconnected'}${row.draining ? ',draining' : ''}`,
+        String(row.workers),
+        String(row.jobs),
+        String(row.cpus),
+        `${Math.round(row.memoryBytes / 1e9)} GB`,
+        allocated(row),
+        row.devices.map(({ name, healthy, problem }) => (healthy ? name : `${name} (${problem})`)).join(', ') || row.deviceProblem,
+      ]);
+      terminal.data(renderTable(['NAME', 'ID', 'STATUS', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'DEVICES'], cells));
+      if (rows.length === 0) terminal.next('capstan up');
+    });
+  },
+};
+
+/** Allocated of allocatable, of each resource that the node reports. */
+function allocated({ allocated, allocatable, devices }: NodeRow): string {
+  const cpus = allocatable.cpus === null ? '' : `${round(allocated.cpus)}/${round(allocatable.cpus)} CPU`;
+  const memory = allocatable.memoryBytes === null ? '' : `${round(allocated.memoryBytes / 1e9)}/${round(allocatable.memoryBytes / 1e9)} GB`;
+  // A device that is lost or unhealthy is not allocatable, unless it is allocated already.
+  const usable = Math.max(devices.filter(({ healthy }) => healthy).length, allocated.devices);
+  const gpus = devices.length === 0 ? '' : `${allocated.devices}/${usable} GPU`;
+  return [cpus, memory, gpus].filter((part) => part !== '').join(', ');
+}
+
+function round(value: number): string {
+  return String(Math.round(value * 10) / 10);
+}

@@ -1,0 +1,15 @@
+/** Ages in tables: `45s`, `12m`, `5h`, `3d`. Pure. */
+
+const UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+] as const;
+
+/** The time since an ISO 8601 moment, in its largest whole unit; empty for none, and for text that is no moment. */
+export function ageOf(moment: string | null, nowMs: number = Date.now()): string {
+  const ms = moment === null ? Number.NaN : Math.max(0, nowMs - Date.parse(moment));
+  if (Number.isNaN(ms)) return '';
+  const [unit, size] = UNITS.find(([, length]) => ms >= length) ?? ['s', 1000];
+  return `${Math.floor(ms / size)}${unit}`;
+}
