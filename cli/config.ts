@@ -86,7 +86,7 @@ export const settingsSchema = z.object({
   }),
   containerSocket: z.string().min(1).default('auto').meta({
     description:
-      'Socket of the container engine for previews: a path; `auto` for the usual places of Docker and Podman; `none` for no engine.',
+      'Socket of the container engine for previews: a path; `auto` for the default paths of Docker and Podman; `none` for no engine.',
     env: 'CAPSTAN_CONTAINER_SOCKET',
   }),
 });

@@ -15,23 +15,23 @@ export function certificateProblem(address: string, cause: unknown): ToolError |
   if (!(error instanceof Error && 'code' in error)) return null;
   const code = String(error.code);
   if (UNTRUSTED.has(code)) {
-    const why = `the certificate of the gateway at ${address} is of an authority that is not known here (${code})`;
-    return new ToolError('UNAVAILABLE', why, "Name the authority's certificate (PEM): NODE_EXTRA_CA_CERTS=<ca.crt> capstan …", { cause });
+    const why = `the certificate of the gateway at ${address} is signed by an unknown authority (${code})`;
+    return new ToolError('UNAVAILABLE', why, "Set the authority's certificate (PEM): NODE_EXTRA_CA_CERTS=<ca.crt> capstan …", { cause });
   }
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
     const why = `the certificate of the gateway at ${address} is for other names`;
-    return new ToolError(
-      'UNAVAILABLE',
-      why,
-      'Name the gateway by one of them, with --url, CAPSTAN_URL or (capstan up) CAPSTAN_PUBLIC_URL.',
-      {
-        cause,
-      },
-    );
+    return new ToolError('UNAVAILABLE', why, 'Use one of these names in --url, CAPSTAN_URL or (capstan up) CAPSTAN_PUBLIC_URL.', {
+      cause,
+    });
   }
   if (code !== 'CERT_HAS_EXPIRED' && code !== 'CERT_NOT_YET_VALID') return null;
   const when = code === 'CERT_HAS_EXPIRED' ? 'has expired' : 'is not valid yet';
-  return new ToolError('UNAVAILABLE', `the certificate of the gateway at ${address} ${when}`, 'Renew it, or set the clock of this host.', {
-    cause,
-  });
+  return new ToolError(
+    'UNAVAILABLE',
+    `the certificate of the gateway at ${address} ${when}`,
+    'Renew it, or correct the clock of this host.',
+    {
+      cause,
+    },
+  );
 }

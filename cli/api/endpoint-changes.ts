@@ -24,7 +24,7 @@ export function readChanges(given: readonly string[]): Readonly<Record<string, u
       else env[name] = value;
     } else if (key.startsWith('rateLimits.')) {
       const [, requests, concurrent] = /^(\d{1,7})\/(\d{1,7})$/.exec(value) ?? [];
-      if (requests === undefined) throw refuse(key, 'must be <requests per 10 s>/<at once>, 0 for no limit');
+      if (requests === undefined) throw refuse(key, 'must be <requests per 10 s>/<concurrent>, 0 for no limit');
       rateLimits.push({ operation: key.slice('rateLimits.'.length), requests: Number(requests), concurrent: Number(concurrent) });
     } else {
       const name = UPDATABLE_PLAIN_NAMES.find((each) => each === key);

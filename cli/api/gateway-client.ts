@@ -47,8 +47,8 @@ export function connectGateway(address: string, key: string): GatewayClient {
     try {
       return await callHttp(url, question);
     } catch (cause) {
-      const hint = 'Start it with: capstan up (or name another with --url <base URL>).';
-      const what = brokeOff(cause) ? `the connection to the gateway at ${address} broke off` : `the gateway at ${address} does not answer`;
+      const hint = 'Start it with: capstan up (or use another gateway with --url <base URL>).';
+      const what = brokeOff(cause) ? `the connection to the gateway at ${address} was lost` : `the gateway at ${address} does not respond`;
       throw certificateProblem(address, cause) ?? new ToolError('UNAVAILABLE', what, hint, { cause });
     }
   }
@@ -104,7 +104,7 @@ function offsetOf({ headers }: HttpAnswer): number | undefined {
 /** Somebody else sent a part of the same build meanwhile: the next try goes on from there. */
 function uploadRefusal(address: string, status: number, detail: string | undefined): CapstanError {
   const code = codeOfStatus(status);
-  return refusal(address, code === 'CONFLICT' ? 'UNAVAILABLE' : code, detail ?? `the upload was answered ${status}`, undefined);
+  return refusal(address, code === 'CONFLICT' ? 'UNAVAILABLE' : code, detail ?? `the upload failed with status ${status}`, undefined);
 }
 
 async function* nothing(): AsyncGenerator<Buffer> {}
@@ -141,10 +141,10 @@ function refusal(address: string, code: ErrorCode, message: string, field: strin
   const details = field === undefined ? {} : { field };
   if (code !== 'UNAUTHENTICATED') return new CapstanError(code, message, details);
   const hint = 'Set SERVICE_API_KEY to a valid key, or log in again with: capstan login';
-  return new ToolError(code, `the gateway at ${address} refused the API key: ${message}`, hint, details);
+  return new ToolError(code, `the gateway at ${address} rejected the API key: ${message}`, hint, details);
 }
 
 function notAGateway(address: string, status: number): CapstanError {
-  const why = `${address} answered ${status} with something that is no answer of a Capstan gateway`;
-  return new ToolError('UNAVAILABLE', why, 'Check the address given with --url or capstan login.');
+  const why = `${address} responded with status ${status}, but not like a Capstan gateway`;
+  return new ToolError('UNAVAILABLE', why, 'Check the URL in --url or of capstan login.');
 }

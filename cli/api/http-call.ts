@@ -23,7 +23,7 @@ export interface HttpAnswer {
 export async function callHttp(url: string, { method, headers, body, idleMs }: HttpQuestion): Promise<HttpAnswer> {
   const { request } = url.startsWith('https:') ? await import('node:https') : { request: plainRequest };
   const sent = request(url, { method, headers });
-  sent.setTimeout(idleMs, () => sent.destroy(new Error(`nothing came for ${idleMs} ms`)));
+  sent.setTimeout(idleMs, () => sent.destroy(new Error(`no data for ${idleMs} ms`)));
   const answer = answerTo(sent);
   // An answer that comes before the body was sent is the answer: what then becomes of the rest does not matter.
   const failure = typeof body === 'object' ? failureOf(pipeline(Readable.from(body), sent)) : new Promise<never>(() => undefined);

@@ -36,12 +36,12 @@ export class QueueApi {
     const response = await fetch(this.#base + path, { method, headers: { authorization: `Bearer ${this.#key}` } }).catch(
       (cause: unknown) => {
         const { origin } = new URL(this.#base);
-        throw certificateProblem(origin, cause) ?? new CapstanError('UNAVAILABLE', `the gateway at ${origin} does not answer`, { cause });
+        throw certificateProblem(origin, cause) ?? new CapstanError('UNAVAILABLE', `the gateway at ${origin} does not respond`, { cause });
       },
     );
     const text = await response.text();
     if (response.ok) return JSON.parse(text) as T;
-    throw new CapstanError(codeOfStatus(response.status), detailOf(text) ?? `${method} ${path} was answered ${response.status}`);
+    throw new CapstanError(codeOfStatus(response.status), detailOf(text) ?? `${method} ${path} failed with status ${response.status}`);
   }
 }
 

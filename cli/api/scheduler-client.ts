@@ -134,14 +134,14 @@ function explainService(thrown: ServiceError, address: string): CapstanError {
     case 'DEADLINE_EXCEEDED':
       return new ToolError(
         error.code,
-        `the scheduler at ${address} does not answer`,
-        'Start it with: capstan up (or name it with --scheduler <host:port>).',
+        `the scheduler at ${address} does not respond`,
+        'Start it with: capstan up (or use another scheduler with --scheduler <host:port>).',
         { cause: error },
       );
     case 'UNAUTHENTICATED':
       return new ToolError(
         error.code,
-        `the scheduler at ${address} refused the API key: ${error.message}`,
+        `the scheduler at ${address} rejected the API key: ${error.message}`,
         'Set SERVICE_API_KEY to a valid key, or unset it to use the one in the data folder.',
         {
           cause: error,
@@ -149,8 +149,13 @@ function explainService(thrown: ServiceError, address: string): CapstanError {
       );
     default:
       if (thrown.code !== UNIMPLEMENTED) return error;
-      return new ToolError('CONFLICT', `the scheduler at ${address} does not know this call`, 'It is older than this tool: upgrade it.', {
-        cause: error,
-      });
+      return new ToolError(
+        'CONFLICT',
+        `the scheduler at ${address} does not implement this call`,
+        'It is older than this tool. Upgrade it.',
+        {
+          cause: error,
+        },
+      );
   }
 }

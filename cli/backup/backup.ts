@@ -96,7 +96,7 @@ class FolderCopy {
     if ((await realpath(dirname(snapshot)).catch(unlessGone)) !== expected)
       throw new ToolError(
         'INVALID_ARGUMENT',
-        `--data-dir: the scheduler that was asked keeps its data in ${dirname(dirname(snapshot))}, not in ${this.#from}`,
+        `--data-dir: the scheduler has its data in ${dirname(dirname(snapshot))}, not in ${this.#from}`,
         "Run it on the scheduler's host, as a user who may read its data folder, with --data-dir and --scheduler of the same scheduler.",
         { field: 'data-dir' },
       );
@@ -163,19 +163,19 @@ class FolderCopy {
 async function mustBeDataFolder(dataDir: string): Promise<void> {
   const version = await lstat(join(dataDir, VERSION)).catch(unlessGone);
   if (version !== null) return;
-  throw new ToolError('DATA_DIR', `${dataDir} holds no data of Capstan`, "Name the scheduler's data folder with --data-dir.", {
+  throw new ToolError('DATA_DIR', `${dataDir} is not a data folder of Capstan`, "Set --data-dir to the scheduler's data folder.", {
     field: 'data-dir',
   });
 }
 
 async function mustBeNew(target: string, dataDir: string): Promise<void> {
   const parent = await realpath(dirname(target)).catch(unlessGone);
-  if (parent === null) throw new CapstanError('NOT_FOUND', `folder: there is no folder ${dirname(target)}`, { field: 'folder' });
+  if (parent === null) throw new CapstanError('NOT_FOUND', `folder: ${dirname(target)} does not exist`, { field: 'folder' });
   const data = await realpath(dataDir);
   if (`${parent}${sep}`.startsWith(`${data}${sep}`))
-    throw new CapstanError('INVALID_ARGUMENT', `folder: must not lie inside of the data folder ${dataDir}`, { field: 'folder' });
+    throw new CapstanError('INVALID_ARGUMENT', `folder: must not be inside the data folder ${dataDir}`, { field: 'folder' });
   if ((await lstat(target).catch(unlessGone)) !== null)
-    throw new ToolError('ALREADY_EXISTS', `folder: ${target} is there already`, 'Name a new folder: a backup never replaces another.', {
+    throw new ToolError('ALREADY_EXISTS', `folder: ${target} already exists`, 'Use a new folder: a backup never replaces another one.', {
       field: 'folder',
     });
 }
@@ -190,7 +190,7 @@ async function names(folder: string): Promise<string[]> {
 
 function failed(target: string, error: unknown): CapstanError {
   const reason = messageOf(error);
-  return new CapstanError('DATA_DIR', `the backup ${target} could not be written: ${reason}`, { cause: error });
+  return new CapstanError('DATA_DIR', `writing the backup ${target} failed: ${reason}`, { cause: error });
 }
 
 function unlessGone(error: unknown): null {

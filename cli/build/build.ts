@@ -56,14 +56,14 @@ export async function build(folder: string, options: BuildOptions, terminal: Ter
   const built =
     declared.endpoints.length === 0 ? await buildWritten(folder, options, terminal) : await buildDeclared(declared, options, terminal);
   for (const text of [...built.application.warnings, ...unknownGpus(built.application)]) terminal.warn(text);
-  for (const text of built.artifact.leftOut) terminal.warn(`left out: ${text}`);
+  for (const text of built.artifact.leftOut) terminal.warn(`excluded: ${text}`);
   return built;
 }
 
 /** A folder whose manifest somebody wrote. */
 async function buildWritten(folder: string, { keepStaging, exclude }: BuildOptions, terminal: Terminal): Promise<Built> {
   const application = await readApplication(folder);
-  if (exclude.length > 0) terminal.warn(`--exclude: has no effect, since nothing is installed for a written ${MANIFEST_NAME}`);
+  if (exclude.length > 0) terminal.warn(`--exclude: has no effect, because a written ${MANIFEST_NAME} installs no packages`);
   const artifact = await packArtifact(folder, application.published, { keepStaging, generated: await emptyRequirements(folder) });
   await publishManifest(folder, application.published);
   return { application, artifact };
@@ -80,8 +80,8 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   } else if (written !== null)
     throw new ToolError(
       'INVALID_MANIFEST',
-      `endpoints are declared in the sources (${first?.place ?? ''}) and written in ${written.path}`,
-      'Remove one of the two: what is declared needs no manifest.',
+      `endpoints are declared in the sources (${first?.place ?? ''}) and in ${written.path}`,
+      'Remove one of the two: declared endpoints need no manifest.',
     );
   const handlers = await handlersOf(declared);
   const packages = await installPackages(declared, options, terminal);

@@ -29,7 +29,7 @@ export async function withFolder<T>(folder: string, terminal: Terminal, work: ()
         removeIfEmpty(inside);
       }
     }
-    if (!told) terminal.step(`waiting for process ${lock.heldBy}, which builds ${folder}`);
+    if (!told) terminal.step(`waiting for process ${lock.heldBy}, which is building ${folder}`);
     told = true;
     await pause(LOOK_EVERY_MS);
   }

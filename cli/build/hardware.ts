@@ -10,6 +10,6 @@ export function unknownGpus({ endpoints }: Pick<Application, 'endpoints'>): stri
   const table = new GpuTable();
   return endpoints.flatMap(({ spec: { name, gpuIds } }) => {
     const fault = gpuIds === '' ? null : table.fault(gpuIds, []);
-    return fault === null ? [] : [`endpoint ${name}: gpu: ${fault}; a deployment is refused unless the service knows it`];
+    return fault === null ? [] : [`endpoint ${name}: gpu: ${fault}; deploying fails unless the service knows it`];
   });
 }

@@ -65,7 +65,7 @@ export async function layerOf<Notes>({ cacheDir, key, refresh, notes, install }:
   }
   await sweep(root);
   const layer = await readLayer(place, notes);
-  if (layer === null) throw new Error(`the layer ${place} cannot be read`);
+  if (layer === null) throw new Error(`cannot read the layer ${place}`);
   return { ...layer, isNew: true };
 }
 

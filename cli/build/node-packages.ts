@@ -62,7 +62,7 @@ async function install(
     if (!ended.ok)
       throw new ToolError(
         'INVALID_MANIFEST',
-        `the packages of npm cannot be installed:\n  ${faultOf(ended)}`,
+        `installing npm packages failed:\n  ${faultOf(ended)}`,
         'Correct the dependencies; npm’s own settings (registry, proxy) apply.',
       );
     // It says where each came from, on this machine.
@@ -83,7 +83,7 @@ export async function dependenciesOf(folder: string): Promise<Readonly<Record<st
   try {
     return packageSchema.parse(JSON.parse(text)).dependencies ?? {};
   } catch (cause) {
-    throw new CapstanError('INVALID_MANIFEST', 'package.json is not JSON, or its dependencies are no object of strings', { cause });
+    throw new CapstanError('INVALID_MANIFEST', 'package.json must be JSON, with an object of strings as dependencies', { cause });
   }
 }
 

@@ -46,7 +46,7 @@ export async function installPackages(
 ): Promise<InstalledPackages> {
   const python = await installForPython(declared, options, terminal);
   const ofNode = declared.endpoints.filter(({ language }) => language === 'node');
-  terminal.progress('=> installing packages of npm');
+  terminal.progress('=> installing npm packages');
   const node =
     ofNode.length === 0
       ? null
@@ -133,7 +133,7 @@ function warnOfExcluded({ exclude }: InstallOptions, known: readonly string[], t
   for (const name of exclude) {
     if (names.has(normalised(name))) continue;
     const near = closest(name, [...names]);
-    terminal.warn(`--exclude: no endpoint asks for a package ${name}${near === null ? '' : `; ${near} is one`}`);
+    terminal.warn(`--exclude: no endpoint uses the package ${name}${near === null ? '' : `; did you mean ${near}?`}`);
   }
 }
 

@@ -57,9 +57,9 @@ async function parse(text: string): Promise<z.output<typeof answerSchema>> {
     child.stdin?.end(text);
   });
   const fault = /^toml: (.*)$/m.exec(stderr)?.[1];
-  if (fault !== undefined) throw new ToolError('INVALID_MANIFEST', `${FILE} is not TOML: ${fault}`, 'Correct the file.');
+  if (fault !== undefined) throw new ToolError('INVALID_MANIFEST', `${FILE} is not valid TOML: ${fault}`, 'Correct the file.');
   if (stdout === '')
-    throw new ToolError('CONFIG', `${FILE} cannot be read: python3 here has neither tomllib nor pip`, 'Install pip: python3 -m ensurepip');
+    throw new ToolError('CONFIG', `cannot read ${FILE}: python3 has neither tomllib nor pip`, 'Install pip: python3 -m ensurepip');
   const answer = answerSchema.safeParse(JSON.parse(stdout));
   if (answer.success) return answer.data;
   throw new ToolError('INVALID_MANIFEST', `${FILE}: dependencies of [project] must be an array of strings`, 'Correct the file.');

@@ -135,13 +135,13 @@ function failed(ended: Ended, version: string): ToolError {
   if (/No module named pip/.test(ended.stderr))
     return new ToolError(
       'CONFIG',
-      'pip is needed to install Python packages, and python3 here has none',
+      'pip is required to install Python packages, and python3 does not have it',
       'Install pip: python3 -m ensurepip',
     );
   const hint = /no matching distribution|could not find a version/i.test(fault)
-    ? `Packages must have a wheel for Linux x86_64 and Python ${version} (--python <version>), unless this machine is one itself.`
+    ? `Packages must have a wheel for Linux x86_64 and Python ${version} (--python <version>), unless this machine is such a one.`
     : 'Correct the dependencies; pip’s own settings (index, proxy) apply.';
-  return new ToolError('INVALID_MANIFEST', `the Python packages cannot be installed:\n  ${fault}`, hint);
+  return new ToolError('INVALID_MANIFEST', `installing Python packages failed:\n  ${fault}`, hint);
 }
 
 /** An extra's packages count only where something asked for them: where they were resolved and nothing else needs them. */

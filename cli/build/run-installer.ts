@@ -18,7 +18,7 @@ export async function runInstaller(program: string, args: readonly string[], cwd
   return new Promise((resolve, reject) => {
     execFile(program, args, { cwd, maxBuffer: MOST_OUTPUT }, (error, stdout, stderr) => {
       if (error?.code === 'ENOENT')
-        reject(new ToolError('CONFIG', `${program} is needed to install packages, and is not there`, `Install ${program}.`));
+        reject(new ToolError('CONFIG', `${program} is required to install packages, and was not found`, `Install ${program}.`));
       else resolve({ ok: error === null, stdout, stderr });
     });
   });

@@ -36,11 +36,7 @@ export async function readApplication(folder: string): Promise<Application> {
   await mustBeFolder(folder);
   const found = await writtenManifest(folder);
   if (found === null)
-    throw new ToolError(
-      'INVALID_MANIFEST',
-      `there is no endpoint in ${folder}: nothing declares one, and there is no ${MANIFEST_NAME}`,
-      EXAMPLE,
-    );
+    throw new ToolError('INVALID_MANIFEST', `no endpoint in ${folder}: nothing declares one, and there is no ${MANIFEST_NAME}`, EXAMPLE);
   const manifest = readManifest(found.text, relative(folder, found.path));
   const endpoints: ApplicationEndpoint[] = [];
   for (const endpoint of manifest.endpoints) {
@@ -87,13 +83,13 @@ export async function mustBeFolder(folder: string): Promise<void> {
   try {
     isFolder = (await stat(folder)).isDirectory();
   } catch (cause) {
-    throw new ToolError('NOT_FOUND', `there is no folder ${folder}`, 'Name the folder that holds the application.', {
+    throw new ToolError('NOT_FOUND', `folder ${folder} does not exist`, 'Use the folder that has the application.', {
       field: 'folder',
       cause,
     });
   }
   if (!isFolder)
-    throw new ToolError('INVALID_ARGUMENT', `${folder} is not a folder`, 'Name the folder that holds the application.', {
+    throw new ToolError('INVALID_ARGUMENT', `${folder} is not a folder`, 'Use the folder that has the application.', {
       field: 'folder',
     });
 }

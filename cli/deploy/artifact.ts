@@ -107,7 +107,7 @@ function tooLarge(limit: number, own: readonly ArchiveEntry[], layers: readonly 
   const biggest = [...sizes].sort(([, a], [, b]) => b - a).slice(0, NAMED);
   return new ToolError(
     'INVALID_ARCHIVE',
-    `the artifact is larger than ${sizeText(limit)}; the biggest in it: ${biggest.map(([name, bytes]) => `${name} (${sizeText(bytes)})`).join(', ')}`,
-    'Leave files out with .toolignore, and packages that the hosts have with --exclude.',
+    `the artifact is larger than ${sizeText(limit)}; its largest files: ${biggest.map(([name, bytes]) => `${name} (${sizeText(bytes)})`).join(', ')}`,
+    'Exclude files with .toolignore, and packages that the hosts have with --exclude.',
   );
 }

@@ -80,7 +80,7 @@ async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress:
       const tries = reached > 0 ? RETRIES_OF_KNOWN : RETRIES;
       if (!(error instanceof CapstanError) || error.code !== 'UNAVAILABLE' || attempt >= tries) throw error;
       const wait = Math.min(FIRST_PAUSE_MS * 2 ** attempt, LONGEST_PAUSE_MS);
-      terminal.warn(`${error.message}; trying again in ${wait} ms`);
+      terminal.warn(`${error.message}; retrying in ${wait} ms`);
       await pause(wait);
     }
   }

@@ -68,16 +68,16 @@ export async function listFiles(
         if (base !== NODE_MODULES || name !== '.cache') await walk(path, rules);
       } else if (stat.isSymbolicLink()) {
         if (await staysInside(path)) entries.push({ path, stat });
-        else if (isDependency(path)) leftOut.push(`${path} is a link out of the folder`);
+        else if (isDependency(path)) leftOut.push(`${path} is a link that leaves the folder`);
         else
           throw new ToolError(
             'INVALID_ARCHIVE',
-            `${path} is a link out of the folder, or to nothing; an artifact holds only what lies inside`,
-            'Put what it leads to in its place, or name it in .toolignore.',
+            `${path} is a broken link, or leaves the folder; an artifact has only what is inside`,
+            'Replace it with its target, or add it to .toolignore.',
             { field: path },
           );
       } else if (stat.isFile()) entries.push({ path, stat });
-      else leftOut.push(`${path} is no file`);
+      else leftOut.push(`${path} is not a regular file`);
     }
   }
 

@@ -31,7 +31,7 @@ export function lackingPackages({ endpoints }: Application, nodes: readonly Flee
     return has
       ? []
       : [
-          `${spec.name} needs ${wanted.join(', ')}, and no host has ${wanted.length === 1 ? 'it' : 'them'}: install on a host, or build with --bundle-base-packages`,
+          `${spec.name} requires ${wanted.join(', ')}, and no host has ${wanted.length === 1 ? 'it' : 'them'}: install on a host, or build with --bundle-base-packages`,
         ];
   });
 }

@@ -51,11 +51,11 @@ function refusalOf(found: Exclude<Found, { kind: 'function' }>, name: string, fi
     case 'class':
       // The worker reads its methods once it has made it.
       if (kind === 'queue') return UNREAD;
-      throw invalid(where, `${found.at}: ${name} is a class, and a route needs a function`);
+      throw invalid(where, `${found.at}: ${name} is a class, and a route must have a function`);
     case 'missing': {
       if (found.hidden !== null) throw invalid(where, `${found.hidden}: the function ${name} is not exported`);
       const has = found.names.length === 0 ? 'it exports none' : `it exports ${found.names.join(', ')}`;
-      throw invalid(where, `${file}:1: there is no function ${name} (${has})`);
+      throw invalid(where, `${file}:1: no function ${name} (${has})`);
     }
   }
 }

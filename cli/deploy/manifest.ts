@@ -52,7 +52,7 @@ export interface Manifest {
 const text = z.string('must be a string').min(1, 'must not be empty');
 const functionName = z.string('must be a string').regex(/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u, 'must be the name of a function');
 
-const functionSchema = z.looseObject({ name: functionName, module: text }, 'must be an object {"name", "module"}');
+const functionSchema = z.looseObject({ name: functionName, module: text }, 'must be an object with the keys name and module');
 
 /** What the endpoint is; its settings have rules of their own. */
 const resourceSchema = z.looseObject(
@@ -129,7 +129,7 @@ export function readManifest(source: string, file: string): Manifest {
     endpoints.push(endpoint);
   }
   for (const name of Object.keys(routes ?? {})) {
-    if (!names.includes(name)) violations.push({ path: at('routes', name), rule: 'there is no endpoint of this name in resources' });
+    if (!names.includes(name)) violations.push({ path: at('routes', name), rule: 'no endpoint of this name in resources' });
   }
   violations.push(...checkFunctionNames(endpoints));
   if (violations.length > 0) throw invalid(file, violations);
@@ -139,9 +139,7 @@ export function readManifest(source: string, file: string): Manifest {
     warnings.push(...slips(resource, path, knownKeys.resource));
     const volume = valueAt(resource, 'volume');
     if (volume !== undefined && volume !== null)
-      warnings.push(
-        `${at(path, 'volume')}: is not mounted anywhere; what workers share lies in a folder of their hosts, or in their image`,
-      );
+      warnings.push(`${at(path, 'volume')}: is not supported; put shared files into a folder of the hosts or into the image`);
     const functions: unknown = valueAt(resource, 'functions');
     if (Array.isArray(functions))
       functions.forEach((each, index) => warnings.push(...slips(each, `${path}.functions[${index}]`, knownKeys.function)));
@@ -158,7 +156,7 @@ function slips(value: unknown, path: string, known: readonly string[]): string[]
   if (typeof value !== 'object' || value === null) return [];
   return Object.keys(value).flatMap((key) => {
     const meant = known.includes(key) ? null : closest(key, known);
-    return meant === null || Object.hasOwn(value, meant) ? [] : [`${at(path, key)}: is no key of ours; do you mean ${meant}?`];
+    return meant === null || Object.hasOwn(value, meant) ? [] : [`${at(path, key)}: is not a known key; did you mean ${meant}?`];
   });
 }
 
@@ -200,9 +198,11 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
   if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) violation('gpuCount', 'needs gpuIds');
   const ownImage = endpoint.imageName !== '' && baseImageOf(endpoint.imageName) === null;
   if (endpoint.functions.length === 0 && endpoint.command.length === 0 && !ownImage)
-    violation('functions', 'is required and must be an array of {"name", "module"}, unless there is a command or an image of your own');
-  if (endpoint.functions.length > 0 && endpoint.command.length > 0)
-    violation('command', 'is for workers of your own: it goes without functions');
+    violation(
+      'functions',
+      'is required and must be an array of objects with the keys name and module, unless there is a command or an image with its own worker',
+    );
+  if (endpoint.functions.length > 0 && endpoint.command.length > 0) violation('command', 'is for foreign workers, which have no functions');
   const routes = Object.entries(endpoint.routes);
   const routesPath = at('routes', endpoint.name);
   if (endpoint.kind === 'queue') {
@@ -212,7 +212,7 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
     return violations;
   }
   if (endpoint.functions.length === 0) {
-    if (routes.length > 0) violations.push({ path: routesPath, rule: 'need functions; a worker of your own answers every path itself' });
+    if (routes.length > 0) violations.push({ path: routesPath, rule: 'require functions; a foreign worker serves every path itself' });
     return violations;
   }
   // A worker of one's own listens itself, and knows its routes.
@@ -234,7 +234,7 @@ function checkFunctionNames(endpoints: readonly ManifestEndpoint[]): Breach[] {
       const path = `${at('resources', endpoint.name)}.functions[${index}].name`;
       const other = seen.get(name);
       if (other === undefined) seen.set(name, path);
-      else violations.push({ path, rule: `the function ${name} is also defined at ${other}; a name may be used once in an application` });
+      else violations.push({ path, rule: `the function ${name} is also defined at ${other}; names must be unique in an application` });
     }
   }
   return violations;

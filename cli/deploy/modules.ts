@@ -34,15 +34,15 @@ export async function readModule(folder: string, name: string, where: string): P
       const file = resolve(root, `${spelling}${ending}`);
       if (!(await isFile(file))) continue;
       if (!isInside(root, file) || !isInside(root, await realpath(file)))
-        throw invalid(where, `the module ${name} lies outside of the folder`);
+        throw invalid(where, `the module ${name} is outside of the folder`);
       if (!loadable.has(extname(file)) && extname(file) !== PYTHON)
-        throw invalid(where, `the module ${name} is no JavaScript, TypeScript or Python, which is all that runs so far`);
+        throw invalid(where, `the module ${name} must be JavaScript, TypeScript or Python`);
       return { path: relative(root, file).split(sep).join('/'), source: await readFile(file, 'utf8') };
     }
   }
   throw invalid(
     where,
-    `there is no module ${name} in the folder (looked for ${join('.', name)}, with .ts .mts .js .mjs .cjs .py, and as a folder’s index or __init__.py)`,
+    `the module ${name} is not in the folder (checked ${join('.', name)} with the endings .ts .mts .js .mjs .cjs .py, and as a folder with an index file or __init__.py)`,
   );
 }
 

@@ -40,7 +40,7 @@ function operationOf({ method, endpoint, fn }: DevRoute, path: string): object {
       ...(hasBody || !isReadable(fn) ? [] : rest.map((each) => located(each.name, 'query', each))),
     ],
     ...(hasBody ? { requestBody: { required: true, content: { 'application/json': { schema: wrapped } } } } : {}),
-    responses: { 200: { description: 'The answer' }, 422: { description: 'The input does not fit the function' } },
+    responses: { 200: { description: 'The result' }, 422: { description: 'The input does not match the function' } },
   };
 }
 

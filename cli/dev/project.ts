@@ -129,7 +129,7 @@ export class Project {
     this.error = null;
     try {
       ({ endpoints } = await discover(this.#folder, (name) => this.#variables[name]));
-      if (endpoints.length === 0) throw new ToolError('INVALID_MANIFEST', `nothing declares an endpoint in ${this.#folder}`, EXAMPLE);
+      if (endpoints.length === 0) throw new ToolError('INVALID_MANIFEST', `no endpoint is declared in ${this.#folder}`, EXAMPLE);
       await writeHandlers(this.#folder, endpoints);
     } catch (error) {
       // A file may vanish while it is read: the next change reads again.

@@ -21,7 +21,7 @@ export function wantsPage({ headers }: Pick<FastifyRequest, 'headers'>): boolean
 }
 
 export function pageOf({ status, error, detail, log = [] }: Refusal): string {
-  const printed = log.length === 0 ? '' : `<h2>Printed last</h2><pre>${escaped(log.join('\n'))}</pre>`;
+  const printed = log.length === 0 ? '' : `<h2>Latest output</h2><pre>${escaped(log.join('\n'))}</pre>`;
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${status} ${escaped(error)}</title>
 <style>

@@ -83,7 +83,7 @@ async function makePage(): Promise<FastifyInstance> {
 async function answer(deps: DevServerDeps, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { project } = deps;
   await project.settled();
-  if (project.error !== null) throw new Refused({ status: 500, error: 'The sources cannot be read', detail: project.error.message });
+  if (project.error !== null) throw new Refused({ status: 500, error: 'Syntax error', detail: project.error.message });
   const url = new URL(request.url, 'http://localhost');
   const found = matchRoute(project.routes, request.method, url.pathname);
   if ('route' in found)
@@ -97,7 +97,7 @@ async function answer(deps: DevServerDeps, request: FastifyRequest, reply: Fasti
     });
   }
   const known = project.routes.map(({ method, path }) => `${method} ${path}`).join('\n');
-  throw new Refused({ status: 404, error: 'Not Found', detail: `there is no ${request.method} ${url.pathname}; there is\n${known}` });
+  throw new Refused({ status: 404, error: 'Not Found', detail: `no route ${request.method} ${url.pathname}; the routes are\n${known}` });
 }
 
 /** As /runsync of a deployed endpoint, which waits as long as it takes. */
@@ -109,7 +109,7 @@ async function runJob(
 ): Promise<FastifyReply> {
   const body = parsed(await textOf(request));
   const input = isObject(body) ? body['input'] : undefined;
-  if (!isObject(input)) throw unfit('the body must hold the key input with an object');
+  if (!isObject(input)) throw unfit('the body must be an object with the key input, which must be an object');
   const violation = inputViolation(fn, input);
   if (violation !== null) throw unfit(violation);
   const id = `dev-${randomUUID()}`;
@@ -204,7 +204,7 @@ async function running<T>(
     return await call(project.worker(endpoint));
   } catch (error) {
     const detail = messageOf(error);
-    throw new Refused({ status: 500, error: `${endpoint.file} does not run`, detail, log: printed(endpoint.name) });
+    throw new Refused({ status: 500, error: `${endpoint.file} failed to load`, detail, log: printed(endpoint.name) });
   }
 }
 

@@ -54,19 +54,17 @@ function checkEndpoint({ name, place, functions, settings }: DeclaredEndpoint): 
   }
   if (settings.systemDependencies.length > 0 && settings.image === undefined)
     throw invalid(
-      `${place}: endpoint ${name}: ${settings.systemDependencies.join(', ')} are system packages, which need a container image built with them; name it with image=`,
+      `${place}: endpoint ${name}: ${settings.systemDependencies.join(', ')} are system packages, which require a container image that has them; set image=`,
     );
   if (settings.loadBalanced && routed.length === 0)
-    throw invalid(
-      `${first.place}: endpoint ${name} is load-balanced, and ${first.name} has no route; bind it to one, by get, post and the like`,
-    );
+    throw invalid(`${first.place}: endpoint ${name} is load-balanced, and ${first.name} has no route; bind it with get, post and so on`);
   if (routed.length > 0 && routed.length < functions.length)
     throw invalid(
       `${place}: endpoint ${name} has routes and a function without one (${functions.find(({ route }) => route === null)?.place ?? ''})`,
     );
   if (routed.length === 0 && second !== undefined)
     throw invalid(
-      `${second.place}: endpoint ${name} serves ${first.name} already (${first.place}); a queue-based endpoint serves exactly one function`,
+      `${second.place}: endpoint ${name} already serves ${first.name} (${first.place}); a queue-based endpoint must have exactly one function`,
     );
   const bound = new Map<string, DeclaredFunction>();
   for (const each of routed) {
@@ -74,7 +72,7 @@ function checkEndpoint({ name, place, functions, settings }: DeclaredEndpoint): 
     const other = bound.get(key);
     if (other !== undefined)
       throw invalid(
-        `${each.place}: endpoint ${name}: ${each.route?.method ?? ''} ${each.route?.path ?? ''} is bound to ${other.name} already (${other.place})`,
+        `${each.place}: endpoint ${name}: ${each.route?.method ?? ''} ${each.route?.path ?? ''} is already bound to ${other.name} (${other.place})`,
       );
     bound.set(key, each);
   }
@@ -88,7 +86,7 @@ function checkNames(endpoints: readonly DeclaredEndpoint[]): void {
     const other = names.get(endpoint.name);
     if (other !== undefined)
       throw invalid(
-        `the endpoint ${endpoint.name} is declared twice: at ${other.place} and at ${endpoint.place}; one name is one endpoint`,
+        `the endpoint ${endpoint.name} is declared twice: at ${other.place} and at ${endpoint.place}; names of endpoints must be unique`,
       );
     names.set(endpoint.name, endpoint);
     for (const each of endpoint.functions) {
@@ -96,7 +94,7 @@ function checkNames(endpoints: readonly DeclaredEndpoint[]): void {
       // One function may serve several routes.
       if (known !== undefined && known.place !== each.place)
         throw invalid(
-          `the function ${each.name} is defined twice: at ${known.place} and at ${each.place}; a name may be used once in an application`,
+          `the function ${each.name} is defined twice: at ${known.place} and at ${each.place}; names must be unique in an application`,
         );
       functions.set(each.name, each);
     }

@@ -89,7 +89,7 @@ class FileReader {
   #declare(node: NewExpression | CallExpression): Open | null {
     const place = this.#placeOf(node);
     const [given] = node.arguments;
-    if (given === undefined) throw broken(place, 'an endpoint needs settings with a name');
+    if (given === undefined) throw broken(place, 'an endpoint must have settings with a name');
     const settings = given.type === 'SpreadElement' ? given : constantOf(bare(given), this.#names);
     if (settings.type !== 'ObjectExpression') {
       if (node.type === 'NewExpression' && settings.type !== 'SpreadElement') return null;
@@ -121,7 +121,8 @@ class FileReader {
 
   async #serve({ endpoint }: Open, node: CallExpression, variable: string | null, isExported: boolean): Promise<void> {
     const [settings, fn] = node.arguments;
-    if (fn === undefined || fn.type === 'SpreadElement') throw broken(this.#placeOf(node), `endpoint ${endpoint.name}: needs a function`);
+    if (fn === undefined || fn.type === 'SpreadElement')
+      throw broken(this.#placeOf(node), `endpoint ${endpoint.name}: must have a function`);
     const hasSchema =
       settings?.type === 'ObjectExpression' &&
       settings.properties.some((property) => property.type === 'Property' && keyOf(property) === 'schema');
@@ -131,14 +132,14 @@ class FileReader {
   async #route({ endpoint }: Open, method: string, node: CallExpression, variable: string | null, isExported: boolean): Promise<void> {
     const place = this.#placeOf(node);
     const [first, second, third] = node.arguments;
-    if (first === undefined || first.type === 'SpreadElement') throw broken(place, `endpoint ${endpoint.name}: a route needs a path`);
+    if (first === undefined || first.type === 'SpreadElement') throw broken(place, `endpoint ${endpoint.name}: a route must have a path`);
     const path = this.#argument(first);
     if (path.problem !== undefined) throw notLiteral('the path of a route', path.problem, place);
     const violation = pathViolation(path.value);
     if (violation !== null) throw broken(place, `endpoint ${endpoint.name}: the path ${JSON.stringify(path.value)} ${violation}`);
     const fn = third ?? second;
     if (fn === undefined || fn.type === 'SpreadElement')
-      throw broken(place, `endpoint ${endpoint.name}: ${method} ${String(path.value)} needs a function`);
+      throw broken(place, `endpoint ${endpoint.name}: ${method} ${String(path.value)} must have a function`);
     const hasSchema =
       third !== undefined &&
       second?.type === 'ObjectExpression' &&
@@ -175,7 +176,7 @@ class FileReader {
     const common = { name, isExported, route, place: `${place.file}:${place.line}` };
     if (found === undefined) return { ...common, isClass: false, methods: {}, isAsync: false, isGenerator: false, reading: UNREAD };
     if (isClassNode(found)) {
-      if (route !== null) throw broken(place, `the route ${route.method} ${route.path} needs a function, and ${name} is a class`);
+      if (route !== null) throw broken(place, `the route ${route.method} ${route.path} must have a function, and ${name} is a class`);
       return {
         ...common,
         isClass: true,

@@ -87,7 +87,7 @@ function functionOf(row: Row, endpoint: string, file: string): DeclaredFunction 
   const methods = Object.entries(row.methods ?? {}).map(([name, each]) => [name, methodOf(each)] as const);
   if (row.is_class && methods.length === 0) throw broken(place, `endpoint ${endpoint}: the class ${row.name} has no public method`);
   if (row.is_class && row.method !== undefined)
-    throw broken(place, `endpoint ${endpoint}: the route ${row.method} needs a function, and ${row.name} is a class`);
+    throw broken(place, `endpoint ${endpoint}: the route ${row.method} must have a function, and ${row.name} is a class`);
   return {
     name: row.name,
     isExported: true,
@@ -111,7 +111,7 @@ function routeOf({ method, path, name, parameters = [], style }: Row, endpoint: 
   const template = String(path.value);
   for (const [, parameter = ''] of template.matchAll(/\{(\w+)\}/g)) {
     if (style === 'positional' && !parameters.some((each) => each.name === parameter || each.type === 'request'))
-      throw broken(place, `endpoint ${endpoint}: ${method} ${template} needs ${name} to have a parameter ${parameter}`);
+      throw broken(place, `endpoint ${endpoint}: ${name} must have the parameter ${parameter} of ${method} ${template}`);
   }
   return { method, path: template };
 }
@@ -148,10 +148,10 @@ async function ask(order: object): Promise<z.output<typeof answerSchema>> {
     child.on('close', (status, signal) => resolve(status ?? signal ?? 'a signal'));
   });
   if (code === 0) return answerSchema.parse(JSON.parse(stdout));
-  const why = code === 'ENOENT' ? 'there is none here' : (stderr.trim().split('\n').at(-1) ?? `it ended with ${code}`);
+  const why = code === 'ENOENT' ? 'it was not found' : (stderr.trim().split('\n').at(-1) ?? `it ended with ${code}`);
   throw new ToolError(
     'CONFIG',
-    `python3 is needed to read the Python files of this application: ${why}`,
-    'Install Python 3.8 or newer, so that `python3` starts it.',
+    `python3 is required to read the Python files of this application: ${why}`,
+    'Install Python 3.8 or newer as `python3`.',
   );
 }

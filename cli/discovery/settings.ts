@@ -67,8 +67,8 @@ export function broken({ file, line }: Place, message: string, hint = 'Correct t
 export function notLiteral(what: string, text: string, place: Place): CapstanError {
   return broken(
     place,
-    `${what} must be a literal, and \`${text}\` is none`,
-    'The tool reads declarations without running them: strings, numbers, lists, objects, GpuGroup.ADA_24, or a constant of the same file.',
+    `${what} must be a literal; \`${text}\` is not`,
+    'The tool reads declarations without running them. Literals are strings, numbers, lists, objects, GpuGroup.ADA_24, or a constant of the same file.',
   );
 }
 
@@ -81,7 +81,7 @@ function withVariables({ value, line }: Argument, place: Place, lookUp: LookUp):
       if (found === null || found === undefined)
         throw broken(
           { ...place, line },
-          `env ${key} is the variable ${each.$variable}, which is not set`,
+          `env ${key} refers to the variable ${each.$variable}, which is not set`,
           'Set it in the shell or in .env.',
         );
       return [key, found];

@@ -13,11 +13,11 @@ export async function createProject(parent: string, name: string, language: 'pyt
   const folder = join(parent, name);
   try {
     if ((await readdir(folder)).length > 0)
-      throw new ToolError('ALREADY_EXISTS', `${folder} is there already, and not empty`, 'Choose another name.');
+      throw new ToolError('ALREADY_EXISTS', `${folder} already exists and is not empty`, 'Choose another name.');
   } catch (cause) {
     if (cause instanceof CapstanError) throw cause;
     const code = errnoOf(cause) ?? String(cause);
-    if (code !== 'ENOENT') throw new ToolError('ALREADY_EXISTS', `${folder} is no folder (${code})`, 'Choose another name.', { cause });
+    if (code !== 'ENOENT') throw new ToolError('ALREADY_EXISTS', `${folder} is not a folder (${code})`, 'Choose another name.', { cause });
   }
   await mkdir(folder, { recursive: true });
   const files = language === 'python' ? pythonProject(name) : typescriptProject(name);

@@ -48,7 +48,7 @@ name = "${name}"
 version = "0.1.0"
 requires-python = ">=3.8"
 `,
-    'requirements.txt': '# Packages of all workers; those of one stand in its dependencies=[…].\n',
+    'requirements.txt': '# Packages of all workers; those of a single worker belong into its dependencies=[…].\n',
     '.env.example': ENV_EXAMPLE,
     '.gitignore': '.env\n.tool/\n__pycache__/\n*.pyc\n.venv/\n',
     'README.md': readme(name, 'py'),

@@ -1,13 +1,13 @@
 /** What projects of both languages have. */
 
-export const ENV_EXAMPLE = `# Copy to .env. What the shell sets comes first.
-# The key of your account; on the host that runs \`capstan up\` the tool finds it by itself.
+export const ENV_EXAMPLE = `# Copy to .env. Variables of the shell take precedence.
+# The key of your account; on the host that runs \`capstan up\` the tool finds it itself.
 SERVICE_API_KEY=
 `;
 
 export function readme(name: string, ending: 'py' | 'ts'): string {
   const install =
-    ending === 'py' ? '`pip install <checkout>/sdk/python`' : '`npm install <checkout>/sdk/typescript/dist` (made by `npm run sdk` there)';
+    ending === 'py' ? '`pip install <checkout>/sdk/python`' : '`npm install <checkout>/sdk/typescript/dist` (built by `npm run sdk` there)';
   return `# ${name}
 
 Three worker files, each with an endpoint of its own:

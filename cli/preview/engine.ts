@@ -27,21 +27,17 @@ export interface PreviewNetwork {
 
 /** @throws CapstanError UNAVAILABLE when there is no engine, or none that answers. */
 export async function connectEngine(socket: string): Promise<Docker> {
-  const hint = 'Start Docker or Podman, or name its socket with CAPSTAN_CONTAINER_SOCKET. Without containers: capstan run.';
+  const hint = 'Start Docker or Podman, or set CAPSTAN_CONTAINER_SOCKET to its socket. Without containers: capstan run.';
   const path = await findContainerSocket(socket);
   if (path === undefined)
-    throw new ToolError(
-      'UNAVAILABLE',
-      `there is no container engine here (CAPSTAN_CONTAINER_SOCKET is ${socket}), and a preview needs one`,
-      hint,
-    );
+    throw new ToolError('UNAVAILABLE', `no container engine (CAPSTAN_CONTAINER_SOCKET is ${socket}); a preview requires one`, hint);
   const { default: Engine } = await import('dockerode');
   // The environment's DOCKER_HOST may be another machine, whose containers could not reach this one.
   const engine = new Engine({ socketPath: path, host: undefined, protocol: 'http', timeout: CALL_MS });
   try {
     await engine.ping();
   } catch (cause) {
-    throw new ToolError('UNAVAILABLE', `the container engine at ${path} does not answer: ${messageOf(cause)}`, hint, { cause });
+    throw new ToolError('UNAVAILABLE', `the container engine at ${path} does not respond: ${messageOf(cause)}`, hint, { cause });
   }
   return engine;
 }

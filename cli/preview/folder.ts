@@ -22,7 +22,7 @@ export function createPreviewFolder(): PreviewName {
     acquireLock(join(folder, LOCK));
   } catch (cause) {
     const reason = messageOf(cause);
-    throw new CapstanError('DATA_DIR', `cannot make the preview's folder ${folder} (${reason})`, { cause });
+    throw new CapstanError('DATA_DIR', `cannot create the preview's folder ${folder} (${reason})`, { cause });
   }
   return { name, folder };
 }

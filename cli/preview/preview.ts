@@ -52,7 +52,7 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
   await removeLeftovers(engine, terminal);
   const { application, artifact } = await options.build();
   const plan = planPreview(application, { image, localImages: await localImages(engine), hasGpu: await hasGpu() });
-  for (const name of plan.leftOut) terminal.warn(`${name} needs a GPU, and this host has none: left out`);
+  for (const name of plan.leftOut) terminal.warn(`${name} requires a GPU, and this host has none: skipped`);
 
   const ending = endSignals();
   const preview = createPreviewFolder();
@@ -67,11 +67,11 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
     });
   } finally {
     await removePreview(engine, preview.name).catch((error: unknown) => {
-      terminal.warn(`cannot remove ${preview.name} from the container engine: ${messageOf(error)}; the next preview tries again`);
+      terminal.warn(`removing ${preview.name} from the container engine failed: ${messageOf(error)}; the next preview tries again`);
     });
     await removePreviewFolder(preview);
     ending.release();
-    terminal.done('the preview is gone');
+    terminal.done('preview removed');
   }
 }
 
@@ -99,11 +99,11 @@ async function networkOf(engine: Docker, preview: PreviewName, terminal: Termina
   try {
     const { gateway } = await createNetwork(engine, preview);
     const isHere = gateway !== undefined && (await canListen(gateway));
-    if (!isHere) terminal.warn('this host has no address in the container network: functions there cannot call other endpoints');
+    if (!isHere) terminal.warn('this host has no address in the container network: functions cannot call other endpoints');
     return { name: preview.name, host: isHere ? gateway : undefined };
   } catch (error) {
     terminal.warn(
-      `the engine makes no network (${messageOf(error)}): containers get its bridge, else none; functions there cannot call other endpoints`,
+      `creating a network in the engine failed (${messageOf(error)}): containers use its bridge, if it has one; functions cannot call other endpoints`,
     );
     return { name: 'auto', host: undefined };
   }
@@ -155,10 +155,10 @@ async function removeLeftovers(engine: Docker, terminal: Terminal): Promise<void
     try {
       await removePreview(engine, preview.name);
       await removePreviewFolder(preview);
-      terminal.warn(`${preview.name} was left by a preview that was killed: removed`);
+      terminal.warn(`removed ${preview.name}, left by a preview that was killed`);
     } catch (error) {
       // No reason to refuse this one.
-      terminal.warn(`${preview.name} was left by a preview that was killed, and cannot be removed: ${messageOf(error)}`);
+      terminal.warn(`removing ${preview.name}, left by a preview that was killed, failed: ${messageOf(error)}`);
     }
   }
 }

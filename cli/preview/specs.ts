@@ -28,7 +28,7 @@ export function planPreview(application: Application, choice: PreviewChoice): Pr
   if (kept.length === 0)
     throw new ToolError(
       'CONFIG',
-      `all endpoints need a GPU (${leftOut.join(', ')}), and this host has none`,
+      `all endpoints require a GPU (${leftOut.join(', ')}), and this host has none`,
       'Preview them on a host with a GPU, or deploy them to one.',
     );
   const endpoints = kept.map((each) => ({
@@ -43,22 +43,17 @@ function imageFor({ spec }: ApplicationEndpoint, { image, localImages }: Preview
   if (image !== undefined) return image;
   const [fn] = spec.functions;
   if (fn === undefined)
-    throw new ToolError(
-      'CONFIG',
-      `${spec.name} brings a program of its own and names no image`,
-      'Name one with --image, or as its imageName.',
-    );
+    throw new ToolError('CONFIG', `${spec.name} has its own program and no image`, 'Set one with --image, or as its imageName.');
   const language = fn.module.endsWith('.py') ? 'python' : 'node';
   const base = defaultBaseImage(language, spec.gpuIds !== '');
   // A manifest may say which tag; any other of that base serves as well.
   const named = localImages.find((reference) => spec.imageName !== '' && imageReference(reference) === imageReference(spec.imageName));
   const found = named ?? localImages.find((reference) => baseImageOf(reference) === base);
   if (found !== undefined) return imageReference(found);
-  const needs =
-    language === 'python' ? 'python3, 3.8 or newer, on its path' : 'glibc 2.28 or newer and libstdc++, or a Node 22.18 or newer';
+  const needs = language === 'python' ? 'python3, 3.8 or newer, on PATH' : 'glibc 2.28 or newer and libstdc++, or a Node 22.18 or newer';
   throw new ToolError(
     'CONFIG',
-    `${spec.name} names no image, and the engine does not have ${base.name}`,
-    `Name an image with --image: it needs ${needs}. Or build the base image from deploy/images/.`,
+    `${spec.name} has no image, and the engine does not have ${base.name}`,
+    `Set an image with --image; it must have ${needs}. Or build the base image from deploy/images/.`,
   );
 }

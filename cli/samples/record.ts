@@ -23,7 +23,7 @@ export function readSampleRecord(dataDir: string): SampleRecord {
   } catch (cause) {
     if (isErrno(cause, 'ENOENT')) return {};
     const reason = cause instanceof z.ZodError || cause instanceof SyntaxError ? 'it is not a JSON object of strings' : messageOf(cause);
-    throw new ToolError('DATA_DIR', `cannot read ${path}: ${reason}`, `Remove it: the samples are then deployed as on a first start.`, {
+    throw new ToolError('DATA_DIR', `cannot read ${path}: ${reason}`, `Delete it: the samples are then deployed as on the first start.`, {
       cause,
     });
   }

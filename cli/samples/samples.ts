@@ -54,7 +54,7 @@ export async function attempt<T>(
   } catch (error) {
     signal.throwIfAborted();
     const { message, hint } = explain(error);
-    terminal.warn(`${what} is left out: ${message}`);
+    terminal.warn(`${what} is skipped: ${message}`);
     terminal.hint(hint);
     return undefined;
   }
@@ -97,7 +97,7 @@ async function deployOne(
   name: string,
   terminal: Terminal,
 ): Promise<EndpointRow | undefined> {
-  terminal.step(`deploying ${name} of ${application.folder}`);
+  terminal.step(`deploying ${name} from ${application.folder}`);
   const one = { ...application, endpoints: application.endpoints.filter(({ spec }) => spec.name === name) };
   const { endpoints } = await deployApplication(client, one, artifact, ENVIRONMENT, terminal);
   return endpoints.find((each) => each.name === name);
@@ -119,15 +119,15 @@ function explainPlan(
     case 'deploy':
       return;
     case 'no-gpu':
-      terminal.warn(`no host has a GPU: the sample endpoint ${name} is left out; the next start with a GPU deploys it`);
+      terminal.warn(`no host has a GPU: the sample endpoint ${name} is skipped; the next start with a GPU deploys it`);
       return;
     case 'undeployed':
-      terminal.warn(`the sample endpoint ${name} was undeployed and stays so`);
-      terminal.hint(`to have it back: ${command}`);
+      terminal.warn(`the sample endpoint ${name} was undeployed and stays undeployed`);
+      terminal.hint(`to deploy it again: ${command}`);
       return;
     case 'replaced':
-      terminal.warn(`the endpoint ${name} has another build than the sample: it is left as it is`);
-      terminal.hint(`to replace it by the sample: ${command}`);
+      terminal.warn(`the endpoint ${name} has a different build than the sample and stays unchanged`);
+      terminal.hint(`to replace it with the sample: ${command}`);
       return;
     default:
       assertNever(kind);

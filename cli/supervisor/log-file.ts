@@ -59,13 +59,13 @@ export function openLogFile(
     write(text) {
       try {
         if (dropped > 0) append(missing(dropped));
-        if (dropped > 0) onTrouble(`${path} is written again; ${dropped} lines are missing in it`);
+        if (dropped > 0) onTrouble(`${path} is writable again; ${dropped} lines are missing in it`);
         dropped = 0;
         append(text);
       } catch (error) {
         if (errnoOf(error) === undefined) throw error;
         dropped += 1;
-        if (dropped === 1) onTrouble(`${path} cannot be written, and misses lines until it can: ${messageOf(error)}`);
+        if (dropped === 1) onTrouble(`${path} is not writable; lines are lost until it is: ${messageOf(error)}`);
       }
     },
     close,
@@ -74,7 +74,7 @@ export function openLogFile(
 
 /** A line as parts log them. */
 function missing(count: number): string {
-  const msg = `${count} lines are missing here: the file could not be written`;
+  const msg = `${count} lines are missing: the file was not writable`;
   return `${JSON.stringify({ level: 40, time: Date.now(), name: 'supervisor', msg })}\n`;
 }
 

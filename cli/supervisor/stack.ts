@@ -108,7 +108,7 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
   if (refusal === null) return signals.exitCode();
   const code = isErrorCode(refusal.code) ? refusal.code : 'INTERNAL';
   throw code === 'INTERNAL'
-    ? new ToolError(code, refusal.message, `Its last words are in ${logs}.`)
+    ? new ToolError(code, refusal.message, `Its last output is in ${logs}.`)
     : new CapstanError(code, refusal.message);
 }
 
@@ -130,7 +130,7 @@ function announce(terminal: Terminal, settings: Settings, { url, grpc }: StackAd
   const key = storedApiKey(settings.dataDir);
   if (keyBefore === null && key !== null && settings.apiKey === undefined) terminal.line(`API key: ${key}`);
   if (settings.apiKey !== undefined && key !== null && key !== settings.apiKey) {
-    terminal.warn('SERVICE_API_KEY is not the key of this data folder, which was made with another; the folder’s key counts');
+    terminal.warn('SERVICE_API_KEY is not the key of this data folder, which was created with another key; the folder’s key applies');
   }
 }
 
@@ -148,8 +148,8 @@ function lockDataFolder(dataDir: string): { release: () => void } {
   if ('release' in lock) return lock;
   throw new ToolError(
     'CONFLICT',
-    `Capstan runs on the data folder ${dataDir} already (process ${lock.heldBy})`,
-    'Use that one, end it, or choose another folder and other ports with --data-dir, --http-port and --grpc-port.',
+    `Capstan is already running on the data folder ${dataDir} (process ${lock.heldBy})`,
+    'Use it, stop it, or choose another folder and other ports with --data-dir, --http-port and --grpc-port.',
   );
 }
 
@@ -161,7 +161,7 @@ const inWords: Readonly<Record<string, string>> = {
   EROFS: 'the file system is read-only',
   ENOSPC: 'the disk is full',
   // What a recursive mkdir says of a read-only file system.
-  ENOENT: 'it cannot be made there',
+  ENOENT: 'it cannot be created there',
 };
 
 /** A part may say a URL or an address. */

@@ -87,7 +87,7 @@ export function supervise(options: SupervisorOptions): Supervisor {
       case 'all-ready':
         return ready.resolve(addresses);
       case 'restarted':
-        return options.notice({ level: 'info', text: `the ${effect.part} runs again` });
+        return options.notice({ level: 'info', text: `the ${effect.part} is running again` });
       case 'warn':
         return options.notice({ level: 'warn', text: effect.text });
       case 'finished':

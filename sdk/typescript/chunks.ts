@@ -49,7 +49,7 @@ async function* partsOf(call: string, body: ReadableStream<Uint8Array>): AsyncGe
     }
   } catch (cause) {
     isOver = true;
-    throw new ConnectionError(`${call}: the stream broke off`, cause);
+    throw new ConnectionError(`${call}: the stream ended early`, cause);
   } finally {
     // Not awaited: what becomes of a body nobody wants is of no interest to anyone.
     if (!isOver) void reader.cancel().catch(() => undefined);
@@ -72,6 +72,6 @@ function parsed(call: string, text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
-    throw new ConnectionError(`${call}: the answer is not JSON`, cause);
+    throw new ConnectionError(`${call}: the response is not JSON`, cause);
   }
 }

@@ -64,7 +64,7 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
 
   /** @throws TypeError when there is no API key. */
   constructor(id: string, options: EndpointOptions = {}) {
-    if (typeof id !== 'string' || id === '') throw new TypeError('the id of an endpoint must be a string that is not empty');
+    if (typeof id !== 'string' || id === '') throw new TypeError('the endpoint id must be a non-empty string');
     this.id = id;
     this.#path = `/v2/${encodeURIComponent(id)}`;
     this.#connection = connectionOf(options);

@@ -175,10 +175,10 @@ export class Declaration {
   serve(fn: AnyFunction, schema: StandardSchema | undefined): AnyFunction {
     const [first] = this.#functions;
     if (this.settings.loadBalanced && first === undefined)
-      throw this.#broken('is load-balanced: bind functions to routes, by get, post and the like');
+      throw this.#broken('is load-balanced: bind functions to routes with get, post and so on');
     if (first !== undefined) {
-      const what = first.route === undefined ? `serves ${first.name} already` : 'has routes already, and is load-balanced';
-      throw this.#broken(`${what}; a queue-based endpoint serves exactly one function`);
+      const what = first.route === undefined ? `already serves ${first.name}` : 'already has routes, and is load-balanced';
+      throw this.#broken(`${what}; a queue-based endpoint must have exactly one function`);
     }
     return this.#take(fn, schema, undefined);
   }
@@ -188,19 +188,19 @@ export class Declaration {
     const violation = pathViolation(path);
     if (violation !== null) throw this.#broken(`the path ${JSON.stringify(path)} ${violation}`);
     for (const other of this.#functions) {
-      if (other.route === undefined) throw this.#broken(`serves ${other.name} as a queue-based endpoint already, and can have no routes`);
+      if (other.route === undefined) throw this.#broken(`already serves ${other.name} as a queue-based endpoint and cannot have routes`);
       if (other.route.method === method && sameRoute(other.route.path) === sameRoute(path))
-        throw this.#broken(`${method} ${path} is bound already${other.place === '' ? '' : ` (${other.place})`}`);
+        throw this.#broken(`${method} ${path} is already bound${other.place === '' ? '' : ` (${other.place})`}`);
     }
     return this.#take(fn, options.schema, { method, path });
   }
 
   #take(fn: AnyFunction, schema: StandardSchema | undefined, route: FunctionDeclaration['route']): AnyFunction {
-    if (typeof fn !== 'function') throw this.#broken(`needs a function, not ${fn === null ? 'null' : typeof fn}`);
+    if (typeof fn !== 'function') throw this.#broken(`must have a function, not ${fn === null ? 'null' : typeof fn}`);
     const { served, declared } = markFunction(this, fn, this.#served(fn, schema, route), route);
     if (declared.isClass && route !== undefined)
-      throw this.#broken(`the route ${route.method} ${route.path} needs a function, and ${declared.name} is a class`);
-    if (declared.isClass && schema !== undefined) throw this.#broken('a schema checks the input of a function, not of a class');
+      throw this.#broken(`the route ${route.method} ${route.path} must have a function, and ${declared.name} is a class`);
+    if (declared.isClass && schema !== undefined) throw this.#broken('a schema validates the input of a function, not of a class');
     this.#functions.push(declared);
     return served;
   }

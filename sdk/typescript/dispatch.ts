@@ -69,7 +69,7 @@ async function find(endpointName: string): Promise<{ readonly connection: Connec
 
 function mustTakeJobs(peer: Peer): Peer {
   if (peer.isLoadBalanced)
-    throw new DispatchError(`the endpoint ${peer.name} is load-balanced: it takes requests, at ${peer.url}, and no jobs`);
+    throw new DispatchError(`the endpoint ${peer.name} is load-balanced: it serves requests at ${peer.url}, not jobs`);
   return peer;
 }
 
@@ -97,7 +97,7 @@ function workerConnection(): Connection {
   const token = variable('CAPSTAN_WORKER_TOKEN') ?? variable('SERVICE_API_KEY');
   const missing = url === undefined ? 'CAPSTAN_URL' : 'CAPSTAN_WORKER_TOKEN';
   if (url === undefined || token === undefined)
-    throw new DispatchError(`${missing} is not set: functions of other endpoints can be called from deployed workers only`);
+    throw new DispatchError(`${missing} is not set: only deployed workers can call functions of other endpoints`);
   return { baseUrl: url.replace(/\/+$/, ''), apiKey: token, fetch: globalThis.fetch, retry: defaultRetryPolicy, timeoutMs: 30_000 };
 }
 
@@ -224,7 +224,7 @@ function requestOf(method: RouteMethod, template: string, input: object): { read
     .map((segment) => {
       const name = parameterOf(segment);
       if (name === null) return segment;
-      if (!rest.has(name)) throw new DispatchError(`the argument ${name} is missing: it is part of the path ${template}`);
+      if (!rest.has(name)) throw new DispatchError(`the argument ${name} is required: it is part of the path ${template}`);
       const value = rest.get(name);
       rest.delete(name);
       return encodeURIComponent(textOf(value));

@@ -20,10 +20,10 @@ export interface EndpointConstructor {
 function construct(first: string | (EndpointOptions & { readonly id: string }) | EndpointSettings, options?: EndpointOptions): unknown {
   if (typeof first === 'string') return new EndpointClient(first, options);
   if (typeof first !== 'object' || first === null)
-    throw new DeclarationError('Endpoint: give an id, as in new Endpoint("<endpoint id>"), or declare one by new Endpoint({ name })');
+    throw new DeclarationError('Endpoint: requires an id, new Endpoint("<endpoint id>"), or a name to declare one, new Endpoint({ name })');
   if (!('id' in first) || first.id === undefined) return new Declaration(first as EndpointSettings);
   if ('name' in first)
-    throw new DeclarationError('Endpoint: id and name are alternatives: an id is an endpoint that runs, a name declares one');
+    throw new DeclarationError('Endpoint: id and name are mutually exclusive: an id refers to a deployed endpoint, a name declares one');
   const { id, ...rest } = first;
   return new EndpointClient(id, rest);
 }

@@ -54,7 +54,7 @@ export function parsed({ method, path }: CallRequest, { text }: Answer): unknown
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
-    throw new ConnectionError(`${method} ${path}: the answer is not JSON`, cause);
+    throw new ConnectionError(`${method} ${path}: the response is not JSON`, cause);
   }
 }
 
@@ -76,7 +76,7 @@ export async function exchangeWith<T>(connection: Connection, request: CallReque
     if ('value' in outcome) return outcome.value;
     request.signal?.throwIfAborted();
     const left = request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY;
-    if (left === 0) throw new TimeoutError(`${name}: no answer within ${request.deadline?.limitMs ?? 0} ms`);
+    if (left === 0) throw new TimeoutError(`${name}: no response within ${request.deadline?.limitMs ?? 0} ms`);
     const pause = outcome.again ? pauseBefore(connection.retry, attempt, outcome.retryAfter, Math.random()) : null;
     // A pause that leaves no time for the try after it only keeps the caller waiting.
     if (pause === null || pause >= left) throw outcome.error;
@@ -95,7 +95,7 @@ async function tryOnce<T>(
   const limit = Math.min(connection.timeoutMs + (request.waitMs ?? 0), request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY);
   const controller = new AbortController();
   const timer = setTimeout(
-    () => controller.abort(new Error(`no answer within ${Math.round(limit)} ms`)),
+    () => controller.abort(new Error(`no response within ${Math.round(limit)} ms`)),
     Math.min(limit, LONGEST_TIMER_MS),
   );
   try {
@@ -128,7 +128,7 @@ function isOk(status: number): boolean {
 }
 
 function problemOf(status: number, text: string, location: string | null): Problem {
-  const leads = `the address leads to ${location ?? 'another'}, and redirections are not followed: the key would go along`;
+  const leads = `the response is a redirect to ${location ?? 'another URL'}; redirects are not followed, because they would disclose the key`;
   const fallback = status >= 300 && status < 400 ? { detail: leads } : {};
   try {
     const parsed = JSON.parse(text) as { readonly title?: unknown; readonly detail?: unknown } | null;

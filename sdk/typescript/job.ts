@@ -173,7 +173,7 @@ export class Job<Output = unknown> {
     };
     const answer = await exchange(this.#connection, request);
     const page = parsed(request, answer) as StreamPage<Output> | null;
-    if (typeof page?.status !== 'string' || !Array.isArray(page.stream)) throw unreadable(request, 'the answer is no stream');
+    if (typeof page?.status !== 'string' || !Array.isArray(page.stream)) throw unreadable(request, 'the response is not a stream');
     return { page, cursor: answer.headers.get('capstan-stream-cursor') };
   }
 
@@ -185,7 +185,7 @@ export class Job<Output = unknown> {
 /** Calls what answers with a job. @throws what `call` throws; ConnectionError when the answer is none */
 export async function callJob<Output>(connection: Connection, request: CallRequest): Promise<JobSnapshot<Output>> {
   const answer = await call<Partial<JobSnapshot<Output>> | null>(connection, request);
-  if (typeof answer?.id !== 'string' || typeof answer.status !== 'string') throw unreadable(request, 'the answer is no job');
+  if (typeof answer?.id !== 'string' || typeof answer.status !== 'string') throw unreadable(request, 'the response is not a job');
   return answer as JobSnapshot<Output>;
 }
 

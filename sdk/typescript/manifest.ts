@@ -21,7 +21,7 @@ export async function endpointOf(functionName: string): Promise<string> {
   for (const [name, { functions = [] }] of Object.entries(manifest.resources ?? {})) {
     if (functions.some((row) => row.name === functionName)) return name;
   }
-  throw new DispatchError(`no endpoint of this build serves the function ${functionName}`);
+  throw new DispatchError(`no endpoint of this build has the function ${functionName}`);
 }
 
 /** Method and path that a load-balanced endpoint bound to a function. @throws DispatchError */
@@ -44,7 +44,7 @@ async function ownManifest(): Promise<ManifestDocument> {
     own = JSON.parse(await readText(`${startFolder}/${NAME}`)) as ManifestDocument;
     return own;
   } catch (cause) {
-    throw new DispatchError(`the build's ${NAME} cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new DispatchError(`cannot read the build's ${NAME}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
   }
 }
 
@@ -56,6 +56,6 @@ interface Files {
 async function readText(path: string): Promise<string> {
   const { process } = globalThis as { readonly process?: { readonly getBuiltinModule?: (name: string) => Files | undefined } };
   const files = process?.getBuiltinModule?.('node:fs');
-  if (files === undefined) throw new Error('files can be read in Node alone, 20.16 or newer');
+  if (files === undefined) throw new Error('files are readable in Node 20.16 or newer only');
   return files.promises.readFile(path, 'utf8');
 }

@@ -59,8 +59,9 @@ async function ask(connection: Connection, environment: string, name: string): P
   const { errors = [], data } = await call<StateAnswer>(connection, { method: 'POST', path: '/graphql', body });
   const [refused] = errors;
   if (refused !== undefined)
-    throw new DispatchError(`the state manager refused to tell about the endpoint ${name}: ${refused.message ?? 'it says no more'}`);
+    throw new DispatchError(`the control plane refused to look up the endpoint ${name}: ${refused.message ?? 'no reason given'}`);
   const found = data?.endpoint;
-  if (found === undefined || found === null) throw new DispatchError(`the environment ${environment} has no endpoint ${name}`);
+  if (found === undefined || found === null)
+    throw new DispatchError(`the endpoint ${name} does not exist in the environment ${environment}`);
   return { id: found.id, name, isLoadBalanced: found.kind === 'LOAD_BALANCED', url: (found.url ?? '').replace(/\/+$/, '') };
 }

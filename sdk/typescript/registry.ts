@@ -45,7 +45,7 @@ export function checkApplication(declared: Iterable<DeclaredEndpoint>): void {
       // One function may serve several routes.
       if (first !== undefined && first.fn !== fn)
         throw new DeclarationError(
-          `the function ${name} is defined twice: at ${first.place} and at ${place}; a name may be used once in an application`,
+          `the function ${name} is defined twice: at ${first.place} and at ${place}; names must be unique in an application`,
         );
       functions.set(name, declared);
     }

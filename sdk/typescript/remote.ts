@@ -39,7 +39,7 @@ export function remoteClass(
 ): new () => Record<string, RemoteFunction | RemoteGenerator> {
   const Remote = function Remote(...args: readonly unknown[]): void {
     if (args.length > 0)
-      throw new DispatchError(`${className} runs at another endpoint, whose workers make it: make it here without arguments`);
+      throw new DispatchError(`${className} runs at another endpoint, where its workers construct it: construct it without arguments here`);
   };
   for (const [method, described] of Object.entries(methods))
     Object.defineProperty(Remote.prototype, method, { value: stubOf(className, method, { ...described, ...options }) });
@@ -97,7 +97,7 @@ function argumentsByName(name: string, parameters: readonly string[] | undefined
   if (parameters === undefined) {
     const [input = {}] = args;
     if (args.length > 1 || !isObject(input) || Array.isArray(input))
-      throw new TypeError(`${name} runs at another endpoint, and takes one object: its arguments by name`);
+      throw new TypeError(`${name} runs at another endpoint and takes one object with its arguments by name`);
     return input;
   }
   if (args.length > parameters.length) throw new TypeError(`${name} takes ${parameters.length} arguments, not ${args.length}`);

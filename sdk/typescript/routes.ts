@@ -9,13 +9,13 @@ export function pathViolation(path: unknown): string | null {
   if (typeof path !== 'string') return 'must be a string';
   if (!path.startsWith('/')) return 'must start with /';
   if (path.length > 1024) return 'must have at most 1024 characters';
-  if (/[\s?#]/.test(path)) return 'must not hold white space, ? or #';
+  if (/[\s?#]/.test(path)) return 'must not contain white space, ? or #';
   for (const segment of path.split('/')) {
     if (/[{}]|^:/.test(segment) && !PARAMETER.test(segment))
-      return `has the segment ${segment}; a path parameter is a whole segment {name}`;
+      return `has the segment ${segment}; a path parameter must be a whole segment {name}`;
   }
   const names = pathParameters(path);
-  return new Set(names).size === names.length ? null : 'names a path parameter twice';
+  return new Set(names).size === names.length ? null : 'has a path parameter twice';
 }
 
 /** The names of a path's parameters, in order. */

@@ -55,7 +55,7 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
     throw new DeclarationError(name === undefined ? rule : `${rule}, not ${JSON.stringify(name)}`);
   }
   const rules = new Rules(name);
-  for (const key of Object.keys(settings)) if (!known.has(key)) throw rules.broken(key, 'is no setting of an endpoint');
+  for (const key of Object.keys(settings)) if (!known.has(key)) throw rules.broken(key, 'is not a setting of an endpoint');
   const gpu = rules.gpus(settings.gpu);
   const parameters = rules.parameters(settings);
   if (gpu.length > 0 && parameters.cpu !== undefined) throw rules.broken('gpu', 'and cpu are alternatives: give one of them');
@@ -127,7 +127,7 @@ class Rules {
 
   text(setting: string, value: unknown): string | undefined {
     if (value === undefined) return undefined;
-    if (typeof value !== 'string' || value.trim() === '') throw this.broken(setting, 'must be a string that is not empty', value);
+    if (typeof value !== 'string' || value.trim() === '') throw this.broken(setting, 'must be a non-empty string', value);
     return value;
   }
 
@@ -135,8 +135,7 @@ class Rules {
     if (value === undefined) return [];
     if (!Array.isArray(value)) throw this.broken(setting, 'must be an array of strings', value);
     return value.map((each: unknown) => {
-      if (typeof each !== 'string' || each.trim() === '')
-        throw this.broken(setting, 'must be an array of strings that are not empty', value);
+      if (typeof each !== 'string' || each.trim() === '') throw this.broken(setting, 'must be an array of non-empty strings', value);
       return each;
     });
   }
@@ -167,9 +166,9 @@ class Rules {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) throw this.broken('env', 'must be an object of strings');
     for (const [key, each] of Object.entries(value)) {
       if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(key))
-        throw this.broken('env', `has the name ${JSON.stringify(key)}; a name is letters, digits and underscores`);
+        throw this.broken('env', `has the name ${JSON.stringify(key)}; a name must have letters, digits and underscores only`);
       // The value may be a secret: only its name is told.
-      if (typeof each !== 'string') throw this.broken('env', `must hold a string at ${key}, not ${typeof each}`);
+      if (typeof each !== 'string') throw this.broken('env', `must have a string at ${key}, not ${typeof each}`);
       if (each.includes('\0')) throw this.broken('env', `must not contain the character NUL at ${key}`);
     }
     return { ...(value as Record<string, string>) };

@@ -131,7 +131,7 @@ test('installed dependencies go along whatever .gitignore says, but not what .to
     'node_modules/left/index.js.map',
     'tool_manifest.json',
   ]);
-  t.deepEqual(artifact.leftOut, ['node_modules/shared is a link out of the folder']);
+  t.deepEqual(artifact.leftOut, ['node_modules/shared is a link that leaves the folder']);
 });
 
 const links: [string, string][] = [
@@ -145,7 +145,7 @@ for (const [what, target] of links) {
     await symlink(target, join(folder, 'link'));
     const error = await t.throwsAsync(packArtifact(folder, MANIFEST), { instanceOf: CapstanError });
     t.is(error.code, 'INVALID_ARCHIVE');
-    t.regex(error.message, /^link is a link out of the folder/);
+    t.regex(error.message, /^link is a link that leaves the folder/);
   });
 }
 
@@ -155,7 +155,7 @@ test('refused: a link that leaves by way of another', async (t) => {
   await symlink(outside, join(folder, 'node_modules/out'));
   await symlink('node_modules/out/secret', join(folder, 'link'));
   const error = await t.throwsAsync(packArtifact(folder, MANIFEST), { instanceOf: CapstanError });
-  t.regex(error.message, /^link is a link out of the folder/);
+  t.regex(error.message, /^link is a link that leaves the folder/);
 });
 
 test('refused: more bytes than an artifact may have; nothing is left of it', async (t) => {
@@ -163,7 +163,7 @@ test('refused: more bytes than an artifact may have; nothing is left of it', asy
   await writeFile(join(folder, 'random'), createHash('sha512').update('x').digest().toString('hex').repeat(20));
   const error = await t.throwsAsync(packArtifact(folder, MANIFEST, { limit: 100 }), { instanceOf: CapstanError });
   t.is(error.code, 'INVALID_ARCHIVE');
-  t.regex(error.message, /^the artifact is larger than 100 B; the biggest in it: random \(2\.6 kB\), /);
+  t.regex(error.message, /^the artifact is larger than 100 B; its largest files: random \(2\.6 kB\), /);
   t.deepEqual(await readdir(join(folder, '.tool')), []);
 });
 

@@ -153,7 +153,7 @@ test.serial('two deployments at once: one after the other, never a mix', async (
   const started = Promise.withResolvers<Run>();
   proxy.at('asked', async () => {
     const second = tool(left.folder);
-    await second.hear(/=> waiting for process \d+, which builds /);
+    await second.hear(/=> waiting for process \d+, which is building /);
     started.resolve(second);
   });
   const first = tool(left.folder);

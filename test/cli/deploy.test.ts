@@ -187,7 +187,7 @@ test('a wrong key: one line that says so, without the key', async (t) => {
   ]) {
     const running = run([bin, ...args, '--url', url], { cwd: folder, env: { SERVICE_API_KEY: 'cap_wrong' } });
     t.is(await running.ended, 77);
-    t.regex(running.stderr(), /✗ the gateway at .* refused the API key: .*\nhint: .*\n$/);
+    t.regex(running.stderr(), /✗ the gateway at .* rejected the API key: .*\nhint: .*\n$/);
     t.false(running.stderr().includes('cap_wrong'));
   }
 });
@@ -216,6 +216,6 @@ test('a gateway that is away is tried again a few times, then named', async (t) 
   const { folder } = await world(t);
   const running = run([bin, 'deploy', folder, '--url', 'http://127.0.0.1:1'], { cwd: folder, env: { SERVICE_API_KEY: KEY } });
   t.is(await running.ended, 69);
-  t.is(running.stderr().match(/^! the gateway at http:\/\/127\.0\.0\.1:1 does not answer; trying again in \d+ ms$/gm)?.length, 3);
-  t.regex(running.stderr(), /✗ the gateway at http:\/\/127\.0\.0\.1:1 does not answer\nhint: .*\n$/);
+  t.is(running.stderr().match(/^! the gateway at http:\/\/127\.0\.0\.1:1 does not respond; retrying in \d+ ms$/gm)?.length, 3);
+  t.regex(running.stderr(), /✗ the gateway at http:\/\/127\.0\.0\.1:1 does not respond\nhint: .*\n$/);
 });

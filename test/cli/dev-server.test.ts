@@ -88,7 +88,7 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
     t.like(await call('/lb_worker/count', {}), { status: 422, body: { detail: 'missing argument: text' } });
     t.like(await call('/gpu_worker/runsync', { text: 'a' }), {
       status: 422,
-      body: { detail: 'the body must hold the key input with an object' },
+      body: { detail: 'the body must be an object with the key input, which must be an object' },
     });
     t.is((await call('/nowhere')).status, 404);
     const { body: document } = (await call('/openapi.json')) as { body: { paths: Record<string, unknown> } };

@@ -82,7 +82,7 @@ test('what no host has is said, by endpoint', (t) => {
     endpoints: [endpoint('a', ['torch', 'numpy']), endpoint('b', []), endpoint('c', ['torch'], 'own:1')],
   } as unknown as Application;
   const node = { connected: true, packages: ['numpy'], images: ['debian:12'] };
-  const lacking = ['a needs torch, numpy, and no host has them: install on a host, or build with --bundle-base-packages'];
+  const lacking = ['a requires torch, numpy, and no host has them: install on a host, or build with --bundle-base-packages'];
   t.deepEqual(lackingPackages(application, [node]), lacking);
   t.deepEqual(lackingPackages(application, [{ ...node, packages: ['numpy', 'torch'], connected: false }]), lacking);
   t.deepEqual(lackingPackages(application, [{ ...node, packages: ['torch', 'numpy'] }]), []);

@@ -150,12 +150,12 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
   [
     'a setting that is none',
     { 'a.ts': ts("endpoint({ name: 'a', gpus: 1 }, function a() {});") },
-    /^a\.ts:2: endpoint a: gpus is no setting/,
+    /^a\.ts:2: endpoint a: gpus is not a setting/,
   ],
   [
     'a variable that is not set',
     { 'a.py': py('@Endpoint(name="a", env={"K": os.environ["NOT_SET"]})\ndef a(): ...\n') },
-    /^a\.py:3: env K is the variable NOT_SET, which is not set$/,
+    /^a\.py:3: env K refers to the variable NOT_SET, which is not set$/,
   ],
   [
     'an endpoint declared twice',
@@ -180,7 +180,7 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
   [
     'a route bound twice',
     { 'a.ts': ts("const e = new Endpoint({ name: 'x' });\ne.get('/{a}', (a: string) => a);\ne.get('/{b}', (b: string) => b);") },
-    /^a\.ts:4: endpoint x: GET \/\{b\} is bound to get_a already \(a\.ts:3\)$/,
+    /^a\.ts:4: endpoint x: GET \/\{b\} is already bound to get_a \(a\.ts:3\)$/,
   ],
   [
     'a path without its slash',

@@ -66,7 +66,7 @@ test('a class is read by the worker that makes it', async (t) => {
 });
 
 const refusals: [string, RegExp][] = [
-  ['def g(): pass\ndef _h(): pass', /main\.py:1: there is no function f \(it exports g\)/],
+  ['def g(): pass\ndef _h(): pass', /main\.py:1: no function f \(it exports g\)/],
   ['def g(): pass\ndef f(:', /^main\.py:2: invalid syntax \(read by Python 3\.\d+\.\d+\)$/],
 ];
 for (const [source, message] of refusals) {

@@ -149,8 +149,8 @@ for (const [what, module, path] of places) {
 }
 
 const refused: [string, Readonly<Record<string, string>>, string, RegExp][] = [
-  ['a module that is not there', {}, 'm', /^resources\.e\.functions\[0\]\.module: there is no module m in the folder/],
-  ['a module outside of the folder', {}, '../outside.ts', /there is no module|lies outside of the folder/],
+  ['a module that is not there', {}, 'm', /^resources\.e\.functions\[0\]\.module: the module m is not in the folder/],
+  ['a module outside of the folder', {}, '../outside.ts', /is not in the folder|is outside of the folder/],
   [
     'another language',
     { 'm.rb': 'def f() end' },
@@ -161,9 +161,9 @@ const refused: [string, Readonly<Record<string, string>>, string, RegExp][] = [
     'no such function',
     { 'm.ts': 'export const g = (a) => a;\nexport function h() {}' },
     'm',
-    /^m\.ts:1: there is no function f \(it exports g, h\)$/,
+    /^m\.ts:1: no function f \(it exports g, h\)$/,
   ],
-  ['no function at all', { 'm.ts': 'export const x = 1;' }, 'm', /^m\.ts:1: there is no function f \(it exports none\)$/],
+  ['no function at all', { 'm.ts': 'export const x = 1;' }, 'm', /^m\.ts:1: no function f \(it exports none\)$/],
   [
     'a function that is not exported',
     { 'm.ts': 'const x = 1;\n\nfunction f() {}\nexport { x };' },
@@ -196,7 +196,7 @@ test('a class is read by the worker that makes it, and serves no route', async (
   };
   const [endpoint] = readManifest(JSON.stringify(manifest), 'tool_manifest.json').endpoints;
   if (endpoint === undefined) throw new Error('nothing was read');
-  await t.throwsAsync(readFunctions(folder, endpoint), { message: /m\.ts:2: f is a class, and a route needs a function/ });
+  await t.throwsAsync(readFunctions(folder, endpoint), { message: /m\.ts:2: f is a class, and a route must have a function/ });
 });
 
 test('refused: a link out of the folder', async (t) => {
@@ -204,5 +204,5 @@ test('refused: a link out of the folder', async (t) => {
   const folder = await folderOf(t, {});
   await symlink(join(outside, 'm.ts'), join(folder, 'm.ts'));
   const error = await t.throwsAsync(readFunction(folder, 'm.ts'), { instanceOf: CapstanError });
-  t.regex(error.message, /lies outside of the folder/);
+  t.regex(error.message, /is outside of the folder/);
 });

@@ -68,7 +68,7 @@ withCertificates(`a certificate that is not good here is named as the reason, wi
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   const url = `https://localhost:${port}`;
-  const unknown = `the certificate of the gateway at ${url} is of an authority that is not known here (DEPTH_ZERO_SELF_SIGNED_CERT)`;
+  const unknown = `the certificate of the gateway at ${url} is signed by an unknown authority (DEPTH_ZERO_SELF_SIGNED_CERT)`;
   for (const call of [connectGateway(url, 'key').query('{ me }'), new QueueApi(`${url}/v2/e`, 'key').call('GET', '/health')]) {
     const error = await t.throwsAsync(call, { instanceOf: ToolError, message: unknown });
     t.regex(error.hint, /NODE_EXTRA_CA_CERTS/);

@@ -70,17 +70,17 @@ onSmallDisk(`a full disk costs lines, which are counted, and nothing else${whyNo
   disk.fill(0);
   // The page that the file has already takes some; then nothing goes in.
   for (let n = 0; n < 100; n++) log.write(`${'x'.repeat(199)}\n`);
-  t.regex(told.join('\n'), /^\S+part\.log cannot be written, and misses lines until it can: ENOSPC/);
+  t.regex(told.join('\n'), /^\S+part\.log is not writable; lines are lost until it is: ENOSPC/);
   t.is(told.length, 1);
   disk.free();
   log.write('after\n');
   log.close();
-  t.regex(told[1] ?? '', /part\.log is written again; (\d+) lines are missing in it/);
+  t.regex(told[1] ?? '', /part\.log is writable again; (\d+) lines are missing in it/);
   const lines = (await readFile(path, 'utf8')).split('\n').filter((line) => line !== '');
   const whole = lines.filter((line) => line.length === 199 && line.startsWith('x')).length;
   t.is(lines[0], 'before');
   t.is(lines.at(-1), 'after');
-  t.is((JSON.parse(lines.at(-2) ?? '') as { msg: string }).msg, `${100 - whole} lines are missing here: the file could not be written`);
+  t.is((JSON.parse(lines.at(-2) ?? '') as { msg: string }).msg, `${100 - whole} lines are missing: the file was not writable`);
 });
 
 onSmallDisk(`a file that cannot be begun anew at its limit is begun once there is room${whyNoSmallDisk}`, async (t) => {

@@ -119,12 +119,12 @@ test('a key that is nearly ours is told with the one that was meant; keys of oth
   const functions = [{ ...fn, modul: 'x', is_async: true }];
   const told = (manifest: object): readonly string[] => read(manifest).warnings;
   t.deepEqual(told({ resources: { a: { functions, workerMax: 2, idle_timeout: 9, note: 1, handler: 'h' } }, version: '1', rotues: {} }), [
-    'tool_manifest.json: rotues: is no key of ours; do you mean routes?',
-    'tool_manifest.json: resources.a.workerMax: is no key of ours; do you mean workersMax?',
-    'tool_manifest.json: resources.a.idle_timeout: is no key of ours; do you mean idleTimeout?',
+    'tool_manifest.json: rotues: is not a known key; did you mean routes?',
+    'tool_manifest.json: resources.a.workerMax: is not a known key; did you mean workersMax?',
+    'tool_manifest.json: resources.a.idle_timeout: is not a known key; did you mean idleTimeout?',
   ]);
   t.deepEqual(told({ resources: { a: { functions: [fn], volume: 'models' } } }), [
-    'tool_manifest.json: resources.a.volume: is not mounted anywhere; what workers share lies in a folder of their hosts, or in their image',
+    'tool_manifest.json: resources.a.volume: is not supported; put shared files into a folder of the hosts or into the image',
   ]);
   t.deepEqual(told({ resources: { a: { functions: [fn], workersMax: 2, workerMax: 2, cpus: undefined, region: 'x' } } }), []);
 });
@@ -154,12 +154,12 @@ const broken: [string, unknown, string][] = [
   [
     'no functions',
     { resources: { a: {} } },
-    'resources.a.functions: is required and must be an array of {"name", "module"}, unless there is a command or an image of your own',
+    'resources.a.functions: is required and must be an array of objects with the keys name and module, unless there is a command or an image with its own worker',
   ],
   [
     'no functions, in a base image',
     { resources: { a: { imageName: 'capstan/base-python:1' } } },
-    'resources.a.functions: is required and must be an array of {"name", "module"}, unless there is a command or an image of your own',
+    'resources.a.functions: is required and must be an array of objects with the keys name and module, unless there is a command or an image with its own worker',
   ],
   ['functions and a command', queue({ command: ['serve'] }), 'resources.a.command: is for foreign workers, which have no functions'],
   [
@@ -245,12 +245,12 @@ const broken: [string, unknown, string][] = [
   [
     'routes of a queue endpoint',
     { ...(queue({}) as object), routes: { a: { 'GET /x': 'run' } } },
-    'routes.a: only an endpoint with is_load_balanced: true has routes',
+    'routes.a: only an endpoint with is_load_balanced: true may have routes',
   ],
   [
     'routes of no endpoint',
     { ...(queue({}) as object), routes: { b: { 'GET /x': 'run' } } },
-    'routes.b: there is no endpoint of this name in resources',
+    'routes.b: no endpoint of this name in resources',
   ],
   [
     'a load-balanced endpoint without routes',
@@ -270,7 +270,7 @@ const broken: [string, unknown, string][] = [
   [
     'one function name twice',
     { resources: { a: { functions: [fn] }, b: { functions: [{ name: 'run', module: 'other.ts' }] } } },
-    'resources.b.functions[0].name: the function run is also defined at resources.a.functions[0].name; a name may be used once in an application',
+    'resources.b.functions[0].name: the function run is also defined at resources.a.functions[0].name; names must be unique in an application',
   ],
 ];
 

@@ -126,14 +126,14 @@ def one():
     await writeFile(join(folder, 'requirements.txt'), 'more < 1\n');
     const contrary = await build();
     t.is(contrary.code, 65);
-    t.regex(contrary.stderr, /✗ the Python packages cannot be installed:\n[^]*more/);
+    t.regex(contrary.stderr, /✗ installing Python packages failed:\n[^]*more/);
     await writeFile(join(folder, 'requirements.txt'), '');
     await writeFile(join(folder, 'one.py'), declaring('["absent==3"]'));
     const refused = await build('--python', '3.99');
     t.is(refused.code, 65);
     t.regex(
       refused.stderr,
-      /✗ the Python packages cannot be installed:\n[^]*absent==3[^]*hint: Packages must have a wheel for Linux x86_64 and Python 3\.99/,
+      /✗ installing Python packages failed:\n[^]*absent==3[^]*hint: Packages must have a wheel for Linux x86_64 and Python 3\.99/,
     );
   },
 );

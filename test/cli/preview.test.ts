@@ -112,7 +112,7 @@ if (noEngine === undefined) {
     const running = preview(engine.socket, '--image', IMAGE);
     await running.hear(/Ctrl\+C ends it/);
     const said = running.stderr();
-    t.regex(said, /! vision needs a GPU, and this host has none: left out/);
+    t.regex(said, /! vision requires a GPU, and this host has none: skipped/);
     t.regex(said, /Load-balanced endpoints\n {2}front [^]*GET \/twice → twice\nQueue-based endpoints\n {2}lengths {2}http/);
     t.regex(said, /✓ 2 containers run\nnext: curl -s http:/);
     const network = await engine.docker('network', 'ls', '-q', '--filter', 'label=capstan.preview', '--no-trunc');
@@ -142,7 +142,7 @@ if (noEngine === undefined) {
     t.is(await running.ended, 78);
     t.regex(
       running.stderr(),
-      /✗ echo names no image, and the engine does not have capstan\/base-python\nhint: Name an image with --image: it needs python3/,
+      /✗ echo has no image, and the engine does not have capstan\/base-python\nhint: Set an image with --image; it must have python3/,
     );
     t.deepEqual(await left(), NOTHING);
   });
@@ -159,7 +159,7 @@ if (noEngine === undefined) {
 
     const failing = preview(engine.socket, '--image', IMAGE, '--env', 'not a name');
     t.not(await failing.ended, 0);
-    t.regex(failing.stderr(), /! capstan-preview-\w+ was left by a preview that was killed: removed/);
+    t.regex(failing.stderr(), /! removed capstan-preview-\w+, left by a preview that was killed/);
     t.regex(failing.stderr(), /✗ .*environment/);
     t.deepEqual(await left(), NOTHING);
   });

@@ -166,5 +166,5 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   await ok('logout');
   t.is((await runTool(home, ['endpoints', '--url', stack.url])).code, 78);
   const nobody = await runTool(home, ['endpoints', '--url', 'http://127.0.0.1:9'], { SERVICE_API_KEY: 'x' });
-  t.deepEqual([nobody.code, nobody.err.split('\n')[0]], [69, '✗ the gateway at http://127.0.0.1:9 does not answer']);
+  t.deepEqual([nobody.code, nobody.err.split('\n')[0]], [69, '✗ the gateway at http://127.0.0.1:9 does not respond']);
 });

@@ -73,7 +73,7 @@ test('a reason that holds for every later start ends the part alone', (t) => {
   const image = allReady();
   const [said, ...more] = step(image, exited('agent', { code: 'NODE_REMOVED', message: 'the node vm was removed' }), 5);
   t.deepEqual(more, []);
-  t.true(said?.type === 'warn' && said.text.startsWith('the agent ended (the node vm was removed), and is not started again. To let'));
+  t.true(said?.type === 'warn' && said.text.startsWith('the agent ended (the node vm was removed) and is not restarted. To let'));
   t.is(nextDeadline(image), null);
   t.deepEqual(does(step(image, exited('gateway', { code: 'UNAVAILABLE', message: 'for now' }), 6)), ['warn gateway']);
   t.deepEqual(does(step(image, { type: 'tick' }, nextDeadline(image) ?? 0)), ['spawn gateway']);

@@ -58,7 +58,7 @@ test.serial('samples that the quota refuses are left out with the way to mend it
   await end(t, refused);
 
   const raised = await serve(t, 'start', data);
-  t.notRegex(raised.stderr(), /reference is left out/);
+  t.notRegex(raised.stderr(), /reference is skipped/);
   t.deepEqual(await names(t, data), ['reference', 'text-analysis']);
   await end(t, raised);
 
@@ -67,7 +67,7 @@ test.serial('samples that the quota refuses are left out with the way to mend it
     gpus: [{ uuid: 'GPU-11111111-2222-3333-4444-555555555555', name: 'NVIDIA RTX 4090' }],
   });
   const withGpu = await serve(t, 'start', data, { CAPSTAN_NVIDIA_SMI: smi });
-  t.regex(withGpu.stderr(), /^! the sample endpoint reference-sentiment is left out: workersMax: .*\nhint: /m);
+  t.regex(withGpu.stderr(), /^! the sample endpoint reference-sentiment is skipped: workersMax: .*\nhint: /m);
   t.regex(withGpu.stderr(), /^✓ reference serves GET \/health/m, 'the others go on');
   t.deepEqual(await names(t, data), ['reference', 'text-analysis']);
   await end(t, withGpu);
@@ -87,8 +87,11 @@ test.serial('a sample that was undeployed stays away, and one that was replaced 
   await end(t, first);
 
   const second = await serve(t, 'start', data);
-  t.regex(second.stderr(), /^! the sample endpoint reference was undeployed and stays so\nhint: .*capstan deploy \S+examples\/reference$/m);
-  t.regex(second.stderr(), /^! the endpoint text-analysis has another build than the sample: it is left as it is\nhint: /m);
+  t.regex(
+    second.stderr(),
+    /^! the sample endpoint reference was undeployed and stays undeployed\nhint: .*capstan deploy \S+examples\/reference$/m,
+  );
+  t.regex(second.stderr(), /^! the endpoint text-analysis has a different build than the sample and stays unchanged\nhint: /m);
   t.is(second.stdout(), '', 'no job runs on what belongs to the user');
   const rows = JSON.parse(await tool(t, data, 'endpoints', 'list', '--json')) as Row[];
   t.deepEqual(
@@ -107,7 +110,7 @@ test.serial('a sample that was undeployed stays away, and one that was replaced 
   const third = await serve(t, 'start', data);
   t.regex(
     third.stderr(),
-    /^! the sample \S*text-analysis is left out: cannot read \S+samples\.json: it is not a JSON object of strings\nhint: /m,
+    /^! the sample \S*text-analysis is skipped: cannot read \S+samples\.json: it is not a JSON object of strings\nhint: /m,
   );
   await end(t, third);
 });

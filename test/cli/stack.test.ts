@@ -92,7 +92,7 @@ test('a second stack on the same folder is refused, and the first one goes on', 
   t.is(await second.ended, 75);
   t.regex(
     second.stderr(),
-    new RegExp(`^✗ Capstan runs on the data folder ${folder} already \\(process ${String(first.child.pid)}\\)\nhint: .*\n$`),
+    new RegExp(`^✗ Capstan is already running on the data folder ${folder} \\(process ${String(first.child.pid)}\\)\nhint: .*\n$`),
   );
   t.is((JSON.parse(await readFile(join(folder, 'run.json'), 'utf8')) as { pid?: number }).pid, first.child.pid);
 });

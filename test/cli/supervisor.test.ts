@@ -87,13 +87,13 @@ test('all parts become ready, with the addresses they say, and end in order', as
 });
 
 for (const victim of ['scheduler', 'gateway', 'agent']) {
-  test(`the ${victim} killed with SIGKILL runs again; the others are left alone`, async (t) => {
+  test(`the ${victim} killed with SIGKILL is running again; the others are left alone`, async (t) => {
     const { supervisor, hear } = await world(t, {});
     await supervisor.ready;
     const before = new Map(supervisor.pids());
     process.kill(before.get(victim) ?? 0, 'SIGKILL');
-    t.regex(await hear(/ended/), new RegExp(`^the ${victim} ended \\(SIGKILL\\); starting it again in 100 ms$`));
-    await hear(/runs again/);
+    t.regex(await hear(/ended/), new RegExp(`^the ${victim} ended \\(SIGKILL\\); restarting it in 100 ms$`));
+    await hear(/is running again/);
     for (const [part, pid] of supervisor.pids()) t.is(part === victim, pid !== before.get(part), part);
   });
 }
@@ -113,7 +113,7 @@ test('a part that crashes at its first starts is given up; its last words are in
 test('an agent whose node was removed is not started again; the others go on, and the end is in order', async (t) => {
   const { supervisor, hear, heard } = await world(t, { agent: 'removed' });
   await supervisor.ready;
-  await hear(/^the agent ended \(the node vm was removed\), and is not started again\. To let this host join again, /);
+  await hear(/^the agent ended \(the node vm was removed\) and is not restarted\. To let this host join again, /);
   t.deepEqual([...supervisor.pids().keys()].sort(), ['gateway', 'scheduler']);
   supervisor.stop();
   t.is(await supervisor.finished, null);

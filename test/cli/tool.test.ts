@@ -101,7 +101,7 @@ const mistakes: [string, readonly string[], number, RegExp][] = [
   ['a port too high', ['doctor', '--grpc-port', '65536'], 2, line('--grpc-port: must be a port number between 0 and 65535')],
   ['an address that is none', ['backup', 'copy', '--scheduler', 'here'], 2, line('--scheduler: must be host:port or unix:<path>')],
   ['a limit out of range', ['logs', 'e', '--limit', '1001'], 2, line('--limit: must be an integer between 1 and 1000')],
-  ['a folder that is not there', ['deploy', '/nowhere'], 66, /^=> building \/nowhere\n✗ there is no folder \/nowhere\nhint: [^\n]+\n$/],
+  ['a folder that is not there', ['deploy', '/nowhere'], 66, /^=> building \/nowhere\n✗ folder \/nowhere does not exist\nhint: [^\n]+\n$/],
 ];
 for (const [what, args, exit, message] of mistakes) {
   test(`a wrong command line: ${what}`, async (t) => {
@@ -129,7 +129,7 @@ test('nobody at the address: one line that says how to start it', async (t) => {
     env: { SERVICE_API_KEY: 'k3y-of-the-test' },
   });
   t.is(code, 69);
-  t.regex(stderr, line('the gateway at http://127\\.0\\.0\\.1:1 does not answer'));
+  t.regex(stderr, line('the gateway at http://127\\.0\\.0\\.1:1 does not respond'));
   t.regex(stderr, /capstan up/);
 });
 
@@ -145,7 +145,7 @@ const manifests: [string, string | null, RegExp][] = [
   [
     'nothing that declares an endpoint',
     null,
-    /^✗ there is no endpoint in .*\nhint: Declare one, in Python:\n[^]+@Endpoint\([^]+or in TypeScript:\n[^]+endpoint\(\{/m,
+    /^✗ no endpoint in .*\nhint: Declare one, in Python:\n[^]+@Endpoint\([^]+or in TypeScript:\n[^]+endpoint\(\{/m,
   ],
   ['half a manifest', '{"resources": {', /^=> building .*\n✗ tool_manifest\.json is not JSON.*\nhint: The smallest manifest: .*\n$/],
   [

@@ -27,7 +27,7 @@ export function stackUnderTest(test: TestFn, variables: Readonly<Record<string, 
     },
     endpoint(name) {
       const id = endpoints.get(name);
-      if (id === undefined) throw new Error(`there is no endpoint ${name}`);
+      if (id === undefined) throw new Error(`endpoint ${name} does not exist`);
       return id;
     },
   };

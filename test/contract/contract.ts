@@ -62,7 +62,7 @@ export function contract(test: TestFn, variables: Readonly<Record<string, string
 
   function id(name: string): string {
     const found = endpoints.get(name);
-    if (found === undefined) throw new Error(`there is no endpoint ${name}`);
+    if (found === undefined) throw new Error(`endpoint ${name} does not exist`);
     return found;
   }
 

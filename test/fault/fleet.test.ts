@@ -58,7 +58,7 @@ linux('agents and workers are killed at random over three nodes, and nothing is 
       hit.agents++;
       // The supervisor brings its own agent back; the others are this test's.
       if (name !== 'a') await fleet.agent(name);
-      else await until('the agent of capstan up runs again', () => fleet.isUp('a'));
+      else await until('the agent of capstan up is running again', () => fleet.isUp('a'));
       continue;
     }
     const hosts = stack.pids('host');

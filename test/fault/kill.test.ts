@@ -47,7 +47,7 @@ linux('whichever part is killed, every acknowledged job ends as it should and is
     const hosts = stack.processes().filter((found) => found.role === 'host' && found.parent === stack.pid('agent'));
     const since = performance.now();
     const killed = stack.signal(part, 'SIGKILL');
-    await until(`the ${part} runs again`, () => {
+    await until(`the ${part} is running again`, () => {
       const pid = stack.pid(part);
       return pid !== null && pid !== killed;
     });

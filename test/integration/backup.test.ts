@@ -108,17 +108,20 @@ test('a backup never replaces anything, and a failed one leaves nothing', async 
   const take = () => snapshot(scheduler);
   await mkdir(join(folder, 'there'));
   const refusals: [string, string, RegExp][] = [
-    [join(folder, 'there'), 'ALREADY_EXISTS', /is there already/],
-    [join(folder, 'no', 'such'), 'NOT_FOUND', /there is no folder/],
-    [join(dataDir, 'copy'), 'INVALID_ARGUMENT', /inside of the data folder/],
+    [join(folder, 'there'), 'ALREADY_EXISTS', /already exists/],
+    [join(folder, 'no', 'such'), 'NOT_FOUND', /does not exist/],
+    [join(dataDir, 'copy'), 'INVALID_ARGUMENT', /inside the data folder/],
   ];
   for (const [target, code, message] of refusals) await t.throwsAsync(backUp({ dataDir, target, snapshot: take }), { code, message });
   const target = join(folder, 'copy');
-  await t.throwsAsync(backUp({ dataDir: folder, target, snapshot: take }), { code: 'DATA_DIR', message: /holds no data of Capstan/ });
+  await t.throwsAsync(backUp({ dataDir: folder, target, snapshot: take }), {
+    code: 'DATA_DIR',
+    message: /is not a data folder of Capstan/,
+  });
   const other = await open(t);
   await t.throwsAsync(backUp({ dataDir, target, snapshot: () => snapshot(other) }), {
     code: 'INVALID_ARGUMENT',
-    message: /keeps its data in/,
+    message: /has its data in/,
   });
   t.deepEqual(await readdir(folder), ['there']);
 });

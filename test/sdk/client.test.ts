@@ -180,7 +180,7 @@ test('a proxy’s page instead of a problem document is still told by its status
 test('an answer that is no JSON', async (t) => {
   const { baseUrl } = await server(t, [{ body: 'hello' }]);
   const error = await t.throwsAsync(endpoint(baseUrl).run({ n: 1 }), { instanceOf: ConnectionError });
-  t.regex(error.message, /^POST \/v2\/ep1\/run: the answer is not JSON: /);
+  t.regex(error.message, /^POST \/v2\/ep1\/run: the response is not JSON: /);
 });
 
 test('when tries run out, the last reason is thrown', async (t) => {
@@ -364,7 +364,7 @@ test('a redirection is not followed: the key would go along', async (t) => {
   const { baseUrl, requests } = await server(t, [{ status: 307, headers: { location: '/elsewhere' }, body: {} }]);
   await t.throwsAsync(endpoint(baseUrl).health(), {
     instanceOf: CapstanApiError,
-    message: /^GET \/v2\/ep1\/health: 307: the address leads to \/elsewhere, and redirections are not followed/,
+    message: /^GET \/v2\/ep1\/health: 307: the response is a redirect to \/elsewhere; redirects are not followed/,
   });
   t.is(requests.length, 1);
 });
@@ -374,8 +374,8 @@ test('an answer that is no job is told as such, and not tried again', async (t) 
   const refused = async (work: Promise<unknown>, message: RegExp): Promise<void> => {
     await t.throwsAsync(work, { instanceOf: ConnectionError, message });
   };
-  await refused(endpoint(baseUrl).run({ n: 1 }), /POST \/v2\/ep1\/run: the answer is no job/);
-  await refused(endpoint(baseUrl).run({ n: 1 }), /the answer is no job/);
-  await refused(endpoint(baseUrl).run({ n: 1 }), /the answer is not JSON/);
+  await refused(endpoint(baseUrl).run({ n: 1 }), /POST \/v2\/ep1\/run: the response is not a job/);
+  await refused(endpoint(baseUrl).run({ n: 1 }), /the response is not a job/);
+  await refused(endpoint(baseUrl).run({ n: 1 }), /the response is not JSON/);
   t.is(requests.length, 3);
 });

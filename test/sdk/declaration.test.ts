@@ -87,7 +87,7 @@ test('every setting reaches the manifest', (t) => {
 const refusals: readonly (readonly [settings: Record<string, unknown>, message: RegExp])[] = [
   [{}, /^name must be/],
   [{ name: '-a' }, /^name must be .*, not "-a"$/],
-  [{ name: 'a', gpu: 'ANY', cpu: 'cpu3c-1-2' }, /^endpoint a: gpu and cpu are alternatives/],
+  [{ name: 'a', gpu: 'ANY', cpu: 'cpu3c-1-2' }, /^endpoint a: gpu and cpu are mutually exclusive/],
   [{ name: 'a', gpu: [] }, /gpu must name at least one/],
   [{ name: 'a', gpu: 4090 }, /gpu must be the name/],
   [{ name: 'a', cpu: '4 cores' }, /cpu must have the form cpu<gen>-<vCPU>-<RAM GB>/],
@@ -97,12 +97,12 @@ const refusals: readonly (readonly [settings: Record<string, unknown>, message: 
   [{ name: 'a', idleTimeout: 3601 }, /idleTimeout/],
   [{ name: 'a', executionTimeoutMs: 4999 }, /executionTimeoutMs must be 0/],
   [{ name: 'a', executionTimeoutMs: 604_800_001 }, /executionTimeoutMs/],
-  [{ name: 'a', gpuCount: 2 }, /gpuCount needs gpu/],
+  [{ name: 'a', gpuCount: 2 }, /gpuCount requires gpu/],
   [{ name: 'a', dependencies: 'torch' }, /dependencies must be an array of strings/],
   [{ name: 'a', env: { 'A-B': 'x' } }, /env has the name "A-B"/],
   [{ name: 'a', scalerType: 'CPU' }, /scalerType must be QUEUE_DELAY or REQUEST_COUNT/],
   [{ name: 'a', maxConcurrency: 0 }, /maxConcurrency/],
-  [{ name: 'a', wrokers: 1 }, /wrokers is no setting of an endpoint/],
+  [{ name: 'a', wrokers: 1 }, /wrokers is not a setting of an endpoint/],
 ];
 
 for (const [settings, message] of refusals) {
@@ -113,7 +113,7 @@ for (const [settings, message] of refusals) {
 
 test('a refusal tells no value of env', (t) => {
   const error = t.throws(() => new Declaration({ name: 'a', env: { KEY: 12345 } as never }), { instanceOf: DeclarationError });
-  t.is(error.message, 'endpoint a: env must hold a string at KEY, not number');
+  t.is(error.message, 'endpoint a: env must have a string at KEY, not number');
 });
 
 test('routes bind functions, which stay themselves', (t) => {
@@ -142,16 +142,16 @@ test('routes keep their rules', (t) => {
   const refuses = (work: () => unknown, message: RegExp): void => void t.throws(work, { instanceOf: DeclarationError, message });
   refuses(() => api.get('health', fn), /the path "health" must start with \//);
   refuses(() => api.get('/a b', fn), /white space/);
-  refuses(() => api.get('/a{id}', fn), /a path parameter is a whole segment/);
+  refuses(() => api.get('/a{id}', fn), /a path parameter must be a whole segment/);
   refuses(() => api.get('/{id}/{id}', fn), /twice/);
   api.get('/items/{id}', fn);
-  refuses(() => api.get('/items/:key', () => 2), /GET \/items\/:key is bound already \(.*declaration\.test\.ts:\d+\)/);
-  refuses(() => api.get('/x', Model), /needs a function/);
-  refuses(() => api.get('/x', 7 as never), /needs a function, not number/);
-  refuses(() => api.serve(fn, undefined), /has routes already/);
+  refuses(() => api.get('/items/:key', () => 2), /GET \/items\/:key is already bound \(.*declaration\.test\.ts:\d+\)/);
+  refuses(() => api.get('/x', Model), /must have a function/);
+  refuses(() => api.get('/x', 7 as never), /must have a function, not number/);
+  refuses(() => api.serve(fn, undefined), /already has routes/);
   const queue = new Declaration({ name: 'queue' });
   queue.serve(fn, undefined);
-  refuses(() => queue.serve(() => 2, undefined), /serves fn already; a queue-based endpoint serves exactly one function/);
+  refuses(() => queue.serve(() => 2, undefined), /already serves fn; a queue-based endpoint must have exactly one function/);
   refuses(() => queue.get('/x', fn), /serves fn as a queue-based endpoint already/);
 });
 
@@ -187,7 +187,7 @@ test('an id is a handle, a name a declaration', (t) => {
   t.true(new Endpoint('abc', { apiKey: 'k' }) instanceof EndpointClient);
   t.is(new Endpoint({ id: 'abc', apiKey: 'k' }).id, 'abc');
   t.true(new Endpoint({ name: 'vllm', image: 'registry.example/vllm:1' }) instanceof Declaration);
-  t.throws(() => new Endpoint({ id: 'abc', name: 'x' } as never), { instanceOf: DeclarationError, message: /alternatives/ });
+  t.throws(() => new Endpoint({ id: 'abc', name: 'x' } as never), { instanceOf: DeclarationError, message: /mutually exclusive/ });
   t.throws(() => new Endpoint(undefined as never), { instanceOf: DeclarationError });
 });
 

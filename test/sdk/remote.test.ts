@@ -195,7 +195,7 @@ for (const kind of kinds) {
     const other = await start(t, 'wrongKind');
     const [url, refusal] = (await other.worker.call('1')).value as [string, object];
     t.regex(url, /\/lb\/api$/);
-    t.like(refusal, { name: 'DispatchError', message: `the endpoint api is load-balanced: it takes requests, at ${url}, and no jobs` });
+    t.like(refusal, { name: 'DispatchError', message: `the endpoint api is load-balanced: it serves requests at ${url}, not jobs` });
   });
 
   says('methods of a class at another endpoint', async (t) => {
@@ -231,7 +231,10 @@ for (const kind of kinds) {
 
   says('what is missing, and what does not fit, is told', async (t) => {
     const { worker } = await start(t, 'missing');
-    t.like((await worker.call('1')).value, { name: 'DispatchError', message: 'the environment staging has no endpoint gone' });
+    t.like((await worker.call('1')).value, {
+      name: 'DispatchError',
+      message: 'the endpoint gone does not exist in the environment staging',
+    });
     const wrong = await start(t, 'wrong');
     t.like((await wrong.worker.call('1')).value, { name: 'TypeError' });
     t.deepEqual(wrong.asked, []);

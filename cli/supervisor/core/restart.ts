@@ -169,14 +169,12 @@ function exited(state: State, event: Event & { type: 'exited' }, now: number): E
   if (event.refusal !== null && lasting !== undefined) {
     enter(part, 'ENDED', now, null);
     const { hint } = errorTable[lasting];
-    return [
-      { type: 'warn', part: event.part, text: `the ${event.part} ended (${event.refusal.message}), and is not started again. ${hint}` },
-    ];
+    return [{ type: 'warn', part: event.part, text: `the ${event.part} ended (${event.refusal.message}) and is not restarted. ${hint}` }];
   }
   const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(part.deaths - 1, 16));
   enter(part, 'RESTING', now, now + pause);
   const why = event.refusal === null ? event.how : event.refusal.message;
-  return [{ type: 'warn', part: event.part, text: `the ${event.part} ended (${why}); starting it again in ${pause} ms` }];
+  return [{ type: 'warn', part: event.part, text: `the ${event.part} ended (${why}); restarting it in ${pause} ms` }];
 }
 
 function stop(state: State, now: number): Effect[] {
@@ -218,10 +216,10 @@ function tick(state: State, now: number): Effect[] {
     part.deadline = null;
     if (part.phase === 'RESTING') effects.push(spawn(part, now));
     else if (part.phase === 'STARTING') {
-      effects.push({ type: 'warn', part: name, text: `the ${name} was not ready after ${START_LIMIT_MS / 1000} s; ending it` });
+      effects.push({ type: 'warn', part: name, text: `the ${name} was not ready after ${START_LIMIT_MS / 1000} s; stopping it` });
       effects.push({ type: 'kill', part: name, signal: 'SIGKILL' });
     } else if (part.phase === 'ENDING') {
-      effects.push({ type: 'warn', part: name, text: `the ${name} did not end in ${part.rule.graceMs / 1000} s; killing it` });
+      effects.push({ type: 'warn', part: name, text: `the ${name} did not stop within ${part.rule.graceMs / 1000} s; killing it` });
       effects.push({ type: 'kill', part: name, signal: 'SIGKILL' });
     }
   }

@@ -54,4 +54,4 @@ def _json(call: str, text: bytes) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConnectionFailed(f"{call}: the answer is not JSON") from error
+        raise ConnectionFailed(f"{call}: the response is not JSON") from error

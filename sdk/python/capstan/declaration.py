@@ -97,12 +97,12 @@ class Declaration:
         """Makes the function or class the one this endpoint runs."""
         declared = describe(target, self)
         if self.settings.load_balanced and not self.functions:
-            raise DeclarationError(f"endpoint {self.name}: is load-balanced: bind functions to routes, by get, post and the like")
+            raise DeclarationError(f"endpoint {self.name}: is load-balanced: bind functions to routes with get, post and so on")
         if self.functions:
             first = self.functions[0]
-            what = "has routes already, and is load-balanced" if self.is_load_balanced else f"serves {first.name} already"
+            what = "already has routes, and is load-balanced" if self.is_load_balanced else f"already serves {first.name}"
             raise DeclarationError(
-                f"endpoint {self.name}: {what} ({first.place}); a queue-based endpoint serves exactly one function"
+                f"endpoint {self.name}: {what} ({first.place}); a queue-based endpoint must have exactly one function"
             )
         return self._take(target, declared)
 
@@ -132,14 +132,14 @@ class Declaration:
             raise DeclarationError(f"endpoint {self.name}: the path {path!r} {violation}")
         if self.functions and self.functions[0].http_method is None:
             raise DeclarationError(
-                f"endpoint {self.name}: serves {self.functions[0].name} as a queue-based endpoint already ({self.functions[0].place}), and can have no routes"
+                f"endpoint {self.name}: already serves {self.functions[0].name} ({self.functions[0].place}) as a queue-based endpoint and cannot have routes"
             )
 
         def bind(target: Target) -> Target:
             declared = describe(target, self, method, path)
             for each in self.functions:
                 if each.http_method == method and same_route(each.http_path or "") == same_route(path):
-                    raise DeclarationError(f"endpoint {self.name}: {method} {path} is bound to {each.name} already ({each.place})")
+                    raise DeclarationError(f"endpoint {self.name}: {method} {path} is already bound to {each.name} ({each.place})")
                 if each.name == declared.name and each.place != declared.place:
                     raise DeclarationError(
                         f"endpoint {self.name}: the function {each.name} is defined twice: at {each.place} and at {declared.place}"
@@ -147,7 +147,7 @@ class Declaration:
             accepted = declared.shape.parameters
             for parameter in path_parameters(path):
                 if accepted is not None and parameter not in accepted and "request" not in accepted:
-                    raise DeclarationError(f"endpoint {self.name}: {method} {path} needs the function to have a parameter {parameter}")
+                    raise DeclarationError(f"endpoint {self.name}: the function must have the parameter {parameter} of {method} {path}")
             return self._take(target, declared)
 
         return bind

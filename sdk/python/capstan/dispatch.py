@@ -29,7 +29,7 @@ def worker_connection() -> Connection:
     token = os.environ.get("CAPSTAN_WORKER_TOKEN") or os.environ.get("SERVICE_API_KEY")
     for name, value in (("CAPSTAN_URL", url), ("CAPSTAN_WORKER_TOKEN", token)):
         if not value:
-            raise DispatchError(f"{name} is not set: functions of other endpoints can be called from deployed workers only")
+            raise DispatchError(f"{name} is not set: only deployed workers can call functions of other endpoints")
     return Connection(base_url=str(url).rstrip("/"), api_key=str(token), retry=RetryPolicy(), timeout=30.0)
 
 
@@ -78,7 +78,7 @@ def find_queue(endpoint: str) -> Flow[Tuple[Connection, Peer]]:
 
 def _must_take_jobs(peer: Peer) -> None:
     if peer.is_load_balanced:
-        raise DispatchError(f"the endpoint {peer.name} is load-balanced: it takes requests, at {peer.url}, and no jobs")
+        raise DispatchError(f"the endpoint {peer.name} is load-balanced: it serves requests at {peer.url}, not jobs")
 
 
 def begin_stream(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Union["JobStream", "RouteStream"]]:
@@ -176,7 +176,7 @@ def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tupl
             segments.append(segment)
             continue
         if name not in rest:
-            raise DispatchError(f"the argument {name} is missing: it is part of the path {template}")
+            raise DispatchError(f"the argument {name} is required: it is part of the path {template}")
         segments.append(quote(_text(rest.pop(name)), safe=""))
     path = "/".join(segments)
     if method not in ("GET", "HEAD", "DELETE"):

@@ -54,13 +54,13 @@ def Endpoint(endpoint_id: Optional[str] = None, **settings: Any) -> Union[Endpoi
         raise DeclarationError(f"Endpoint: the id is given twice; Endpoint({endpoint_id!r}) is enough")
     if endpoint_id is None and "id" not in settings:
         if not named:
-            raise DeclarationError('Endpoint: give an id, as in Endpoint("<endpoint_id>"), or declare one by Endpoint(name="…")')
+            raise DeclarationError('Endpoint: requires an id, Endpoint("<endpoint_id>"), or a name to declare one, Endpoint(name="…")')
         declared = Declaration(**settings, _caller=1)
         registry.add(declared)
         return declared
     if named:
-        raise DeclarationError("Endpoint: id and name are alternatives: an id is an endpoint that runs, a name declares one")
+        raise DeclarationError("Endpoint: id and name are mutually exclusive: an id refers to a deployed endpoint, a name declares one")
     foreign = sorted(set(settings) - _CLIENT_ARGUMENTS)
     if foreign:
-        raise DeclarationError(f"Endpoint: {', '.join(foreign)} cannot be set through an id: the endpoint has its settings already")
+        raise DeclarationError(f"Endpoint: {', '.join(foreign)} must be absent when an id is given: a deployed endpoint has its settings")
     return EndpointClient(endpoint_id, **settings)

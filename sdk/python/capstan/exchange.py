@@ -77,7 +77,7 @@ class Unreachable(Exception):
 
 
 def no_answer_within(seconds: float) -> str:
-    return f"no answer within {seconds:g} s"
+    return f"no response within {seconds:g} s"
 
 
 #: A call: what to do next, the response to it, and in the end its value.
@@ -211,7 +211,7 @@ def refusal(name: str, response: Response, attempts: int) -> ApiError:
     words = problem if isinstance(problem, dict) else {}
     title, detail = words.get("title"), words.get("detail")
     if detail is None and 300 <= response.status < 400:
-        detail = f"the address leads to {response.headers.get('location', 'another')}, and redirections are not followed: the key would go along"
+        detail = f"the response is a redirect to {response.headers.get('location', 'another URL')}; redirects are not followed, because they would disclose the key"
     return api_error_class(response.status)(
         name,
         response.status,
@@ -227,4 +227,4 @@ def parsed(name: str, body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise ConnectionFailed(f"{name}: the answer is not JSON") from error
+        raise ConnectionFailed(f"{name}: the response is not JSON") from error

@@ -73,10 +73,10 @@ def describe(target: Any, endpoint: DeclaredEndpoint, http_method: Optional[str]
         raise DeclarationError(f"{what}: decorates a function or a class, not {type(target).__name__}")
     name = target.__name__
     if not name.isidentifier():
-        raise DeclarationError(f"{what}: the function needs a name, and {name} is none")
+        raise DeclarationError(f"{what}: the function must have a name, not {name}")
     is_class = inspect.isclass(target)
     if is_class and http_method is not None:
-        raise DeclarationError(f"{what}: the route {http_method} {http_path} needs a function, and {name} is a class")
+        raise DeclarationError(f"{what}: the route {http_method} {http_path} must have a function, and {name} is a class")
     methods = _methods(target) if is_class else {}
     if is_class and not methods:
         raise DeclarationError(f"{what}: the class {name} has no public method")

@@ -33,7 +33,7 @@ class EndpointHandle:
         """
         given = endpoint_id if endpoint_id is not None else id
         if not isinstance(given, str) or not given:
-            raise DeclarationError(f"Endpoint: id must be a string that is not empty, not {given!r}")
+            raise DeclarationError(f"Endpoint: id must be a non-empty string, not {given!r}")
         self.id: str = given
         self._api_key = api_key
         self._base_url = base_url

@@ -8,7 +8,7 @@ from .exchange import Request
 
 #: Longest head of an answer, bytes.
 MAX_HEAD_BYTES = 64 * 1024
-BROKEN_OFF = "the connection was closed before the answer was whole"
+BROKEN_OFF = "the connection was closed before the response was complete"
 
 
 class BrokenAnswer(Exception):
@@ -35,7 +35,7 @@ def request_bytes(request: Request) -> bytes:
     head = f"{request.method} {request.target} HTTP/1.1\r\nhost: {urlsplit(request.url).netloc.rpartition('@')[2]}\r\n"
     for name, value in request.headers.items():
         if "\r" in value or "\n" in value:
-            raise ValueError(f"the header {name} must not hold a line's end")
+            raise ValueError(f"the header {name} must not contain a line break")
         head += f"{name}: {value}\r\n"
     body = request.body or b""
     if request.body is not None or request.method != "GET":
@@ -48,7 +48,7 @@ def read_head(data: bytes) -> Head:
     first, *lines = data.decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-        raise BrokenAnswer("the answer is not HTTP")
+        raise BrokenAnswer("the response is not HTTP")
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -71,7 +71,7 @@ def body_bytes(request: Request, head: Head) -> Optional[int]:
     if length is None:
         return None
     if not length.isdigit():
-        raise BrokenAnswer("the answer's length is no number")
+        raise BrokenAnswer("the content-length of the response is not a number")
     return int(length)
 
 
@@ -80,7 +80,7 @@ def chunk_bytes(line: bytes) -> int:
     try:
         return int(line.split(b";")[0].strip(), 16)
     except ValueError:
-        raise BrokenAnswer("the answer's chunks are broken") from None
+        raise BrokenAnswer("the chunks of the response are invalid") from None
 
 
 def _is_without_body(request: Request, head: Head) -> bool:

@@ -146,7 +146,7 @@ async def _read_head(reader: asyncio.StreamReader) -> Head:
     try:
         return read_head(await reader.readuntil(b"\r\n\r\n"))
     except asyncio.LimitOverrunError:
-        raise BrokenAnswer("the answer's headers are too long") from None
+        raise BrokenAnswer("the headers of the response are too long") from None
 
 
 def _body(reader: asyncio.StreamReader, request: Request, head: Head) -> Tuple[AsyncIterator[bytes], bool]:

@@ -49,7 +49,7 @@ class Snapshot:
 def read_snapshot(call_name: str, document: Any) -> Snapshot:
     """Raises ConnectionFailed for what is no job."""
     if not isinstance(document, dict) or not isinstance(document.get("id"), str) or not isinstance(document.get("status"), str):
-        raise ConnectionFailed(f"{call_name}: the answer is no job")
+        raise ConnectionFailed(f"{call_name}: the response is not a job")
     return Snapshot(
         id=document["id"],
         status=document["status"],
@@ -188,7 +188,7 @@ def read_chunks(connection: Connection, path: str, job_id: str, cursor: Optional
     document = parsed(f"GET {where}", response.body)
     chunks = document.get("stream") if isinstance(document, dict) else None
     if not isinstance(chunks, list) or not isinstance(document.get("status"), str):
-        raise ConnectionFailed(f"GET {where}: the answer is no stream")
+        raise ConnectionFailed(f"GET {where}: the response is not a stream")
     return StreamPage(
         snapshot=Snapshot(id=job_id, status=document["status"], error=document.get("error")),
         chunks=[each.get("output") if isinstance(each, dict) else each for each in chunks],

@@ -25,7 +25,7 @@ class Manifest:
         for name, resource in self._resources.items():
             if any(row.get("name") == function for row in resource.get("functions") or ()):
                 return str(name)
-        raise DispatchError(f"no endpoint of this build serves the function {function}")
+        raise DispatchError(f"no endpoint of this build has the function {function}")
 
     def route_of(self, endpoint: str, function: str) -> Tuple[str, str]:
         """Method and path that a load-balanced endpoint bound to a function. Raises DispatchError."""
@@ -49,8 +49,8 @@ def own_manifest(folder: Optional[str] = None) -> Manifest:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
     except (OSError, ValueError) as error:
-        raise DispatchError(f"the build's {NAME} cannot be read: {error}") from error
+        raise DispatchError(f"cannot read the build's {NAME}: {error}") from error
     if not isinstance(document, dict):
-        raise DispatchError(f"the build's {NAME} is no object")
+        raise DispatchError(f"the build's {NAME} is not an object")
     found = _read[path] = Manifest(document)
     return found

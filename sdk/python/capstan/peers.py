@@ -80,8 +80,8 @@ def ask(connection: Connection, environment: str, name: str) -> Flow[Peer]:
     errors = answer.get("errors")
     if errors:
         first = errors[0] if isinstance(errors, list) and isinstance(errors[0], dict) else {}
-        raise DispatchError(f"the state manager refused to tell about the endpoint {name}: {first.get('message', 'it says no more')}")
+        raise DispatchError(f"the control plane refused to look up the endpoint {name}: {first.get('message', 'no reason given')}")
     found = (answer.get("data") or {}).get("endpoint")
     if not isinstance(found, dict):
-        raise DispatchError(f"the environment {environment} has no endpoint {name}")
+        raise DispatchError(f"the endpoint {name} does not exist in the environment {environment}")
     return Peer(str(found["id"]), name, found.get("kind") == "LOAD_BALANCED", str(found.get("url") or "").rstrip("/"))

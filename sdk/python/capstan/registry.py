@@ -46,5 +46,5 @@ def check_application(declared: Iterable[Declaration]) -> None:
             place = functions.setdefault(function.name, function.place)
             if place != function.place:
                 raise DeclarationError(
-                    f"the function {function.name} is defined twice: at {place} and at {function.place}; a name may be used once in an application"
+                    f"the function {function.name} is defined twice: at {place} and at {function.place}; names must be unique in an application"
                 )

@@ -47,7 +47,7 @@ def stub_class(name: str, methods: Mapping[str, Union[Shape, Mapping[str, Any]]]
 
     def make(self: Any, *args: Any, **kwargs: Any) -> None:
         if args or kwargs:
-            raise DispatchError(f"{name} runs at another endpoint, whose workers make it: make it here without arguments")
+            raise DispatchError(f"{name} runs at another endpoint, where its workers construct it: construct it without arguments here")
 
     members: Dict[str, Any] = {"__init__": make, "__doc__": "Runs at another endpoint."}
     for method, described in methods.items():
@@ -184,7 +184,7 @@ def _cancels(begun: JobStream) -> Callable[[], Flow[Any]]:
 
 
 def _broken_off(call: str, broken: Unreachable) -> ConnectionFailed:
-    return ConnectionFailed(f"{call}: the stream broke off: {broken}")
+    return ConnectionFailed(f"{call}: the stream ended early: {broken}")
 
 
 def _remote(error: JobError, function: str, endpoint: str) -> RemoteError:

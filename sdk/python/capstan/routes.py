@@ -17,13 +17,13 @@ def path_violation(path: object) -> Optional[str]:
     if len(path) > 1024:
         return "must have at most 1024 characters"
     if re.search(r"[\s?#]", path):
-        return "must not hold white space, ? or #"
+        return "must not contain white space, ? or #"
     for segment in path.split("/"):
         if ("{" in segment or "}" in segment or segment.startswith(":")) and _PARAMETER.fullmatch(segment) is None:
-            return f"has the segment {segment}; a path parameter is a whole segment {{name}}"
+            return f"has the segment {segment}; a path parameter must be a whole segment {{name}}"
     names = path_parameters(path)
     if len(set(names)) != len(names):
-        return "names a path parameter twice"
+        return "has a path parameter twice"
     return None
 
 

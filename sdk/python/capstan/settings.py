@@ -134,7 +134,7 @@ class _Rules:
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip():
-            raise self.broken(parameter, "must be a string that is not empty", value)
+            raise self.broken(parameter, "must be a non-empty string", value)
         return str(value.value) if isinstance(value, Enum) else value
 
     def texts(self, parameter: str, value: object) -> Tuple[str, ...]:
@@ -145,7 +145,7 @@ class _Rules:
             raise self.broken(parameter, "must be a list of strings", value)
         for each in value:
             if not isinstance(each, str) or not each.strip():
-                raise self.broken(parameter, "must be a list of strings that are not empty", value)
+                raise self.broken(parameter, "must be a list of non-empty strings", value)
         return tuple(value)
 
     def gpus(self, value: object) -> Tuple[str, ...]:
@@ -183,10 +183,10 @@ class _Rules:
             raise self.broken("env", "must be a dict of strings")
         for key, each in value.items():
             if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
-                raise self.broken("env", f"has the name {key!r}; a name is letters, digits and underscores")
+                raise self.broken("env", f"has the name {key!r}; a name must have letters, digits and underscores only")
             # The value may be a secret: only its name is told.
             if not isinstance(each, str):
-                raise self.broken("env", f"must hold a string at {key}, not {type(each).__name__}")
+                raise self.broken("env", f"must have a string at {key}, not {type(each).__name__}")
             if "\0" in each:
                 raise self.broken("env", f"must not contain the character NUL at {key}")
         return dict(value)

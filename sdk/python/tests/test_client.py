@@ -129,7 +129,7 @@ class Handles(unittest.TestCase):
 
     def test_a_redirection_is_told_and_not_followed(self):
         with FakeService((307, b"", {"location": "https://elsewhere.test/"})) as service:
-            with self.assertRaisesRegex(capstan.ApiError, "307: the address leads to https://elsewhere.test/, and redirections are not followed"):
+            with self.assertRaisesRegex(capstan.ApiError, "307: the response is a redirect to https://elsewhere.test/; redirects are not followed"):
                 capstan.Endpoint("ep1", api_key="k", base_url=service.url).health()
             self.assertEqual(len(service.requests), 1)
 
@@ -157,9 +157,9 @@ class Handles(unittest.TestCase):
 
     def test_an_answer_that_is_no_json_and_one_that_is_no_job(self):
         for _service, twin in self.twins((200, b"<html>"), [1]):
-            with self.assertRaisesRegex(capstan.ConnectionFailed, "POST /v2/ep1/run: the answer is not JSON"):
+            with self.assertRaisesRegex(capstan.ConnectionFailed, "POST /v2/ep1/run: the response is not JSON"):
                 twin.settle(twin.endpoint.run({}))
-            with self.assertRaisesRegex(capstan.ConnectionFailed, "the answer is no job"):
+            with self.assertRaisesRegex(capstan.ConnectionFailed, "the response is not a job"):
                 twin.settle(twin.endpoint.run({}))
 
     def test_nobody_there(self):

@@ -116,7 +116,7 @@ class Refusals(unittest.TestCase):
         for settings, message in (
             ({"name": "-a"}, "name must be"),
             ({"name": None}, "name must be"),
-            ({"name": "a", "gpu": "ANY", "cpu": "cpu3c-1-2"}, "gpu and cpu are alternatives"),
+            ({"name": "a", "gpu": "ANY", "cpu": "cpu3c-1-2"}, "gpu and cpu are mutually exclusive"),
             ({"name": "a", "gpu": []}, "gpu must name at least one"),
             ({"name": "a", "gpu": 4090}, "gpu must be the name"),
             ({"name": "a", "cpu": "4 cores"}, "cpu must have the form cpu<gen>-<vCPU>-<RAM GB>"),
@@ -127,7 +127,7 @@ class Refusals(unittest.TestCase):
             ({"name": "a", "idle_timeout": 3601}, "idle_timeout"),
             ({"name": "a", "execution_timeout_ms": 4999}, "execution_timeout_ms must be 0"),
             ({"name": "a", "execution_timeout_ms": 604800001}, "execution_timeout_ms"),
-            ({"name": "a", "gpu_count": 2}, "gpu_count needs gpu"),
+            ({"name": "a", "gpu_count": 2}, "gpu_count requires gpu"),
             ({"name": "a", "dependencies": "torch"}, "dependencies must be a list of strings"),
             ({"name": "a", "env": {"A-B": "x"}}, "env has the name 'A-B'"),
             ({"name": "a", "scaler_type": "CPU"}, "scaler_type must be QUEUE_DELAY or REQUEST_COUNT"),
@@ -143,7 +143,7 @@ class Refusals(unittest.TestCase):
     def test_no_value_of_env_is_told(self):
         with self.assertRaises(DeclarationError) as caught:
             Endpoint(name="a", env={"KEY": 12345})
-        self.assertEqual(str(caught.exception), "endpoint a: env must hold a string at KEY, not int")
+        self.assertEqual(str(caught.exception), "endpoint a: env must have a string at KEY, not int")
         self.assertNotIn("secret", repr(Endpoint(name="a", env={"KEY": "secret"}).settings))
 
     def test_one_function_for_a_queue_based_endpoint(self):
@@ -154,9 +154,9 @@ class Refusals(unittest.TestCase):
 
         def second(): ...
 
-        with self.assertRaisesRegex(DeclarationError, r"serves first already \(.*test_declaration\.py:\d+\)"):
+        with self.assertRaisesRegex(DeclarationError, r"already serves first \(.*test_declaration\.py:\d+\)"):
             queue(second)
-        with self.assertRaisesRegex(DeclarationError, "can have no routes"):
+        with self.assertRaisesRegex(DeclarationError, "cannot have routes"):
             queue.get("/x")
         for target in (len, 7, lambda: 1):
             with self.assertRaises(DeclarationError):
@@ -177,7 +177,7 @@ class Refusals(unittest.TestCase):
         for path, message in (
             ("health", "must start with /"),
             ("/a b", "white space"),
-            ("/a{id}", "a path parameter is a whole segment"),
+            ("/a{id}", "a path parameter must be a whole segment"),
             ("/{id}/{id}", "twice"),
             (None, "must be a string"),
         ):
@@ -186,9 +186,9 @@ class Refusals(unittest.TestCase):
 
         def other(key): ...
 
-        with self.assertRaisesRegex(DeclarationError, r"GET /items/:key is bound to item already"):
+        with self.assertRaisesRegex(DeclarationError, r"GET /items/:key is already bound to item"):
             api.get("/items/:key")(other)
-        with self.assertRaisesRegex(DeclarationError, "needs the function to have a parameter id"):
+        with self.assertRaisesRegex(DeclarationError, "must have the parameter id"):
             api.post("/items/{id}")(other)
         with self.assertRaisesRegex(DeclarationError, "load-balanced"):
             api(other)
@@ -202,10 +202,10 @@ class Refusals(unittest.TestCase):
         self.assertEqual(Endpoint(id="abc").id, "abc")
         self.assertIsInstance(Endpoint(name="vllm", image="registry.example/vllm:1"), capstan.Declaration)
         for settings, message in (
-            ({}, "give an id"),
-            ({"id": "abc", "name": "x"}, "alternatives"),
-            ({"id": "abc", "gpu": "ANY"}, "gpu cannot be set through an id"),
-            ({"id": ""}, "id must be a string"),
+            ({}, "requires an id"),
+            ({"id": "abc", "name": "x"}, "mutually exclusive"),
+            ({"id": "abc", "gpu": "ANY"}, "gpu must be absent when an id is given"),
+            ({"id": ""}, "id must be a non-empty string"),
         ):
             with self.subTest(settings), self.assertRaisesRegex(DeclarationError, message):
                 Endpoint(**settings)

@@ -72,7 +72,7 @@ class Channel:
             while len(have) >= PREFIX.size:
                 length, header_length = PREFIX.unpack_from(have)
                 if length > MAX_FRAME_BYTES or header_length + 4 > length:
-                    raise ValueError("broken frame on the private channel")
+                    raise ValueError("invalid frame on the private channel")
                 end = 4 + length
                 if len(have) < end:
                     break
