@@ -242,6 +242,20 @@ refuses('a webhook that says another end than the clients see', WEBHOOK, () =>
     .end()
     .change('webhook', () => true, { job: { id: 'j1', status: 'FAILED', error: 'lost', rest: '{}' } }),
 );
+
+/** A submission without a response whose job was purged before a handler saw it. */
+function purgedUnseen(input: string, isRequested: boolean): MadeHistory {
+  const history = new MadeHistory().fault(1);
+  const call = history.leave('run', { input, webhook: isRequested });
+  return history
+    .add({ kind: 'lost', call, reason: 'other side closed', timedOut: false })
+    .heal(1)
+    .webhook('j1_1', 'j1', 'i#0', { status: 'CANCELLED', error: 'purged from the queue' })
+    .end();
+}
+accepts('the webhook of a job whose acknowledgement was lost and that no handler saw', () => purgedUnseen('i#0', true).records);
+refuses('the same, of a submission that requested none', WEBHOOK, () => purgedUnseen('i#0', false).records);
+refuses('the same, with an input that nobody submitted', WEBHOOK, () => purgedUnseen('other#0', true).records);
 refuses('a webhook that nobody requested', WEBHOOK, () =>
   completedJob()
     .end()

@@ -105,7 +105,7 @@ export function gatherFacts(records: readonly HistoryRecord[]): Facts {
     if (input !== undefined) append(submissions, input, call);
     addToJob(jobs, call);
   }
-  for (const record of history) if (record.kind === 'webhook') jobOf(jobs, record.job.id).webhooks.push(record);
+  for (const record of history) if (record.kind === 'webhook') addWebhook(jobs, submissions, record);
   return {
     settings,
     calls,
@@ -203,6 +203,14 @@ function addToJob(jobs: Map<string, JobFacts>, call: Call): void {
   }
   const seen = observed(record, answer);
   if (seen !== undefined) job.observations.push({ from: record.at, to: answer.at, call: record.call, ...seen });
+}
+
+/** A job that ended before a handler saw it, and whose acknowledgement was lost, is known by its webhook alone. */
+function addWebhook(jobs: Map<string, JobFacts>, submissions: ReadonlyMap<string, readonly Call[]>, record: WebhookRecord): void {
+  const job = jobOf(jobs, record.job.id);
+  job.webhooks.push(record);
+  const mayBeIts = (submissions.get(record.input) ?? []).some(({ answer }) => answer === undefined);
+  if (job.acknowledgements.length === 0 && job.executions.length === 0 && mayBeIts) job.inputs.add(record.input);
 }
 
 /** What an answer says of the job; an acknowledgement of /run says IN_QUEUE whatever the job's state is. */
