@@ -44,7 +44,7 @@ export const logs: Command = {
     if (!flagOption(options, 'follow')) return;
     const { newLines } = await import('../api/new-lines.ts');
     const ended = new AbortController();
-    void endWish().then(() => ended.abort());
+    void endWish().wished.then(() => ended.abort());
     const read = (afterMs: number): Promise<LogRow[]> => readLogs(client, { ...request, limit: MAX_LINES, afterMs });
     for await (const line of newLines(lines, read, ended.signal)) print(line);
     if (process.connected) process.disconnect();

@@ -34,7 +34,7 @@ export const run: Command = {
         import('../dev/worker-variables.ts'),
       ]);
     await mustBeFolder(folder);
-    const ended = endWish();
+    const end = endWish();
     const variables = { ...readDotEnv(folder), ...env.variables };
     const { printed, print } = printer((text) => terminal.line(visibleLine(text)));
     const workers = await LocalWorkers.open(folder, join(folder, TOOL_FOLDER), workerVariables(variables), (endpoint, { text }) =>
@@ -56,12 +56,12 @@ export const run: Command = {
       const server = await listening(() => serveProject({ project, printed, onProgress }, Number(port)), port);
       terminal.done(`development server: ${server.url} (docs at ${server.url}/docs)`);
       terminal.line('Ctrl+C ends it.');
-      await ended;
+      await end.wished;
       await server.close();
     } finally {
       await project.close();
-      // Of one that handed over to this process.
-      if (process.connected) process.disconnect();
+      // Also the channel of one that handed over to this process.
+      end.release();
     }
   },
 };

@@ -37,7 +37,7 @@ export const PART_NODE_ARGS: readonly string[] = ['--max-semi-space-size=16'];
  */
 export async function runPart({ variables }: Environment, start: () => Promise<RunningPart>): Promise<number> {
   const isSupervised = process.connected && variables[SUPERVISED] === '1';
-  const ended = isSupervised ? supervisorsWish() : endWish();
+  const end = isSupervised ? { wished: supervisorsWish(), release: () => undefined } : endWish();
   let running: RunningPart;
   try {
     running = await start();
@@ -50,9 +50,10 @@ export async function runPart({ variables }: Environment, start: () => Promise<R
     process.exit(explain(error).exitCode);
   }
   if (isSupervised) await tell({ type: 'ready', address: running.address });
-  const reason = await Promise.race([ended, ...(running.gaveUp === undefined ? [] : [running.gaveUp])]);
+  const reason = await Promise.race([end.wished, ...(running.gaveUp === undefined ? [] : [running.gaveUp])]);
   if (reason !== undefined && isSupervised) await tell({ type: 'failed', code: reason.code, message: reason.message });
   await running.handle.close();
+  end.release();
   // What may still be open (a pipe that nobody reads) must not keep a closed part alive.
   setTimeout(() => process.exit(), 1000).unref();
   if (process.connected) process.disconnect();

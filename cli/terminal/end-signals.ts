@@ -9,6 +9,7 @@ const SAME_WISH_MS = 500;
 export interface EndSignals {
   /** 0 unless a second signal cut the end short. */
   exitCode(): number;
+  /** The end is reached: later signals change nothing. */
   release(): void;
 }
 
@@ -16,7 +17,9 @@ export function onEndSignals(wish: { first: () => void; again: () => void; gone:
   const numbers = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const;
   let firstAt: number | null = null;
   let code = 0;
+  let isReleased = false;
   const onSignal = (signal: NodeJS.Signals): void => {
+    if (isReleased) return;
     const now = performance.now();
     if (firstAt === null) {
       firstAt = now;
@@ -37,7 +40,8 @@ export function onEndSignals(wish: { first: () => void; again: () => void; gone:
   return {
     exitCode: () => code,
     release() {
-      // The same Ctrl+C may arrive once more (npm passes it on): it must not cut off what is ending by itself.
+      // The same Ctrl+C may arrive once more (npm and an older Node pass it on), on a busy machine long after: it must not cut off what has ended.
+      isReleased = true;
       if (firstAt === null) for (const name of names) process.off(name, onSignal);
       process.off('disconnect', onGone);
       if (process.connected) process.disconnect();
@@ -45,9 +49,14 @@ export function onEndSignals(wish: { first: () => void; again: () => void; gone:
   };
 }
 
-/** Settles with the first wish to end; a second one ends the process at once. */
-export function endWish(): Promise<void> {
-  return new Promise((resolve) => {
-    const signals = onEndSignals({ first: resolve, again: () => process.exit(signals.exitCode()), gone: resolve });
-  });
+export interface EndWish {
+  /** Settles with the first wish to end. Until {@link release}, a second one ends the process at once. */
+  readonly wished: Promise<void>;
+  release(): void;
+}
+
+export function endWish(): EndWish {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const signals = onEndSignals({ first: resolve, again: () => process.exit(signals.exitCode()), gone: resolve });
+  return { wished: promise, release: () => signals.release() };
 }

@@ -285,6 +285,21 @@ test('a part that an old Node hands over says why it refuses, and ends with Ctrl
   t.is(await scheduler.ended, 0, scheduler.stderr());
 });
 
+for (const [how, code] of [
+  ['ends', 130],
+  ['ended', 0],
+] as const)
+  test(`a signal that comes late to a command that ${how}: exit code ${code}`, async (t) => {
+    const running = run([join(import.meta.dirname, 'fakes/ending.ts'), how]);
+    t.teardown(() => running.child.kill('SIGKILL'));
+    await running.hear(/^runs$/m);
+    running.child.kill('SIGINT');
+    await running.hear(/^told$/m);
+    running.child.kill('SIGINT');
+    running.child.kill('SIGUSR2');
+    t.is(await running.ended, code);
+  });
+
 test('what the system refuses is told with its place, and is no fault of ours', (t) => {
   const refused = Object.assign(new Error("EACCES: permission denied, open '/app/.tool/lock'"), {
     code: 'EACCES',
