@@ -24,6 +24,13 @@ export interface Counting {
   readonly resent: boolean;
 }
 
+/** A unary call that counts towards rate limits; it is open until a `call-ended` with its ticket. */
+export interface CountedCall {
+  readonly operation: LimitedOperation;
+  /** Given out once in a process. */
+  readonly ticket: number;
+}
+
 /** Per-job overrides as the caller gave them; ms. */
 export interface PolicyInput {
   readonly executionTimeoutMs: number | null;
@@ -36,8 +43,10 @@ export type Quotas = Pick<AccountRow, 'workerQuota' | 'buildQuota' | 'bodyQuota'
 
 /** A unary call of the control plane; answered by one `answer` effect with the same `call`. */
 export type Command =
-  | { readonly kind: 'cancel' | 'retry'; readonly endpoint: string; readonly job: string }
-  | { readonly kind: 'purge'; readonly endpoint: string }
+  | { readonly kind: 'cancel' | 'retry'; readonly endpoint: string; readonly job: string; readonly counted?: CountedCall }
+  | { readonly kind: 'purge'; readonly endpoint: string; readonly counted?: CountedCall }
+  /** Counts a listing of an endpoint's jobs, which the shell reads from the store. */
+  | { readonly kind: 'count-listing'; readonly endpoint: string; readonly counted: CountedCall }
   | {
       readonly kind: 'deploy';
       readonly account: string;
@@ -145,6 +154,10 @@ export type CoreEvent =
   | { readonly kind: 'session-opened'; readonly node: string; readonly session: number; readonly hello: Hello }
   | { readonly kind: 'session-closed'; readonly node: string; readonly session: number }
   | { readonly kind: 'agent'; readonly node: string; readonly session: number; readonly events: readonly AgentEvent[] }
+  /** Replies are sent: what they count towards is open no more. */
+  | { readonly kind: 'replied'; readonly usages: readonly Usage[] }
+  /** A unary call is over, whether it was counted or refused. */
+  | { readonly kind: 'call-ended'; readonly ticket: number }
   /** An operation of a batch was not carried out. */
   | { readonly kind: 'refused'; readonly op: Op; readonly outcome: Outcome; readonly cause: Cause | null }
   /** Answers to read effects. */

@@ -1,5 +1,6 @@
 /** Take-over: the state as the store tells it, before any event. */
 import { DEFAULT_FIELDS, fieldsKeptIn } from '../../lib/endpoint-settings.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
 
 import { StepContext } from './context.ts';
@@ -47,9 +48,18 @@ export interface StoredState {
   readonly highest: { readonly seq: number; readonly queuePosition: number };
 }
 
+/** What the state has that is not stored. */
+export interface RestoreOptions {
+  readonly settings: Settings;
+  readonly random: RandomState;
+  /** Why no new jobs are accepted now; null when they are. */
+  readonly diskRefusal: CapstanError | null;
+}
+
 /** Builds the state and decides the first reads. */
-export function restore(settings: Settings, random: RandomState, stored: StoredState, now: Now, result: StepResult): State {
+export function restore({ settings, random, diskRefusal }: RestoreOptions, stored: StoredState, now: Now, result: StepResult): State {
   const state = newState(settings, random);
+  state.diskRefusal = diskRefusal;
   const ctx = new StepContext(state, now, result);
   state.nextSeq = stored.highest.seq + 1;
   state.nextQueuePosition = stored.highest.queuePosition + 1;

@@ -12,6 +12,7 @@ import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, Environmen
 import type { EndpointRecord, Release } from './state/endpoints.ts';
 import { noRefusals, type JoinTokenRow, type NodeRecord, type Refusals, type RemovedNode, type WorkerRecord } from './state/fleet.ts';
 import type { Due, HandedChunks, JobRecord, Waiter } from './state/jobs.ts';
+import type { Usage } from './jobs/rate-limits.ts';
 import type { RandomState } from './random.ts';
 import type { Settings } from './settings.ts';
 
@@ -65,6 +66,8 @@ export interface State {
   readonly waiters: Map<string, Waiter[]>;
   /** Open requests by channel, for abandon and for a channel's end. */
   readonly channels: Map<number, Map<number, Waiter>>;
+  /** What the open unary calls count towards, by ticket. */
+  readonly openCalls: Map<number, Usage>;
   readonly deadlines: Deadlines<Due>;
   /** Bytes of kept chunks. */
   streamBytes: number;
@@ -126,6 +129,7 @@ export function newState(settings: Settings, random: RandomState): State {
     versions: new Map(),
     waiters: new Map(),
     channels: new Map(),
+    openCalls: new Map(),
     deadlines: new Deadlines(),
     streamBytes: 0,
     droppedBlobs: [],

@@ -26,6 +26,7 @@ import { recordStart, requeue } from './jobs/jobs.ts';
 import { keyExpiry, noteKeys, putAccount, putKey, revokeKey } from './control/keys.ts';
 import { finishRefill } from './jobs/lanes.ts';
 import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submit, waitOver } from './jobs/requests.ts';
+import { admitCall, endCall } from './jobs/admission.ts';
 import { gatewayClosed, levelsReported } from './scaling/scaling-requests.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './fleet/nodes.ts';
 import { needsLook, scaleEndpoint, SCALE_INTERVAL_MS } from './scaling/scaling.ts';
@@ -81,6 +82,11 @@ function apply(ctx: StepContext, event: CoreEvent): void {
     }
     case 'channel-closed':
       return dropChannel(ctx.state, event.channel);
+    case 'replied':
+      for (const usage of event.usages) usage.release();
+      return;
+    case 'call-ended':
+      return endCall(ctx.state, event.ticket);
     case 'command':
       return command(ctx, event.call, event.command);
     case 'session-opened':
@@ -127,11 +133,17 @@ function command(ctx: StepContext, call: number, asked: Command): void {
   if (refusal !== null) return ctx.reply(call, refusal);
   switch (asked.kind) {
     case 'cancel':
-      return cancel(ctx, call, asked.endpoint, asked.job);
+      if (admitCall(ctx, call, asked)) cancel(ctx, call, asked.endpoint, asked.job);
+      return;
     case 'retry':
-      return retry(ctx, call, asked.endpoint, asked.job);
+      if (admitCall(ctx, call, asked)) retry(ctx, call, asked.endpoint, asked.job);
+      return;
     case 'purge':
-      return purge(ctx, call, asked.endpoint);
+      if (admitCall(ctx, call, asked)) purge(ctx, call, asked.endpoint);
+      return;
+    case 'count-listing':
+      if (admitCall(ctx, call, asked)) ctx.reply(call, { kind: 'done' });
+      return;
     case 'deploy':
       return deploy(ctx, call, asked);
     case 'put-build':

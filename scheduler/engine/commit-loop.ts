@@ -8,12 +8,14 @@
  * 2. A second batch may leave before the first is durable, once it is worth a commit of its own. Never a third.
  * 3. Effects leave when the operations decided with them are durable, in the order of the decisions (invariant 1). An
  *    effect that names a refused operation is dropped; the core is told of the refusal and decides anew.
+ *    The core is told first which requests are replied to, since they count as open until then.
  * 4. A commit that fails ends the loop: nothing is known to be durable of that batch or of those after it.
  *
  * It has no clock, timer or promise of its own: all of them are handed in, so that the simulator runs this loop too.
  */
 import { StepResult, type Effect, type Pending, type Write } from '../core/effects.ts';
 import type { CoreEvent } from '../core/events.ts';
+import type { Usage } from '../core/jobs/rate-limits.ts';
 import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
 import { nextDeadline } from '../core/step.ts';
@@ -186,9 +188,13 @@ export class CommitLoop {
   }
 
   #release(effects: readonly Pending[], refused: ReadonlySet<Write> | null): void {
-    for (const { effect, write } of effects) {
+    const released = refused === null ? effects : effects.filter(({ write }) => write === null || !refused.has(write));
+    const usages: Usage[] = [];
+    for (const { effect } of released) if (effect.kind === 'reply' && effect.usage !== null) usages.push(effect.usage);
+    if (usages.length > 0) this.#step({ kind: 'replied', usages });
+    for (const { effect } of released) {
       if (this.#mode === 'stopped') return;
-      if (refused === null || write === null || !refused.has(write)) this.#options.sink.perform(effect);
+      this.#options.sink.perform(effect);
     }
   }
 

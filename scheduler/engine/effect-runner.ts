@@ -67,7 +67,6 @@ export class EffectRunner {
     const { ports, state, feed } = this.#options;
     switch (effect.kind) {
       case 'reply':
-        if (effect.usage !== null) effect.usage.open--;
         return ports.reply(effect.channel, effect.reply);
       case 'answer':
         return this.#options.answer(effect.call, effect.result);

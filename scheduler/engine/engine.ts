@@ -200,8 +200,7 @@ export class Engine {
     const { settings, clock, random, store, secondBatchWrites } = this.#options;
     this.#inputs.clear();
     const decided = new StepResult();
-    const state = restore(settings, random, stored, clock.now(), decided);
-    state.diskRefusal = this.#diskRefusal;
+    const state = restore({ settings, random, diskRefusal: this.#diskRefusal }, stored, clock.now(), decided);
     const runner = new EffectRunner({
       state,
       store,

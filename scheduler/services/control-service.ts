@@ -14,7 +14,7 @@ import type {
 import { toStatus } from '../../lib/grpc-errors.ts';
 import { endpointEntry, keyEntry, wholeDirectory } from '../core/control/directory.ts';
 import { liveEndpoints } from '../core/state.ts';
-import { endpointNotFound, webhookNotFound } from '../core/jobs/requests.ts';
+import { endpointNotFound, webhookNotFound } from '../core/jobs/errors.ts';
 import { shownUrl } from '../core/webhooks/webhook-url.ts';
 import type { MasterKeyState } from '../secrets/master-keys.ts';
 import type { HookHead } from '../store/store.ts';

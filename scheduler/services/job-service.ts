@@ -23,12 +23,12 @@ import { readServerStream } from '../../lib/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
 import { isBodyId } from '../blobs/ids.ts';
 import type { Answer } from '../core/effects.ts';
-import type { CoreEvent, Counting, Ref } from '../core/events.ts';
+import type { CoreEvent, CountedCall, Counting, Ref } from '../core/events.ts';
 import type { Cursor } from '../core/state/jobs.ts';
 import type { State } from '../core/state.ts';
-import { limitOf, usageOf } from '../core/jobs/limits.ts';
-import { tryAcquire, type LimitedOperation } from '../core/jobs/rate-limits.ts';
-import { endpointNotFound, view } from '../core/jobs/requests.ts';
+import type { LimitedOperation } from '../core/jobs/rate-limits.ts';
+import { endpointNotFound } from '../core/jobs/errors.ts';
+import { view } from '../core/jobs/requests.ts';
 import { places } from '../core/control/encryption.ts';
 import { failureReply, storedState, viewOfRow } from '../core/jobs/views.ts';
 import type { Clock } from '../engine/clock.ts';
@@ -62,6 +62,7 @@ export class JobChannels {
   readonly #urls: WebhookUrls;
   readonly #bodies: JobChannelDeps['bodies'];
   #next = 1;
+  #nextTicket = 1;
 
   constructor({ engine, auth, cipher, clock, log, urls, bodies }: JobChannelDeps) {
     this.#engine = engine;
@@ -97,36 +98,44 @@ export class JobChannels {
     return {
       channel: (call) => this.#open(call),
       cancel: gateway('Cancel', ({ endpointId, jobId, limitedAs }) => {
-        const cancel = async (): Promise<Job> =>
-          toJob(endpointId, await this.#engine.command({ kind: 'cancel', endpoint: endpointId, job: jobId }));
-        return limitedAs === 'none' ? cancel() : this.#limited(endpointId, 'cancel', cancel);
+        const cancel = async (counted?: CountedCall): Promise<Job> =>
+          toJob(
+            endpointId,
+            await this.#engine.command({
+              kind: 'cancel',
+              endpoint: endpointId,
+              job: jobId,
+              ...(counted === undefined ? {} : { counted }),
+            }),
+          );
+        return limitedAs === 'none' ? cancel() : this.#counted('cancel', cancel);
       }),
       retry: gateway('Retry', async ({ endpointId, jobId }) =>
         toJob(endpointId, await this.#engine.command({ kind: 'retry', endpoint: endpointId, job: jobId })),
       ),
       purgeQueue: gateway('PurgeQueue', ({ endpointId }) =>
-        this.#limited(endpointId, 'purge-queue', async () => {
-          const answer = await this.#engine.command({ kind: 'purge', endpoint: endpointId });
+        this.#counted('purge-queue', async (counted) => {
+          const answer = await this.#engine.command({ kind: 'purge', endpoint: endpointId, counted });
           return { removed: answer.kind === 'purged' ? answer.removed : 0 };
         }),
       ),
-      listJobs: gateway('ListJobs', (request: ListJobsRequest) => this.#limited(request.endpointId, 'requests', () => this.#list(request))),
+      listJobs: gateway('ListJobs', (request: ListJobsRequest) =>
+        this.#counted('requests', async (counted) => {
+          await this.#engine.command({ kind: 'count-listing', endpoint: request.endpointId, counted });
+          return this.#list(request);
+        }),
+      ),
       getHealth: gateway('GetHealth', ({ endpointId }) => health(this.#engine.state, endpointId)),
     } satisfies JobServiceServer;
   }
 
-  /** A unary call that counts towards an endpoint's rate limits while it is open. */
-  async #limited<Reply>(endpointId: string, operation: LimitedOperation, handler: () => Promise<Reply>): Promise<Reply> {
-    const { state: image } = this.#engine;
-    const endpoint = image.endpoints.get(endpointId);
-    if (endpoint === undefined) throw endpointNotFound(endpointId);
-    const usage = usageOf(endpoint, operation);
-    const refusal = tryAcquire(usage, limitOf(image, endpoint, operation), this.#clock.now().mono, operation, false);
-    if (refusal !== null) throw refusal;
+  /** Runs a unary call that counts towards an endpoint's rate limits while it is open. */
+  async #counted<Reply>(operation: LimitedOperation, handler: (counted: CountedCall) => Promise<Reply>): Promise<Reply> {
+    const ticket = this.#nextTicket++;
     try {
-      return await handler();
+      return await handler({ operation, ticket });
     } finally {
-      usage.open--;
+      this.#engine.handle({ kind: 'call-ended', ticket });
     }
   }
 

@@ -15,6 +15,7 @@ import {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Answer, Effect } from '../../scheduler/core/effects.ts';
 import type { Command, CoreEvent, Counting, PolicyInput, Ref } from '../../scheduler/core/events.ts';
+import type { LimitedOperation } from '../../scheduler/core/jobs/rate-limits.ts';
 import type { Cursor } from '../../scheduler/core/state/jobs.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
@@ -166,6 +167,15 @@ export class QueueWorld {
     const answer = this.#command({ kind: 'purge', endpoint: this.endpoint });
     if (answer instanceof Error || answer.kind !== 'purged') throw new Error('not purged');
     return answer.removed;
+  }
+
+  /** Starts a unary call that counts; it is open until {@link QueueWorld.endCall}. */
+  beginCall(operation: LimitedOperation, ticket: number): Answer | Error {
+    return this.#command({ kind: 'count-listing', endpoint: this.endpoint, counted: { operation, ticket } });
+  }
+
+  endCall(ticket: number): void {
+    this.#handle({ kind: 'call-ended', ticket });
   }
 
   // ------------------------------------------------------------ what the agent does

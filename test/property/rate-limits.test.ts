@@ -37,12 +37,12 @@ testProp(
       now += after;
       while (open.length > 0 && Math.min(...open) <= now) {
         open.splice(open.indexOf(Math.min(...open)), 1);
-        usage.open--;
+        usage.release();
       }
       const inWindow = accepted.filter((at) => at > now - WINDOW_MS).length;
       const windowFull = limit.requests > 0 && inWindow >= limit.requests;
       const crowded = limit.concurrent > 0 && open.length >= limit.concurrent;
-      const refusal = tryAcquire(usage, limit, now, 'run', resent);
+      const refusal = tryAcquire(usage, limit, { operation: 'run', now, resent });
       t.is(refusal === null, resent || (!windowFull && !crowded));
       if (refusal !== null) {
         t.is(refusal.code, 'RATE_LIMITED');
@@ -70,7 +70,7 @@ testProp(
       let now = 0;
       for (const gap of gaps) {
         now += gap;
-        const refusal = tryAcquire(usage, limit, now, 'run', false);
+        const refusal = tryAcquire(usage, limit, { operation: 'run', now, resent: false });
         if (refusal !== null) return { usage, now, refusal };
       }
       return { usage, now, refusal: null };
@@ -79,8 +79,8 @@ testProp(
     if (refusal === null) return t.pass();
     const wait = refusal.retryAfterMs ?? 0;
     t.true(wait <= WINDOW_MS);
-    t.not(tryAcquire(usage, limit, now + wait - 1, 'run', false), null);
-    t.is(tryAcquire(usage, limit, now + wait, 'run', false), null);
+    t.not(tryAcquire(usage, limit, { operation: 'run', now: now + wait - 1, resent: false }), null);
+    t.is(tryAcquire(usage, limit, { operation: 'run', now: now + wait, resent: false }), null);
     return undefined;
   },
   { numRuns: 300 },
@@ -149,4 +149,25 @@ test('an endpoint of its own limits: exact at the queue’s owner, grown by its 
   for (let i = 0; i < 5; i++) t.false(grown.status('a', counted) instanceof CapstanError);
   t.true(grown.status('a', counted) instanceof CapstanError);
   grown.close();
+});
+
+test('a unary call counts from its command until it ends, a refused one not at all', (t) => {
+  const world = new QueueWorld({}, { workersMin: 0, workersMax: 0, limits: { requests: { requests: 10, concurrent: 2 } } });
+  const begin = (ticket: number): string => {
+    const answer = world.beginCall('requests', ticket);
+    if (answer instanceof CapstanError) return answer.code;
+    return answer instanceof Error ? answer.message : answer.kind;
+  };
+  t.deepEqual([begin(1), begin(2), begin(3)], ['done', 'done', 'RATE_LIMITED']);
+  world.endCall(3);
+  t.is(begin(4), 'RATE_LIMITED', 'the end of a refused call frees nothing');
+  world.endCall(1);
+  world.endCall(1);
+  t.deepEqual([begin(5), begin(6)], ['done', 'RATE_LIMITED']);
+  // After a restart the calls of before are open no more, and their ends mean nothing.
+  world.restart();
+  t.deepEqual([begin(7), begin(8)], ['done', 'done']);
+  world.endCall(2);
+  t.is(begin(9), 'RATE_LIMITED');
+  world.close();
 });

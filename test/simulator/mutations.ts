@@ -2,6 +2,7 @@
 import type { Effect, StepResult } from '../../scheduler/core/effects.ts';
 import type { CoreEvent } from '../../scheduler/core/events.ts';
 import { dropBelow } from '../../scheduler/core/jobs/streams.ts';
+import type { Now } from '../../scheduler/core/now.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import { step } from '../../scheduler/core/step.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
@@ -46,7 +47,7 @@ export function mutatedStep(mutation: Mutation, send: (reply: Reply) => void): S
     if (mutation === 'forget-secret') forgetSecret(state, event);
     step(state, mutation === 'ignore-token' ? withTheTokenOfTheLease(event, state) : event, now, result);
     undo?.();
-    if (mutation === 'answer-before-commit') sendReplies(result, send);
+    if (mutation === 'answer-before-commit') sendReplies(state, now, result, send);
     if (mutation === 'free-slot-on-paper') freeOnPaper(state);
     if (mutation === 'keep-drained') keepDrained(state);
     if (mutation === 'drop-on-answer') dropAnswered(state);
@@ -62,8 +63,13 @@ export function isForgotten(mutation: Mutation | null, op: Op): boolean {
   return mutation === 'forget-deployment' && op.kind === 'put' && op.rowKind === 'deployment';
 }
 
-function sendReplies({ effects }: StepResult, send: (reply: Reply) => void): void {
-  for (const { effect } of effects) if (effect.kind === 'reply') send(effect);
+function sendReplies(state: State, now: Now, result: StepResult, send: (reply: Reply) => void): void {
+  const { effects } = result;
+  for (const { effect } of effects) {
+    if (effect.kind !== 'reply') continue;
+    if (effect.usage !== null) step(state, { kind: 'replied', usages: [effect.usage] }, now, result);
+    send(effect);
+  }
   const kept = effects.filter(({ effect }) => effect.kind !== 'reply');
   effects.splice(0, effects.length, ...kept);
 }

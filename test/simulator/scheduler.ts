@@ -161,10 +161,7 @@ export class SimScheduler {
   #checkedStep(): Step {
     const { mutation } = this.#options;
     const reply = this.#wiring.reply.bind(this.#wiring);
-    const send = ({ channel, reply: message, usage }: Parameters<Parameters<typeof mutatedStep>[1]>[0]): void => {
-      if (usage !== null) usage.open--;
-      reply(channel, message);
-    };
+    const send = ({ channel, reply: message }: Parameters<Parameters<typeof mutatedStep>[1]>[0]): void => reply(channel, message);
     const apply = mutation === null ? step : mutatedStep(mutation, send);
     return (state, event, now, result) => {
       apply(state, event, now, result);

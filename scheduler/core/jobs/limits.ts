@@ -1,4 +1,4 @@
-/** The rate limits of an endpoint as they stand: its own over the account's, grown by its running workers. */
+/** The rate limits of an endpoint as they are now: its own over the account's, grown by its running workers. */
 import { isReady } from './dispatch.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';

@@ -39,11 +39,25 @@ export const DEFAULT_REQUESTS_PER_WORKER = 100;
 
 /** What one operation of one endpoint has accepted. */
 export class Usage {
-  /** Requests that are open now. */
-  open = 0;
+  #open = 0;
   #times: Float64Array = new Float64Array(16);
   #first = 0;
   #count = 0;
+
+  /** Requests that are open now. */
+  get open(): number {
+    return this.#open;
+  }
+
+  /** One more request is open. */
+  hold(): void {
+    this.#open++;
+  }
+
+  /** A request is open no more. */
+  release(): void {
+    this.#open--;
+  }
 
   /** Accepted requests that are still in the window. */
   inWindow(now: number): number {
@@ -80,11 +94,19 @@ export function effectiveLimit(base: Limit, runningWorkers: number, requestsPerW
   return { requests, concurrent: Math.floor((base.concurrent * requests) / base.requests) };
 }
 
+/** A request that asks for its place. */
+export interface Asking {
+  readonly operation: LimitedOperation;
+  /** Monotonic, ms. */
+  readonly now: number;
+  readonly resent: boolean;
+}
+
 /**
- * Accepts a request, or says why not. An accepted one counts as open until its `open` is lowered.
+ * Accepts a request, or says why not. An accepted one counts as open until it is released.
  * One that was sent again after a broken stream was accepted before and is not counted anew.
  */
-export function tryAcquire(usage: Usage, limit: Limit, now: number, operation: LimitedOperation, resent: boolean): CapstanError | null {
+export function tryAcquire(usage: Usage, limit: Limit, { operation, now, resent }: Asking): CapstanError | null {
   if (!resent) {
     if (limit.requests > 0 && usage.inWindow(now) >= limit.requests) {
       const retryAfterMs = Math.max(1, Math.ceil(usage.oldest() + WINDOW_MS - now));
@@ -95,6 +117,6 @@ export function tryAcquire(usage: Usage, limit: Limit, now: number, operation: L
     }
     if (limit.requests > 0) usage.accept(now);
   }
-  usage.open++;
+  usage.hold();
   return null;
 }

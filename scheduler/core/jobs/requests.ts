@@ -9,7 +9,7 @@ import type { Outcome, WholeJob } from '../../store/store.ts';
 import type { StepContext } from '../context.ts';
 import { bodyRefusal, reserve } from './body-use.ts';
 import { fill, findFreeSlot, sendJob } from './dispatch.ts';
-import type { Cause, CoreEvent, Counting, ReadAim, ReadPurpose, Ref } from '../events.ts';
+import type { Cause, CoreEvent, ReadAim, ReadPurpose, Ref } from '../events.ts';
 import { dropBody, type State, readClosed, readOpened } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { JobRecord, Waiter } from '../state/jobs.ts';
@@ -17,12 +17,13 @@ import type { Now } from '../now.ts';
 import { applyEvent, fromRow, newJob, toRow } from './job-records.ts';
 import { DELETION_GATHER_MS, expire, expireEnded, finish, noteDeletion, retryEnded, takeLease, undo } from './jobs.ts';
 import { startPurge } from './purge.ts';
-import { tryAcquire, type Usage } from './rate-limits.ts';
+import type { Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
 import { acknowledgedBy, chunksFor, dropBelow } from './streams.ts';
-import { limitOf, usageOf } from './limits.ts';
+import { admit, refuse } from './admission.ts';
 import { failureReply, jobReply, publicState, span, viewOfRecord, viewOfRow } from './views.ts';
-import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, gone, findWaiter, notFound } from './waiters.ts';
+import { addWaiter, answerFailure, answerJob, answerStream, dropWaiter, gone, findWaiter } from './waiters.ts';
+import { endpointNotFound, jobNotFound, webhookNotFound } from './errors.ts';
 
 /** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
 export function submit(ctx: StepContext, event: Extract<CoreEvent, { kind: 'submit' }>): void {
@@ -126,25 +127,6 @@ function replyOrWait(ctx: StepContext, { ref, endpoint, id, waitMs, usage, byKey
   }
   addWaiter(ctx.state, ctx.now, ref, endpoint, id, 'job', waitMs, usage, { after: null, resent: false, byKey });
   if (job === null) readFor(ctx, { kind: 'waiter', ref }, endpoint, id);
-}
-
-/** Counts a request; undefined when it was over the limit and has been refused. */
-function admit(
-  ctx: StepContext,
-  endpoint: EndpointRecord | undefined,
-  event: { readonly ref: Ref; readonly counting: Counting },
-): Usage | null | undefined {
-  const { limitedAs, resent } = event.counting;
-  if (limitedAs === null || endpoint === undefined) return null;
-  const usage = usageOf(endpoint, limitedAs);
-  const error = tryAcquire(usage, limitOf(ctx.state, endpoint, limitedAs), ctx.now.mono, limitedAs, resent);
-  if (error === null) return usage;
-  refuse(ctx, event.ref, error);
-  return undefined;
-}
-
-function refuse(ctx: StepContext, ref: Ref, error: CapstanError): void {
-  ctx.emit({ kind: 'reply', channel: ref.channel, reply: failureReply(ref.request, error), usage: null });
 }
 
 /** Takes the unread chunks of a job, waiting for the first up to waitMs. */
@@ -254,7 +236,7 @@ export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob 
     case 'cancel':
     case 'retry': {
       const live = liveJob(ctx.state, ctx.now, purpose.endpoint, purpose.job);
-      if (live === null && (found === null || found.job.deleteAt <= ctx.now.wall)) answerError(ctx, purpose.call, notFound(purpose.job));
+      if (live === null && (found === null || found.job.deleteAt <= ctx.now.wall)) answerError(ctx, purpose.call, jobNotFound(purpose.job));
       else if (purpose.kind === 'cancel') cancelStored(ctx, purpose.call, live, found);
       else retryStored(ctx, purpose.call, live, found);
     }
@@ -416,14 +398,6 @@ function notCancellable(id: string, state: string): CapstanError {
 
 function notRetryable(id: string, why: string): CapstanError {
   return new CapstanError('CONFLICT', `job ${id} ${why}; only a FAILED or TIMED_OUT job can be retried`);
-}
-
-export function endpointNotFound(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `endpoint ${id} does not exist`);
-}
-
-export function webhookNotFound(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `webhook ${id} does not exist: it was delivered, or has failed more than a day ago`);
 }
 
 function refusalOf(endpoint: EndpointRecord): CapstanError | null {

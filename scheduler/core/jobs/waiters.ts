@@ -11,6 +11,7 @@ import type { Waiter } from '../state/jobs.ts';
 import type { State } from '../state.ts';
 import type { Now } from '../now.ts';
 import type { Usage } from './rate-limits.ts';
+import { jobNotFound } from './errors.ts';
 import { failureReply, jobReply } from './views.ts';
 
 /** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
@@ -53,7 +54,7 @@ export function addWaiter(
 /** Forgets a waiter that will not be answered: its request is open no longer. */
 export function abandonWaiter(state: State, waiter: Waiter): void {
   if (waiter.done) return;
-  if (waiter.usage !== null) waiter.usage.open--;
+  if (waiter.usage !== null) waiter.usage.release();
   dropWaiter(state, waiter);
 }
 
@@ -130,15 +131,11 @@ export function answerGone(ctx: StepContext, job: string, write: Write | null): 
 
 /** Why a waiter's job cannot be answered. */
 export function gone({ job, byKey }: Waiter): CapstanError {
-  return byKey ? resultExpired(job) : notFound(job);
+  return byKey ? resultExpired(job) : jobNotFound(job);
 }
 
 /** The submission was made before, and its job is deleted: making it again would run it twice. */
 function resultExpired(job: string): CapstanError {
   const message = `Idempotency-Key: job ${job} was submitted with it and is already deleted`;
   return new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: job });
-}
-
-export function notFound(job: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `job ${job} does not exist, or its ttl or retention is over`);
 }

@@ -280,7 +280,7 @@ export class FleetWorld {
   #takeOver(): [State, CommitLoop] {
     const decided = new StepResult();
     const stored = { control: [...this.#rows.values()], counts: [], leased: [], highest: { seq: 0, queuePosition: 0 }, bodies: [] };
-    const state = restore(this.#settings, [1, 2, 3, ++this.#life], stored, this.now(), decided);
+    const state = restore({ settings: this.#settings, random: [1, 2, 3, ++this.#life], diskRefusal: null }, stored, this.now(), decided);
     const store: Omit<StoreEngine, 'close'> = {
       commit: (_fence, ops) => ops.map((op) => this.#write(op)),
       read: () => raise(new Error('effects that read are not carried out')),

@@ -1,0 +1,58 @@
+/** Whether a request is within its endpoint's rate limits; from here on it counts as open. */
+import type { CapstanError } from '../../../lib/errors.ts';
+
+import type { StepContext } from '../context.ts';
+import type { CountedCall, Counting, Ref } from '../events.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import { endpointNotFound } from './errors.ts';
+import { limitOf, usageOf } from './limits.ts';
+import { tryAcquire, type Usage } from './rate-limits.ts';
+import { failureReply } from './views.ts';
+
+/** Counts a request of a channel until it is replied to or abandoned; undefined when it is over the limit and has been refused. */
+export function admit(
+  ctx: StepContext,
+  endpoint: EndpointRecord | undefined,
+  event: { readonly ref: Ref; readonly counting: Counting },
+): Usage | null | undefined {
+  const { limitedAs, resent } = event.counting;
+  if (limitedAs === null || endpoint === undefined) return null;
+  const usage = usageOf(endpoint, limitedAs);
+  const asking = { operation: limitedAs, now: ctx.now.mono, resent };
+  const error = tryAcquire(usage, limitOf(ctx.state, endpoint, limitedAs), asking);
+  if (error === null) return usage;
+  refuse(ctx, event.ref, error);
+  return undefined;
+}
+
+/** Refuses a request that does not count as open. */
+export function refuse(ctx: StepContext, ref: Ref, error: CapstanError): void {
+  ctx.emit({ kind: 'reply', channel: ref.channel, reply: failureReply(ref.request, error), usage: null });
+}
+
+/** Counts a unary call until it ends; false when it has been refused. */
+export function admitCall(
+  ctx: StepContext,
+  call: number,
+  { endpoint: id, counted }: { readonly endpoint: string; readonly counted?: CountedCall },
+): boolean {
+  if (counted === undefined) return true;
+  const endpoint = ctx.state.endpoints.get(id);
+  const refusal = endpoint === undefined ? endpointNotFound(id) : count(ctx, endpoint, counted);
+  if (refusal !== null) ctx.reply(call, refusal);
+  return refusal === null;
+}
+
+/** The call is over: it counts as open no more. */
+export function endCall({ openCalls }: State, ticket: number): void {
+  openCalls.get(ticket)?.release();
+  openCalls.delete(ticket);
+}
+
+function count(ctx: StepContext, endpoint: EndpointRecord, { operation, ticket }: CountedCall): CapstanError | null {
+  const usage = usageOf(endpoint, operation);
+  const refusal = tryAcquire(usage, limitOf(ctx.state, endpoint, operation), { operation, now: ctx.now.mono, resent: false });
+  if (refusal === null) ctx.state.openCalls.set(ticket, usage);
+  return refusal;
+}
