@@ -4,9 +4,9 @@ import type { Metadata } from '@grpc/grpc-js';
 import { CapstanError } from '../../lib/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { BlobCaller } from '../blobs/service.ts';
-import { ownsAccount } from '../core/control/keys.ts';
+import { keyId, ownsAccount } from '../core/control/keys.ts';
 import type { EndpointConfig } from '../core/state/endpoints.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { Engine, EngineLog } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
 import { LeasedInputs } from './leased-inputs.ts';
 import { claimedWorker, type WorkerTokens } from '../secrets/worker-tokens.ts';
@@ -14,6 +14,8 @@ import { claimedWorker, type WorkerTokens } from '../secrets/worker-tokens.ts';
 /** The holder of an API key or of a worker's token. */
 export interface AccountPrincipal {
   readonly role: 'account';
+  /** Id of the key; empty for a worker's token. */
+  readonly key: string;
   readonly account: string;
   readonly scope: KeyScope;
   /** With the scope ENDPOINTS: their ids. */
@@ -64,7 +66,7 @@ export class Authorizer {
     const key = this.#engine.state.keys.get(hashKey(token).toString('hex'));
     if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the key is not valid');
     const { account, scope, endpoints, environment } = key;
-    return { role: 'account', account, scope, endpoints, environment };
+    return { role: 'account', key: keyId(key.hash), account, scope, endpoints, environment };
   }
 
   /** The worker behind a token, as the holder of a key for its environment; null when the token is none, or its worker is gone. */
@@ -75,7 +77,7 @@ export class Authorizer {
     const config = worker === undefined ? undefined : this.#engine.state.endpoints.get(worker.endpoint)?.config;
     if (config === undefined) return null;
     const { account, environment } = config;
-    return { role: 'account', account, scope: KeyScope.ENVIRONMENT, endpoints: [], environment };
+    return { role: 'account', key: '', account, scope: KeyScope.ENVIRONMENT, endpoints: [], environment };
   }
 
   /** Only a gateway may go on. */
@@ -89,6 +91,12 @@ export class Authorizer {
     if (!ownsAccount(principal.scope))
       throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL or OPERATOR');
     return principal.account;
+  }
+
+  /** Returns what logs the change of a call once it is made, with the id of the caller's key, which the change may revoke. */
+  auditor(log: EngineLog, metadata: Metadata, call: string): (facts?: Readonly<Record<string, unknown>>) => void {
+    const by = this.#holder(metadata).key;
+    return (facts = {}) => log.info({ call, by, ...facts }, 'control plane changed');
   }
 
   /** Admits every key and worker token, which read what their scope permits. */

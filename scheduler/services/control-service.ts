@@ -112,9 +112,11 @@ export class Control {
       }),
       rotateMasterKey: unary(log, 'RotateMasterKey', async (_request, metadata) => {
         auth.operator(metadata);
+        const changed = auth.auditor(log, metadata, 'RotateMasterKey');
         const { masterKeys, snapshotBusy } = this.#deps;
         if (snapshotBusy()) throw new CapstanError('CONFLICT', 'a copy of the database is being written; rotate the master key after it');
         const { renewed } = await masterKeys.rotate();
+        changed({ renewed });
         return masterKeyInfo(masterKeys.state, renewed);
       }),
       redeliverWebhook: unary(log, 'RedeliverWebhook', async ({ id }, metadata) => {

@@ -16,7 +16,7 @@ import { type State, liveEndpoints } from '../core/state.ts';
 import type { KeyRow } from '../core/state/control-rows.ts';
 import { bodyBytesOf } from '../core/jobs/body-use.ts';
 import type { Quotas } from '../core/events.ts';
-import { accountExists, accountNotFound, accountRow, bodyQuotaOf, buildQuotaOf, quotaOf } from '../core/control/keys.ts';
+import { accountExists, accountNotFound, accountRow, bodyQuotaOf, buildQuotaOf, keyId, quotaOf } from '../core/control/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
@@ -27,7 +27,6 @@ import { pageOf } from './page.ts';
 
 /** Letters of a key's text that are shown in lists; of a short one that an operator chose, no more than a quarter. */
 const PREFIX_LENGTH = 8;
-const ID_LENGTH = 12;
 const MAX_KEYS = 1_000;
 
 type KeyHandlers = Pick<
@@ -86,7 +85,6 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     const key = keyRow(text, { account, name: keyName(request.name), ...scopeOf(engine.state, account, request) }, now(), expiresAt);
     await engine.command({ kind: 'put-key', key });
     const made = keyInfo(key);
-    log.info({ account, key: made.id, scope: made.scope }, 'API key created');
     return { text, key: made };
   }
 
@@ -98,7 +96,10 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
         if (account !== DEFAULT_ACCOUNT)
           throw new CapstanError('INVALID_ARGUMENT', `scope: OPERATOR is for keys of the account ${DEFAULT_ACCOUNT}`, { field: 'scope' });
       }
-      return create(request, account);
+      const changed = auth.auditor(log, metadata, 'CreateKey');
+      const made = await create(request, account);
+      changed({ account, key: made.key?.id, scope: request.scope });
+      return made;
     }),
     listKeys: call('ListKeys', (request, metadata) => {
       const account = accountOf(metadata, auth.wholeReader(metadata).account, request.account);
@@ -110,9 +111,10 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
       const key = findKey(engine.state, account, id);
       if (key.scope === KeyScope.OPERATOR && !auth.isOperator(metadata))
         throw onlyOperators('id', 'a key with the scope OPERATOR is revoked only by');
+      const changed = auth.auditor(log, metadata, 'RevokeKey');
       await engine.command({ kind: 'revoke-key', hash: key.hash });
       const revoked = keyInfo(key);
-      log.info({ account, key: revoked.id, scope: revoked.scope }, 'API key revoked');
+      changed({ account, key: revoked.id, scope: revoked.scope });
       return { key: revoked };
     }),
     noteKeyUse: call('NoteKeyUse', async ({ hashes }, metadata) => {
@@ -124,6 +126,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     createAccount: call('CreateAccount', async ({ id, ...quotas }, metadata) => {
       auth.operator(metadata);
       checkName('id', id);
+      const changed = auth.auditor(log, metadata, 'CreateAccount');
       const keyText = newKeyText();
       const firstKey = keyRow(
         keyText,
@@ -132,7 +135,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
         null,
       );
       await engine.command({ kind: 'put-account', account: id, quotas: quotasOf(quotas), create: true, firstKey });
-      log.info({ account: id }, 'account created');
+      changed({ account: id, key: keyId(firstKey.hash) });
       return { account: info(id), keyText };
     }),
     listAccounts: call('ListAccounts', (request, metadata) => {
@@ -144,9 +147,11 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
     }),
     updateAccount: call('UpdateAccount', async ({ id, ...given }, metadata) => {
       auth.operator(metadata);
-      const changed = quotasOf(given);
-      const quotas = Object.keys(changed).length === 0 ? { workerQuota: null, buildQuota: null, bodyQuota: null } : changed;
+      const changed = auth.auditor(log, metadata, 'UpdateAccount');
+      const wanted = quotasOf(given);
+      const quotas = Object.keys(wanted).length === 0 ? { workerQuota: null, buildQuota: null, bodyQuota: null } : wanted;
       await engine.command({ kind: 'put-account', account: id, quotas, create: false });
+      changed({ account: id, ...quotas });
       return info(id);
     }),
     deleteAccount: call('DeleteAccount', async ({ id, force, stopJobs }, metadata) => {
@@ -155,8 +160,10 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
         throw new CapstanError('INVALID_ARGUMENT', `id: the account ${id} cannot be deleted: its keys operate the service`, {
           field: 'id',
         });
+      const changed = auth.auditor(log, metadata, 'DeleteAccount');
       const before = info(id);
       await engine.command({ kind: 'delete-account', account: id, force, stopJobs });
+      changed({ account: id, force, stopJobs });
       return before;
     }),
   };
@@ -165,12 +172,12 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several keys have the name. */
 function findKey(state: State, account: string, wanted: string): KeyRow {
   const keys = [...state.keys.values()].filter((key) => key.account === account);
-  const byId = keys.find(({ hash }) => hash.slice(0, ID_LENGTH) === wanted);
+  const byId = keys.find(({ hash }) => keyId(hash) === wanted);
   if (byId !== undefined) return byId;
   const [first, ...others] = wanted === '' ? [] : keys.filter(({ name }) => name === wanted);
   if (first === undefined) throw new CapstanError('NOT_FOUND', `id: key ${JSON.stringify(wanted)} does not exist`, { field: 'id' });
   if (others.length === 0) return first;
-  const ids = [first, ...others].map(({ hash }) => hash.slice(0, ID_LENGTH)).join(', ');
+  const ids = [first, ...others].map(({ hash }) => keyId(hash)).join(', ');
   throw new CapstanError('INVALID_ARGUMENT', `id: several keys have the name ${JSON.stringify(wanted)}; use an id: ${ids}`, {
     field: 'id',
   });
@@ -213,7 +220,7 @@ function onlyOperators(field: string, rule: string): CapstanError {
 
 function keyInfo(key: KeyRow): KeyInfo {
   return {
-    id: key.hash.slice(0, ID_LENGTH),
+    id: keyId(key.hash),
     name: key.name,
     prefix: key.prefix,
     scope: key.scope,

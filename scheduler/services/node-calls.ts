@@ -32,10 +32,13 @@ type NodeCalls = Pick<
 const LONGEST_TOKEN_NAME = 128;
 
 export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallDeps): NodeCalls {
-  const operator = <Request, Reply>(name: string, handler: (request: Request) => Promise<Reply> | Reply) =>
+  const operator = <Request, Reply>(
+    name: string,
+    handler: (request: Request, changed: ReturnType<Authorizer['auditor']>) => Promise<Reply> | Reply,
+  ) =>
     unary<Request, Reply>(log, name, (request, metadata) => {
       auth.operator(metadata);
-      return handler(request);
+      return handler(request, auth.auditor(log, metadata, name));
     });
   const shown = (id: string): { node?: NodeInfo } => {
     const node = engine.state.nodes.get(id);
@@ -54,31 +57,36 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
       auth.wholeReader(metadata);
       return { machineTypes: machineTypes(engine.state) };
     }),
-    createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }) => {
+    createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }, changed) => {
       if (name.length > LONGEST_TOKEN_NAME)
         throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${LONGEST_TOKEN_NAME} characters`, { field: 'name' });
       const joinToken = `join_${randomBytes(32).toString('hex')}`;
       const hash = hashKey(joinToken).toString('hex');
       const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;
       await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });
+      changed({ token: tokenId(hash) });
       return { joinToken, id: tokenId(hash), token: tokenNamed(tokenId(hash)) };
     }),
     listJoinTokens: operator('ListJoinTokens', (request) => ({ tokens: pageOf(tokenInfos(engine.state), request) })),
-    revokeJoinToken: operator('RevokeJoinToken', async ({ id }) => {
+    revokeJoinToken: operator('RevokeJoinToken', async ({ id }, changed) => {
       const token = tokenNamed(id);
       await engine.command({ kind: 'revoke-join-token', id });
+      changed({ token: id });
       return { token };
     }),
-    drainNode: operator('DrainNode', async ({ nodeId }) => {
+    drainNode: operator('DrainNode', async ({ nodeId }, changed) => {
       await engine.command({ kind: 'drain-node', node: nodeId });
+      changed({ node: nodeId });
       return shown(nodeId);
     }),
-    resumeNode: operator('ResumeNode', async ({ nodeId }) => {
+    resumeNode: operator('ResumeNode', async ({ nodeId }, changed) => {
       await engine.command({ kind: 'resume-node', node: nodeId });
+      changed({ node: nodeId });
       return shown(nodeId);
     }),
-    removeNode: operator('RemoveNode', async ({ nodeId, force }) => {
+    removeNode: operator('RemoveNode', async ({ nodeId, force }, changed) => {
       await engine.command({ kind: 'remove-node', node: nodeId, force });
+      changed({ node: nodeId, force });
       onNodeRemoved();
       return {};
     }),

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Metadata, ServiceError } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
 import Database from 'better-sqlite3';
+import { pino, type Logger } from 'pino';
 
 import { BlobPurpose, type PutBlobResponse, type StatBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
@@ -46,8 +47,8 @@ function as(scheduler: TestScheduler, key = scheduler.secret('api-key')) {
   };
 }
 
-async function open(t: ExecutionContext): Promise<TestScheduler> {
-  const scheduler = await TestScheduler.open();
+async function open(t: ExecutionContext, log?: Logger): Promise<TestScheduler> {
+  const scheduler = await TestScheduler.open({}, log === undefined ? {} : { log });
   t.teardown(() => scheduler.close());
   return scheduler;
 }
@@ -161,4 +162,29 @@ test('a build whose key is revoked during the upload belongs to nobody', async (
   call?.end();
   await t.throwsAsync(uploaded, { code: 'UNAUTHENTICATED' });
   t.false((await stat()).exists);
+});
+
+test('the log says which key changed what, and shows no key', async (t) => {
+  const lines: string[] = [];
+  const scheduler = await open(t, pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }));
+  const operator = as(scheduler);
+  const first = (await operator.keys())[0]?.id;
+  const texts = [await operator.createAccount('team'), await operator.createKey({ name: 'second', scope: OPERATOR })];
+  const second = as(scheduler, texts[1]);
+  const id = (await operator.keys()).at(-1)?.id;
+  // It revokes itself: the line names it nevertheless.
+  await second.revoke('second');
+  await operator.deleteAccount('team');
+  const changes = lines.flatMap((line) => {
+    const { msg, call, by, account, key } = JSON.parse(line) as Record<string, unknown>;
+    return msg === 'control plane changed' ? [{ call, by, account, key }] : [];
+  });
+  const team = changes[0]?.key;
+  t.deepEqual(changes, [
+    { call: 'CreateAccount', by: first, account: 'team', key: team },
+    { call: 'CreateKey', by: first, account: 'default', key: id },
+    { call: 'RevokeKey', by: id, account: 'default', key: id },
+    { call: 'DeleteAccount', by: first, account: 'team', key: undefined },
+  ]);
+  for (const text of [...texts, scheduler.secret('api-key')]) t.false(lines.join('').includes(text));
 });

@@ -38,6 +38,13 @@ export function bodyQuotaOf(state: State, account: string): number {
   return accountRow(state, account).bodyQuota ?? state.settings.bodyQuotaBytes;
 }
 
+/** Characters of a key's hash that people name it by. */
+const KEY_ID_LENGTH = 12;
+
+export function keyId(hash: string): string {
+  return hash.slice(0, KEY_ID_LENGTH);
+}
+
 /** Whether a scope permits everything in the account of its key. */
 export function ownsAccount(scope: KeyScope): boolean {
   return scope === KeyScope.ALL || scope === KeyScope.OPERATOR;
