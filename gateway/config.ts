@@ -177,7 +177,7 @@ export const gatewayConfig = z.object({
   metrics: setting(
     'CAPSTAN_METRICS',
     z.enum(['auto', 'open', 'key', 'off']).default('auto'),
-    'Who may read /metrics: anyone (open), holders of a key of the account default with the scope ALL or READ_ONLY (key), nobody (off); auto is open while the HTTP server listens on a loopback address without a proxy in front (trusted proxies, a public URL on another host, a proxy header), else key.',
+    'Who may read /metrics: anyone (open), holders of a key of the account default with the scope READ_ONLY, ALL or OPERATOR (key), nobody (off); auto is open while the HTTP server listens on a loopback address without a proxy in front (trusted proxies, a public URL on another host, a proxy header), else key.',
   ),
   keyCacheSize: setting('CAPSTAN_GATEWAY_KEY_CACHE', integer(1, 1_000_000, 10_000), 'Authorization headers whose hash is cached.'),
   lookupsPerSecond: setting(
