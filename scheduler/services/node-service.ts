@@ -5,28 +5,21 @@ import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import { BatchWriter } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type {
   AgentMessage,
-  Dispatch,
   LogLine,
   LogsReply,
   LogsRequest,
   NodeServiceServer,
-  ReleaseSpec,
   SchedulerEvent,
   SchedulerMessage,
-  WorkerSpec,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
-import { inlineBytes, toPayloadMessage, type Payload } from '../../lib/payload.ts';
+import { inlineBytes, type Payload } from '../../lib/payload.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Effect } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
-import type { Release } from '../core/state/endpoints.ts';
 import type { WorkerRecord } from '../core/state/fleet.ts';
-import { workerLimits } from '../core/fleet/placement/cpu-size.ts';
-import { imageOf } from '../core/fleet/placement/runtime-choice.ts';
 import { reportedLines } from '../core/jobs/reported.ts';
 import { places } from '../core/control/encryption.ts';
 import { workersByNode } from '../core/fleet/workers.ts';
@@ -37,6 +30,7 @@ import type { WorkerTokens } from '../secrets/worker-tokens.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { openS3 } from './job-service.ts';
+import { desiredEvent, dispatchEvent } from './node-events.ts';
 
 type SessionCall = ServerDuplexStream<AgentMessage, SchedulerMessage>;
 
@@ -110,36 +104,22 @@ export class NodeSessions {
   sendJob(effect: Extract<Effect, { kind: 'dispatch' }>, input: Payload, s3: Uint8Array | null): void {
     const open = this.#sessions.get(effect.session);
     if (open === undefined) return;
-    const value: Dispatch = {
-      jobId: effect.job,
-      token: effect.token,
-      workerId: effect.worker,
-      input: toPayloadMessage(input),
-      executionTimeoutMs: effect.executionTimeoutMs,
-      attempt: effect.attempt,
-      webhook: effect.webhook,
-      ...(s3 === null ? {} : { s3Config: openS3(this.#cipher, effect.job, s3) }),
-    };
+    const s3Config = s3 === null ? undefined : openS3(this.#cipher, effect.job, s3);
     if ('blob' in input) this.#auth.inputs.sent(input.blob.id, effect);
-    open.writer.add({ event: { $case: 'dispatch', value } }, inlineBytes(input));
+    open.writer.add(dispatchEvent(effect, input, s3Config), inlineBytes(input));
   }
 
   /** Sends the whole desired set with the releases it names. */
   sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void {
-    const specs: WorkerSpec[] = workers.map((worker) => ({
-      workerId: worker.id,
-      releaseId: worker.release,
-      deviceUuids: [...worker.devices],
-      drain: worker.drain,
-      runtime: worker.runtime,
-      token: this.#tokens.tokenOf(worker),
-    }));
-    const releases: ReleaseSpec[] = [];
-    for (const id of new Set(workers.map((worker) => worker.release))) {
-      const release = state.releases.get(id);
-      if (release !== undefined) releases.push(this.#releaseSpec(state, release));
-    }
-    this.send(node, session, { event: { $case: 'desired', value: { epoch, workers: specs, releases } } });
+    const event = desiredEvent(
+      state,
+      { epoch, workers },
+      {
+        tokenOf: (worker) => this.#tokens.tokenOf(worker),
+        openEnv: (config, encrypted) => openEnv(this.#cipher, config, encrypted),
+      },
+    );
+    this.send(node, session, event);
   }
 
   closeSession(_node: string, session: number, reason: string): void {
@@ -259,31 +239,6 @@ export class NodeSessions {
 
   #forgetLogs({ waiting, done }: OpenLogs, session: number): void {
     if (waiting.delete(session) && waiting.size === 0) done();
-  }
-
-  #releaseSpec(state: State, release: Release): ReleaseSpec {
-    const config = state.endpoints.get(release.endpoint)?.config;
-    const limits = workerLimits(release);
-    const env = release.envSealed === null || config === undefined ? {} : openEnv(this.#cipher, config, release.envSealed);
-    return {
-      releaseId: release.id,
-      endpointId: release.endpoint,
-      endpointName: config?.name ?? '',
-      kind: config?.kind === 'LOAD_BALANCED' ? EndpointKind.LOAD_BALANCED : EndpointKind.QUEUE,
-      buildDigest: release.buildDigest,
-      buildSize: release.buildSize,
-      runtime: release.runtime,
-      functions: [...release.functions],
-      env,
-      maxConcurrency: release.maxConcurrency,
-      startTimeoutMs: state.settings.startTimeoutMs,
-      memoryBytes: BigInt(limits.memoryBytes),
-      image: imageOf(release),
-      command: [...release.command],
-      cpuMillis: limits.cpuMillis,
-      environment: config?.environment ?? '',
-      accountId: config?.account ?? '',
-    };
   }
 }
 

@@ -1,0 +1,78 @@
+/** The larger events of a node's session, made from the state: leased jobs, and the set of workers that the node should have. */
+import { toPayloadMessage, type Payload } from '../../lib/payload.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import type { Dispatch, ReleaseSpec, SchedulerEvent, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { workerLimits } from '../core/fleet/placement/cpu-size.ts';
+import { imageOf } from '../core/fleet/placement/runtime-choice.ts';
+import type { State } from '../core/state.ts';
+import type { EndpointConfig, Release } from '../core/state/endpoints.ts';
+import type { WorkerRecord } from '../core/state/fleet.ts';
+import type { DispatchEffect } from '../engine/ports.ts';
+
+/** What the state has only encrypted, or not at all. */
+export interface NodeSecrets {
+  tokenOf(worker: WorkerRecord): string;
+  /** Reads back the environment values of an endpoint. */
+  openEnv(config: EndpointConfig, encrypted: string): Record<string, string>;
+}
+
+/** A leased job with its input. */
+export function dispatchEvent(effect: DispatchEffect, input: Payload, s3Config: Dispatch['s3Config']): SchedulerEvent {
+  const value: Dispatch = {
+    jobId: effect.job,
+    token: effect.token,
+    workerId: effect.worker,
+    input: toPayloadMessage(input),
+    executionTimeoutMs: effect.executionTimeoutMs,
+    attempt: effect.attempt,
+    webhook: effect.webhook,
+    ...(s3Config === undefined ? {} : { s3Config }),
+  };
+  return { event: { $case: 'dispatch', value } };
+}
+
+/** The whole desired set of a node, with the releases it names. */
+export function desiredEvent(
+  state: State,
+  { epoch, workers }: { readonly epoch: number; readonly workers: readonly WorkerRecord[] },
+  secrets: NodeSecrets,
+): SchedulerEvent {
+  const specs: WorkerSpec[] = workers.map((worker) => ({
+    workerId: worker.id,
+    releaseId: worker.release,
+    deviceUuids: [...worker.devices],
+    drain: worker.drain,
+    runtime: worker.runtime,
+    token: secrets.tokenOf(worker),
+  }));
+  const releases: ReleaseSpec[] = [];
+  for (const id of new Set(workers.map((worker) => worker.release))) {
+    const release = state.releases.get(id);
+    if (release !== undefined) releases.push(releaseSpec(state, release, secrets));
+  }
+  return { event: { $case: 'desired', value: { epoch, workers: specs, releases } } };
+}
+
+function releaseSpec(state: State, release: Release, secrets: NodeSecrets): ReleaseSpec {
+  const config = state.endpoints.get(release.endpoint)?.config;
+  const limits = workerLimits(release);
+  return {
+    releaseId: release.id,
+    endpointId: release.endpoint,
+    endpointName: config?.name ?? '',
+    kind: config?.kind === 'LOAD_BALANCED' ? EndpointKind.LOAD_BALANCED : EndpointKind.QUEUE,
+    buildDigest: release.buildDigest,
+    buildSize: release.buildSize,
+    runtime: release.runtime,
+    functions: [...release.functions],
+    env: release.envSealed === null || config === undefined ? {} : secrets.openEnv(config, release.envSealed),
+    maxConcurrency: release.maxConcurrency,
+    startTimeoutMs: state.settings.startTimeoutMs,
+    memoryBytes: BigInt(limits.memoryBytes),
+    image: imageOf(release),
+    command: [...release.command],
+    cpuMillis: limits.cpuMillis,
+    environment: config?.environment ?? '',
+    accountId: config?.account ?? '',
+  };
+}
