@@ -1,46 +1,17 @@
 /**
- * An agent process in the simulated world: keeps to the session protocol, runs "handlers" that
- * take random time and end in random ways, and may crash, lose a worker, or lose its connection.
+ * An agent process in the simulated world: the real core of the agent. Simulated are its session, its clock, the transfer
+ * of documents and the worker hosts; it may crash, lose a device or its connection.
  */
-import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
-import {
-  AttemptOutcome,
-  RefusalReason,
-  type AgentEvent,
-  type AttemptEnded,
-  type Hello,
-  Inventory,
-  type SchedulerEvent,
-  type WorkerStatus,
-} from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
+import type { CoreEvent, Effect } from '../../agent/core/events.ts';
+import { actualWorkers, attemptRefs } from '../../agent/core/report.ts';
+import { newState, type AttemptKey } from '../../agent/core/state.ts';
+import { nextDeadline, step } from '../../agent/core/step.ts';
+import { RefusalReason, type AgentEvent, type Hello, Inventory, type SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import { assertNever } from '../../lib/errors.ts';
+import type { SimBlobs } from './blobs.ts';
+import { SimHost, type HostWorld, type Start } from './host.ts';
+import type { Mutation } from './mutations.ts';
 import type { World } from './world.ts';
-
-interface SimWorker {
-  readonly id: string;
-  readonly endpoint: string;
-  readonly release: string;
-  readonly maxConcurrency: number;
-  readonly devices: readonly string[];
-  /** Its devices are its own, and it has begun to start. */
-  begun: boolean;
-  /** Starts that failed in a row. */
-  failures: number;
-  drain: boolean;
-  ready: boolean;
-  readonly attempts: Set<string>;
-}
-
-interface SimAttempt {
-  readonly job: string;
-  readonly token: number;
-  readonly worker: string;
-  started: number | null;
-  ended: AttemptEnded | null;
-  /** Chunks produced, and how many of them were read. */
-  chunks: number;
-  drained: number;
-}
 
 /** What the scheduler's side of the session sees. */
 export interface AgentWiring {
@@ -49,44 +20,59 @@ export interface AgentWiring {
   send(agent: SimAgent, session: number, events: AgentEvent[]): void;
   /** The handler of an attempt was entered. */
   entered(job: string, token: number, node: string): void;
-  /** An attempt is over, and its handler had yielded this many chunks. */
+  /** A handler has ended, and had yielded this many chunks. */
   ended(job: string, token: number, chunks: number): void;
+  readonly blobs: SimBlobs;
+  readonly mutation: Mutation | null;
 }
+
+const BAD_STARTS: readonly Start[] = ['load-fails', 'start-fails', 'dies', 'hangs'];
+/** Time between two beats of the session, ms. */
+const HEARTBEAT_MS = 1_500;
 
 export class SimAgent {
   readonly id: string;
   readonly #world: World;
   readonly #wiring: AgentWiring;
-  readonly #workers = new Map<string, SimWorker>();
-  readonly #attempts = new Map<string, SimAttempt>();
+  readonly #hosts = new Map<string, SimHost>();
+  readonly #hostWorld: HostWorld;
+  #state = newState();
   session: number | null = null;
   alive = false;
   incarnation = '';
   overCapacity = 0;
   #life = 0;
-  #epoch = 0;
-  /** Chance that an attempt's worker dies under it. */
+  #timerAt = Number.POSITIVE_INFINITY;
+  /** Chance that a worker dies under an attempt. */
   lossRate = 0;
   /** Chance that the start of a worker fails. */
   failRate = 0;
   /** Numbers of its devices that are lost. */
   readonly #lost = new Set<number>();
-  /** Longest handler, ms. */
-  longest = 40;
 
   constructor(world: World, id: string, wiring: AgentWiring) {
     this.#world = world;
     this.id = id;
     this.#wiring = wiring;
+    this.#hostWorld = {
+      random: world.random,
+      now: () => world.now,
+      later: (ms, run) => this.#later(ms, run),
+      feed: (event) => this.#feed(event),
+      entered: (job, token) => wiring.entered(job, token, id),
+      ended: (job, token, chunks) => wiring.ended(job, token, chunks),
+      gone: (host) => void this.#hosts.delete(host.workerId),
+    };
   }
 
   start(): void {
     this.#life++;
     this.alive = true;
-    this.#epoch = 0;
     this.incarnation = `${this.id}-${this.#life}`;
-    this.#workers.clear();
-    this.#attempts.clear();
+    this.#state = newState();
+    this.#hosts.clear();
+    this.#timerAt = Number.POSITIVE_INFINITY;
+    this.#feedDevices();
     this.#reconnect(0);
   }
 
@@ -97,221 +83,162 @@ export class SimAgent {
   }
 
   /** One of its devices is lost, or there again. */
-  setDevice(no: number, lost: boolean): void {
-    this.#world.trace(`device ${no} of ${this.id} is ${lost ? 'lost' : 'there'}`);
-    if (lost) this.#lost.add(no);
-    else this.#lost.delete(no);
-    if (this.alive) this.#send({ event: { $case: 'inventory', value: inventory(this.id, this.#lost) } });
+  setDevice(seq: number, lost: boolean): void {
+    this.#world.trace(`device ${seq} of ${this.id} is ${lost ? 'lost' : 'there'}`);
+    if (lost) this.#lost.add(seq);
+    else this.#lost.delete(seq);
+    if (!this.alive) return;
+    this.#send({ event: { $case: 'inventory', value: inventory(this.id, this.#lost) } });
+    this.#feedDevices();
   }
 
   disconnected(): void {
     if (this.session === null) return;
     this.session = null;
+    if (!this.alive) return;
+    this.#feed({ kind: 'disconnected' });
     // Now and then for longer than the grace period: then its work is given to others while it goes on.
     const { random } = this.#world;
-    if (this.alive) this.#reconnect(random.chance(0.2) ? random.int(2_500, 5_000) : random.int(5, 400));
+    this.#reconnect(random.chance(0.2) ? random.int(2_500, 5_000) : random.int(5, 400));
   }
 
   /** Attempts that hold a slot or whose result nobody acknowledged. */
   get pending(): number {
-    return this.#attempts.size;
+    return this.#state.attempts.size;
   }
 
-  receive(event: SchedulerEvent): void {
-    const message = event.event;
-    if (message?.$case === 'stop') this.#stop(message.value.jobId, message.value.token);
-    else if (message?.$case === 'ack') {
-      const key = keyOf(message.value.jobId, message.value.token);
-      const ended = this.#attempts.get(key)?.ended ?? null;
-      if (ended !== null && !ended.slotHeld) this.#attempts.delete(key);
-    } else if (message?.$case === 'drained') {
-      const attempt = this.#attempts.get(keyOf(message.value.jobId, message.value.token));
-      if (attempt !== undefined) attempt.drained = message.value.nextIndex;
+  /** Takes an event of its session. */
+  receive({ event }: SchedulerEvent): void {
+    switch (event?.$case) {
+      case 'welcome':
+        return this.#feed({ kind: 'welcome' });
+      case 'desired':
+        return this.#feed({ kind: 'desired', desired: event.value });
+      case 'dispatch':
+        return this.#feed({ kind: 'dispatch', dispatch: event.value });
+      case 'stop':
+        return this.#feed({ kind: 'stop', stop: event.value });
+      case 'ack':
+        return this.#feed({ kind: 'ack', ack: event.value });
+      case 'drained':
+        return this.#feed({ kind: 'drained', drained: event.value });
+      default:
     }
   }
 
-  desired(epoch: number, workers: readonly WorkerRecord[]): void {
-    if (epoch < this.#epoch) return;
-    this.#epoch = epoch;
-    const wanted = new Map(workers.map((worker) => [worker.id, worker]));
-    for (const worker of this.#workers.values()) {
-      const spec = wanted.get(worker.id);
-      if (spec === undefined || spec.drain) worker.drain = true;
+  #feed(event: CoreEvent): void {
+    for (const effect of step(this.#state, event, this.#world.now)) {
+      if (!isForgotten(this.#wiring.mutation, event, effect)) this.#carryOut(effect);
     }
-    for (const spec of workers) if (!this.#workers.has(spec.id) && !spec.drain) this.#startWorker(spec);
-    this.#reap();
-    this.#reportWorkers();
+    if (this.#state.workersChanged) {
+      this.#state.workersChanged = false;
+      this.#send({ event: { $case: 'workers', value: actualWorkers(this.#state) } });
+    }
+    this.#armTimer();
   }
 
-  dispatch(job: string, token: number, workerId: string): void {
-    const key = keyOf(job, token);
-    if (this.#attempts.has(key)) return;
-    const worker = this.#workers.get(workerId);
-    const refusal =
-      worker === undefined
-        ? RefusalReason.UNKNOWN_WORKER
-        : !worker.ready
-          ? RefusalReason.NOT_READY
-          : worker.drain
-            ? RefusalReason.DRAINING
-            : worker.attempts.size >= worker.maxConcurrency
-              ? RefusalReason.OVER_CAPACITY
-              : null;
-    if (refusal === RefusalReason.OVER_CAPACITY) this.overCapacity++;
-    if (refusal !== null || worker === undefined) {
-      this.#send({
-        event: { $case: 'refused', value: { jobId: job, token, reason: refusal ?? RefusalReason.UNKNOWN_WORKER, detail: '' } },
-      });
-      return;
-    }
-    const attempt: SimAttempt = { job, token, worker: workerId, started: null, ended: null, chunks: 0, drained: 0 };
-    this.#attempts.set(key, attempt);
-    worker.attempts.add(key);
-    this.#later(this.#world.random.next(), () => this.#enter(attempt));
-  }
-
-  #enter(attempt: SimAttempt): void {
-    if (attempt.ended !== null || this.#attempts.get(keyOf(attempt.job, attempt.token)) !== attempt) return;
-    attempt.started = this.#world.now;
-    this.#wiring.entered(attempt.job, attempt.token, this.id);
-    this.#send({ event: { $case: 'started', value: { jobId: attempt.job, token: attempt.token, agoMs: 0 } } });
+  #carryOut(effect: Effect): void {
     const { random } = this.#world;
-    const outcome = random.chance(this.lossRate)
-      ? AttemptOutcome.WORKER_LOST
-      : random.chance(0.1)
-        ? AttemptOutcome.FAILED
-        : random.chance(0.03)
-          ? AttemptOutcome.TIMED_OUT
-          : AttemptOutcome.COMPLETED;
-    const duration = random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * this.longest;
-    const chunks = random.chance(0.3) ? random.int(1, duration > this.longest ? 30 : 6) : 0;
-    this.#yield(attempt, chunks, duration / (chunks + 1));
-    this.#later(duration, () => this.#end(attempt, outcome));
-  }
-
-  /** A generator: its chunks say where they stand. */
-  #yield(attempt: SimAttempt, left: number, apart: number): void {
-    if (left === 0 || attempt.ended !== null) return;
-    this.#sendChunk(attempt, attempt.chunks++);
-    this.#later(this.#world.random.next() * 2 * apart, () => this.#yield(attempt, left - 1, apart));
-  }
-
-  #sendChunk({ job: jobId, token }: SimAttempt, index: number): void {
-    const data = { body: { $case: 'inline', value: Buffer.from(`${token} ${index}`) } } as const;
-    this.#send({ event: { $case: 'chunk', value: { jobId, token, index, data } } });
-  }
-
-  #stop(job: string, token: number): void {
-    const attempt = this.#attempts.get(keyOf(job, token));
-    if (attempt === undefined) {
-      this.#send({ event: { $case: 'refused', value: { jobId: job, token, reason: RefusalReason.STOPPED, detail: '' } } });
-    } else {
-      // A handler takes a while to stop, and holds its slot until it has.
-      this.#later(this.#world.random.next() * 50, () => this.#end(attempt, AttemptOutcome.STOPPED));
+    switch (effect.kind) {
+      case 'report':
+        if (effect.event.event?.$case === 'refused' && effect.event.event.value.reason === RefusalReason.OVER_CAPACITY) this.overCapacity++;
+        return this.#send(effect.event);
+      case 'fetch-artifact': {
+        const { workerId, start } = effect;
+        const isThere = !random.chance(this.failRate / 4);
+        return this.#later(random.int(1, 60), () =>
+          this.#feed(
+            isThere
+              ? { kind: 'artifact-ready', workerId, start, folder: '/build' }
+              : { kind: 'artifact-failed', workerId, start, detail: 'simulated' },
+          ),
+        );
+      }
+      case 'start-host':
+        return this.#startHost(effect);
+      case 'end-host':
+        return this.#hostOf(effect.workerId, effect.start)?.end(effect.force);
+      case 'run':
+        return this.#hosts.get(effect.dispatch.workerId)?.run(effect.key, effect.dispatch);
+      case 'cancel':
+        return this.#hosts.get(effect.workerId)?.cancel(effect.key);
+      case 'credit':
+        return this.#hosts.get(effect.workerId)?.credit(effect.key, effect.count);
+      case 'fetch-input':
+        return this.#fetchInput(effect.key, effect.blob.id);
+      case 'store-output': {
+        const { key } = effect;
+        const output = this.#stored(effect.bytes);
+        return this.#later(random.int(1, 30), () => this.#feed({ kind: 'output-stored', key, output }));
+      }
+      case 'store-chunk': {
+        const { key, index } = effect;
+        const data = this.#stored(effect.bytes);
+        return this.#later(random.int(1, 30), () => this.#feed({ kind: 'chunk-stored', key, index, data }));
+      }
+      case 'forget':
+        return;
+      default:
+        assertNever(effect);
     }
   }
 
-  /** Out of time now and then, before its handler has ended: that holds the slot for a while. */
-  #end(attempt: SimAttempt, outcome: AttemptOutcome): void {
-    if (attempt.ended !== null) return;
-    const lingers = outcome === AttemptOutcome.TIMED_OUT && this.#world.random.chance(0.7);
-    const output = Buffer.from(`${attempt.job} ${attempt.token}`);
-    attempt.ended = {
-      jobId: attempt.job,
-      token: attempt.token,
-      outcome,
-      ...(outcome === AttemptOutcome.COMPLETED ? { output: { body: { $case: 'inline', value: output } } } : {}),
-      error: outcome === AttemptOutcome.FAILED ? 'it failed' : '',
-      executionMs: attempt.started === null ? 0 : Math.round(this.#world.now - attempt.started),
-      agoMs: 0,
-      started: attempt.started !== null,
-      chunks: attempt.chunks,
-      slotHeld: lingers,
-    };
-    this.#wiring.ended(attempt.job, attempt.token, attempt.chunks);
-    if (lingers) {
-      this.#send({ event: { $case: 'ended', value: attempt.ended } });
-      this.#later(this.#world.random.int(1, 3_000), () => this.#freeSlot(attempt));
-    } else this.#freeSlot(attempt);
-  }
-
-  #freeSlot(attempt: SimAttempt): void {
-    if (attempt.ended === null) return;
-    attempt.ended = { ...attempt.ended, slotHeld: false };
-    this.#workers.get(attempt.worker)?.attempts.delete(keyOf(attempt.job, attempt.token));
-    this.#send({ event: { $case: 'ended', value: attempt.ended } });
-    if (this.#reap()) this.#reportWorkers();
-  }
-
-  #startWorker(spec: WorkerRecord): void {
-    const worker: SimWorker = {
-      id: spec.id,
-      endpoint: spec.endpoint,
-      release: spec.release,
-      maxConcurrency: spec.maxConcurrency,
-      devices: spec.devices,
-      begun: false,
-      failures: 0,
-      drain: false,
-      ready: false,
-      attempts: new Set(),
-    };
-    this.#workers.set(spec.id, worker);
-    this.#beginStarts();
-  }
-
-  /** Workers whose devices nobody else holds begin to start. */
-  #beginStarts(): void {
-    const held = new Set([...this.#workers.values()].flatMap(({ begun, devices }) => (begun ? devices : [])));
-    for (const worker of this.#workers.values()) {
-      if (worker.begun || worker.devices.some((device) => held.has(device))) continue;
-      worker.begun = true;
-      for (const device of worker.devices) held.add(device);
-      this.#start(worker);
-    }
-  }
-
-  #start(worker: SimWorker): void {
+  #startHost(effect: Extract<Effect, { kind: 'start-host' }>): void {
     const { random } = this.#world;
-    this.#later(random.int(1, 200), () => {
-      if (this.#workers.get(worker.id) !== worker) return;
-      if (random.chance(this.failRate)) {
-        worker.failures++;
-        this.#later(random.int(200, 1_000), () => this.#start(worker));
-      } else worker.ready = true;
-      this.#reportWorkers();
+    const held = new Set([...this.#hosts.values()].flatMap(({ devices }) => devices));
+    const twice = effect.deviceUuids.find((uuid) => held.has(uuid));
+    if (twice !== undefined) fail(`the device ${twice} is given to two workers`);
+    if (this.#hosts.has(effect.workerId)) fail(`the worker ${effect.workerId} has two hosts`);
+    const host = new SimHost(this.#hostWorld, effect, () => this.lossRate);
+    this.#hosts.set(effect.workerId, host);
+    host.begin(random.chance(this.failRate) ? random.pick(BAD_STARTS) : 'loads');
+  }
+
+  #hostOf(workerId: string, start: number): SimHost | undefined {
+    const host = this.#hosts.get(workerId);
+    return host?.start === start ? host : undefined;
+  }
+
+  #fetchInput(key: AttemptKey, blob: string): void {
+    const { random } = this.#world;
+    const isThere = !random.chance(this.failRate / 4);
+    const input = Buffer.from(this.#wiring.blobs.read(blob));
+    this.#later(random.int(1, 30), () =>
+      this.#feed(isThere ? { kind: 'input-ready', key, input } : { kind: 'input-failed', key, detail: 'simulated' }),
+    );
+  }
+
+  #stored(bytes: Buffer): Extract<CoreEvent, { kind: 'output-stored' }>['output'] {
+    return { body: { $case: 'blob', value: this.#wiring.blobs.put(bytes.toString().trimEnd()) } };
+  }
+
+  #feedDevices(): void {
+    this.#feed({ kind: 'devices', problems: new Map([...this.#lost].map((seq) => [deviceOf(this.id, seq), 'lost'])) });
+  }
+
+  /** One timer for the earliest deadline of the core. */
+  #armTimer(): void {
+    const at = nextDeadline(this.#state);
+    if (at === undefined || this.#timerAt <= at) return;
+    this.#timerAt = at;
+    // A little late, so that the deadline has come whatever the sum is rounded to.
+    this.#later(Math.max(0, at - this.#world.now) + 0.001, () => {
+      if (this.#timerAt !== at) return;
+      this.#timerAt = Number.POSITIVE_INFINITY;
+      this.#feed({ kind: 'tick' });
     });
-  }
-
-  #reap(): boolean {
-    let reaped = false;
-    for (const worker of this.#workers.values()) {
-      if (!worker.drain || worker.attempts.size > 0) continue;
-      this.#workers.delete(worker.id);
-      reaped = true;
-    }
-    if (reaped) this.#beginStarts();
-    return reaped;
   }
 
   #reconnect(delay: number): void {
     this.#later(delay, () => {
       this.session = this.#wiring.connect(this, this.#hello());
-      if (this.session === null) {
-        this.#reconnect(this.#world.random.int(20, 300));
-        return;
-      }
-      for (const attempt of this.#attempts.values()) {
-        for (let index = attempt.drained; index < attempt.chunks; index++) this.#sendChunk(attempt, index);
-      }
-      for (const attempt of this.#attempts.values())
-        if (attempt.ended !== null) this.#send({ event: { $case: 'ended', value: attempt.ended } });
-      this.#beat(this.session);
+      if (this.session === null) this.#reconnect(this.#world.random.int(20, 300));
+      else this.#beat(this.session);
     });
   }
 
   #beat(session: number): void {
-    this.#later(1_500, () => {
+    this.#later(HEARTBEAT_MS, () => {
       if (this.session !== session) return;
       this.#send({ event: { $case: 'heartbeat', value: {} } });
       this.#beat(session);
@@ -319,50 +246,15 @@ export class SimAgent {
   }
 
   #hello(): Hello {
+    this.#state.workersChanged = false;
     return {
       protocol: 1,
       incarnation: this.incarnation,
       agentVersion: 'simulated',
-      workers: { epoch: this.#epoch, workers: this.#statuses() },
-      attempts: [...this.#attempts.values()].map((attempt) => ({
-        jobId: attempt.job,
-        token: attempt.token,
-        workerId: attempt.worker,
-        started: attempt.started !== null,
-        startedAgoMs: attempt.started === null ? 0 : Math.round(this.#world.now - attempt.started),
-      })),
+      workers: actualWorkers(this.#state),
+      attempts: attemptRefs(this.#state, this.#world.now),
       inventory: inventory(this.id, this.#lost),
     };
-  }
-
-  #statuses(): WorkerStatus[] {
-    return [...this.#workers.values()].map((worker) => ({
-      workerId: worker.id,
-      endpointId: worker.endpoint,
-      releaseId: worker.release,
-      state: !worker.ready
-        ? worker.failures > 0
-          ? WorkerState.UNHEALTHY
-          : worker.begun
-            ? WorkerState.INITIALIZING
-            : WorkerState.THROTTLED
-        : worker.drain
-          ? WorkerState.DRAINING
-          : worker.attempts.size > 0
-            ? WorkerState.RUNNING
-            : WorkerState.IDLE,
-      reason: '',
-      detail: '',
-      failures: worker.failures,
-      deviceUuids: [...worker.devices],
-      artifactMs: 0,
-      startedMs: 0,
-      loadedMs: 0,
-    }));
-  }
-
-  #reportWorkers(): void {
-    this.#send({ event: { $case: 'workers', value: { epoch: this.#epoch, workers: this.#statuses() } } });
   }
 
   #send(event: AgentEvent): void {
@@ -377,21 +269,32 @@ export class SimAgent {
   }
 }
 
-function keyOf(job: string, token: number): string {
-  return `${job} ${token}`;
+/** Faults of the agent that are put in on purpose: what a new session is to be told again is not. */
+function isForgotten(mutation: Mutation | null, event: CoreEvent, effect: Effect): boolean {
+  if (event.kind !== 'welcome' || effect.kind !== 'report') return false;
+  if (mutation === 'forget-result') return effect.event.event?.$case === 'ended';
+  return mutation === 'forget-chunks' && effect.event.event?.$case === 'chunk';
 }
 
 /** Numbers of a host's devices. */
 export const DEVICES: readonly number[] = [1, 2];
 
+function deviceOf(hostname: string, seq: number): string {
+  return `${hostname}-gpu-${seq}`;
+}
+
 /** A host with two devices. */
 function inventory(hostname: string, lost: ReadonlySet<number>): Inventory {
-  const devices = DEVICES.map((no) => ({
-    uuid: `${hostname}-gpu-${no}`,
+  const devices = DEVICES.map((seq) => ({
+    uuid: deviceOf(hostname, seq),
     model: 'NVIDIA RTX A5000',
     memoryBytes: 24n * 1024n ** 3n,
-    healthy: !lost.has(no),
-    problem: lost.has(no) ? 'lost' : '',
+    healthy: !lost.has(seq),
+    problem: lost.has(seq) ? 'lost' : '',
   }));
   return Inventory.fromPartial({ hostname, os: 'linux', arch: 'x64', cpuCount: 8, cpuModel: 'simulated', runtimes: ['thread'], devices });
+}
+
+function fail(what: string): never {
+  throw new Error(`invariant broken: ${what}`);
 }

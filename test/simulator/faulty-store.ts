@@ -30,6 +30,8 @@ export interface FaultyStoreOptions {
   /** Every operation and its outcome, as the store took them. */
   readonly observe: (op: Op, outcome: Outcome) => void;
   readonly isForgotten: (op: Op) => boolean;
+  /** Every outcome is said to be good. */
+  readonly hidesRefusals: boolean;
   /** A batch came while another had no outcome. */
   readonly besideAnother: () => void;
 }
@@ -90,7 +92,7 @@ export class FaultyStore implements LoopStore {
   }
 
   #apply(fence: Fence, ops: readonly Op[]): Outcome[] | Error {
-    const { world, sqlite, faults, observe, isForgotten } = this.#options;
+    const { world, sqlite, faults, observe, isForgotten, hidesRefusals } = this.#options;
     this.#isFull ||= world.random.chance(faults().diskFull);
     if (this.#isFull) return DISK_FULL;
     if (world.random.chance(faults().rival)) sqlite.acquire(fence.shard, 'rival', 1);
@@ -104,7 +106,7 @@ export class FaultyStore implements LoopStore {
     }
     for (const [i, op] of written.entries()) observe(op, outcomes[i] as Outcome);
     const applied = outcomes.values();
-    return ops.map((op) => (isForgotten(op) ? { kind: 'ok' } : (applied.next().value as Outcome)));
+    return ops.map((op) => (isForgotten(op) || hidesRefusals ? { kind: 'ok' } : (applied.next().value as Outcome)));
   }
 
   #inTurn(ms: number, run: () => void): void {

@@ -2,11 +2,13 @@
  * The invariants (docs/invariants.md), checked from outside the core: from the operations the
  * store took, from what agents were sent, and by recounting.
  */
+import { toPayloadMessage } from '../../lib/payload.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { NodeRecord, NodeUsage } from '../../scheduler/core/state/fleet.ts';
 import { recount } from '../../scheduler/core/fleet/placement/node-usage.ts';
 import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
+import type { SimBlobs } from './blobs.ts';
 import type { Receivers } from './webhooks.ts';
 
 interface JobModel {
@@ -30,9 +32,13 @@ export class Ledger {
   readonly deleted = new Set<string>();
   readonly #started = new Map<string, number>();
   readonly #receivers: Receivers;
+  readonly #blobs: SimBlobs;
+  /** Idempotency keys, which outlive their jobs and this world, with the job of each. */
+  readonly #keys = new Map<string, string>();
 
-  constructor(receivers: Receivers) {
+  constructor(receivers: Receivers, blobs: SimBlobs) {
     this.#receivers = receivers;
+    this.#blobs = blobs;
   }
 
   /** Takes a committed operation; throws when it breaks an invariant. */
@@ -46,6 +52,10 @@ export class Ledger {
         this.jobs.set(seq, model);
         this.byId.set(id, model);
         this.deleted.delete(id);
+        if (op.idempotency === null) return;
+        const { key } = op.idempotency;
+        if (this.#keys.has(key)) fail(`jobs ${this.#keys.get(key) ?? ''} and ${id} were both made under the key ${key}`);
+        this.#keys.set(key, id);
         return;
       }
       case 'lease': {
@@ -69,7 +79,7 @@ export class Ledger {
         job.state = op.state;
         job.left++;
         job.deleteAt = op.deleteAt;
-        if (op.output !== null && 'inline' in op.output && Buffer.from(op.output.inline).toString() !== `${job.id} ${job.token}`)
+        if (op.output !== null && this.#blobs.textOf(toPayloadMessage(op.output)) !== `${job.id} ${job.token}`)
           fail(`job ${job.id} ended with the result of another attempt than ${job.token}`);
         if (++job.ends > 1) fail(`job ${job.id} ended ${job.ends} times`);
         this.#receivers.ended(op, job.webhook, job.id);
@@ -198,6 +208,17 @@ export function checkCounts(state: State, store: SqliteEngine): void {
     }
     const leased = (found.get(`${id} LEASED 0`) ?? 0) + (found.get(`${id} LEASED 1`) ?? 0);
     if (counts.inProgress !== leased) fail(`endpoint ${id}: counted ${counts.inProgress} leased jobs, there are ${leased}`);
+  }
+}
+
+/** Holds when the world is quiet: the bytes of bodies in the state are those that the store's rows name, and none is pending. */
+export function checkBodies(state: State, store: SqliteEngine): void {
+  const stored = new Map(store.read('bodyUsage').map(({ account, bytes }) => [account, bytes]));
+  for (const account of new Set([...stored.keys(), ...state.bodyUse.keys()])) {
+    const use = state.bodyUse.get(account) ?? { stored: 0, pending: 0 };
+    const bytes = stored.get(account) ?? 0;
+    if (use.stored !== bytes || use.pending !== 0)
+      fail(`account ${account}: counted ${use.stored} bytes of bodies and ${use.pending} pending, the store has ${bytes}`);
   }
 }
 

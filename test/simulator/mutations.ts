@@ -36,7 +36,13 @@ export type Mutation =
   /** A purge is answered when its first jobs have ended. */
   | 'purge-less'
   /** A webhook secret that is replaced signs no more. */
-  | 'forget-secret';
+  | 'forget-secret'
+  /** The core is told that a refused operation was carried out. */
+  | 'hide-refusals'
+  /** An agent does not tell a new session of the results that nobody acknowledged. */
+  | 'forget-result'
+  /** An agent does not send a new session the chunks that nobody has read. */
+  | 'forget-chunks';
 
 type Reply = Extract<Effect, { kind: 'reply' }>;
 

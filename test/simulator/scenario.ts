@@ -2,22 +2,23 @@
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
-import { StreamCursors } from '../../gateway/jobs/stream-cursors.ts';
-import type { CoreEvent, PolicyInput } from '../../scheduler/core/events.ts';
+import type { PolicyInput } from '../../scheduler/core/events.ts';
 import { DEVICES, SimAgent, type AgentWiring } from './agent.ts';
+import { SimBlobs } from './blobs.ts';
 import { ControlRules } from './control-rules.ts';
 import { deployed, WORKER_QUOTA } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
-import { checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
+import { SimGateway } from './gateway.ts';
+import { checkBodies, checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
 import { NO_FAULTS } from './faulty-store.ts';
 import { Operator } from './operator.ts';
 import type { Mutation } from './mutations.ts';
 import { SimScheduler, type Wiring } from './scheduler.ts';
 import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
-import { closedLink, Link, World } from './world.ts';
+import { Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
+import { desiredEvent, dispatchEvent } from '../../scheduler/services/node-events.ts';
 import { keyDefaults } from '../../scheduler/core/control/keys.ts';
 
 /** How rough the world is; every figure is a chance or a count. */
@@ -71,20 +72,8 @@ const RECOUNT_ROWS_MS = 2_000;
 const HOOKS_OPEN = 8;
 const HOOKS_PER_HOST = 3;
 
-type Mapped =
-  | { kind: 'desired'; epoch: number; workers: readonly WorkerRecord[] }
-  | { kind: 'job'; job: string; token: number; worker: string }
-  | { kind: 'event'; event: SchedulerEvent };
-
-/** A caller's request. */
-interface Asked {
-  readonly event: (ref: { channel: number; request: number }, resent: boolean) => CoreEvent;
-  /** The scheduler sent its answer. */
-  readonly left?: (reply: JobReply) => void;
-  /** It arrived. */
-  readonly answered: (reply: JobReply) => void;
-  sent: boolean;
-}
+/** Secrets have no part in this world. */
+const secrets = { tokenOf: () => '', openEnv: () => ({}) };
 
 export class Scenario {
   readonly world: World;
@@ -97,17 +86,13 @@ export class Scenario {
   readonly #rules = new FleetRules();
   readonly #controlRules: ControlRules;
   readonly #operator: Operator;
-  readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<Mapped> }>();
-  readonly #open = new Map<number, Asked>();
+  readonly #gateway: SimGateway;
+  readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<SchedulerEvent> }>();
   readonly #acknowledged = new Set<string>();
   readonly #ended = new Map<string, JobState>();
-  readonly #streams = new Streams();
-  #cursors = new StreamCursors();
+  readonly #blobs = new SimBlobs();
+  readonly #streams = new Streams(this.#blobs);
   #endpoints: string[] = [];
-  #channel = 0;
-  #requests = closedLink<CoreEvent>();
-  #replies = closedLink<JobReply>();
-  #request = 0;
   #session = 0;
   #jobs = 0;
   #steps = 0;
@@ -118,14 +103,13 @@ export class Scenario {
     this.world = new World(seed);
     this.#faults = faults;
     this.#receivers = new Receivers(this.world, { open: HOOKS_OPEN, perHost: HOOKS_PER_HOST });
-    this.#ledger = new Ledger(this.#receivers);
+    this.#ledger = new Ledger(this.#receivers, this.#blobs);
     this.#controlRules = new ControlRules(this.#ledger);
     const wiring: Wiring = {
-      reply: (channel, reply) => this.#toGateway(channel, reply),
-      send: (node, session, event) => this.#down(node, session, { kind: 'event', event }),
-      sendDesired: (node, session, epoch, workers) => this.#down(node, session, { kind: 'desired', epoch, workers }),
-      sendJob: (effect) =>
-        this.#down(effect.node, effect.session, { kind: 'job', job: effect.job, token: effect.token, worker: effect.worker }),
+      reply: (channel, reply) => this.#gateway.reply(channel, reply),
+      send: (_node, session, event) => this.#down(session, event),
+      sendDesired: (_node, session, epoch, workers, state) => this.#down(session, desiredEvent(state, { epoch, workers }, secrets)),
+      sendJob: (effect, input) => this.#down(effect.session, dispatchEvent(effect, input, undefined)),
       closeSession: (_node, session) => this.#breakSession(session),
       post: (hook, tell) => this.#receivers.post(hook, tell),
       observe: (op, outcome) => {
@@ -150,6 +134,7 @@ export class Scenario {
         windowSize: faults.windowSize,
         nodeGraceMs: 2_000,
         silenceMs: 4_000,
+        startTimeoutMs: 1_000,
         maxAttempts: 3,
         workerQuota: WORKER_QUOTA,
         hooksOpen: HOOKS_OPEN,
@@ -170,7 +155,7 @@ export class Scenario {
         const up = new Link<AgentEvent[]>(this.world, (events) =>
           this.#scheduler.handle({ kind: 'agent', node: agent.id, session, events }),
         );
-        const down = new Link<Mapped>(this.world, (message) => this.#deliver(agent, session, message));
+        const down = new Link<SchedulerEvent>(this.world, (message) => this.#deliver(agent, session, message));
         this.#links.set(session, { agent, up, down });
         this.#scheduler.handle({ kind: 'session-opened', node: agent.id, session, hello });
         return session;
@@ -181,8 +166,15 @@ export class Scenario {
         this.#ledger.entered(job, token);
       },
       ended: (job, token, chunks) => this.#streams.ended(job, token, chunks),
+      blobs: this.#blobs,
+      mutation,
     };
     for (const name of ['a', 'b', 'c']) this.#agents.push(new SimAgent(this.world, name, this.#agentWiring));
+    this.#gateway = new SimGateway(this.world, {
+      isUp: () => this.#scheduler.image !== null,
+      handle: (event) => this.#scheduler.handle(event),
+      died: () => this.#streams.gatewayDied(),
+    });
     this.#operator = new Operator(this.world, {
       image: () => this.#scheduler.image,
       command: (command) => this.#scheduler.command(command, this.#controlRules.asked(command)),
@@ -238,7 +230,7 @@ export class Scenario {
       this.#roughen(agent);
       agent.start();
     }
-    this.#connect();
+    this.#gateway.connect();
   }
 
   #chaos(): void {
@@ -272,8 +264,10 @@ export class Scenario {
         if (session !== null) this.#breakSession(session);
       });
     }
-    for (let i = 0; i < this.#faults.channelBreaks; i++) this.world.after(random.next() * CHAOS_MS, () => this.#breakChannel(false));
-    for (let i = 0; i < this.#faults.gatewayCrashes; i++) this.world.after(random.next() * CHAOS_MS, () => this.#breakChannel(true));
+    for (let i = 0; i < this.#faults.channelBreaks; i++)
+      this.world.after(random.next() * CHAOS_MS, () => this.#gateway.breakChannel(false));
+    for (let i = 0; i < this.#faults.gatewayCrashes; i++)
+      this.world.after(random.next() * CHAOS_MS, () => this.#gateway.breakChannel(true));
     for (let at = RECOUNT_MS; at <= CHAOS_MS; at += RECOUNT_MS) {
       this.world.run(this.world.now + RECOUNT_MS);
       // A window's recount reads a whole queue: one endpoint after the other.
@@ -345,10 +339,11 @@ export class Scenario {
       // What an endpoint did goes with it, for callers.
       if (state === 'COMPLETED' && this.#acknowledged.has(id) && !this.#ledger.deleted.has(id) && image.endpoints.has(endpoint))
         this.#streams.readToItsEnd(id, token);
-    if (this.#open.size > 0)
-      throw new Error(`${this.#open.size} requests were never answered: ${[...this.#open.keys()].slice(0, 5).join()}`);
+    const { unanswered } = this.#gateway;
+    if (unanswered.length > 0) throw new Error(`${unanswered.length} requests were never answered: ${unanswered.slice(0, 5).join()}`);
     for (const worker of image.workers.values())
       if (worker.attempts.size > 0) throw new Error(`worker ${worker.id} still holds ${[...worker.attempts.keys()].join()}`);
+    checkBodies(image, store);
     this.#receivers.judge(store);
     this.#controlRules.judge(image);
     for (const agent of this.#agents) if (agent.pending > 0) throw new Error(`agent ${agent.id} still holds ${agent.pending} attempts`);
@@ -389,15 +384,17 @@ export class Scenario {
     const job = `job-${++this.#jobs}`;
     const sync = random.chance(0.3);
     const policy: PolicyInput = {
-      executionTimeoutMs: null,
+      executionTimeoutMs: random.chance(0.15) ? random.int(5, 2_000) : null,
       ttlMs: random.chance(0.1) ? random.int(500, 10_000) : null,
       lowPriority: random.chance(0.2),
     };
     const waitMs = sync ? random.int(1_000, 20_000) : 0;
-    const input = { inline: Buffer.from('{}') };
     const follow = random.chance(0.2);
     const webhook = random.chance(0.15) ? random.pick(receivers) : null;
-    this.#ask({
+    const key = random.chance(0.1) ? `${endpoint}/${random.int(1, 5)}` : null;
+    const idempotency = key === null ? null : { key, bodyHash: Buffer.alloc(32, random.chance(0.8) ? 1 : 2) };
+    const input = webhook === null && random.chance(0.05) ? { blob: this.#blobs.put('{}') } : { inline: Buffer.from('{}') };
+    this.#gateway.request({
       event: (ref, resent) => ({
         kind: 'submit',
         ref,
@@ -409,15 +406,17 @@ export class Scenario {
         webhook,
         policy,
         s3: null,
-        idempotency: null,
+        idempotency,
         waitMs,
       }),
       left: (reply) => {
-        if (reply.result?.$case === 'job' && this.#ledger.byId.get(job) === undefined)
-          throw new Error(`job ${job} was acknowledged before it was stored`);
+        if (reply.result?.$case !== 'job') return;
+        const { id } = reply.result.value;
+        if (this.#ledger.byId.get(id) === undefined) throw new Error(`job ${id} was acknowledged before it was stored`);
+        if (id !== job && idempotency === null) throw new Error(`the submission of job ${job} was answered with job ${id}`);
       },
       answered: (reply) => {
-        this.#learnt(job, reply);
+        this.#learnt(reply);
         if (follow) this.#readStream(job, 1_000, true);
       },
     });
@@ -448,7 +447,7 @@ export class Scenario {
     const waitMs = random.chance(0.5) ? 0 : random.int(100, 5_000);
     if (random.chance(0.5)) this.#readStream(job, waitMs);
     else
-      this.#ask({
+      this.#gateway.request({
         event: (ref, resent) => ({ kind: 'get', ref, counting: { limitedAs: 'status', resent }, endpoint, job, waitMs }),
         answered: () => undefined,
       });
@@ -458,16 +457,16 @@ export class Scenario {
   #readStream(job: string, waitMs: number, follow = false): void {
     const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
     const exact = job.endsWith('7');
-    this.#ask({
+    this.#gateway.request({
       event: (ref, resent) => {
-        const cursor = exact ? this.#streams.cursorOf(job) : this.#cursors.of(job);
+        const cursor = exact ? this.#streams.cursorOf(job) : this.#gateway.cursors.of(job);
         const after = cursor === undefined ? null : { token: cursor.token, next: cursor.nextIndex, exact };
         return { kind: 'read-stream', ref, counting: { limitedAs: 'stream', resent }, endpoint, job, after, waitMs };
       },
       answered: ({ result }) => {
-        if (result?.$case === 'failure') this.#cursors.forget(job);
+        if (result?.$case === 'failure') this.#gateway.cursors.forget(job);
         if (result?.$case !== 'stream') return;
-        if (!exact) this.#cursors.note(job, result.value);
+        if (!exact) this.#gateway.cursors.note(job, result.value);
         this.#streams.read(job, result.value, exact);
         const { state } = result.value;
         const ended = state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS;
@@ -483,85 +482,19 @@ export class Scenario {
     });
   }
 
-  #ask(asked: Omit<Asked, 'sent'>): void {
-    const request = ++this.#request;
-    this.#open.set(request, { ...asked, sent: false });
-    this.#send(request);
-  }
-
-  #send(request: number): void {
-    const asked = this.#open.get(request);
-    if (asked === undefined || !this.#requests.open) return;
-    const event = asked.event({ channel: this.#channel, request }, asked.sent);
-    if ('job' in event) this.world.trace(`ask ${request} ${event.kind} ${event.job}`);
-    this.#requests.send(event);
-    asked.sent = true;
-  }
-
-  /** A new channel, on which whatever is unanswered is asked again in its order. */
-  #connect(): void {
-    this.#channel++;
-    this.#requests = new Link(this.world, (event) => this.#scheduler.handle(event));
-    this.#replies = new Link(this.world, (reply) => this.#arrived(reply));
-    for (const request of this.#open.keys()) this.#send(request);
-  }
-
-  #toGateway(channel: number, reply: JobReply): void {
-    if (channel !== this.#channel) return;
-    this.#open.get(reply.requestId)?.left?.(reply);
-    this.#replies.send(reply);
-  }
-
-  #arrived(reply: JobReply): void {
-    const asked = this.#open.get(reply.requestId);
-    if (asked === undefined) return;
-    this.#open.delete(reply.requestId);
-    this.world.trace(
-      `reply ${reply.requestId} ${reply.result?.$case ?? ''} ${reply.result?.$case === 'job' ? reply.result.value.state : ''}`,
-    );
-    asked.answered(reply);
-  }
-
-  /** What is under way is lost, both ways. A gateway that died forgets its callers, who have to ask anew. */
-  #breakChannel(died: boolean): void {
-    if (!this.#requests.open || this.#scheduler.image === null) return;
-    const { random } = this.world;
-    this.world.trace(died ? 'gateway crashed' : 'channel broke');
-    this.#closeChannel();
-    const channel = this.#channel;
-    this.world.after(random.int(0, 50), () => this.#scheduler.handle({ kind: 'channel-closed', channel }));
-    if (died) {
-      this.#open.clear();
-      this.#cursors = new StreamCursors();
-      this.#streams.gatewayDied();
-    }
-    // A channel may be open again before the scheduler saw the old one's end; a process takes longer.
-    this.world.after(died ? random.int(60, 500) : random.int(0, 100), () => {
-      if (!this.#requests.open && this.#channel === channel && this.#scheduler.image !== null) this.#connect();
-    });
-  }
-
-  #closeChannel(): void {
-    this.#requests.open = false;
-    this.#replies.open = false;
-  }
-
-  #learnt(job: string, reply: JobReply): void {
+  #learnt(reply: JobReply): void {
     if (reply.result?.$case !== 'job') return;
+    const { id: job, state } = reply.result.value;
     this.#acknowledged.add(job);
-    const { state } = reply.result.value;
     if (state !== JobState.IN_QUEUE && state !== JobState.IN_PROGRESS) this.#ended.set(job, state);
   }
 
-  #down(_node: string, session: number, message: Mapped): void {
-    this.#links.get(session)?.down.send(message);
+  #down(session: number, event: SchedulerEvent): void {
+    this.#links.get(session)?.down.send(event);
   }
 
-  #deliver(agent: SimAgent, session: number, message: Mapped): void {
-    if (!agent.alive || agent.session !== session) return;
-    if (message.kind === 'desired') agent.desired(message.epoch, message.workers);
-    else if (message.kind === 'job') agent.dispatch(message.job, message.token, message.worker);
-    else agent.receive(message.event);
+  #deliver(agent: SimAgent, session: number, event: SchedulerEvent): void {
+    if (agent.alive && agent.session === session) agent.receive(event);
   }
 
   #breakSession(session: number): void {
@@ -582,16 +515,7 @@ export class Scenario {
     const { random } = this.world;
     for (const session of [...this.#links.keys()]) this.#breakSession(session);
     this.#receivers.schedulerDown();
-    this.#closeChannel();
     if (hasCrashed) this.world.after(random.int(20, 1_000), () => this.#scheduler.start());
-    this.#reconnect();
-  }
-
-  #reconnect(): void {
-    this.world.after(this.world.random.int(20, 200), () => {
-      if (this.#requests.open) return;
-      if (this.#scheduler.image === null) this.#reconnect();
-      else this.#connect();
-    });
+    this.#gateway.lostScheduler();
   }
 }

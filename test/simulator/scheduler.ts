@@ -5,6 +5,7 @@
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Answer } from '../../scheduler/core/effects.ts';
+import type { Payload } from '../../lib/payload.ts';
 import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
@@ -88,6 +89,7 @@ export class SimScheduler {
       crash: () => this.crash(),
       observe: (op, outcome) => this.#wiring.observe(op, outcome),
       isForgotten: (op) => isForgotten(mutation, op),
+      hidesRefusals: mutation === 'hide-refusals',
       besideAnother: () => void this.counts.besideAnother++,
     });
     const engine = new Engine(

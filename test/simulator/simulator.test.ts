@@ -25,6 +25,9 @@ const mutations: readonly [Mutation, RegExp][] = [
   ['skip-a-build', /goes back from . to ., not to . as it was deployed/],
   ['purge-less', /waited when the purge was asked for, and still does/],
   ['forget-secret', /the webhook secret .* was replaced and signs no more/],
+  ['hide-refusals', /counted \d+ (queued|leased) jobs, there are|the store|is not there/],
+  ['forget-result', /still holds \d+ attempts|is still LEASED after the world healed/],
+  ['forget-chunks', /of the \d+ chunks of attempt|came after chunk|began with chunk/],
 ];
 
 for (const [mutation, noticed] of mutations) {

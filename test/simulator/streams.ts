@@ -4,6 +4,7 @@
  * from its first chunk on; never a gap. Where the gateway itself died, and for callers that say
  * themselves what they have, chunks may come again.
  */
+import type { SimBlobs } from './blobs.ts';
 import type { StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 
 interface Place {
@@ -17,9 +18,14 @@ export class Streams {
   readonly #read = new Map<string, Place>();
   /** Chunks that an attempt made: `<job> <token>` → count. */
   readonly #made = new Map<string, number>();
+  readonly #blobs: SimBlobs;
   #life = 1;
   /** Chunks read. */
   count = 0;
+
+  constructor(blobs: SimBlobs) {
+    this.#blobs = blobs;
+  }
 
   /** An attempt is over, with so many chunks. */
   ended(job: string, token: number, chunks: number): void {
@@ -38,8 +44,8 @@ export class Streams {
 
   /** A part of a job's stream reached its reader. */
   read(job: string, part: StreamPart, mayRepeat: boolean): void {
-    for (const { body } of part.chunks) {
-      const [token = 0, index = 0] = (body?.$case === 'inline' ? body.value.toString() : '').split(' ').map(Number);
+    for (const chunk of part.chunks) {
+      const [token = 0, index = 0] = this.#blobs.textOf(chunk).split(' ').map(Number);
       const last = this.#read.get(job);
       const place = { token, index, life: this.#life };
       this.#read.set(job, mayRepeat && last !== undefined && isBefore(place, last) ? last : place);
