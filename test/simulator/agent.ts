@@ -209,7 +209,7 @@ export class SimAgent {
   }
 
   #stored(bytes: Buffer): Extract<CoreEvent, { kind: 'output-stored' }>['output'] {
-    return { body: { $case: 'blob', value: this.#wiring.blobs.put(bytes.toString().trimEnd()) } };
+    return { blob: this.#wiring.blobs.put(bytes.toString().trimEnd()) };
   }
 
   #feedDevices(): void {

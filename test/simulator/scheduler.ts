@@ -13,7 +13,6 @@ import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts
 import { step } from '../../scheduler/core/step.ts';
 import type { Clock } from '../../scheduler/engine/clock.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
-import type { Payload } from '../../lib/payload.ts';
 import { Engine } from '../../scheduler/engine/engine.ts';
 import type { DispatchEffect, Ports } from '../../scheduler/engine/ports.ts';
 import type { HookRow, Op, Outcome } from '../../scheduler/store/store.ts';
