@@ -213,11 +213,18 @@ async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerA
       python: 'python3',
       foreign: new ForeignWorkers({ api, baseEnv, pingMs, fetchMs }),
     }),
-    containerRuntime(config, folder, bootstrap, api, log),
+    containerRuntime(config, { folder, bootstrap, api, log }),
   ];
 }
 
-function containerRuntime(config: AgentConfig, folder: string, bootstrap: string, api: WorkerApi, log: Logger): ContainerRuntime {
+interface ContainerRuntimeDeps {
+  readonly folder: string;
+  readonly bootstrap: string;
+  readonly api: WorkerApi;
+  readonly log: Logger;
+}
+
+function containerRuntime(config: AgentConfig, { folder, bootstrap, api, log }: ContainerRuntimeDeps): ContainerRuntime {
   const {
     nodeName,
     workerPingMs: pingMs,

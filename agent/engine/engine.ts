@@ -137,7 +137,7 @@ export class Engine {
     const response = new ValidatedResponse(request, events, (line) =>
       this.#tellWorkerLog(workerId, worker?.release.endpointId ?? '', line),
     );
-    const call = serveOn(worker, this.#hosted.get(workerId)?.worker, request, response, counted);
+    const call = serveOn({ worker, running: this.#hosted.get(workerId)?.worker, counted }, request, response);
     if (call !== null) response.attach(call);
     return call;
   }

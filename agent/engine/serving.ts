@@ -17,14 +17,16 @@ export function servingWorkers(state: State): ServingWorker[] {
   return serving;
 }
 
-/** Hands a request to a worker; `counted` hears how many it has, at once and with each end. */
-export function serveOn(
-  worker: Worker | undefined,
-  running: RunningWorker | undefined,
-  request: HttpRequest,
-  events: HttpEvents,
-  counted: (worker: Worker, count: number) => void,
-): HttpCall | null {
+/** Where a request is to run. */
+export interface ServeTarget {
+  readonly worker: Worker | undefined;
+  readonly running: RunningWorker | undefined;
+  /** Receives how many requests the worker has, at once and with each end. */
+  readonly counted: (worker: Worker, count: number) => void;
+}
+
+/** Hands a request to a worker; returns null when it does not take the request. */
+export function serveOn({ worker, running, counted }: ServeTarget, request: HttpRequest, events: HttpEvents): HttpCall | null {
   if (worker === undefined || running?.serve === undefined || !takesRequests(worker)) return null;
   if (worker.requests >= slotsOf(worker)) return null;
   counted(worker, worker.requests + 1);

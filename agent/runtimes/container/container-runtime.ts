@@ -61,6 +61,15 @@ interface Live {
   readonly exited: Promise<void>;
 }
 
+interface HostLaunch {
+  readonly deps: ContainerDeps;
+  readonly shape: ContainerShape;
+  /** The folder of its channel. */
+  readonly folder: string;
+  readonly orders: () => Promise<ContainerSpec[]>;
+  readonly events: Pick<WorkerEvents, 'preparing' | 'startFailed'>;
+}
+
 export class ContainerRuntime implements Runtime {
   readonly name = 'container';
   readonly #options: ContainerRuntimeOptions;
@@ -142,24 +151,17 @@ export class ContainerRuntime implements Runtime {
     const channel = join(this.#options.folder, CHANNELS, start);
     const orders = (): Promise<ContainerSpec[]> =>
       this.#orders.forHost(shape, { start, workerId, endpointId }, { channel, build: spec.folder }, readAtStart);
-    return this.#host(this.#deps, shape, start, channel, orders, events);
+    return this.#host(start, { deps: this.#deps, shape, folder: channel, orders, events });
   }
 
   #launchSpare(shape: ContainerShape, start: string, build: string): ContainerHost {
     const channel = join(this.#options.folder, CHANNELS, start);
     const orders = (): Promise<ContainerSpec[]> => this.#orders.forHost(shape, { start, ...NOBODY }, { channel, build }, {});
-    return this.#host({ ...this.#deps, pulls: NO_PULLS }, shape, start, channel, orders, NO_EVENTS);
+    return this.#host(start, { deps: { ...this.#deps, pulls: NO_PULLS }, shape, folder: channel, orders, events: NO_EVENTS });
   }
 
-  #host(
-    deps: ContainerDeps,
-    { language, memoryBytes }: ContainerShape,
-    start: string,
-    folder: string,
-    orders: () => Promise<ContainerSpec[]>,
-    events: Pick<WorkerEvents, 'preparing' | 'startFailed'>,
-  ): ContainerHost {
-    const host = new ContainerHost({ deps, folder, orders, memoryBytes, needs: NEEDS[language] }, events);
+  #host(start: string, { deps, shape, folder, orders, events }: HostLaunch): ContainerHost {
+    const host = new ContainerHost({ deps, folder, orders, memoryBytes: shape.memoryBytes, needs: NEEDS[shape.language] }, events);
     this.#keep(start, host);
     return host;
   }

@@ -103,13 +103,13 @@ async function load(order: LoadOrder): Promise<void> {
   }
 }
 
-function run({ endpointId, choose, output }: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer): void {
+function run(module: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer): void {
   const { key, jobId, attempt, s3Config } = frame;
   const control: TaskControl = { jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(key, control);
   // A copy: the frame's buffer is shared with the frames around it.
   const order = { key, jobId, attempt, s3Config, input: new Uint8Array(body) };
-  void runTask(order, choose, control, endpointId, output, post).then(() => running.delete(key));
+  void runTask(order, control, module, post).then(() => running.delete(key));
 }
 
 function post(message: FromThread): void {

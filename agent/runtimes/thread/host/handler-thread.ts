@@ -45,7 +45,7 @@ export async function handle(order: ThreadOrder): Promise<void> {
     return;
   }
   if (loaded === undefined) throw new Error('a task arrived before its module');
-  const { port, output, endpointId, choose } = loaded;
+  const { port } = loaded;
   if (stoppedEarly.delete(order.key)) {
     post(port, { t: 'stopped', key: order.key, ms: 0, entered: false });
     return;
@@ -53,7 +53,7 @@ export async function handle(order: ThreadOrder): Promise<void> {
   const control = { jobId: order.jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(order.key, control);
   try {
-    await runTask(order, choose, control, endpointId, output, (message) => post(port, message));
+    await runTask(order, control, loaded, (message) => post(port, message));
   } finally {
     running.delete(order.key);
   }

@@ -43,41 +43,37 @@ export function soleJob(running: ReadonlyMap<string, TaskControl>): string {
 
 type Post = (message: FromTask) => void;
 
+type TaskOrder = RunOrder & { readonly input: Uint8Array };
+
+/** The loaded module that a task runs in. */
+export interface TaskModule {
+  readonly endpointId: string;
+  readonly choose: Choose;
+  readonly output: OutputCapture;
+}
+
 /** Runs one task to its end, whatever it is, and posts it; never throws. */
-export async function runTask(
-  order: RunOrder & { readonly input: Uint8Array },
-  choose: Choose,
-  control: TaskControl,
-  endpointId: string,
-  output: OutputCapture,
-  post: Post,
-): Promise<void> {
+export async function runTask(order: TaskOrder, control: TaskControl, module: TaskModule, post: Post): Promise<void> {
   const { key } = order;
   const startedAt = performance.now();
   writeSync(ENTRY_FD, `${key}\n`);
   let end: FromTask;
   try {
-    const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, choose, control, endpointId, post));
+    const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, control, module, post));
     end = { t: 'returned', key, ms: 0, bytes };
   } catch (error) {
     // What a handler says after it was told to stop is of no interest to anyone.
     if (!control.abort.signal.aborted && !(error instanceof InputError) && !(error instanceof OutputError))
-      output.text('stderr', errorStack(error));
+      module.output.text('stderr', errorStack(error));
     end = { t: 'failed', key, ms: 0, error: errorMessage(error) };
   }
   const ms = performance.now() - startedAt;
   // Its last line may lack its end, and must not come after the task's.
-  output.flush();
+  module.output.flush();
   post(control.abort.signal.aborted ? { t: 'stopped', key, ms, entered: true } : { ...end, ms });
 }
 
-async function callHandler(
-  order: RunOrder & { readonly input: Uint8Array },
-  choose: Choose,
-  control: TaskControl,
-  endpointId: string,
-  post: Post,
-): Promise<Uint8Array> {
+async function callHandler(order: TaskOrder, control: TaskControl, { choose, endpointId }: TaskModule, post: Post): Promise<Uint8Array> {
   const { input } = order;
   const value: unknown = JSON.parse(Buffer.from(input.buffer, input.byteOffset, input.byteLength).toString());
   const context: JobContext = {
