@@ -84,7 +84,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const uploads = new UploadMonitor({ minBytes: config.uploadMinBytes, windowMs: config.uploadWindowMs, now });
   const directory = new Directory();
   const watch = new DirectoryWatch(control, patient, directory, log);
-  const lookup = new Lookup(directory, watch, control, quick, config.lookupsPerSecond, now);
+  const lookup = new Lookup({ directory, watch, client: control, metadata: quick, perSecond: config.lookupsPerSecond, now });
   const channel = new JobChannel(channelClient, patient, {
     inFlight: new Budget(config.maxInFlight),
     submitTimeoutMs: config.submitTimeoutMs,

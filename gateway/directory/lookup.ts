@@ -26,6 +26,18 @@ interface From {
   readonly asker: string;
 }
 
+export interface LookupOptions {
+  readonly directory: Directory;
+  readonly watch: DirectoryWatch;
+  readonly client: ControlServiceClient;
+  /** Must not wait for readiness: while the scheduler is unreachable, callers get 503 at once. */
+  readonly metadata: Metadata;
+  /** Look-ups per second. */
+  readonly perSecond: number;
+  /** Monotonic clock, ms. */
+  readonly now: () => number;
+}
+
 export class Lookup {
   readonly #directory: Directory;
   readonly #watch: DirectoryWatch;
@@ -38,15 +50,7 @@ export class Lookup {
   readonly #good = new LRUCache<string, true>({ max: GOOD_TOKENS });
   readonly #asking = new Map<string, Promise<unknown>>();
 
-  /** `metadata` must not wait for readiness: a scheduler that is away is answered 503 at once. */
-  constructor(
-    directory: Directory,
-    watch: DirectoryWatch,
-    client: ControlServiceClient,
-    metadata: Metadata,
-    perSecond: number,
-    now: () => number,
-  ) {
+  constructor({ directory, watch, client, metadata, perSecond, now }: LookupOptions) {
     this.#directory = directory;
     this.#watch = watch;
     this.#client = client;

@@ -48,18 +48,20 @@ export function checkLimits(document: DocumentNode): void {
   }
   for (const definition of document.definitions) {
     if (definition.kind !== Kind.OPERATION_DEFINITION) continue;
-    const count = { fields: 0, root: 0 };
-    measure(definition.selectionSet, 1, fragments, count, new Set());
+    measure(definition.selectionSet, 1, { fragments, within: new Set(), fields: 0, root: 0 });
   }
 }
 
-function measure(
-  set: SelectionSetNode,
-  depth: number,
-  fragments: ReadonlyMap<string, FragmentDefinitionNode>,
-  count: { fields: number; root: number },
-  within: Set<string>,
-): void {
+/** What is counted of one operation. */
+interface Count {
+  readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
+  /** Fragments that are being spread. */
+  readonly within: Set<string>;
+  fields: number;
+  root: number;
+}
+
+function measure(set: SelectionSetNode, depth: number, count: Count): void {
   if (depth > MAX_DEPTH) throw refused(`is deeper than ${MAX_DEPTH} levels`);
   for (const selection of set.selections) {
     switch (selection.kind) {
@@ -68,22 +70,22 @@ function measure(
         if (depth === 1) count.root += 1;
         if (count.fields > MAX_FIELDS) throw refused(`selects more than ${MAX_FIELDS} fields`);
         if (count.root > MAX_ROOT_FIELDS) throw refused(`selects more than ${MAX_ROOT_FIELDS} root fields`);
-        if (selection.selectionSet !== undefined) measure(selection.selectionSet, depth + 1, fragments, count, within);
+        if (selection.selectionSet !== undefined) measure(selection.selectionSet, depth + 1, count);
         break;
       }
       case Kind.INLINE_FRAGMENT:
-        measure(selection.selectionSet, depth, fragments, count, within);
+        measure(selection.selectionSet, depth, count);
         break;
       case Kind.FRAGMENT_SPREAD: {
         const { value: name } = selection.name;
-        const fragment = fragments.get(name);
+        const fragment = count.fragments.get(name);
         // One that spreads itself is left to the validation.
-        if (fragment === undefined || within.has(name)) break;
+        if (fragment === undefined || count.within.has(name)) break;
         count.fields += 1;
         if (count.fields > MAX_FIELDS) throw refused(`selects more than ${MAX_FIELDS} fields`);
-        within.add(name);
-        measure(fragment.selectionSet, depth, fragments, count, within);
-        within.delete(name);
+        count.within.add(name);
+        measure(fragment.selectionSet, depth, count);
+        count.within.delete(name);
         break;
       }
       default:

@@ -26,12 +26,18 @@ declare module 'fastify' {
 
 export type Guard = (request: FastifyRequest, reply: FastifyReply, done: () => void) => void;
 
+/** Who asks, and for which endpoint. */
+interface Asked {
+  readonly key: Key;
+  readonly endpoint: EndpointEntry | undefined;
+}
+
 /** A route's guard: the access it needs and the largest body it takes. */
 export function createGuard(services: Services, access: Access, maxBytes: number): Guard {
   const { authenticator, lookup, memory } = services;
   const limit = bodyLimit(maxBytes, memory);
 
-  function decide(request: FastifyRequest, reply: FastifyReply, key: Key, endpoint: EndpointEntry | undefined, done: () => void): void {
+  function decide(request: FastifyRequest, reply: FastifyReply, { key, endpoint }: Asked, done: () => void): void {
     const refused = refusal(key, endpointId(request), endpoint, access) ?? notAQueue(endpoint) ?? checkBody(request, limit);
     if (refused !== null) {
       sendProblem(reply, refused);
@@ -41,7 +47,7 @@ export function createGuard(services: Services, access: Access, maxBytes: number
     done();
   }
 
-  async function slowly(request: FastifyRequest): Promise<{ key: Key; endpoint: EndpointEntry | undefined }> {
+  async function slowly(request: FastifyRequest): Promise<Asked> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     const id = endpointId(request);
     return { key, endpoint: isId(id) ? await lookup.endpoint(id, key.accountId) : undefined };
@@ -51,12 +57,12 @@ export function createGuard(services: Services, access: Access, maxBytes: number
     const key = authenticator.cached(request.headers.authorization);
     const endpoint = key === undefined ? undefined : lookup.knownEndpoint(endpointId(request));
     if (key !== undefined && endpoint !== undefined) {
-      decide(request, reply, key, endpoint, done);
+      decide(request, reply, { key, endpoint }, done);
       return;
     }
     slowly(request).then(
       (found) => {
-        decide(request, reply, found.key, found.endpoint, done);
+        decide(request, reply, found, done);
       },
       (thrown: unknown) => {
         sendFailure(reply, thrown);

@@ -28,7 +28,14 @@ export function measure(app: FastifyInstance, metrics: GatewayMetrics): void {
       const { raw } = reply;
       const status = raw.headersSent ? raw.statusCode : CALLER_GONE;
       const sent = request.method === 'HEAD' ? 0 : Number(reply.getHeader('content-length') ?? request.streamedBytes);
-      metrics.answered(request.method, request.routeOptions.url, status, performance.now() - begun, request.bodyBytes, sent);
+      metrics.answered({
+        method: request.method,
+        route: request.routeOptions.url,
+        status,
+        ms: performance.now() - begun,
+        requestBytes: request.bodyBytes,
+        responseBytes: sent,
+      });
     });
     done();
   });

@@ -72,6 +72,15 @@ const SWEEP_MS = 200;
 const GOOD_STREAM_MS = 1000;
 const MAX_REQUEST_ID = 0xffff_ffff;
 
+export interface ChannelRequest {
+  readonly endpointId: string;
+  readonly operation: Operation;
+  /** Memory of the operation's body, released by the channel. */
+  readonly held: Reservation | null;
+  /** What the operation counts as for rate limits (jobs.proto); empty for its own kind. */
+  readonly limitedAs?: string;
+}
+
 export class JobChannel {
   readonly #client: JobServiceClient;
   readonly #metadata: Metadata;
@@ -114,12 +123,10 @@ export class JobChannel {
   }
 
   /**
-   * Asks. `held` is the memory of the operation's body, released here; `limitedAs` is what the
-   * operation counts as for rate limits (jobs.proto). The returned id is for `abandon`.
-   * `done` gets UNAVAILABLE when the gateway holds too much already, when the scheduler stayed
-   * away for too long, or when the channel was closed.
+   * Sends a request; the returned id is for `abandon`. `done` gets UNAVAILABLE when the gateway holds too much already,
+   * when the scheduler stayed away for too long, or when the channel was closed.
    */
-  request(endpointId: string, operation: Operation, held: Reservation | null, done: Done, limitedAs = ''): number {
+  request({ endpointId, operation, held, limitedAs = '' }: ChannelRequest, done: Done): number {
     const refused = this.#admit();
     if (refused !== null) {
       held?.release();
@@ -164,7 +171,7 @@ export class JobChannel {
       this.abandon(requestId);
       operation.value.waitMs = 0;
       // It was counted when it was first asked.
-      this.request(entry.request.endpointId, operation, held, entry.done, 'none');
+      this.request({ endpointId: entry.request.endpointId, operation, held, limitedAs: 'none' }, entry.done);
     }
   }
 

@@ -56,6 +56,28 @@ const PEER_FRACTION = 8;
 /** Spares other requests the look at their path. */
 const MAYBE_DOCS = /^\/(docs|openapi)/;
 
+/** A request whose caller may call the endpoint. */
+interface Admitted {
+  readonly request: IncomingMessage;
+  readonly endpoint: EndpointEntry;
+  readonly address: LbAddress;
+}
+
+/** A connection that is handed over: what its caller sent after the head, and how it is refused. */
+interface Upgrade {
+  readonly socket: Duplex;
+  readonly head: Buffer;
+  readonly refuse: (error: CapstanError) => void;
+}
+
+interface NewExchange {
+  readonly route: RouteMatch;
+  readonly front: Responder;
+  readonly upgrade: boolean;
+  /** A worker has taken the request. */
+  readonly onReady: () => void;
+}
+
 export class LoadBalancer {
   readonly #deps: LoadBalancerDeps;
   readonly #origins: Origins;
@@ -94,7 +116,7 @@ export class LoadBalancer {
         front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun);
         front.onBroken = (error) => this.#brokeOff(endpoint.id, error);
         try {
-          this.#serve(request, endpoint, address, front);
+          this.#serve({ request, endpoint, address }, front);
         } catch (thrown) {
           front.fail(this.#errorOf(thrown, endpoint.id));
         }
@@ -121,7 +143,7 @@ export class LoadBalancer {
         try {
           const route = this.#routeOf(endpoint, request, address);
           if (route.function !== '') throw new CapstanError('INVALID_ARGUMENT', 'this route does not accept upgrades');
-          this.#handOver(request, endpoint, address, socket, head, refuse);
+          this.#handOver({ request, endpoint, address }, { socket, head, refuse });
         } catch (thrown) {
           refuse(this.#errorOf(thrown, endpoint.id));
         }
@@ -207,7 +229,8 @@ export class LoadBalancer {
     return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} is queue-based: call /v2/${endpointId}/run`);
   }
 
-  #serve(request: IncomingMessage, endpoint: EndpointEntry, address: LbAddress, front: HttpResponder): void {
+  #serve(admitted: Admitted, front: HttpResponder): void {
+    const { request, endpoint, address } = admitted;
     const { config, uploads } = this.#deps;
     const route = this.#routeOf(endpoint, request, address);
     if (Number(request.headers['content-length'] ?? 0) > config.lbMaxBodyBytes) throw tooLarge(config.lbMaxBodyBytes);
@@ -222,7 +245,7 @@ export class LoadBalancer {
       feed.end();
       onOver();
     };
-    const exchange = this.#exchange(request, endpoint, address, route, front, false, () => feed.readOn());
+    const exchange = this.#exchange(admitted, { route, front, upgrade: false, onReady: () => feed.readOn() });
     front.onDrain = () => exchange.drained();
     front.onGone = () => exchange.abandon('the caller disconnected');
     feed.start(exchange);
@@ -236,20 +259,14 @@ export class LoadBalancer {
     return memory.open(...parties);
   }
 
-  #handOver(
-    request: IncomingMessage,
-    endpoint: EndpointEntry,
-    address: LbAddress,
-    socket: Duplex,
-    head: Buffer,
-    refuse: (error: CapstanError) => void,
-  ): void {
+  #handOver(admitted: Admitted, { socket, head, refuse }: Upgrade): void {
     const front = new SocketResponder(socket, refuse);
-    const exchange = this.#exchange(request, endpoint, address, { function: '', values: {} }, front, true, () => {
+    const onReady = (): void => {
       reservation.resize(exchange.heldBytes);
       socket.resume();
-    });
-    const reservation = this.#reserve(request, endpoint);
+    };
+    const exchange = this.#exchange(admitted, { route: { function: '', values: {} }, front, upgrade: true, onReady });
+    const reservation = this.#reserve(admitted.request, admitted.endpoint);
     front.onDrain = () => exchange.drained();
     this.#handedOver.add(socket);
     socket.on('close', () => {
@@ -266,15 +283,8 @@ export class LoadBalancer {
     exchange.start(head, false);
   }
 
-  #exchange(
-    request: IncomingMessage,
-    endpoint: EndpointEntry,
-    { target, pathForm }: LbAddress,
-    route: RouteMatch,
-    front: Responder,
-    upgrade: boolean,
-    onReady: () => void,
-  ): Exchange {
+  #exchange({ request, endpoint, address }: Admitted, { route, front, upgrade, onReady }: NewExchange): Exchange {
+    const { target, pathForm } = address;
     const { pools, proxies, config, log } = this.#deps;
     const keepKey = endpoint.isPublic && !this.#deps.authenticator.isKey(request.headers.authorization);
     const caller = callerOf(request, proxies, keepKey);

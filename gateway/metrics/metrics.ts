@@ -31,6 +31,17 @@ export interface RouteSeries {
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 90, 300];
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
+/** A request that was answered. */
+export interface AnsweredRequest {
+  readonly method: string;
+  /** The route's pattern; undefined when no route matched. */
+  readonly route: string | undefined;
+  readonly status: number;
+  readonly ms: number;
+  readonly requestBytes: number;
+  readonly responseBytes: number;
+}
+
 export class GatewayMetrics {
   readonly #registry = new Registry();
   readonly #series = new Map<string, RouteSeries>();
@@ -81,7 +92,7 @@ export class GatewayMetrics {
   }
 
   /** A request was answered. `route` is its pattern, undefined for a path that has none. */
-  answered(method: string, route: string | undefined, status: number, ms: number, requestBytes: number, responseBytes: number): void {
+  answered({ method, route, status, ms, requestBytes, responseBytes }: AnsweredRequest): void {
     const series = this.#seriesOf(METHODS.has(method) ? method : 'other', route ?? 'none');
     let count = series.byStatus.get(status);
     if (count === undefined) {

@@ -88,7 +88,7 @@ export class OpenAiJob {
       if (error === null && answer !== null && 'job' in answer) resolve(answer.job);
       else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
     };
-    this.#submitTicket = deps.channel.request(endpointId, operation, held, done, 'openai');
+    this.#submitTicket = deps.channel.request({ endpointId, operation, held, limitedAs: 'openai' }, done);
   }
 
   /** The job at its end. Throws OpenAiError for one that brought no answer. */
@@ -148,7 +148,7 @@ export class OpenAiJob {
       }
       if (answer !== null && 'job' in answer && !hasEnded(answer.job.state)) void this.#cancel();
     };
-    this.#deps.channel.request(this.#endpointId, operation, null, found, 'none');
+    this.#deps.channel.request({ endpointId: this.#endpointId, operation, held: null, limitedAs: 'none' }, found);
   }
 
   async #cancel(): Promise<void> {
@@ -193,7 +193,7 @@ export class OpenAiJob {
         if (error === null && answer !== null && 'stream' in answer) resolve(answer.stream);
         else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
       };
-      const ticket = this.#deps.channel.request(this.#endpointId, operation, null, done, 'none');
+      const ticket = this.#deps.channel.request({ endpointId: this.#endpointId, operation, held: null, limitedAs: 'none' }, done);
       this.#pending = { ticket, reject };
     });
   }

@@ -50,8 +50,7 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
         ...common,
         url,
         schema: described(
-          summary,
-          description,
+          { summary, description },
           changedAnswer,
           { params, ...(params === jobParams ? {} : { querystring: referenceQuery }), body: referenceSchema },
           { 409: conflict },
@@ -68,10 +67,14 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     ...common,
     url: '/v2/:endpointId/purge-queue',
-    schema: described('Clear the queue', 'Cancels every queued job of the endpoint. Running jobs continue.', purgedAnswer, {
-      params: endpointParams,
-      body: unusedBody,
-    }),
+    schema: described(
+      { summary: 'Clear the queue', description: 'Cancels every queued job of the endpoint. Running jobs continue.' },
+      purgedAnswer,
+      {
+        params: endpointParams,
+        body: unusedBody,
+      },
+    ),
     handler(request, reply) {
       callUnary(jobs.purgeQueue.bind(jobs), { endpointId: endpointId(request) }, metadata, config.readTimeoutMs).then(
         ({ removed }) => {

@@ -32,8 +32,7 @@ export function answers(
 }
 
 export function described(
-  summary: string,
-  description: string,
+  { summary, description }: { readonly summary: string; readonly description: string },
   answer: z.ZodType,
   shapes: Shapes,
   more: Record<number, string> = {},

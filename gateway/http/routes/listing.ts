@@ -18,7 +18,9 @@ export function listingRoutes(app: FastifyInstance, services: Services): void {
     method: 'GET',
     url: '/v2/:endpointId/health',
     onRequest,
-    schema: described('Health of an endpoint', 'Counts of its jobs and workers.', healthAnswer, { params: endpointParams }),
+    schema: described({ summary: 'Health of an endpoint', description: 'Counts of its jobs and workers.' }, healthAnswer, {
+      params: endpointParams,
+    }),
     handler(request, reply) {
       callUnary(jobs.getHealth.bind(jobs), { endpointId: endpointId(request) }, metadata, config.readTimeoutMs).then(
         (health) => {
@@ -35,7 +37,7 @@ export function listingRoutes(app: FastifyInstance, services: Services): void {
     method: 'GET',
     url: '/v2/:endpointId/requests',
     onRequest,
-    schema: described('Jobs of an endpoint', 'A page of its jobs, newest first.', requestsAnswer, {
+    schema: described({ summary: 'Jobs of an endpoint', description: 'A page of its jobs, newest first.' }, requestsAnswer, {
       params: endpointParams,
       querystring: requestsQuery,
     }),

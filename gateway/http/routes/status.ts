@@ -49,8 +49,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       method,
       url: '/v2/:endpointId/status/:jobId',
       schema: described(
-        'Status of a job',
-        'Returns the current state of the job, with its output once there is one.',
+        { summary: 'Status of a job', description: 'Returns the current state of the job, with its output once there is one.' },
         statusAnswer,
         { params: jobParams },
         refusals,
@@ -65,8 +64,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       method,
       url: '/v2/:endpointId/status-sync/:jobId',
       schema: described(
-        'Wait for a job',
-        'Responds when the job has ended, or when the wait time is over.',
+        { summary: 'Wait for a job', description: 'Responds when the job has ended, or when the wait time is over.' },
         statusAnswer,
         { params: jobParams, querystring: waitQuery },
         refusals,
@@ -85,7 +83,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       ['/v2/:endpointId/stream', { params: endpointParams, ...bare }],
       ['/v2/:endpointId/stream/:jobId', { params: jobParams, querystring: streamQuery }],
     ] as const) {
-      const schema = described('Read a job’s stream', streamDescription, streamAnswer, shapes, refusals);
+      const schema = described({ summary: 'Read a job’s stream', description: streamDescription }, streamAnswer, shapes, refusals);
       app.route({ ...common, onRequest: onStream, method, url, schema, handler: stream });
     }
   }
@@ -104,7 +102,7 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
     return;
   }
   const operation = ask(jobId);
-  const ticket = services.channel.request(endpointId(request), operation, null, (error, answer) => {
+  const ticket = services.channel.request({ endpointId: endpointId(request), operation, held: null }, (error, answer) => {
     if (error !== null || answer === null) {
       sendFailure(reply, error ?? new CapstanError('INTERNAL', 'the scheduler sent an empty reply'));
       return;

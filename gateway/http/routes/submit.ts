@@ -41,14 +41,13 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
     bodyLimit: config.maxRunBytes,
     onRequest: createGuard(services, 'call', config.maxRunBytes),
     schema: described(
-      'Submit a job',
-      'Responds as soon as the job is durable.',
+      { summary: 'Submit a job', description: 'Responds as soon as the job is durable.' },
       submittedAnswer,
       { params: endpointParams, headers: submissionHeaders, body: submissionSchema },
       conflicts,
     ),
     handler(request, reply) {
-      submit(services, request, reply, runId(), JobKind.RUN, 0);
+      submit(services, request, reply, { jobId: runId(), kind: JobKind.RUN, waitMs: 0 });
     },
   });
 
@@ -58,8 +57,10 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
     bodyLimit: config.maxRunsyncBytes,
     onRequest: createGuard(services, 'call', config.maxRunsyncBytes),
     schema: described(
-      'Submit a job and wait for its result',
-      'When the wait time is over first, responds with the current state of the job.',
+      {
+        summary: 'Submit a job and wait for its result',
+        description: 'When the wait time is over first, responds with the current state of the job.',
+      },
       statusAnswer,
       {
         params: endpointParams,
@@ -71,12 +72,14 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
     ),
     handler(request, reply) {
       const { wait = DEFAULT_WAIT_MS } = request.query as { wait?: number };
-      submit(services, request, reply, runsyncId(), JobKind.RUNSYNC, wait);
+      submit(services, request, reply, { jobId: runsyncId(), kind: JobKind.RUNSYNC, waitMs: wait });
     },
   });
 }
 
-function submit(services: Services, request: FastifyRequest, reply: FastifyReply, jobId: string, kind: JobKind, waitMs: number): void {
+type NewJob = Pick<Submit, 'jobId' | 'kind' | 'waitMs'>;
+
+function submit(services: Services, request: FastifyRequest, reply: FastifyReply, { jobId, kind, waitMs }: NewJob): void {
   const body = request.body as Submission;
   request.newJobId = jobId;
   const value: Submit = {
@@ -121,16 +124,18 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
 
 function send(services: Services, reply: FastifyReply, value: Submit, { payload, held }: RequestPayload): void {
   value.input = toPayloadMessage(payload);
-  const { jobId, kind, waitMs } = value;
-  const ticket = services.channel.request(endpointId(reply.request), { $case: 'submit', value }, held, (error, answer) => {
-    if (error !== null) sendFailure(reply, error);
-    else answered(services, reply, jobId, kind, answer);
-  });
+  const ticket = services.channel.request(
+    { endpointId: endpointId(reply.request), operation: { $case: 'submit', value }, held },
+    (error, answer) => {
+      if (error !== null) sendFailure(reply, error);
+      else answered(services, reply, value, answer);
+    },
+  );
   // A /run is answered within moments: there is nothing to give up. To abandon what was answered does nothing.
-  if (waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
+  if (value.waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
 }
 
-function answered(services: Services, reply: FastifyReply, jobId: string, kind: JobKind, answer: Answer | null): void {
+function answered(services: Services, reply: FastifyReply, { jobId, kind }: NewJob, answer: Answer | null): void {
   if (answer === null || !('job' in answer)) {
     sendFailure(reply, new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
     return;

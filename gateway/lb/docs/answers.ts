@@ -10,12 +10,13 @@ export const DOCS_PATH = '/docs';
 export const DOCUMENT_PATH = '/openapi.json';
 
 export function sendPage(response: ServerResponse, headOnly: boolean): void {
-  send(response, 'text/html; charset=utf-8', PAGE, headOnly, { 'content-security-policy': PAGE_POLICY, 'referrer-policy': 'no-referrer' });
+  const headers = { 'content-security-policy': PAGE_POLICY, 'referrer-policy': 'no-referrer' };
+  send(response, { type: 'text/html; charset=utf-8', text: PAGE, headers }, headOnly);
 }
 
 export function sendDocument(response: ServerResponse, document: object, headOnly: boolean): void {
   // It changes with each deployment.
-  send(response, JSON_TYPE, JSON.stringify(document), headOnly, { 'cache-control': 'no-store' });
+  send(response, { type: JSON_TYPE, text: JSON.stringify(document), headers: { 'cache-control': 'no-store' } }, headOnly);
 }
 
 /** What stands before the endpoint's own paths: nothing on its host, `/lb/<id>` in the path form. */
@@ -24,7 +25,13 @@ export function serverOf(url: string, { endpointId, target }: LbAddress): string
   return url === `${prefix}${target}` ? prefix : '';
 }
 
-function send(response: ServerResponse, type: string, text: string, headOnly: boolean, more: Readonly<Record<string, string>>): void {
+interface Document {
+  readonly type: string;
+  readonly text: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+function send(response: ServerResponse, { type, text, headers: more }: Document, headOnly: boolean): void {
   const headers = { 'content-type': type, 'content-length': Buffer.byteLength(text), 'x-content-type-options': 'nosniff', ...more };
   response.writeHead(200, headers).end(headOnly ? '' : text);
 }
