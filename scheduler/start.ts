@@ -154,7 +154,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
   const bodies = new BodyRemover({ store: blobs, named: (ids) => store.read('blobsNamed', ids), onFault, ...waitOf(deps) });
   const channels: JobChannels = new JobChannels({ engine, auth, cipher, clock, log, urls, bodies });
-  const sessions = new NodeSessions(engine, auth, cipher, workerTokens, log);
+  const sessions = new NodeSessions({ engine, auth, cipher, tokens: workerTokens, log });
   const uploads = new UploadRoom({
     unfinished,
     built: (account) => buildUseOf(engine.state, account),
@@ -177,7 +177,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     onNodeRemoved: () => gateways.tellRemoved(),
   });
   const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken: folder.secrets.gatewayToken });
-  Object.assign(ports, wire(channels, sessions, control, gateways, sender, metrics, bodies));
+  Object.assign(ports, wire({ channels, sessions, control, gateways, sender, metrics, bodies }));
 
   const disk = await DiskWatch.open({
     folder: folder.path,
@@ -266,15 +266,18 @@ async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promis
   await engine.command({ kind: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
 }
 
-function wire(
-  channels: JobChannels,
-  sessions: NodeSessions,
-  control: Control,
-  gateways: GatewaySessions,
-  sender: WebhookSender,
-  metrics: SchedulerMetrics,
-  bodies: BodyRemover,
-): Ports {
+/** What the engine's effects reach. */
+interface Wired {
+  readonly channels: JobChannels;
+  readonly sessions: NodeSessions;
+  readonly control: Control;
+  readonly gateways: GatewaySessions;
+  readonly sender: WebhookSender;
+  readonly metrics: SchedulerMetrics;
+  readonly bodies: BodyRemover;
+}
+
+function wire({ channels, sessions, control, gateways, sender, metrics, bodies }: Wired): Ports {
   return {
     reply: (channel, reply) => channels.reply(channel, reply),
     send: (node, session, event) => sessions.send(node, session, event),

@@ -34,6 +34,12 @@ interface Writer {
   writing: Promise<void>;
 }
 
+/** Where a part of a build begins, and how many bytes the whole has. */
+interface Part {
+  readonly size: number;
+  readonly offset: number;
+}
+
 export class UnfinishedBuilds {
   readonly #root: string;
   /** The newest writer of each file. */
@@ -80,7 +86,7 @@ export class UnfinishedBuilds {
     this.#writers.set(path, writer);
     try {
       await older?.writing;
-      return await this.#write(path, writer, size, offset, source);
+      return await this.#write(path, writer, { size, offset }, source);
     } catch (error) {
       throw asRefusal(error);
     } finally {
@@ -141,7 +147,7 @@ export class UnfinishedBuilds {
     return removed;
   }
 
-  async #write(path: string, writer: Writer, size: number, offset: number, source: AsyncIterable<Uint8Array>): Promise<number> {
+  async #write(path: string, writer: Writer, { size, offset }: Part, source: AsyncIterable<Uint8Array>): Promise<number> {
     const there = await sizeOf(path);
     if (offset !== there)
       throw new CapstanError('CONFLICT', `offset: the next part must begin at byte ${there}, not ${offset}`, { field: 'offset' });

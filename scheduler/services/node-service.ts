@@ -55,6 +55,14 @@ const LOGS_TIMEOUT_MS = 3_000;
 const MOST_LOG_NODES = 100;
 const LONGEST_INCARNATION = 128;
 
+export interface NodeSessionsOptions {
+  readonly engine: Engine;
+  readonly auth: Authorizer;
+  readonly cipher: Cipher;
+  readonly tokens: WorkerTokens;
+  readonly log: EngineLog;
+}
+
 /** The open sessions of agents, and the service that opens them. */
 export class NodeSessions {
   readonly #sessions = new Map<number, Session>();
@@ -69,7 +77,7 @@ export class NodeSessions {
   /** A session has begun. */
   onGreeted: (node: string, session: number) => void = () => undefined;
 
-  constructor(engine: Engine, auth: Authorizer, cipher: Cipher, tokens: WorkerTokens, log: EngineLog) {
+  constructor({ engine, auth, cipher, tokens, log }: NodeSessionsOptions) {
     this.#tokens = tokens;
     this.#engine = engine;
     this.#auth = auth;
