@@ -53,7 +53,7 @@ export const deploy: Command = {
       const client = await connect(settings, env);
       terminal.step(`deploying to ${client.address}`);
       const into = textOption(options, 'env') ?? 'default';
-      return { ...built, client, deployed: await deployApplication(client, built.application, built.artifact, into, terminal) };
+      return { ...built, client, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
     });
     const { environment, endpoints: rows } = deployed;
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));

@@ -24,12 +24,16 @@ function needsArtifact({ endpoints }: Application): boolean {
   return endpoints.some(({ spec }) => spec.functions.length > 0 || spec.imageName === '' || baseImageOf(spec.imageName) !== null);
 }
 
+export interface Deployment {
+  readonly application: Application;
+  readonly artifact: Artifact;
+  readonly environment: string;
+}
+
 /** Uploads the artifact, where one is needed, and creates or updates the endpoints, all or none. Throws CapstanError. */
 export async function deployApplication(
   client: GatewayClient,
-  application: Application,
-  artifact: Artifact,
-  environment: string,
+  { application, artifact, environment }: Deployment,
   terminal: Terminal,
 ): Promise<Deployed> {
   const upload = needsArtifact(application);

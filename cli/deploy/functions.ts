@@ -34,17 +34,29 @@ async function readFunction(
   const file = await readModule(folder, moduleName, `${where}.module`);
   if (isPython(file)) {
     const found = await findInPython(folder, file, name);
-    return { name, module: file.path, ...(found.kind === 'read' ? found.reading : refusalOf(found, name, file.path, kind, where)) };
+    return {
+      name,
+      module: file.path,
+      ...(found.kind === 'read' ? found.reading : refusalOf(found, { name, file: file.path, kind, where })),
+    };
   }
   const module = parseModule(file, folder);
   const found = await findExport(module, name);
   const reading =
-    found.kind === 'function' ? await readParameters(found.node, found.module) : refusalOf(found, name, module.path, kind, where);
+    found.kind === 'function' ? await readParameters(found.node, found.module) : refusalOf(found, { name, file: module.path, kind, where });
   return { name, module: module.path, ...reading };
 }
 
+/** The function that a manifest names, and where in the manifest. */
+interface Wanted {
+  readonly name: string;
+  readonly file: string;
+  readonly kind: Kind;
+  readonly where: string;
+}
+
 /** What is known of a function that could not be read; throws when it is none. */
-function refusalOf(found: Exclude<Found, { kind: 'function' }>, name: string, file: string, kind: Kind, where: string): Reading {
+function refusalOf(found: Exclude<Found, { kind: 'function' }>, { name, file, kind, where }: Wanted): Reading {
   switch (found.kind) {
     case 'unclear':
       return UNREAD;

@@ -84,10 +84,10 @@ async function answer(deps: DevServerDeps, request: FastifyRequest, reply: Fasti
   const { project } = deps;
   await project.settled();
   if (project.error !== null) throw new Refused({ status: 500, error: 'Syntax error', detail: project.error.message });
-  const url = new URL(request.url, 'http://localhost');
+  const url = urlOf(request);
   const found = matchRoute(project.routes, request.method, url.pathname);
   if ('route' in found)
-    return found.route.fn.route === null ? runJob(deps, found.route, request, reply) : callRoute(deps, found, url, request, reply);
+    return found.route.fn.route === null ? runJob(deps, found.route, request, reply) : callRoute(deps, found, request, reply);
   if (found.length > 0) {
     void reply.header('allow', found.join(', '));
     throw new Refused({
@@ -148,10 +148,13 @@ function jobText(id: string, result: TaskResult, isLate: boolean): string {
   }
 }
 
+function urlOf({ url }: FastifyRequest): URL {
+  return new URL(url, 'http://localhost');
+}
+
 async function callRoute(
   deps: DevServerDeps,
   { route: { endpoint, fn, prefix }, parameters }: RouteMatch,
-  url: URL,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
@@ -160,7 +163,7 @@ async function callRoute(
     const text = await textOf(request);
     const violation = routeViolation(fn, {
       path: parameters,
-      query: url.searchParams,
+      query: urlOf(request).searchParams,
       body: text.trim() === '' ? undefined : parsed(text),
     });
     if (violation !== null) throw unfit(violation);

@@ -31,6 +31,13 @@ export async function readNodeFile(file: { path: string; source: string }, folde
   return new FileReader(module, names, lookUp).read();
 }
 
+/** A route's method, and the variable that holds its function. */
+interface RouteCall {
+  readonly method: string;
+  readonly variable: string | null;
+  readonly isExported: boolean;
+}
+
 class FileReader {
   readonly #module: ParsedModule;
   readonly #names: Names;
@@ -82,7 +89,8 @@ class FileReader {
         : object.type === 'NewExpression' && this.#isNamed(object.callee, 'Endpoint', this.#names.long)
           ? this.#declare(object)
           : undefined;
-    if (open !== undefined && open !== null) await this.#route(open, callee.property.name.toUpperCase(), node, variable, isExported);
+    if (open !== undefined && open !== null)
+      await this.#route(open, node, { method: callee.property.name.toUpperCase(), variable, isExported });
   }
 
   /** Null for a handle of an endpoint that runs: `new Endpoint('<id>')`. */
@@ -129,7 +137,7 @@ class FileReader {
     endpoint.functions.push(await this.#function(fn, { variable, isExported, hasSchema, otherwise: endpoint.name, route: null }));
   }
 
-  async #route({ endpoint }: Open, method: string, node: CallExpression, variable: string | null, isExported: boolean): Promise<void> {
+  async #route({ endpoint }: Open, node: CallExpression, { method, variable, isExported }: RouteCall): Promise<void> {
     const place = this.#placeOf(node);
     const [first, second, third] = node.arguments;
     if (first === undefined || first.type === 'SpreadElement') throw broken(place, `endpoint ${endpoint.name}: a route must have a path`);

@@ -63,7 +63,7 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
       settings: settingsOf(options, preview),
       environment: environmentOf(options, preview, network),
       terminal,
-      whenReady: async ({ url }, signal) => serve({ application: plan.application, artifact }, options, preview, url, signal),
+      whenReady: async ({ url }, signal) => serve({ application: plan.application, artifact }, options, { preview, url }, signal),
     });
   } finally {
     await removePreview(engine, preview.name).catch((error: unknown) => {
@@ -75,11 +75,21 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
   }
 }
 
-async function serve(built: Built, options: PreviewOptions, preview: PreviewName, url: string, signal: AbortSignal): Promise<void> {
+/** The stack that a preview runs in, and the URL of its gateway. */
+interface PreviewStack {
+  readonly preview: PreviewName;
+  readonly url: string;
+}
+
+async function serve(built: Built, options: PreviewOptions, { preview, url }: PreviewStack, signal: AbortSignal): Promise<void> {
   const { terminal, into, asJson } = options;
   const { application, artifact } = built;
   const own = ownSettings(settingsOf(options, preview));
-  const { endpoints: rows } = await deployApplication(connectGateway(url, apiKey(own)), application, artifact, into, terminal);
+  const { endpoints: rows } = await deployApplication(
+    connectGateway(url, apiKey(own)),
+    { application, artifact, environment: into },
+    terminal,
+  );
   if (asJson) terminal.data(JSON.stringify(rows, null, 2));
   printEndpoints(rows, terminal);
   await containersRunning(own, rows, terminal, signal);

@@ -99,7 +99,7 @@ async function deployOne(
 ): Promise<EndpointRow | undefined> {
   terminal.step(`deploying ${name} from ${application.folder}`);
   const one = { ...application, endpoints: application.endpoints.filter(({ spec }) => spec.name === name) };
-  const { endpoints } = await deployApplication(client, one, artifact, ENVIRONMENT, terminal);
+  const { endpoints } = await deployApplication(client, { application: one, artifact, environment: ENVIRONMENT }, terminal);
   return endpoints.find((each) => each.name === name);
 }
 

@@ -63,7 +63,7 @@ async function deploy(folder: string, url: string): Promise<string> {
     python: undefined,
   };
   const { application, artifact } = await build(folder, { ...options, cacheDir: join(folder, '.cache') }, quiet);
-  await deployApplication(connectGateway(url, stack.apiKey), application, artifact, 'default', quiet);
+  await deployApplication(connectGateway(url, stack.apiKey), { application, artifact, environment: 'default' }, quiet);
   return artifact.digest;
 }
 
