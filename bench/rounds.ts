@@ -90,7 +90,7 @@ export async function runRounds(stack: Stack, echoUrl: string, options: RoundsOp
     let before = options.loads.length > 0 ? await runEcho() : 0;
     for (const name of options.loads) {
       options.progress(name);
-      const subject = await runSubject(stack, name, subjects[name], noop, options.load);
+      const subject = await runSubject(stack, { name, request: subjects[name], consumer: noop }, options.load);
       const after = await runEcho();
       measured.get(name)?.push({ ...subject, echoPerSecond: (before + after) / 2 });
       before = after;
@@ -100,14 +100,15 @@ export async function runRounds(stack: Stack, echoUrl: string, options: RoundsOp
   return { loads, echo, start };
 }
 
+interface Subject {
+  readonly name: LoadName;
+  readonly request: PreparedRequest;
+  /** The endpoint that takes the jobs. */
+  readonly consumer: string;
+}
+
 /** Runs one load and leaves no work behind that the next measurement would feel. */
-async function runSubject(
-  stack: Stack,
-  name: LoadName,
-  request: PreparedRequest,
-  consumer: string,
-  load: LoadOptions,
-): Promise<Omit<Measured, 'echoPerSecond'>> {
+async function runSubject(stack: Stack, { name, request, consumer }: Subject, load: LoadOptions): Promise<Omit<Measured, 'echoPerSecond'>> {
   const consumes = name !== 'runParked';
   const before = consumes ? await waitForHealth(stack, consumer, 'nothing is left to do', isDone) : null;
   const cpuBefore = cpuByRole(stack.pid);

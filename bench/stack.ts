@@ -11,6 +11,8 @@ import { promisify } from 'node:util';
 
 const root = join(import.meta.dirname, '..');
 const tool = join(root, 'cli/capstan.mjs');
+/** Longest wait for a state of an endpoint, ms. */
+const HEALTH_LIMIT_MS = 120_000;
 
 export interface Stack {
   /** `http://host:port` of the gateway. */
@@ -81,18 +83,12 @@ export async function healthOf(stack: Stack, endpoint: string): Promise<Health> 
 }
 
 /** Polls an endpoint's health until `ready` says so; gives the last one. */
-export async function waitForHealth(
-  stack: Stack,
-  endpoint: string,
-  what: string,
-  ready: (health: Health) => boolean,
-  limitMs = 120_000,
-): Promise<Health> {
-  const deadline = performance.now() + limitMs;
+export async function waitForHealth(stack: Stack, endpoint: string, what: string, ready: (health: Health) => boolean): Promise<Health> {
+  const deadline = performance.now() + HEALTH_LIMIT_MS;
   for (;;) {
     const health = await healthOf(stack, endpoint);
     if (ready(health)) return health;
-    if (performance.now() > deadline) throw new Error(`waited ${limitMs} ms in vain until ${what}: ${JSON.stringify(health)}`);
+    if (performance.now() > deadline) throw new Error(`waited ${HEALTH_LIMIT_MS} ms in vain until ${what}: ${JSON.stringify(health)}`);
     await pause(100);
   }
 }

@@ -167,7 +167,7 @@ async function callRoute(connection: Connection, peer: Peer, target: Target, inp
     response.headers,
     new Uint8Array(await response.arrayBuffer()),
   ];
-  const { answer, call } = await request(connection, peer, target, input, {}, read);
+  const { answer, call } = await request(connection, { peer, target, input, headers: {} }, read);
   return valueOf(call, ...answer);
 }
 
@@ -178,16 +178,20 @@ async function streamRoute(
   input: object,
 ): Promise<AsyncGenerator<unknown, void, void>> {
   const accept = `${JSON_LINES}, */*;q=0.1`;
-  const { answer, call } = await request(connection, peer, target, input, { accept }, (response) => Promise.resolve(response));
+  const { answer, call } = await request(connection, { peer, target, input, headers: { accept } }, (response) => Promise.resolve(response));
   return chunksOf(call, answer);
+}
+
+interface RouteRequest {
+  readonly peer: Peer;
+  readonly target: Target;
+  readonly input: object;
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 async function request<T>(
   connection: Connection,
-  peer: Peer,
-  { functionName, route }: Target,
-  input: object,
-  headers: Readonly<Record<string, string>>,
+  { peer, target: { functionName, route }, input, headers }: RouteRequest,
   read: (response: Response) => Promise<T>,
 ): Promise<{ readonly answer: T; readonly call: string }> {
   const { method, path: template } = route ?? (await routeOf(peer.name, functionName));
