@@ -28,6 +28,11 @@ const commands: Readonly<Record<string, Entry>> = {
   jobs: { section: MANAGE, aliases: ['job'], load: async () => (await import('./commands/jobs.ts')).jobs },
   logs: { section: MANAGE, load: async () => (await import('./commands/logs.ts')).logs },
   workers: { section: MANAGE, aliases: ['worker'], load: async () => (await import('./commands/workers.ts')).workers },
+  'machine-types': {
+    section: MANAGE,
+    aliases: ['machine-type'],
+    load: async () => (await import('./commands/machine-types.ts')).machineTypes,
+  },
   builds: { section: MANAGE, load: async () => (await import('./commands/builds.ts')).builds },
   env: {
     section: MANAGE,

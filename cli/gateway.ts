@@ -1,9 +1,7 @@
 /** Which gateway a command talks to, and with which key. */
 import type { GatewayClient } from './api/gateway-client.ts';
 import type { Environment, Settings } from './config.ts';
-import type { Fleet } from './api/fleet.ts';
-import type { OptionValues } from './options.ts';
-import { apiKey, httpBase, withScheduler } from './local.ts';
+import { apiKey, httpBase } from './local.ts';
 import { readLogin, type Login } from './login-file.ts';
 import { readRunFile } from './run-file.ts';
 import { ToolError } from './terminal/tool-error.ts';
@@ -34,28 +32,4 @@ export async function connect(settings: Settings, environment: Environment): Pro
   const { connectGateway } = await import('./api/gateway-client.ts');
   const { url, key } = gatewayOf(settings, environment);
   return connectGateway(url, key);
-}
-
-/**
- * Asks about the fleet: the gateway where one is configured (--url, CAPSTAN_URL, or capstan login while no stack runs on
- * the data folder), else the scheduler. `--scheduler` and `--grpc-port` name the scheduler in so many words.
- */
-export async function withFleet<T>(
-  settings: Settings,
-  environment: Environment,
-  options: OptionValues,
-  work: (fleet: Fleet) => Promise<T>,
-): Promise<T> {
-  if (asksGateway(settings, environment, options)) {
-    const { gatewayFleet } = await import('./api/gateway-fleet.ts');
-    return work(gatewayFleet(await connect(settings, environment)));
-  }
-  const { schedulerFleet } = await import('./api/scheduler-fleet.ts');
-  return withScheduler(settings, (client) => work(schedulerFleet(client, httpBase(settings))));
-}
-
-function asksGateway(settings: Settings, environment: Environment, options: OptionValues): boolean {
-  if (options['scheduler'] !== undefined || options['grpcPort'] !== undefined) return false;
-  if (settings.url !== undefined) return true;
-  return readRunFile(settings.dataDir) === null && readLogin(environment) !== null;
 }

@@ -71,16 +71,23 @@ export function quote(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
+/** Settings for the stack on the data folder itself: its addresses, and the key that is stored there. */
+export function ownSettings(settings: Settings): Settings {
+  const key = storedApiKey(settings.dataDir);
+  const { httpPort: _http, grpcPort: _grpc, scheduler: _scheduler, ...rest } = settings;
+  return { ...rest, ...(key === null ? {} : { apiKey: key }) };
+}
+
 /**
- * Runs one piece of work with a client of the scheduler.
- * @throws CapstanError CONFIG when there is no key: that of `capstan login` is the gateway's alone.
+ * Runs `work` with a client of the scheduler, for what concerns the scheduler's own host.
+ * @throws CapstanError CONFIG when there is no key: the one of `capstan login` is for a gateway.
  */
 export async function withScheduler<T>(settings: Settings, work: (client: SchedulerClient) => Promise<T>): Promise<T> {
   if (settings.apiKey === undefined && storedApiKey(settings.dataDir) === null)
     throw new ToolError(
       'CONFIG',
-      `SERVICE_API_KEY: this command asks the scheduler itself, for which there is no key: none is set, and ${settings.dataDir} holds none`,
-      "Run it on the scheduler's host with its --data-dir, or set CAPSTAN_SCHEDULER, SERVICE_API_KEY and, from another host, CAPSTAN_TLS_CA, CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY.",
+      `SERVICE_API_KEY: no API key is set, and ${settings.dataDir} holds none; this command connects to the scheduler`,
+      "Run it on the scheduler's host with its --data-dir, or set SERVICE_API_KEY and CAPSTAN_SCHEDULER.",
       { field: 'SERVICE_API_KEY' },
     );
   const { connectScheduler } = await import('./api/scheduler-client.ts');

@@ -226,8 +226,10 @@ export async function readLogs(
   return (await client.query<{ logs: LogRow[] }>(query, { ...asked })).logs;
 }
 
-export async function listKeys(client: GatewayClient): Promise<KeyRow[]> {
-  return (await client.query<{ apiKeys: KeyRow[] }>(`{ apiKeys { ${KEY} } }`)).apiKeys;
+/** A null account is that of the client's own key. */
+export async function listKeys(client: GatewayClient, account: string | null): Promise<KeyRow[]> {
+  const query = `query ($account: ID) { apiKeys(account: $account) { ${KEY} } }`;
+  return (await client.query<{ apiKeys: KeyRow[] }>(query, { account })).apiKeys;
 }
 
 export async function createKey(
@@ -240,9 +242,10 @@ export async function createKey(
   return (await client.query<{ createApiKey: { text: string; key: KeyRow } }>(query, asked)).createApiKey;
 }
 
-export async function revokeKey(client: GatewayClient, id: string): Promise<KeyRow> {
-  const query = `mutation ($id: ID!) { revokeApiKey(id: $id) { ${KEY} } }`;
-  return (await client.query<{ revokeApiKey: KeyRow }>(query, { id })).revokeApiKey;
+/** A null account is that of the client's own key. */
+export async function revokeKey(client: GatewayClient, id: string, account: string | null): Promise<KeyRow> {
+  const query = `mutation ($id: ID!, $account: ID) { revokeApiKey(id: $id, account: $account) { ${KEY} } }`;
+  return (await client.query<{ revokeApiKey: KeyRow }>(query, { id, account })).revokeApiKey;
 }
 
 export async function getAccount(client: GatewayClient): Promise<AccountRow> {
@@ -265,6 +268,16 @@ export async function createAccount(
 export async function setQuota(client: GatewayClient, id: string, quotas: Quotas): Promise<AccountRow> {
   const query = `mutation (${QUOTAS}) { updateAccount(${GIVEN}) { ${ACCOUNT} } }`;
   return (await client.query<{ updateAccount: AccountRow }>(query, { id, ...quotas })).updateAccount;
+}
+
+/** Returns the account as it was. @throws CapstanError CONFLICT while it has endpoints, unless forced. */
+export async function deleteAccount(
+  client: GatewayClient,
+  request: { readonly id: string; readonly force: boolean; readonly stopJobs: boolean },
+): Promise<AccountRow> {
+  const query = `mutation ($id: ID!, $force: Boolean, $stopJobs: Boolean) {
+    deleteAccount(id: $id, force: $force, stopJobs: $stopJobs) { ${ACCOUNT} } }`;
+  return (await client.query<{ deleteAccount: AccountRow }>(query, { ...request })).deleteAccount;
 }
 
 function withoutCreated(data: EndpointData): EndpointRow {

@@ -1,8 +1,10 @@
 /** An endpoint as `capstan endpoints get` prints it. */
-import type { GetEndpointResponse } from '../../proto/gen/capstan/v1/control.ts';
-import { endpointRow, type EndpointRow } from './endpoint-row.ts';
-import { shownSettings, type ShownSettings } from './shown-settings.ts';
-import { workerRow, type WorkerRow } from './worker-row.ts';
+import { listEndpoints } from './control.ts';
+import type { EndpointRow } from './endpoint-row.ts';
+import { findEndpoint } from './find-endpoint.ts';
+import type { GatewayClient } from './gateway-client.ts';
+import { SETTINGS_SELECTION, type ShownSettings } from './shown-settings.ts';
+import { WORKER, workerOf, type WorkerData, type WorkerRow } from './workers.ts';
 
 export interface EndpointDetail extends EndpointRow {
   readonly settings: ShownSettings;
@@ -29,25 +31,38 @@ export interface EndpointDetail extends EndpointRow {
   }[];
 }
 
-/** `base` is that of the HTTP API; null when the answer holds no endpoint. */
-export function endpointDetail(detail: GetEndpointResponse, base: string): EndpointDetail | null {
-  const { info, workerCounts, workers, rejections, decisions, failedStarts, lastStartError } = detail;
-  if (info === undefined) return null;
-  const row = endpointRow(info, base);
+const DETAIL = `settings { ${SETTINGS_SELECTION} }
+  scaling { counts workers { ${WORKER} } rejections { reason nodes examples { node detail } } decisions { at kind worker node reason }
+    failedStarts lastStartError }`;
+
+type Decision = EndpointDetail['decisions'][number];
+interface DetailData {
+  readonly settings: EndpointDetail['settings'];
+  readonly scaling: {
+    readonly counts: EndpointDetail['workerCounts'];
+    readonly workers: readonly WorkerData[];
+    readonly rejections: EndpointDetail['rejections'];
+    readonly decisions: readonly (Omit<Decision, 'worker' | 'node'> & { readonly worker: string | null; readonly node: string | null })[];
+    readonly failedStarts: number;
+    readonly lastStartError: string | null;
+  };
+}
+
+/** An endpoint by id or name; a null environment means all. Null when it was deleted meanwhile. */
+export async function getEndpoint(client: GatewayClient, environment: string | null, wanted: string): Promise<EndpointDetail | null> {
+  const row = findEndpoint(await listEndpoints(client, environment), wanted);
+  const query = `query ($id: ID!) { endpoint(id: $id) { ${DETAIL} } }`;
+  const { endpoint } = await client.query<{ endpoint: DetailData | null }>(query, { id: row.id });
+  if (endpoint === null) return null;
+  const { counts, workers, rejections, decisions, failedStarts, lastStartError } = endpoint.scaling;
   return {
     ...row,
-    settings: shownSettings(info.spec),
-    workerCounts,
-    workerList: workers.map((worker) => workerRow(worker, new Map([[row.id, row.name]]))),
+    settings: endpoint.settings,
+    workerCounts: counts,
+    workerList: workers.map((worker) => workerOf(worker, new Map([[row.id, row.name]]))),
     rejections,
+    decisions: decisions.map((decision) => ({ ...decision, worker: decision.worker ?? '', node: decision.node ?? '' })),
     failedStarts,
-    lastStartError,
-    decisions: decisions.map(({ atMs, kind, workerId, nodeId, reason }) => ({
-      at: new Date(Number(atMs)).toISOString(),
-      kind,
-      worker: workerId,
-      node: nodeId,
-      reason,
-    })),
+    lastStartError: lastStartError ?? '',
   };
 }

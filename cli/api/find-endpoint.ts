@@ -1,20 +1,13 @@
 /** An endpoint by its id or its name. */
 import { CapstanError } from '../../lib/errors.ts';
+import type { EndpointRow } from './endpoint-row.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
-/** What an endpoint of the gateway and one of the scheduler have in common. */
-interface Named {
-  readonly id: string;
-  readonly environment: string;
-  readonly name?: string;
-  readonly spec?: { readonly name: string } | undefined;
-}
-
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several environments have an endpoint of this name. */
-export function findEndpoint<T extends Named>(endpoints: readonly T[], wanted: string): T {
+export function findEndpoint(endpoints: readonly EndpointRow[], wanted: string): EndpointRow {
   const byId = endpoints.find(({ id }) => id === wanted);
   if (byId !== undefined) return byId;
-  const named = endpoints.filter(({ name, spec }) => (name ?? spec?.name) === wanted);
+  const named = endpoints.filter(({ name }) => name === wanted);
   const [first] = named;
   if (first === undefined)
     throw new ToolError('NOT_FOUND', `endpoint ${wanted} not found`, 'To list the endpoints: capstan endpoints list', {

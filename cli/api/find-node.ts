@@ -1,6 +1,6 @@
 /** A node by its id or its name. */
 import { CapstanError } from '../../lib/errors.ts';
-import type { NodeRow } from './node-row.ts';
+import type { NodeRow } from './nodes.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several nodes have this name. */

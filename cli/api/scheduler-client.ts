@@ -1,31 +1,11 @@
-/** The tool's side of the scheduler's gRPC: control calls with an API key. */
+/** The tool's client of the scheduler's gRPC, for what concerns the scheduler's own host: backup, master key, doctor. */
 import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
 import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
-import type {
-  CreateJoinTokenRequest,
-  CreateJoinTokenResponse,
-  DrainNodeRequest,
-  DrainNodeResponse,
-  EndpointInfo,
-  GetEndpointResponse,
-  GetLogsRequest,
-  JoinTokenInfo,
-  ListJoinTokensRequest,
-  ListNodesRequest,
-  ListWebhooksRequest,
-  ListWebhooksResponse,
-  RotateWebhookSecretResponse,
-  MasterKeyInfo,
-  NodeInfo,
-  ResumeNodeRequest,
-  ResumeNodeResponse,
-  WorkerInfo,
-} from '../../proto/gen/capstan/v1/control.ts';
-import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { ListNodesRequest, MasterKeyInfo, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -37,30 +17,11 @@ const WHOLE_MS = 3_600_000;
 
 export interface SchedulerClient {
   readonly address: string;
-  /** An empty environment means all. */
-  listEndpoints(environment: string): Promise<EndpointInfo[]>;
-  /** NOT_FOUND when there is none. */
-  endpoint(endpointId: string): Promise<GetEndpointResponse>;
   listNodes(): Promise<NodeInfo[]>;
-  createJoinToken(request: CreateJoinTokenRequest): Promise<CreateJoinTokenResponse>;
-  listJoinTokens(): Promise<JoinTokenInfo[]>;
-  revokeJoinToken(id: string): Promise<void>;
-  drainNode(nodeId: string): Promise<NodeInfo | undefined>;
-  resumeNode(nodeId: string): Promise<NodeInfo | undefined>;
-  /** CONFLICT while it has workers, unless forced. */
-  removeNode(nodeId: string, force: boolean): Promise<void>;
-  /** An empty id means all. */
-  listWorkers(endpointId: string): Promise<WorkerInfo[]>;
-  logs(request: GetLogsRequest): Promise<LogLine[]>;
-  /** One page. */
-  listWebhooks(request: ListWebhooksRequest): Promise<ListWebhooksResponse>;
-  redeliverWebhook(id: string): Promise<void>;
-  webhookSecret(): Promise<string>;
-  rotateWebhookSecret(): Promise<RotateWebhookSecretResponse>;
-  /** Has the scheduler write a copy of its database; the copy's path on its host. */
+  /** Makes the scheduler write a copy of its database; returns the path of the copy on its host. */
   snapshotQueue(): Promise<string>;
   masterKey(): Promise<MasterKeyInfo>;
-  /** Replaces it; resolves when everything is encrypted anew. CONFLICT while that, or a backup, is under way. */
+  /** Replaces it; resolves when everything is encrypted with the new one. CONFLICT while a rotation or a backup is in progress. */
   rotateMasterKey(): Promise<MasterKeyInfo>;
   close(): void;
 }
@@ -96,30 +57,7 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
     });
   return {
     address,
-    listEndpoints: async (environment) =>
-      (await call<{ environment: string }, { endpoints: EndpointInfo[] }>(control.listEndpoints, { environment })).endpoints,
-    endpoint: (endpointId) => call<{ endpointId: string }, GetEndpointResponse>(control.getEndpoint, { endpointId }),
-    createJoinToken: (request) => call<CreateJoinTokenRequest, CreateJoinTokenResponse>(control.createJoinToken, request),
-    listJoinTokens: async () =>
-      (await call<ListJoinTokensRequest, { tokens: JoinTokenInfo[] }>(control.listJoinTokens, { afterId: '', limit: 0 })).tokens,
-    revokeJoinToken: async (id) => {
-      await call<{ id: string }, object>(control.revokeJoinToken, { id });
-    },
-    drainNode: async (nodeId) => (await call<DrainNodeRequest, DrainNodeResponse>(control.drainNode, { nodeId })).node,
-    resumeNode: async (nodeId) => (await call<ResumeNodeRequest, ResumeNodeResponse>(control.resumeNode, { nodeId })).node,
-    removeNode: async (nodeId, force) => {
-      await call<{ nodeId: string; force: boolean }, object>(control.removeNode, { nodeId, force });
-    },
     listNodes: async () => (await call<ListNodesRequest, { nodes: NodeInfo[] }>(control.listNodes, { afterId: '', limit: 0 })).nodes,
-    listWorkers: async (endpointId) =>
-      (await call<{ endpointId: string }, { workers: WorkerInfo[] }>(control.listWorkers, { endpointId })).workers,
-    logs: async (request) => (await call<GetLogsRequest, { lines: LogLine[] }>(control.getLogs, request)).lines,
-    listWebhooks: (request) => call<ListWebhooksRequest, ListWebhooksResponse>(control.listWebhooks, request),
-    redeliverWebhook: async (id) => {
-      await call<{ id: string }, object>(control.redeliverWebhook, { id });
-    },
-    webhookSecret: async () => (await call<object, { secret: string }>(control.getWebhookSecret, {})).secret,
-    rotateWebhookSecret: () => call<object, RotateWebhookSecretResponse>(control.rotateWebhookSecret, {}),
     snapshotQueue: async () => (await call<object, { file: string }>(control.snapshotQueue, {}, WHOLE_MS)).file,
     masterKey: () => call<object, MasterKeyInfo>(control.getMasterKey, {}),
     rotateMasterKey: () => call<object, MasterKeyInfo>(control.rotateMasterKey, {}, WHOLE_MS),

@@ -1,12 +1,5 @@
 /** The settings of an endpoint as `capstan endpoints get` prints them. */
-import {
-  DEFAULT_VALUES,
-  READABLE_NAMES,
-  valuesOf,
-  type PlainName,
-  type ReadableName,
-  type SettingValues,
-} from '../../lib/endpoint-settings.ts';
+import { DEFAULT_VALUES, READABLE_NAMES, type PlainName, type ReadableName, type SettingValues } from '../../lib/endpoint-settings.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 
 /** Names in the tool's JSON that differ from the settings' own. */
@@ -27,13 +20,6 @@ const SHOWN_NAMES = READABLE_NAMES.filter(
 
 /** Fields of GraphQL's Settings, named so that they are ShownSettings. */
 export const SETTINGS_SELECTION = [...SHOWN_NAMES.map((name) => `${printed(name)}: ${name}`), 'rateLimits'].join(' ');
-
-/** The settings of a message. */
-export function shownSettings(spec: EndpointSpec | undefined): ShownSettings {
-  const values = spec === undefined ? DEFAULT_VALUES : valuesOf(spec);
-  const shown = Object.fromEntries(SHOWN_NAMES.map((name) => [printed(name), values[name]]));
-  return { ...shown, rateLimits: spec?.rateLimits ?? {} } as ShownSettings;
-}
 
 /** Name and value of each setting that is not the default and not among `printedNames`, for people. */
 export function otherSettings(settings: ShownSettings, printedNames: readonly (keyof ShownSettings)[]): [name: string, value: string][] {

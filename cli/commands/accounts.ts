@@ -82,11 +82,32 @@ const set: Command = {
   },
 };
 
+const remove: Command = {
+  name: 'delete',
+  summary: 'Delete an account with its keys and environments. Its id cannot be used again. Requires an operator key.',
+  arguments: [accountArgument],
+  options: [
+    { flags: '--force', description: 'also delete its endpoints' },
+    { flags: '--stop', description: 'also stop running jobs; without it they run to their end' },
+  ],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['account delete team', 'account delete team --force --stop'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    const { deleteAccount } = await import('../api/control.ts');
+    const client = await connect(readSettings(options, env), env);
+    const request = { id: args[0] ?? '', force: flagOption(options, 'force'), stopJobs: flagOption(options, 'stop') };
+    const deleted = await deleteAccount(client, request);
+    printResult(invocation, deleted, () => terminal.done(`Deleted account ${deleted.id}`));
+  },
+};
+
 /** `capstan account`: the account of the key; for operators, all accounts. */
 export const accounts: CommandGroup = {
   name: 'account',
-  summary: 'Show the account and its usage; for operators: list, create and set quotas.',
-  commands: [get, list, create, set],
+  summary: 'Show the account and its usage; for operators: list, create and delete accounts, and set quotas.',
+  commands: [get, list, create, set, remove],
 };
 
 function print(invocation: Invocation, rows: readonly AccountRow[]): void {

@@ -37,12 +37,13 @@ export const deploy: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--image: requires --preview; a deployed endpoint sets its image in its settings', {
         field: '--image',
       });
-    const [{ build }, { withFolder }, { deployApplication }, { lackingPackages, readFleet }, { nextCommand, printEndpoints }] =
+    const [{ build }, { withFolder }, { deployApplication }, { lackingPackages }, { listMachineTypes }, { nextCommand, printEndpoints }] =
       await Promise.all([
         import('../build/build.ts'),
         import('../build/folder-lock.ts'),
         import('../deploy/deploy.ts'),
         import('../deploy/fleet.ts'),
+        import('../api/nodes.ts'),
         import('../deploy/report.ts'),
       ]);
     terminal.step(`building ${folder}`);
@@ -61,7 +62,7 @@ export const deploy: Command = {
     terminal.done(`environment ${environment}: ${created} created, ${rows.length - created} updated`);
     printEndpoints(rows, terminal);
     if (application.endpoints.some(({ spec }) => spec.packages.length > 0))
-      for (const text of lackingPackages(application, await readFleet(client))) terminal.warn(text);
+      for (const text of lackingPackages(application, await listMachineTypes(client))) terminal.warn(text);
     const next = nextCommand(application, rows, apiKeyForShell(settings, keySource(env, folder)));
     if (next !== null) terminal.next(next);
   },

@@ -5,7 +5,7 @@ import type { EndpointRow } from '../api/endpoint-row.ts';
 import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
 import { textOption } from '../options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
-import { connect, withFleet } from '../gateway.ts';
+import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 import { endpointDelete } from './endpoint-delete.ts';
 
@@ -51,14 +51,14 @@ const get: Command = {
   summary: 'Show an endpoint: settings, release, workers and the last scaling decisions with their reasons.',
   arguments: [{ name: 'endpoint', description: 'id or name' }],
   options: [{ flags: '--env <environment>', description: 'environment of the name', default: 'all' }],
-  settings: [...GATEWAY_SETTINGS, 'grpcPort', 'scheduler'],
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['endpoints get hello', 'endpoints get hello --env staging --json'],
   async run(invocation) {
     const { args, options, env } = invocation;
-    const settings = readSettings(options, env);
-    const environment = textOption(options, 'env') ?? '';
-    const detail = await withFleet(settings, env, options, (fleet) => fleet.endpoint(environment, args[0] ?? ''));
+    const { getEndpoint } = await import('../api/endpoint-detail.ts');
+    const client = await connect(readSettings(options, env), env);
+    const detail = await getEndpoint(client, textOption(options, 'env') ?? null, args[0] ?? '');
     printResult(invocation, detail, () => printDetail(invocation, detail));
   },
 };

@@ -6,18 +6,21 @@ import { connect } from '../gateway.ts';
 import { ageOf } from '../terminal/age.ts';
 import { renderTable } from '../terminal/table.ts';
 
-const SCOPES = ['all', 'endpoints', 'read-only', 'environment'] as const;
+const SCOPES = ['all', 'endpoints', 'read-only', 'environment', 'operator'] as const;
+
+const accountOption = { flags: '--account <account>', description: 'account of the key; requires an operator key', default: 'your own' };
 
 const list: Command = {
   name: 'list',
   summary: 'List the API keys, without their plaintext.',
+  options: [accountOption],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['keys list'],
+  examples: ['keys list', 'keys list --account team'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
     const { listKeys } = await import('../api/control.ts');
-    const rows = await listKeys(await connect(readSettings(options, env), env));
+    const rows = await listKeys(await connect(readSettings(options, env), env), textOption(options, 'account') ?? null);
     printResult(invocation, rows, () => {
       const cells = rows.map((row) => [
         row.id,
@@ -43,7 +46,7 @@ const create: Command = {
     { flags: '--endpoints <a,b>', description: 'endpoints of the scope endpoints, by id or name' },
     { flags: '--env <environment>', description: 'environment of the scope environment, and of endpoint names', default: 'default' },
     { flags: '--expires-in <duration>', description: 'validity, such as 12h or 90d', default: 'no expiry' },
-    { flags: '--account <account>', description: 'account of the key; requires an operator key', default: 'your own' },
+    accountOption,
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -75,13 +78,14 @@ const revoke: Command = {
   summary: 'Revoke an API key. Takes effect at once.',
   aliases: ['delete'],
   arguments: [{ name: 'key', description: 'id or name' }],
+  options: [accountOption],
   settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['keys revoke ci'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;
     const { revokeKey } = await import('../api/control.ts');
-    const revoked = await revokeKey(await connect(readSettings(options, env), env), args[0] ?? '');
+    const revoked = await revokeKey(await connect(readSettings(options, env), env), args[0] ?? '', textOption(options, 'account') ?? null);
     printResult(invocation, revoked, () => terminal.done(`Revoked key ${revoked.name} (${revoked.id})`));
   },
 };

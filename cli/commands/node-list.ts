@@ -1,19 +1,20 @@
-import type { NodeRow } from '../api/node-row.ts';
+import type { NodeRow } from '../api/nodes.ts';
 import { printResult, type Command } from '../command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
-import { withFleet } from '../gateway.ts';
+import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
 /** `capstan node list`: the hosts that run workers. */
 export const nodeList: Command = {
   name: 'list',
   summary: 'List the nodes with their devices and what is allocated.',
-  settings: [...GATEWAY_SETTINGS, 'grpcPort', 'scheduler'],
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node list', 'node list -o json'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
-    const rows = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.nodes());
+    const { listNodes } = await import('../api/nodes.ts');
+    const rows = await listNodes(await connect(readSettings(options, env), env));
     printResult(invocation, rows, () => {
       const cells = rows.map((row) => [
         row.name,

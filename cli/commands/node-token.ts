@@ -1,33 +1,35 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
 import { countOption, textOption } from '../options.ts';
-import { readSettings, SCHEDULER_SETTINGS } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { readDuration } from '../duration.ts';
-import { withScheduler } from '../local.ts';
+import { connect } from '../gateway.ts';
 import { ageOf } from '../terminal/age.ts';
 import { renderTable } from '../terminal/table.ts';
 
 const create: Command = {
   name: 'create',
-  summary: 'Create a join token, with which hosts join as nodes. It is shown only once.',
+  summary: 'Create a join token, with which hosts join as nodes. It is shown only once. Requires an operator key.',
   options: [
     { flags: '--name <name>', description: 'what it is for' },
     { flags: '--expires-in <duration>', description: 'validity, such as 30m, 12h or 7d', default: 'no expiry' },
     { flags: '--max-uses <nodes>', description: 'how many nodes may join with it', default: 'no limit' },
   ],
-  settings: SCHEDULER_SETTINGS,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node token create', 'node token create --name rack-7 --expires-in 12h --max-uses 4'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
     const request = {
       name: textOption(options, 'name') ?? '',
-      expiresInS: readDuration('--expires-in', textOption(options, 'expiresIn')) ?? 0,
-      maxUses: countOption(options, 'maxUses', '--max-uses') ?? 0,
+      expiresInS: readDuration('--expires-in', textOption(options, 'expiresIn')),
+      maxUses: countOption(options, 'maxUses', '--max-uses') ?? null,
     };
-    const { joinToken, id } = await withScheduler(readSettings(options, env), (client) => client.createJoinToken(request));
-    printResult(invocation, { id, joinToken }, () => {
-      terminal.value(joinToken);
-      terminal.warn(`Save this token; it won't be shown again. To revoke it: capstan node token revoke ${id}`);
+    const { createJoinToken } = await import('../api/join-tokens.ts');
+    const { text, token } = await createJoinToken(await connect(readSettings(options, env), env), request);
+    printResult(invocation, { ...token, joinToken: text }, () => {
+      terminal.value(text);
+      terminal.done(`Created join token ${token.id}`);
+      terminal.warn("Save this token; it won't be shown again");
       terminal.next('CAPSTAN_SCHEDULER=<host:port> CAPSTAN_JOIN_TOKEN_FILE=<file with the token> capstan agent');
     });
   },
@@ -35,27 +37,20 @@ const create: Command = {
 
 const list: Command = {
   name: 'list',
-  summary: 'List the valid join tokens.',
-  settings: SCHEDULER_SETTINGS,
+  summary: 'List the valid join tokens. Requires an operator key.',
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node token list'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
-    const tokens = await withScheduler(readSettings(options, env), (client) => client.listJoinTokens());
-    const rows = tokens.map(({ id, name, createdAtMs, expiresAtMs, maxUses, uses }) => ({
-      id,
-      name,
-      created: isoTime(createdAtMs),
-      expires: isoTime(expiresAtMs),
-      maxUses: maxUses === 0 ? null : maxUses,
-      uses,
-    }));
+    const { listJoinTokens } = await import('../api/join-tokens.ts');
+    const rows = await listJoinTokens(await connect(readSettings(options, env), env));
     printResult(invocation, rows, () => {
       const cells = rows.map((row) => [
         row.id,
         row.name,
-        ageOf(row.created),
-        row.expires ?? 'never',
+        ageOf(row.createdAt),
+        row.expiresAt ?? 'never',
         row.maxUses === null ? String(row.uses) : `${row.uses}/${row.maxUses}`,
       ]);
       terminal.data(renderTable(['ID', 'NAME', 'AGE', 'EXPIRES', 'USES'], cells));
@@ -65,17 +60,17 @@ const list: Command = {
 
 const revoke: Command = {
   name: 'revoke',
-  summary: 'Revoke a join token. Nodes that joined with it stay.',
+  summary: 'Revoke a join token. Nodes that joined with it stay. Requires an operator key.',
   aliases: ['delete'],
   arguments: [{ name: 'token', description: 'id of the join token' }],
-  settings: SCHEDULER_SETTINGS,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node token revoke 4fd1c2'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;
-    const [id = ''] = args;
-    await withScheduler(readSettings(options, env), (client) => client.revokeJoinToken(id));
-    printResult(invocation, { revoked: id }, () => terminal.done(`Revoked join token ${id}`));
+    const { revokeJoinToken } = await import('../api/join-tokens.ts');
+    const token = await revokeJoinToken(await connect(readSettings(options, env), env), args[0] ?? '');
+    printResult(invocation, token, () => terminal.done(`Revoked join token ${token.id}`));
   },
 };
 
@@ -86,8 +81,3 @@ export const nodeTokens: CommandGroup = {
   aliases: ['tokens'],
   commands: [create, list, revoke],
 };
-
-/** ISO 8601; null for a time that is not set. */
-function isoTime(ms: bigint): string | null {
-  return ms === 0n ? null : new Date(Number(ms)).toISOString();
-}

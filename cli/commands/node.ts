@@ -1,37 +1,36 @@
 import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command.ts';
 import { flagOption } from '../options.ts';
-import type { Fleet } from '../api/fleet.ts';
-import type { NodeRow } from '../api/node-row.ts';
+import type { GatewayClient } from '../api/gateway-client.ts';
+import type { NodeRow } from '../api/nodes.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
-import { withFleet } from '../gateway.ts';
+import { connect } from '../gateway.ts';
 import { nodeList } from './node-list.ts';
 import { nodeTokens } from './node-token.ts';
 
 const nodeArgument: ArgumentSpec = { name: 'node', description: 'id or name' };
-const settings = [...GATEWAY_SETTINGS, 'grpcPort', 'scheduler'] as const;
 
-/** Calls `work` with the node of the first argument. */
-async function withNode<T>({ args, options, env }: Invocation, work: (fleet: Fleet, node: NodeRow) => Promise<T>): Promise<T> {
-  const { findNode } = await import('../api/find-node.ts');
-  return withFleet(readSettings(options, env), env, options, async (fleet) => work(fleet, findNode(await fleet.nodes(), args[0] ?? '')));
+/** Finds the node of the first argument. */
+async function open({ args, options, env }: Invocation): Promise<{ readonly client: GatewayClient; readonly node: NodeRow }> {
+  const [{ findNode }, { listNodes }] = await Promise.all([import('../api/find-node.ts'), import('../api/nodes.ts')]);
+  const client = await connect(readSettings(options, env), env);
+  return { client, node: findNode(await listNodes(client), args[0] ?? '') };
 }
 
 const drain: Command = {
   name: 'drain',
   summary: 'Stop giving new work to a node. Its running jobs finish.',
   arguments: [nodeArgument],
-  settings,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node drain gpu-3'],
   async run(invocation) {
     const { terminal } = invocation;
-    await withNode(invocation, async (fleet, { id, name }) => {
-      const row = await fleet.drainNode(id);
-      const running = row?.jobs ?? 0;
-      printResult(invocation, row, () => {
-        terminal.done(`Draining node ${name}; ${running} ${running === 1 ? 'job is' : 'jobs are'} still running`);
-        terminal.next('capstan node list');
-      });
+    const { client, node } = await open(invocation);
+    const { changeNode } = await import('../api/nodes.ts');
+    const row = await changeNode(client, 'drainNode', node.id);
+    printResult(invocation, row, () => {
+      terminal.done(`Draining node ${row.name}; ${row.jobs} ${row.jobs === 1 ? 'job is' : 'jobs are'} still running`);
+      terminal.next('capstan node list');
     });
   },
 };
@@ -40,14 +39,14 @@ const resume: Command = {
   name: 'resume',
   summary: 'Give new work to a drained node again.',
   arguments: [nodeArgument],
-  settings,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node resume gpu-3'],
   async run(invocation) {
-    await withNode(invocation, async (fleet, { id, name }) => {
-      const row = await fleet.resumeNode(id);
-      printResult(invocation, row, () => invocation.terminal.done(`Resumed node ${name}`));
-    });
+    const { client, node } = await open(invocation);
+    const { changeNode } = await import('../api/nodes.ts');
+    const row = await changeNode(client, 'resumeNode', node.id);
+    printResult(invocation, row, () => invocation.terminal.done(`Resumed node ${row.name}`));
   },
 };
 
@@ -57,14 +56,14 @@ const remove: Command = {
   aliases: ['delete'],
   arguments: [nodeArgument],
   options: [{ flags: '--force', description: 'also with workers on it; their jobs move to other nodes' }],
-  settings,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node remove gpu-3', 'node remove gpu-3 --force'],
   async run(invocation) {
-    await withNode(invocation, async (fleet, { id, name }) => {
-      await fleet.removeNode(id, flagOption(invocation.options, 'force'));
-      printResult(invocation, { removed: id }, () => invocation.terminal.done(`Removed node ${name}`));
-    });
+    const { client, node } = await open(invocation);
+    const { removeNode } = await import('../api/nodes.ts');
+    await removeNode(client, node.id, flagOption(invocation.options, 'force'));
+    printResult(invocation, { removed: node.id }, () => invocation.terminal.done(`Removed node ${node.name}`));
   },
 };
 

@@ -1,16 +1,15 @@
-import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { Command } from '../command.ts';
 import { readSettings, type Settings } from '../config.ts';
-import { apiKeyForShell, quote } from '../local.ts';
+import { apiKey, apiKeyForShell, ownSettings, quote } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { explain } from '../terminal/tool-error.ts';
 
-/** What of an endpoint can be asked without knowing more of it: a queue's health, a route that needs nothing. */
-function callable(id: string, spec: EndpointSpec | undefined): string | null {
-  if (spec?.kind !== EndpointKind.LOAD_BALANCED) return `/v2/${id}/health`;
-  const route = Object.keys(spec.routes).find((each) => /^GET [^{:]+$/.test(each));
-  return route === undefined ? null : `/lb/${id}${quote(route.slice('GET '.length))}`;
+/** A path of an endpoint that can be called as it is: the health of a queue, or a route without a body and parameters. */
+function callable({ id, kind, routes }: EndpointRow): string | null {
+  if (kind === 'queue') return `/v2/${quote(id)}/health`;
+  const route = Object.keys(routes).find((each) => /^GET [^{:]+$/.test(each));
+  return route === undefined ? null : `/lb/${quote(id)}${quote(route.slice('GET '.length))}`;
 }
 
 /** `capstan up`: scheduler, gateway and agent on this host, until Ctrl+C. */
@@ -27,7 +26,7 @@ export const up: Command = {
       environment: env,
       terminal,
       async whenReady({ url, isNew }) {
-        const path = isNew ? undefined : await firstPath(settings).catch((error: unknown) => reportUnlisted(error, terminal));
+        const path = isNew ? undefined : await firstPath(url, settings).catch((error: unknown) => reportUnlisted(error, terminal));
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] === undefined ? undefined : { kind: 'shell' });
         terminal.next(path === undefined ? 'capstan deploy <folder>' : `curl -s ${url}${path} -H "Authorization: Bearer ${key}"`);
         terminal.line('Ctrl+C ends it.');
@@ -36,14 +35,13 @@ export const up: Command = {
   },
 };
 
-/** What cannot be listed is no reason to end what serves. */
+/** A list that fails is reported; the stack continues. */
 function reportUnlisted(error: unknown, terminal: Terminal): undefined {
-  terminal.warn(`the endpoints cannot be listed: ${explain(error).message}`);
+  terminal.warn(`cannot list the endpoints: ${explain(error).message}`);
 }
 
-/** Loads gRPC, a third of what this process uses, so it is not asked without need. */
-async function firstPath(settings: Settings): Promise<string | undefined> {
-  const { listLocalEndpoints } = await import('../api/local-endpoints.ts');
-  const [first] = (await listLocalEndpoints(settings)).flatMap(({ id, spec }) => callable(quote(id), spec) ?? []);
-  return first;
+async function firstPath(url: string, settings: Settings): Promise<string | undefined> {
+  const [{ connectGateway }, { listEndpoints }] = await Promise.all([import('../api/gateway-client.ts'), import('../api/control.ts')]);
+  const rows = await listEndpoints(connectGateway(url, apiKey(ownSettings(settings))), null);
+  return rows.flatMap((row) => callable(row) ?? [])[0];
 }

@@ -2,20 +2,19 @@ import { CapstanError } from '../../lib/errors.ts';
 import { printResult, type Command, type CommandGroup } from '../command.ts';
 import { flagOption } from '../options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
-import { withFleet } from '../gateway.ts';
+import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
-
-const settings = [...GATEWAY_SETTINGS, 'grpcPort', 'scheduler'] as const;
 
 const list: Command = {
   name: 'list',
   summary: 'List undelivered webhooks: pending ones, and those that failed in the last 24 hours.',
-  settings,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['webhooks list'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
-    const rows = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.webhooks());
+    const { listWebhooks } = await import('../api/webhooks.ts');
+    const rows = await listWebhooks(await connect(readSettings(options, env), env));
     printResult(invocation, rows, () => {
       const cells = rows.map((row) => [row.id, row.state, String(row.tries), row.nextTry ?? '', row.url, row.error]);
       terminal.data(renderTable(['ID', 'STATUS', 'ATTEMPTS', 'NEXT ATTEMPT', 'URL', 'REASON'], cells));
@@ -29,7 +28,7 @@ const redeliver: Command = {
   summary: 'Send an undelivered webhook again, with all its attempts.',
   arguments: [{ name: 'webhook', description: 'id of the webhook', optional: true }],
   options: [{ flags: '--failed', description: 'every failed webhook' }],
-  settings,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['webhooks redeliver 0198c0de-7a4b-7000-8000-3f1c2a9d5e60', 'webhooks redeliver --failed'],
   async run(invocation) {
@@ -39,11 +38,12 @@ const redeliver: Command = {
       throw new CapstanError('INVALID_ARGUMENT', 'webhook: give the id of a webhook, or --failed for every failed one', {
         field: 'webhook',
       });
-    const redelivered = await withFleet(readSettings(options, env), env, options, async (fleet) => {
-      const ids = wanted === undefined ? (await fleet.webhooks()).filter(({ state }) => state === 'failed').map(({ id }) => id) : [wanted];
-      for (const id of ids) await fleet.redeliverWebhook(id);
-      return ids;
-    });
+    const { listWebhooks, redeliverWebhook } = await import('../api/webhooks.ts');
+    const client = await connect(readSettings(options, env), env);
+    const failed = async (): Promise<string[]> =>
+      (await listWebhooks(client)).filter(({ state }) => state === 'failed').map(({ id }) => id);
+    const redelivered = wanted === undefined ? await failed() : [wanted];
+    for (const id of redelivered) await redeliverWebhook(client, id);
     printResult(invocation, { redelivered }, () => {
       terminal.done(`Redelivering ${redelivered.length === 1 ? '1 webhook' : `${redelivered.length} webhooks`}`);
       if (redelivered.length > 0) terminal.next('capstan webhooks list');
@@ -54,11 +54,12 @@ const redeliver: Command = {
 const getSecret: Command = {
   name: 'get',
   summary: 'Print the secret.',
-  settings,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['webhooks secret get'],
   async run({ options, env, terminal }) {
-    const secret = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.webhookSecret());
+    const { webhookSecret } = await import('../api/webhooks.ts');
+    const secret = await webhookSecret(await connect(readSettings(options, env), env));
     terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret }) : secret);
   },
 };
@@ -66,11 +67,12 @@ const getSecret: Command = {
 const rotateSecret: Command = {
   name: 'rotate',
   summary: 'Replace the secret and print the new one. For 24 hours webhooks are also signed with the old one.',
-  settings,
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['webhooks secret rotate'],
   async run({ options, env, terminal }) {
-    const { secret, previousUntil } = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.rotateWebhookSecret());
+    const { rotateWebhookSecret } = await import('../api/webhooks.ts');
+    const { secret, previousUntil } = await rotateWebhookSecret(await connect(readSettings(options, env), env));
     terminal.value(flagOption(options, 'json') ? JSON.stringify({ secret, previousUntil }) : secret);
     if (previousUntil !== null) terminal.done(`Rotated the secret; webhooks are also signed with the old one until ${previousUntil}`);
   },

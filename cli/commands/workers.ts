@@ -1,19 +1,20 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
 import { textOption } from '../options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
-import { withFleet } from '../gateway.ts';
+import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
 export const workerList: Command = {
   name: 'list',
   summary: 'List the workers with their status and its reason.',
   options: [{ flags: '--endpoint <endpoint>', description: 'only workers of this endpoint, by id or name', default: 'all' }],
-  settings: [...GATEWAY_SETTINGS, 'grpcPort', 'scheduler'],
+  settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['workers list', 'workers list --endpoint hello'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
-    const rows = await withFleet(readSettings(options, env), env, options, (fleet) => fleet.workers(textOption(options, 'endpoint')));
+    const { listWorkers } = await import('../api/workers.ts');
+    const rows = await listWorkers(await connect(readSettings(options, env), env), textOption(options, 'endpoint'));
     printResult(invocation, rows, () => {
       const cells = rows.map((row) => [
         row.id,

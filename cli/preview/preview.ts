@@ -12,12 +12,11 @@ import type Docker from 'dockerode';
 
 import { messageOf } from '../../lib/to-error.ts';
 import { connectGateway } from '../api/gateway-client.ts';
-import { ownSettings } from '../api/local-endpoints.ts';
 import type { Built } from '../build/build.ts';
 import type { Environment, Settings } from '../config.ts';
 import { deployApplication } from '../deploy/deploy.ts';
 import { nextCommand, printEndpoints } from '../deploy/report.ts';
-import { apiKey, apiKeyForShell } from '../local.ts';
+import { apiKey, apiKeyForShell, ownSettings } from '../local.ts';
 import { runStack } from '../supervisor/stack.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { containersRunning } from './containers.ts';
@@ -85,14 +84,11 @@ async function serve(built: Built, options: PreviewOptions, { preview, url }: Pr
   const { terminal, into, asJson } = options;
   const { application, artifact } = built;
   const own = ownSettings(settingsOf(options, preview));
-  const { endpoints: rows } = await deployApplication(
-    connectGateway(url, apiKey(own)),
-    { application, artifact, environment: into },
-    terminal,
-  );
+  const client = connectGateway(url, apiKey(own));
+  const { endpoints: rows } = await deployApplication(client, { application, artifact, environment: into }, terminal);
   if (asJson) terminal.data(JSON.stringify(rows, null, 2));
   printEndpoints(rows, terminal);
-  await containersRunning(own, rows, terminal, signal);
+  await containersRunning(client, rows, terminal, signal);
   const next = nextCommand(application, rows, apiKeyForShell(own, undefined));
   if (next !== null) terminal.next(next);
   terminal.line('Ctrl+C ends it and removes its containers and its network.');

@@ -1,11 +1,10 @@
 /** What `npm start` shows of the samples that serve: one job of a queue endpoint with its result, and the routes of the others. */
 import { Endpoint } from '../../sdk/typescript/endpoint.ts';
 import { CapstanError as SdkError, TimeoutError } from '../../sdk/typescript/errors.ts';
-import { ownSettings } from '../api/local-endpoints.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { Settings } from '../config.ts';
 import { curlFor } from '../deploy/report.ts';
-import { apiKey } from '../local.ts';
+import { apiKey, ownSettings } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 

@@ -8,12 +8,12 @@ import { assertNever } from '../../lib/errors.ts';
 import { listEndpoints } from '../api/control.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { connectGateway, type GatewayClient } from '../api/gateway-client.ts';
-import { ownSettings } from '../api/local-endpoints.ts';
+import { listNodes } from '../api/nodes.ts';
 import { buildOptions } from '../build-options.ts';
 import { build, type Built } from '../build/build.ts';
 import type { Settings } from '../config.ts';
 import { deployApplication } from '../deploy/deploy.ts';
-import { apiKey, quote, withScheduler } from '../local.ts';
+import { apiKey, ownSettings, quote } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { explain } from '../terminal/tool-error.ts';
 import { planSample, type SamplePlan } from './plan.ts';
@@ -67,7 +67,7 @@ async function deployFolder(options: SampleOptions, folder: string): Promise<End
   const client = connectGateway(url, apiKey(settings));
   const known = await listEndpoints(client, ENVIRONMENT);
   const needsGpu = built.application.endpoints.some(({ spec }) => spec.gpuIds !== '');
-  const hasGpu = needsGpu && (await fleetHasGpu(settings));
+  const hasGpu = needsGpu && (await listNodes(client)).some(({ devices }) => devices.length > 0);
   const rows: EndpointRow[] = [];
   for (const { spec } of built.application.endpoints) {
     const { name } = spec;
@@ -101,11 +101,6 @@ async function deployOne(
   const one = { ...application, endpoints: application.endpoints.filter(({ spec }) => spec.name === name) };
   const { endpoints } = await deployApplication(client, { application: one, artifact, environment: ENVIRONMENT }, terminal);
   return endpoints.find((each) => each.name === name);
-}
-
-async function fleetHasGpu(settings: Settings): Promise<boolean> {
-  const nodes = await withScheduler(settings, (client) => client.listNodes());
-  return nodes.some(({ inventory }) => (inventory?.devices ?? []).length > 0);
 }
 
 function explainPlan(

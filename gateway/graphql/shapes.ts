@@ -21,7 +21,7 @@ import {
   type WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
-import { nodeFigures } from '../../lib/node-figures.ts';
+import { nodeFigures } from './node-figures.ts';
 
 const scopes = {
   ALL: KeyScope.ALL,

@@ -34,7 +34,7 @@ test('completion knows every command at each level, its options and their values
   t.deepEqual(complete('node', 'token', 'c'), ['create']);
   t.deepEqual(complete('node', 'token', 'create', '--max'), ['--max-uses']);
   t.deepEqual(complete('jobs', 'list', 'hello', '--st'), ['--status'], 'after an argument');
-  t.deepEqual(complete('keys', 'create', 'ci', '--scope', ''), ['all', 'endpoints', 'read-only', 'environment']);
+  t.deepEqual(complete('keys', 'create', 'ci', '--scope', ''), ['all', 'endpoints', 'read-only', 'environment', 'operator']);
   t.deepEqual(complete('endpoints', 'list', '-o', 'j'), ['json']);
   t.deepEqual(complete('completion', 'z'), ['zsh']);
   t.deepEqual(complete('node', 'nothing', ''), complete('node', ''), 'a word that is no command leads nowhere');
@@ -52,7 +52,7 @@ test('completion knows every command at each level, its options and their values
   t.true(fish.includes(String.raw`complete -c capstan -n '__capstan_at \' node token\'' -a create -d `));
   t.true(
     fish.includes(
-      String.raw`complete -c capstan -n '__capstan_at \' keys create\'' -l scope -xa 'all endpoints read-only environment' -d `,
+      String.raw`complete -c capstan -n '__capstan_at \' keys create\'' -l scope -xa 'all endpoints read-only environment operator' -d `,
     ),
   );
 });
@@ -81,10 +81,10 @@ test('what no host has is said, by endpoint', (t) => {
   const application = {
     endpoints: [endpoint('a', ['torch', 'numpy']), endpoint('b', []), endpoint('c', ['torch'], 'own:1')],
   } as unknown as Application;
-  const node = { connected: true, packages: ['numpy'], images: ['debian:12'] };
+  const node = { packages: ['numpy'], images: ['debian:12'] };
   const lacking = ['a requires torch, numpy, and no host has them: install on a host, or build with --bundle-base-packages'];
   t.deepEqual(lackingPackages(application, [node]), lacking);
-  t.deepEqual(lackingPackages(application, [{ ...node, packages: ['numpy', 'torch'], connected: false }]), lacking);
+  t.deepEqual(lackingPackages(application, []), lacking);
   t.deepEqual(lackingPackages(application, [{ ...node, packages: ['torch', 'numpy'] }]), []);
   t.deepEqual(lackingPackages(application, [{ ...node, images: ['capstan/base-python:latest'] }]), []);
 });

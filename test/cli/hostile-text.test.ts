@@ -18,7 +18,7 @@ import { leafCommands } from '../../cli/commands.ts';
 import { createTerminal } from '../../cli/terminal/terminal.ts';
 import { explain } from '../../cli/terminal/tool-error.ts';
 import { schema } from '../../gateway/graphql/schema.ts';
-import { ControlServiceService, JoinTokenInfo, MasterKeyInfo, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { ControlServiceService, MasterKeyInfo, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { visibleLine, visibleText } from '../../lib/visible-text.ts';
 import { importsOf, sourceFiles } from '../architecture/imports.ts';
 import { folderOf } from '../support/folder.ts';
@@ -131,11 +131,10 @@ async function hostileScheduler(): Promise<{ address: string; close: () => void 
     (_call, callback) =>
       callback(null, value);
   server.addService(ControlServiceService, {
-    listJoinTokens: answer({ tokens: [JoinTokenInfo.fromPartial({ id: HOSTILE, name: HOSTILE })] }),
-    createJoinToken: answer({ joinToken: HOSTILE, id: HOSTILE }),
     getMasterKey: answer(MasterKeyInfo.fromPartial({ id: HOSTILE, rotating: true })),
     listNodes: answer({ nodes: [NodeInfo.fromPartial({ id: HOSTILE, name: HOSTILE })] }),
-    revokeJoinToken: (_call: unknown, callback: (error: object) => void) => callback({ code: grpcStatus.NOT_FOUND, details: HOSTILE }),
+    rotateMasterKey: (_call: unknown, callback: (error: object) => void) =>
+      callback({ code: grpcStatus.FAILED_PRECONDITION, details: HOSTILE }),
   });
   const port = await new Promise<number>((resolve, reject) =>
     server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
@@ -176,9 +175,10 @@ const cases: Readonly<
   'node drain': [{ args: [HOSTILE] }],
   'node resume': [{ args: [HOSTILE] }],
   'node remove': [{ args: [HOSTILE] }],
-  'node token create': [{ calls: 'scheduler' }],
-  'node token list': [{ calls: 'scheduler' }],
-  'node token revoke': [{ args: [HOSTILE], calls: 'scheduler' }],
+  'node token create': [{}],
+  'node token list': [{}],
+  'node token revoke': [{ args: [HOSTILE] }],
+  'machine-types list': [{}],
   'webhooks list': [{}],
   'webhooks redeliver': [{ args: [HOSTILE] }, { more: { failed: true } }],
   'webhooks secret get': [{}],
@@ -190,17 +190,16 @@ const cases: Readonly<
   'account list': [{}],
   'account create': [{ args: [HOSTILE] }],
   'account set': [{ args: [HOSTILE] }],
+  'account delete': [{ args: [HOSTILE] }],
   login: [{}],
   'master-key status': [{ calls: 'scheduler' }],
+  'master-key rotate': [{ calls: 'scheduler' }],
   doctor: [{ calls: 'scheduler' }],
   build: [{ args: ['<app>'] }],
   init: [{ args: [HOSTILE] }],
 };
 /** They serve or copy; what they print goes through the same terminal: the test of every kind of line covers it. */
-const others = [
-  ...['up', 'run', 'backup', 'scheduler', 'gateway', 'agent', 'start', 'logout', 'completion', 'version'],
-  'master-key rotate',
-];
+const others = ['up', 'run', 'backup', 'scheduler', 'gateway', 'agent', 'start', 'logout', 'completion', 'version'];
 
 test('every command prints hostile values visibly, as text and as JSON', async (t) => {
   const commands = await leafCommands();

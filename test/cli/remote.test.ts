@@ -120,18 +120,44 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   t.like(await json('node', 'resume', node?.id ?? ''), { draining: false });
   t.is((await runTool(home, ['node', 'drain', 'none'])).code, 66);
   t.is((await runTool(home, ['webhooks', 'redeliver', 'none'])).code, 66);
+  // Join tokens, too: only what belongs to the scheduler's host is refused here, and says where to run it.
+  const token = await json<{ id: string; joinToken: string }>('node', 'token', 'create', '--name', 'rack', '--max-uses', '1');
+  t.like(
+    (await json<{ id: string }[]>('node', 'token', 'list')).find(({ id }) => id === token.id),
+    { name: 'rack', maxUses: 1, uses: 0, expiresAt: null },
+  );
+  t.false((await ok('node', 'token', 'list')).includes(token.joinToken));
+  t.like(await json('node', 'token', 'revoke', token.id), { id: token.id });
+  t.is((await json<{ id: string }[]>('node', 'token', 'list')).filter(({ id }) => id === token.id).length, 0);
+  t.like((await json<object[]>('machine-types', 'list'))[0], { nodes: 1 });
   const schedulerOnly = [
-    ['node', 'token', 'list'],
-    ['node', 'list', '--grpc-port', '7070'],
-    ['workers', 'list', '--scheduler', '127.0.0.1:7070'],
+    ['master-key', 'status'],
+    ['backup', 'copy'],
   ];
   for (const { args, code, err } of await runAll(home, schedulerOnly)) {
     t.is(code, 78, args.join(' '));
-    t.regex(
-      err,
-      /this command asks the scheduler itself.*\nhint: Run it on the scheduler's host with its --data-dir, or set CAPSTAN_SCHEDULER/,
-    );
+    t.regex(err, /this command connects to the scheduler\nhint: Run it on the scheduler's host with its --data-dir, or set /);
   }
+  // Another scheduler is never taken for the one of the gateway.
+  t.is((await runTool(home, ['node', 'list', '--scheduler', '127.0.0.1:7070'])).code, 2);
+
+  // What an operator does for accounts, and what an application's key of the same account may not.
+  const made = await json<{ id: string; key: string }>('account', 'create', 'team', '--workers', '7');
+  t.like(await json('account', 'get', '--url', stack.url), [{ id: 'default' }]);
+  t.deepEqual((await json<{ name: string }[]>('keys', 'list', '--account', 'team')).length, 1);
+  const application = await json<{ text: string }>('keys', 'create', 'application');
+  for (const mine of [
+    ['account', 'list'],
+    ['node', 'token', 'create'],
+    ['keys', 'list', '--account', 'team'],
+    ['keys', 'create', 'more', '--scope', 'operator'],
+  ])
+    t.is((await runTool(home, mine, { SERVICE_API_KEY: application.text })).code, 77, mine.join(' '));
+  t.like(JSON.parse((await runTool(home, ['account', 'get', '--json'], { SERVICE_API_KEY: made.key })).out), [{ id: 'team' }]);
+  t.like(await json('account', 'delete', 'team'), { id: 'team' });
+  t.is((await runTool(home, ['account', 'get'], { SERVICE_API_KEY: made.key })).code, 77);
+  await ok('keys', 'revoke', 'application');
+
   const surplus = [
     ['endpoints', 'get', 'hello', 'more'],
     ['endpoints', 'list', 'hello'],

@@ -91,7 +91,7 @@ const mistakes: [string, readonly string[], number, RegExp][] = [
     'a value that an option does not accept',
     ['keys', 'create', 'ci', '--scope', 'endpoint'],
     2,
-    /^✗ --scope: must be one of all, endpoints, read-only, environment\nhint: Did you mean endpoints\? Usage: capstan keys create --help\n$/,
+    /^✗ --scope: must be one of all, endpoints, read-only, environment, operator\nhint: Did you mean endpoints\? Usage: capstan keys create --help\n$/,
   ],
   ['an output format that is unknown', ['endpoints', 'list', '-o', 'yaml'], 2, line('--output: must be one of text, json')],
   ['an argument that is none of a set', ['completion', 'tcsh'], 2, line('shell: must be one of bash, zsh, fish')],

@@ -1,4 +1,4 @@
-/** `capstan webhooks list` against a scheduler, and what `capstan up` opens for webhooks. */
+/** `capstan webhooks` through a gateway, and what `capstan up` opens for webhooks. */
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -6,28 +6,38 @@ import test from 'ava';
 import { readSettings } from '../../cli/config.ts';
 import { stackPlans } from '../../cli/supervisor/plans.ts';
 import { WebhookWorld } from '../integration/webhook-world.ts';
+import { gatewayOf } from '../support/gateway.ts';
 import { Receiver } from '../support/receiver.ts';
 import { run } from './fakes/run.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 
-async function webhooks(world: WebhookWorld, ...args: string[]): Promise<{ code: number | string; stdout: string; stderr: string }> {
-  const where = ['--scheduler', world.scheduler.handle.address, '--data-dir', world.scheduler.dataDir];
-  const running = run([bin, 'webhooks', ...args, ...where]);
-  const code = await running.ended;
-  return { code, stdout: running.stdout(), stderr: running.stderr() };
+interface Ended {
+  readonly code: number | string;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs `capstan webhooks …` against a gateway with the operator's key. */
+function toolFor(url: string, world: WebhookWorld): (...args: string[]) => Promise<Ended> {
+  return async (...args) => {
+    const running = run([bin, 'webhooks', ...args, '--url', url], { env: { SERVICE_API_KEY: world.scheduler.secret('api-key') } });
+    const code = await running.ended;
+    return { code, stdout: running.stdout(), stderr: running.stderr() };
+  };
 }
 
 test.serial('lists what is not delivered, sends it anew, and shows the secret', async (t) => {
   const receiver = await Receiver.open(t, [500, 503, 500, 200]);
   const world = await WebhookWorld.open(t);
-  t.deepEqual(JSON.parse((await webhooks(world, 'list', '--json')).stdout), []);
+  const webhooks = toolFor(await gatewayOf(t, world.scheduler), world);
+  t.deepEqual(JSON.parse((await webhooks('list', '--json')).stdout), []);
 
   const id = await world.completed(receiver.url());
   await world.tried(id, 1);
   const nextTry = new Date(world.clock.now().wall + 10_000).toISOString();
   const pending = { id, endpointId: world.endpoint, url: receiver.url(), state: 'pending', tries: 1, nextTry, keptUntil: null };
-  t.deepEqual(JSON.parse((await webhooks(world, 'list', '--json')).stdout), [
+  t.deepEqual(JSON.parse((await webhooks('list', '--json')).stdout), [
     { ...pending, error: 'the receiver responded with status 500, not 200' },
   ]);
 
@@ -35,26 +45,26 @@ test.serial('lists what is not delivered, sends it anew, and shows the secret', 
     world.clock.advance(10_000);
     await world.tried(id, tries);
   }
-  const listed = await webhooks(world, 'list');
+  const listed = await webhooks('list');
   t.is(listed.code, 0);
   t.regex(listed.stdout, new RegExp(`^${id} +failed +3 +- +${receiver.url()} +the receiver responded with status 500, not 200$`, 'm'));
   t.is(listed.stderr, 'next: capstan webhooks redeliver --failed\n');
 
-  t.is((await webhooks(world, 'redeliver', '--failed')).stderr, '✓ Redelivering 1 webhook\nnext: capstan webhooks list\n');
+  t.is((await webhooks('redeliver', '--failed')).stderr, '✓ Redelivering 1 webhook\nnext: capstan webhooks list\n');
   await world.delivered();
-  t.deepEqual(JSON.parse((await webhooks(world, 'redeliver', 'failed', '--json')).stdout), { redelivered: [] });
-  t.is((await webhooks(world, 'redeliver', id)).code, 66);
+  t.deepEqual(JSON.parse((await webhooks('redeliver', 'failed', '--json')).stdout), { redelivered: [] });
+  t.is((await webhooks('redeliver', id)).code, 66);
 
-  const secret = await webhooks(world, 'secret', 'get');
+  const secret = await webhooks('secret', 'get');
   t.regex(secret.stdout, /^whsec_[A-Za-z0-9+/]{43}=\n$/);
-  t.deepEqual(JSON.parse((await webhooks(world, 'secret', 'get', '-o', 'json')).stdout), { secret: secret.stdout.trim() });
+  t.deepEqual(JSON.parse((await webhooks('secret', 'get', '-o', 'json')).stdout), { secret: secret.stdout.trim() });
 
-  const rotated = await webhooks(world, 'secret', 'rotate');
+  const rotated = await webhooks('secret', 'rotate');
   t.regex(rotated.stdout, /^whsec_[A-Za-z0-9+/]{43}=\n$/);
   t.not(rotated.stdout, secret.stdout);
   const until = new Date(world.clock.now().wall + 86_400_000).toISOString();
   t.is(rotated.stderr, `✓ Rotated the secret; webhooks are also signed with the old one until ${until}\n`);
-  t.is((await webhooks(world, 'secret')).stdout, rotated.stdout);
+  t.is((await webhooks('secret')).stdout, rotated.stdout);
 });
 
 test.serial('a wrong action and a missing id are mistakes', async (t) => {

@@ -3,13 +3,12 @@ import { createHash, randomBytes } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
-import { readConfig } from '../../gateway/config.ts';
-import { start } from '../../gateway/start.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { UpdateAccountRequest, type AccountInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { gatewayOf } from '../support/gateway.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 import { inline, WebhookWorld } from './webhook-world.ts';
@@ -24,16 +23,6 @@ async function account(scheduler: TestScheduler): Promise<AccountInfo> {
 async function setQuota(scheduler: TestScheduler, quotas: Partial<UpdateAccountRequest>): Promise<AccountInfo> {
   const request = UpdateAccountRequest.fromPartial({ id: 'default', ...quotas });
   return unary((done) => scheduler.control.updateAccount(request, scheduler.bearer(scheduler.secret('api-key')), done));
-}
-
-async function gatewayOf(t: ExecutionContext, scheduler: TestScheduler): Promise<string> {
-  const { address } = scheduler.handle;
-  const own = { port: 0, scheduler: address, token: scheduler.secret('gateway-token'), logLevel: 'silent', closeGraceMs: 0 };
-  const gateway = await start(readConfig(own, {}));
-  t.teardown(() => gateway.close());
-  const headers = { authorization: scheduler.secret('api-key') };
-  while ((await fetch(`${gateway.url}/v2/none/health`, { headers })).status === 503);
-  return gateway.url;
 }
 
 const bodiesOn = async (scheduler: TestScheduler): Promise<string[]> => {

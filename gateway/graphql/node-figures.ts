@@ -1,5 +1,5 @@
-/** What a node has and does, in the numbers and words that both GraphQL and the tool show. */
-import type { NodeInfo } from '../proto/gen/capstan/v1/control.ts';
+/** What a node has and does, in the numbers and words of the schema. */
+import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 
 /** Bytes and milliseconds as numbers; what an agent does not tell is null, texts may be empty. */
 export function nodeFigures(node: NodeInfo) {

@@ -1,0 +1,35 @@
+/** Join tokens, as the gateway returns them. */
+import type { GatewayClient } from './gateway-client.ts';
+
+export interface JoinTokenRow {
+  readonly id: string;
+  readonly name: string;
+  /** ISO 8601. */
+  readonly createdAt: string | null;
+  /** ISO 8601; null: never. */
+  readonly expiresAt: string | null;
+  /** Null: no limit. */
+  readonly maxUses: number | null;
+  readonly uses: number;
+}
+
+const TOKEN = 'id name createdAt expiresAt maxUses uses';
+
+export async function listJoinTokens(client: GatewayClient): Promise<JoinTokenRow[]> {
+  return (await client.query<{ joinTokens: JoinTokenRow[] }>(`{ joinTokens { ${TOKEN} } }`)).joinTokens;
+}
+
+/** The text of the token is in this result and nowhere else. A null time never comes, a null number is no limit. */
+export async function createJoinToken(
+  client: GatewayClient,
+  request: { readonly name: string; readonly expiresInS: number | null; readonly maxUses: number | null },
+): Promise<{ readonly text: string; readonly token: JoinTokenRow }> {
+  const query = `mutation ($name: String, $expiresInS: Int, $maxUses: Int) {
+    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses) { text token { ${TOKEN} } } }`;
+  return (await client.query<{ created: { text: string; token: JoinTokenRow } }>(query, { ...request })).created;
+}
+
+export async function revokeJoinToken(client: GatewayClient, id: string): Promise<JoinTokenRow> {
+  const query = `mutation ($id: ID!) { revoked: revokeJoinToken(id: $id) { ${TOKEN} } }`;
+  return (await client.query<{ revoked: JoinTokenRow }>(query, { id })).revoked;
+}

@@ -1,0 +1,100 @@
+/** Nodes and what they offer, as the gateway returns them. */
+import type { GatewayClient } from './gateway-client.ts';
+
+export interface NodeRow {
+  readonly id: string;
+  readonly name: string;
+  readonly connected: boolean;
+  /** Receives no new work: `capstan node drain`. */
+  readonly draining: boolean;
+  readonly workers: number;
+  readonly jobs: number;
+  readonly cpus: number;
+  readonly memoryBytes: number;
+  /** What is allocated to its workers, and what is allocatable; null when its agent does not report it. */
+  readonly allocated: { readonly cpus: number; readonly memoryBytes: number; readonly devices: number };
+  readonly allocatable: { readonly cpus: number | null; readonly memoryBytes: number | null };
+  readonly memoryAvailableBytes: number;
+  readonly diskAvailableBytes: number;
+  readonly cpuPercent: number;
+  readonly runtimes: readonly string[];
+  /** Packages of base images that the host's Python has, with their versions. */
+  readonly packages: Readonly<Record<string, string>>;
+  readonly devices: readonly {
+    readonly uuid: string;
+    readonly name: string;
+    readonly memoryBytes: number;
+    readonly healthy: boolean;
+    readonly problem: string;
+    readonly temperatureCelsius: number | null;
+    readonly utilizationPercent: number | null;
+    /** Memory errors since the driver was loaded; null without ECC. */
+    readonly eccCorrected: number | null;
+    readonly eccUncorrected: number | null;
+    readonly recoveryAction: string;
+    readonly pciBusId: string;
+    /** The driver's last errors in the kernel's log. */
+    readonly xids: readonly { readonly code: number; readonly text: string; readonly at: string }[];
+  }[];
+  readonly deviceProblem: string;
+}
+
+/** Nodes that offer the same. */
+export interface MachineType {
+  /** How many there are. */
+  readonly nodes: number;
+  readonly os: string;
+  readonly arch: string;
+  readonly cpus: number;
+  readonly cpuModel: string;
+  readonly memoryBytes: number;
+  readonly runtimes: readonly string[];
+  /** Names of the packages that its Python has, of those of the base image. */
+  readonly packages: readonly string[];
+  /** Base images that its container engine has. */
+  readonly images: readonly string[];
+  /** Healthy devices by model. */
+  readonly devices: readonly { readonly model: string; readonly memoryBytes: number; readonly count: number }[];
+}
+
+const NODE = `id name connected draining workers jobs cpus memoryBytes allocated { cpus memoryBytes devices } allocatable { cpus memoryBytes }
+  memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages: packageVersions deviceProblem
+  devices { uuid name: model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected
+    recoveryAction pciBusId xids { code text at } }`;
+const MACHINE_TYPE = 'nodes os arch cpus cpuModel memoryBytes runtimes packages images devices { model memoryBytes count }';
+
+type Device = NodeRow['devices'][number];
+type NodeData = Omit<NodeRow, 'devices' | 'deviceProblem'> & {
+  readonly deviceProblem: string | null;
+  readonly devices: readonly (Omit<Device, 'problem'> & { readonly problem: string | null })[];
+};
+
+/** All nodes with an operator's key; else those on which workers of the account run. */
+export async function listNodes(client: GatewayClient): Promise<NodeRow[]> {
+  return (await client.query<{ nodes: NodeData[] }>(`{ nodes { ${NODE} } }`)).nodes.map(nodeOf);
+}
+
+/** What the connected nodes offer, the same for every account. */
+export async function listMachineTypes(client: GatewayClient): Promise<MachineType[]> {
+  return (await client.query<{ machineTypes: MachineType[] }>(`{ machineTypes { ${MACHINE_TYPE} } }`)).machineTypes;
+}
+
+/** Returns the node after the change. */
+export async function changeNode(client: GatewayClient, mutation: 'drainNode' | 'resumeNode', id: string): Promise<NodeRow> {
+  const query = `mutation ($id: ID!) { node: ${mutation}(id: $id) { ${NODE} } }`;
+  return nodeOf((await client.query<{ node: NodeData }>(query, { id })).node);
+}
+
+/** @throws CapstanError CONFLICT while it has workers, unless forced. */
+export async function removeNode(client: GatewayClient, id: string, force: boolean): Promise<void> {
+  await client.query('mutation ($id: ID!, $force: Boolean) { removeNode(id: $id, force: $force) }', { id, force });
+}
+
+/** What is null in the schema is empty in a row. */
+function nodeOf({ deviceProblem, devices, ...node }: NodeData): NodeRow {
+  return {
+    ...node,
+    deviceProblem: deviceProblem ?? '',
+    devices: devices.map((device) => ({ ...device, problem: device.problem ?? '' })),
+  };
+}

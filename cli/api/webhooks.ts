@@ -1,0 +1,78 @@
+/** Undelivered webhooks and the secret that signs them, as the gateway returns them. */
+import type { GatewayClient } from './gateway-client.ts';
+
+export interface WebhookRow {
+  /** What the receiver sees as webhook-id. */
+  readonly id: string;
+  readonly endpointId: string;
+  readonly url: string;
+  readonly state: 'pending' | 'failed';
+  /** Failed tries. */
+  readonly tries: number;
+  /** ISO 8601; null when it was given up. */
+  readonly nextTry: string | null;
+  /** When one that was given up is forgotten, ISO 8601. */
+  readonly keptUntil: string | null;
+  /** Why the last try failed. */
+  readonly error: string;
+}
+
+const PAGE = 1_000;
+
+interface WebhookData {
+  readonly id: string;
+  readonly endpoint: string;
+  readonly url: string;
+  readonly state: 'PENDING' | 'FAILED';
+  readonly tries: number;
+  readonly dueAt: string | null;
+  readonly error: string | null;
+}
+
+interface WebhookPage {
+  readonly webhooks: readonly WebhookData[];
+  readonly next: string | null;
+}
+
+export async function listWebhooks(client: GatewayClient): Promise<WebhookRow[]> {
+  const query = `query ($after: ID, $limit: Int) { webhooks(after: $after, limit: $limit) {
+    webhooks { id endpoint url state tries dueAt error } next } }`;
+  const rows: WebhookRow[] = [];
+  for (let after: string | null = null; ;) {
+    const { webhooks: page }: { webhooks: WebhookPage } = await client.query(query, { after, limit: PAGE });
+    rows.push(...page.webhooks.map(webhookOf));
+    // A server that names the same page again would never end.
+    if (page.next === null || page.next === after) return rows;
+    after = page.next;
+  }
+}
+
+export async function redeliverWebhook(client: GatewayClient, id: string): Promise<void> {
+  await client.query('mutation ($id: ID!) { redeliverWebhook(id: $id) }', { id });
+}
+
+export async function webhookSecret(client: GatewayClient): Promise<string> {
+  return (await client.query<{ webhookSecret: string }>('{ webhookSecret }')).webhookSecret;
+}
+
+/** `previousUntil`: ISO 8601, null when there was no secret before. */
+export async function rotateWebhookSecret(
+  client: GatewayClient,
+): Promise<{ readonly secret: string; readonly previousUntil: string | null }> {
+  const query = 'mutation { rotated: rotateWebhookSecret { secret previousUntil } }';
+  return (await client.query<{ rotated: { secret: string; previousUntil: string | null } }>(query)).rotated;
+}
+
+function webhookOf({ id, endpoint, url, state, tries, dueAt, error }: WebhookData): WebhookRow {
+  const failed = state === 'FAILED';
+  return {
+    id,
+    endpointId: endpoint,
+    url,
+    state: failed ? 'failed' : 'pending',
+    tries,
+    nextTry: failed ? null : dueAt,
+    keptUntil: failed ? dueAt : null,
+    error: error ?? '',
+  };
+}

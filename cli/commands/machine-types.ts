@@ -1,0 +1,32 @@
+import { printResult, type Command, type CommandGroup } from '../command.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { connect } from '../gateway.ts';
+import { renderTable } from '../terminal/table.ts';
+
+const list: Command = {
+  name: 'list',
+  summary: 'List what the nodes offer: processors, memory, GPUs, runtimes.',
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['machine-types list', 'machine-types list -o json'],
+  async run(invocation) {
+    const { options, env, terminal } = invocation;
+    const { listMachineTypes } = await import('../api/nodes.ts');
+    const rows = await listMachineTypes(await connect(readSettings(options, env), env));
+    printResult(invocation, rows, () => {
+      const cells = rows.map((row) => [
+        String(row.nodes),
+        `${row.os}/${row.arch}`,
+        String(row.cpus),
+        `${Math.round(row.memoryBytes / 1e9)} GB`,
+        row.devices.map(({ model, count }) => `${count} × ${model}`).join(', '),
+        row.runtimes.join(', '),
+        row.images.join(', '),
+      ]);
+      terminal.data(renderTable(['NODES', 'PLATFORM', 'CPUS', 'MEMORY', 'DEVICES', 'RUNTIMES', 'IMAGES'], cells));
+    });
+  },
+};
+
+/** `capstan machine-types`: what the nodes offer, the same for every account. */
+export const machineTypes: CommandGroup = { name: 'machine-types', summary: 'List what the nodes offer.', commands: [list] };
