@@ -103,9 +103,11 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
       return null;
     }
     case 'endpoint': {
-      // Rows of earlier versions know no rollout, and not every setting.
+      // Rows of earlier versions know no rollout, and not every setting. What a row lacks is added behind what it has: a complete
+      // row stays the same JSON.
       const stored = JSON.parse(row.value) as Stored<EndpointConfig, 'previousRelease' | 'releaseFrom'>;
-      const config: EndpointConfig = { ...fieldsKeptIn('endpoint', DEFAULT_FIELDS), previousRelease: null, releaseFrom: 0, ...stored };
+      const defaults = { ...fieldsKeptIn('endpoint', DEFAULT_FIELDS), previousRelease: null, releaseFrom: 0 };
+      const config: EndpointConfig = { ...stored, ...defaults, ...stored };
       // Positions are never given out twice, or a job would be taken for one from before a deployment.
       state.nextQueuePosition = Math.max(state.nextQueuePosition, config.releaseFrom);
       state.endpoints.set(config.id, newEndpointRecord(config));
@@ -166,7 +168,7 @@ function restoreEnvironment(state: State, { account, environment, removing }: En
 
 /** Rows of earlier versions do not have every setting. */
 function withSettings(row: DeploymentRow): DeploymentRow {
-  return { ...row, endpoints: row.endpoints.map((each) => ({ ...each, input: { ...DEFAULT_FIELDS, ...each.input } })) };
+  return { ...row, endpoints: row.endpoints.map((each) => ({ ...each, input: { ...each.input, ...DEFAULT_FIELDS, ...each.input } })) };
 }
 
 /** Rows of before releases had a place of their own for what a worker is placed by. */
@@ -177,8 +179,8 @@ function completeReleases(state: State): void {
     const kept: Partial<Release> = row;
     const defaults = fieldsKeptIn('release', DEFAULT_FIELDS);
     state.releases.set(id, {
-      ...defaults,
       ...row,
+      ...defaults,
       ...{ imageName, command: [], packages: [], python: '', gpuIds, gpuCount, cpu },
       ...kept,
     });
