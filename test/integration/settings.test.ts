@@ -8,7 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import Database from 'better-sqlite3';
 
 import { readChanges } from '../../cli/api/endpoint-changes.ts';
-import { otherSettings, shownSettings } from '../../cli/api/shown-settings.ts';
+import { otherSettings, SETTINGS_SELECTION, type ShownSettings } from '../../cli/api/shown-settings.ts';
 import { readManifest } from '../../cli/deploy/manifest.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
@@ -161,7 +161,11 @@ test('a description is deployed, shown, changed without new workers, and is on t
   const [made] = (await scheduler.deploy([{ name: 'web', description: described, ...web }])).endpoints;
   const id = made?.id ?? '';
   t.is(made?.spec?.description, described);
-  t.like(Object.fromEntries(otherSettings(shownSettings(made?.spec), [])), { description: described });
+  const printed = await query<{ endpoint: { settings: ShownSettings } }>(
+    `query ($id: ID!) { endpoint(id: $id) { settings { ${SETTINGS_SELECTION} } } }`,
+    { id },
+  );
+  t.like(Object.fromEntries(otherSettings(printed.endpoint.settings, [])), { description: described });
   const { endpoint } = await query<{ endpoint: Shown }>(`query ($id: ID!) { endpoint(id: $id) { ${SHOWN} } }`, { id });
   t.is(endpoint.settings.description, described);
 
