@@ -52,6 +52,8 @@ export class FakeScheduler {
   readonly nodes = new Map<string, string>();
   limits = { heartbeatMs: 1_000, silenceMs: 10_000 };
   publicUrl = '';
+  /** Answer the agent's heartbeats, as a scheduler that lives does: without them a session ends after `silenceMs` of quiet. */
+  beats = true;
   /** Acknowledge ends as they come. */
   acknowledge = true;
   /** Refuse sessions with this, when set. */
@@ -211,6 +213,7 @@ export class FakeScheduler {
     if (event === undefined) return;
     this.heard.push(event);
     if (event.$case === 'hello') this.send({ $case: 'welcome', value: { ...this.limits, publicUrl: this.publicUrl } });
+    if (event.$case === 'heartbeat' && this.beats) this.send({ $case: 'heartbeat', value: {} });
     if (event.$case === 'ended' && this.acknowledge)
       this.send({ $case: 'ack', value: { jobId: event.value.jobId, token: event.value.token } });
   }

@@ -57,6 +57,7 @@ test('heartbeats keep a quiet session alive on both sides', async (t) => {
 
 test('a scheduler that says nothing for too long is dialled anew', async (t) => {
   const scheduler = await startScheduler(t);
+  scheduler.beats = false;
   scheduler.limits = { heartbeatMs: 1_000, silenceMs: 50 };
   await startAgent(t, scheduler);
   await scheduler.hello();
