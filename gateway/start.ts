@@ -210,23 +210,24 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       if (channel.connected) connectedAt = now();
       else if (now() - connectedAt > AWAY_MS) channel.close();
     }, IDLE_CHECK_MS);
-    const hurry = setTimeout(() => {
-      pools.close(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
-      channel.expireWaits();
-    }, config.closeGraceMs);
-    const force = setTimeout(() => {
+    const force = (): void => {
       if (!finished) log.warn({ pending: channel.pending }, 'ending the requests still in progress');
       channel.close();
       setTimeout(() => {
         app.server.closeAllConnections();
         loadBalancer.closeHandedOver();
       }, 100);
-    }, config.closeGraceMs + HURRY_MS);
+    };
+    let timer = setTimeout(() => {
+      pools.close(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
+      channel.expireWaits();
+      // Counted from here: two timers set together would both be due after a stall, and the waits would get no time to be answered.
+      timer = setTimeout(force, HURRY_MS);
+    }, config.closeGraceMs);
     await served;
     await invoke?.close();
     clearInterval(idle);
-    clearTimeout(hurry);
-    clearTimeout(force);
+    clearTimeout(timer);
     closeChannels();
     log.info('gateway stopped');
   }
