@@ -2,9 +2,11 @@
 import { ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
 import { isAbsent, settingOf, settingViolation, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { closest } from '../deploy/closest.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 import type { SettingRule } from '../../lib/setting-rules.ts';
 
-const KNOWN = [...UPDATABLE_PLAIN_NAMES, 'env.<NAME>', 'rateLimits.<operation>'].join(', ');
+const KNOWN = [...UPDATABLE_PLAIN_NAMES, 'env.<NAME>', 'rateLimits.<operation>'];
 
 /** @throws CapstanError INVALID_ARGUMENT naming the key and the rule. */
 export function readChanges(given: readonly string[]): Readonly<Record<string, unknown>> {
@@ -28,7 +30,7 @@ export function readChanges(given: readonly string[]): Readonly<Record<string, u
       rateLimits.push({ operation: key.slice('rateLimits.'.length), requests: Number(requests), concurrent: Number(concurrent) });
     } else {
       const name = UPDATABLE_PLAIN_NAMES.find((each) => each === key);
-      if (name === undefined) throw refuse(key, `is no setting; there are ${KNOWN}`);
+      if (name === undefined) throw unknownSetting(key);
       changes[name] = readValue(name, value);
     }
   }
@@ -55,6 +57,14 @@ function valueOf(type: SettingRule['type'], text: string): unknown {
     default:
       return text;
   }
+}
+
+function unknownSetting(key: string): ToolError {
+  const meant = closest(key, UPDATABLE_PLAIN_NAMES);
+  const suggestion = meant === null ? '' : ` (did you mean ${meant}?)`;
+  return new ToolError('INVALID_ARGUMENT', `unknown setting ${JSON.stringify(key)}${suggestion}`, `Settings: ${KNOWN.join(', ')}.`, {
+    field: key,
+  });
 }
 
 function refuse(key: string, rule: string): CapstanError {

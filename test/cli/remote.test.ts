@@ -97,6 +97,8 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   t.is(await answer(), 'two!');
   const wrong = await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=many']);
   t.deepEqual([wrong.code, wrong.err.split('\n')[0]], [2, '✗ workersMax: must be an integer between 0 and 1000, not "many"']);
+  const unknown = await runTool(home, ['endpoints', 'set', 'hello', 'workerMax=3']);
+  t.deepEqual([unknown.code, unknown.err.split('\n')[0]], [2, '✗ unknown setting "workerMax" (did you mean workersMax?)']);
   t.is((await runTool(home, ['endpoints', 'set', 'hello', 'workersMax=31'])).code, 73);
 
   // The fleet through the gateway; what only the scheduler knows says where to ask for it.
