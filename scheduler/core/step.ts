@@ -25,7 +25,14 @@ import { fromRow } from './jobs/job-records.ts';
 import { recordStart, requeue } from './jobs/jobs.ts';
 import { keyExpiry, noteKeys, putAccount, putKey, revokeKey } from './control/keys.ts';
 import { finishRefill } from './jobs/lanes.ts';
-import { cancel, dueRead, get, jobRead, purge, readStream, refused, retry, submit, waitOver } from './jobs/requests.ts';
+import { cancel } from './jobs/cancel.ts';
+import { dueRead } from './jobs/expiry.ts';
+import { purge } from './jobs/purge-queue.ts';
+import { readStream } from './jobs/read-stream.ts';
+import { retry } from './jobs/retry.ts';
+import { get, waitOver } from './jobs/status.ts';
+import { jobRead, refused } from './jobs/store-replies.ts';
+import { submit } from './jobs/submit.ts';
 import { admitCall, endCall } from './jobs/admission.ts';
 import { gatewayClosed, levelsReported } from './scaling/scaling-requests.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './fleet/nodes.ts';
@@ -220,7 +227,7 @@ function headRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'head-read
 function undelivered(ctx: StepContext, event: Extract<CoreEvent, { kind: 'undelivered' }>): void {
   const node = ctx.state.nodes.get(event.node);
   if (node === undefined) return;
-  const worker = freeSlot(ctx.state, ctx.now, node, event.job, event.token);
+  const worker = freeSlot(ctx, node, event.job, event.token);
   const job = ctx.state.jobs.get(event.job);
   if (job !== undefined && job.token === event.token && job.lease !== null) requeue(ctx, job, false);
   if (worker !== null) ctx.state.dirtyEndpoints.add(worker.endpoint);

@@ -28,7 +28,7 @@ import type { Cursor } from '../core/state/jobs.ts';
 import type { State } from '../core/state.ts';
 import type { LimitedOperation } from '../core/jobs/rate-limits.ts';
 import { endpointNotFound } from '../core/jobs/errors.ts';
-import { view } from '../core/jobs/requests.ts';
+import { view } from '../core/jobs/job-lookup.ts';
 import { places } from '../core/control/encryption.ts';
 import { failureReply, storedState, viewOfRow } from '../core/jobs/views.ts';
 import type { Clock } from '../engine/clock.ts';

@@ -18,7 +18,7 @@ import { environmentKey } from '../state/control-rows.ts';
 import { type EndpointRecord, endpointNameKey } from '../state/endpoints.ts';
 import { finish } from '../jobs/jobs.ts';
 import { startPurge } from '../jobs/purge.ts';
-import { stopAttempt } from '../jobs/requests.ts';
+import { stopAttempt } from '../jobs/stop-attempt.ts';
 import { putRow } from '../rows.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
@@ -97,8 +97,8 @@ export function markRemoved(ctx: StepContext, endpoints: readonly EndpointRecord
 function stopJobsOf(ctx: StepContext, endpoint: string): void {
   for (const job of [...ctx.state.jobs.values()]) {
     if (job.endpoint !== endpoint || job.lease === null) continue;
-    const { lease, token } = job;
+    const { lease } = job;
     finish(ctx, job, { event: 'cancel', output: null, error: DELETED_ERROR, executionMs: null, agoMs: 0 });
-    stopAttempt(ctx, lease.node, job.id, token, StopReason.CANCELLED);
+    stopAttempt(ctx, lease.node, job, StopReason.CANCELLED);
   }
 }

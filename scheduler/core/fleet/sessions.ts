@@ -18,7 +18,7 @@ import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.t
 import type { Now } from '../now.ts';
 import { lose, requeue, start } from '../jobs/jobs.ts';
 import { reportedInventory, reportedStatus } from '../jobs/reported.ts';
-import { stopAttempt } from '../jobs/requests.ts';
+import { stopAttempt } from '../jobs/stop-attempt.ts';
 import { keepCapacity } from '../scaling/rollout.ts';
 import { factsOf } from './placement/node-facts.ts';
 import { noteOrphans } from './placement/node-usage.ts';
@@ -212,7 +212,7 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
     for (const [key, { job, token }] of [...(worker?.attempts ?? [])]) {
       if (held.has(key)) continue;
       const lost = leasedBy(ctx.state, node, job, token);
-      freeSlot(ctx.state, ctx.now, node, job, token);
+      freeSlot(ctx, node, job, token);
       if (lost !== null) requeue(ctx, lost, false);
     }
   }
@@ -222,7 +222,7 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
     // A slot of another node's worker is not this agent's to fill.
     if (worker?.node === node.config.id)
       worker.attempts.set(attemptKey(attempt.jobId, attempt.token), { job: attempt.jobId, token: attempt.token });
-    if (job === null) stopAttempt(ctx, node.config.id, attempt.jobId, attempt.token, StopReason.STALE);
+    if (job === null) stopAttempt(ctx, node.config.id, { id: attempt.jobId, token: attempt.token }, StopReason.STALE);
     else if (attempt.started) start(ctx.state, ctx.now, job, attempt.startedAgoMs);
   }
 }

@@ -23,10 +23,10 @@ import { fill } from './dispatch.ts';
 import { dropBody, type State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
-import type { Now } from '../now.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
 import { reportedBody, reportedError } from './reported.ts';
-import { deliverChunks, stopAttempt } from './requests.ts';
+import { deliverChunks } from './read-stream.ts';
+import { stopAttempt } from './stop-attempt.ts';
 import { addChunk, dropStream } from './streams.ts';
 
 /** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
@@ -41,12 +41,12 @@ export function leasedBy(state: State, node: NodeRecord, id: string, token: numb
 
 export function attemptStarted(ctx: StepContext, node: NodeRecord, event: AttemptStarted): void {
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
-  if (job === null) stopAttempt(ctx, node.config.id, event.jobId, event.token, StopReason.STALE);
+  if (job === null) stopAttempt(ctx, node.config.id, { id: event.jobId, token: event.token }, StopReason.STALE);
   else start(ctx.state, ctx.now, job, event.agoMs);
 }
 
 export function attemptRefused(ctx: StepContext, node: NodeRecord, event: AttemptRefused): void {
-  const worker = freeSlot(ctx.state, ctx.now, node, event.jobId, event.token);
+  const worker = freeSlot(ctx, node, event.jobId, event.token);
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
   const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
   if (worker !== null && faulty) {
@@ -63,7 +63,7 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
 
 export function attemptEnded(ctx: StepContext, node: NodeRecord, event: AttemptEnded): void {
   // A handler that is out of time may go on: its slot is free when the agent says so again.
-  const worker = event.slotHeld ? null : freeSlot(ctx.state, ctx.now, node, event.jobId, event.token);
+  const worker = event.slotHeld ? null : freeSlot(ctx, node, event.jobId, event.token);
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
   if (job !== null) conclude(ctx, job, event);
   // What the end of this attempt named counts only where it is in the job's row now.
@@ -85,7 +85,7 @@ export function attemptChunk(ctx: StepContext, node: NodeRecord, event: AttemptC
   if (refusal !== null) {
     dropBody(ctx.state, data);
     failOver(ctx, job, refusal);
-    stopAttempt(ctx, node.config.id, event.jobId, event.token, StopReason.CANCELLED);
+    stopAttempt(ctx, node.config.id, { id: event.jobId, token: event.token }, StopReason.CANCELLED);
     return;
   }
   if (!addChunk(ctx.state, job, event.index, data)) return;
@@ -100,7 +100,7 @@ export function attemptProgress(state: State, node: NodeRecord, event: AttemptPr
 }
 
 /** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */
-export function freeSlot(state: State, now: Now, node: NodeRecord, job: string, token: number): WorkerRecord | null {
+export function freeSlot({ state, now }: StepContext, node: NodeRecord, job: string, token: number): WorkerRecord | null {
   for (const id of node.workers) {
     const worker = state.workers.get(id);
     if (worker === undefined || !worker.attempts.delete(attemptKey(job, token))) continue;

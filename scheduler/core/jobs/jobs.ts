@@ -158,7 +158,7 @@ export function finish(
       if (waiter.mode === 'job') answerJob(ctx, waiter, view, write);
       else {
         const { chunks, firstIndex } = chunksFor(ctx.state, job, stream, waiter);
-        answerStream(ctx, waiter, view.state, chunks, ending.error, write, { token: job.token, firstIndex });
+        answerStream(ctx, waiter, { state: view.state, chunks, error: ending.error, token: job.token, firstIndex }, write);
       }
     }
   }

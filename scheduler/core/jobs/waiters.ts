@@ -7,32 +7,38 @@ import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { StepContext } from '../context.ts';
 import type { Write } from '../effects.ts';
 import type { Ref } from '../events.ts';
-import type { Waiter } from '../state/jobs.ts';
+import type { Cursor, Waiter } from '../state/jobs.ts';
 import type { State } from '../state.ts';
-import type { Now } from '../now.ts';
 import type { Usage } from './rate-limits.ts';
 import { jobNotFound } from './errors.ts';
 import { failureReply, jobReply } from './views.ts';
 
-/** Registers a waiter; with `waitMs` 0 it awaits only the read that the caller starts. */
-export function addWaiter(
-  state: State,
-  now: Now,
-  ref: Ref,
-  endpoint: string,
-  job: string,
-  mode: 'job' | 'stream',
-  waitMs: number,
-  usage: Usage | null,
-  reader: Pick<Waiter, 'after' | 'resent' | 'byKey'> = { after: null, resent: false, byKey: false },
-): Waiter {
+/** Who waits for what. */
+export interface Waiting {
+  readonly ref: Ref;
+  readonly endpoint: string;
+  readonly job: string;
+  readonly mode: 'job' | 'stream';
+  /** 0: it awaits only the read that the caller starts. */
+  readonly waitMs: number;
+  readonly usage: Usage | null;
+  readonly after?: Cursor | null;
+  readonly resent?: boolean;
+  readonly byKey?: boolean;
+}
+
+/** Registers a waiter. */
+export function addWaiter({ state, now }: StepContext, waiting: Waiting): Waiter {
+  const { ref, endpoint, job, mode, waitMs, usage, after = null, resent = false, byKey = false } = waiting;
   const waiter: Waiter = {
     channel: ref.channel,
     request: ref.request,
     endpoint,
     job,
     mode,
-    ...reader,
+    after,
+    resent,
+    byKey,
     deadline: null,
     usage,
     immediate: waitMs <= 0,
@@ -89,33 +95,24 @@ export function answerJob(ctx: StepContext, waiter: Waiter, job: Job, write: Wri
   ctx.emit({ kind: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
 }
 
-/** Where chunks stand: in the stream of which attempt, and from which index on when that is known. */
-export interface ChunkPlace {
+/** What a reader of a stream gets. */
+export interface StreamAnswer {
+  readonly state: JobState;
+  readonly chunks: readonly Payload[];
+  /** Null unless the job failed. */
+  readonly error: string | null;
+  /** The attempt whose stream it is, and the index of the first chunk in it, where known. */
   readonly token?: number;
   readonly firstIndex?: number;
 }
 
 /** Answers a waiter with stream chunks. */
-export function answerStream(
-  ctx: StepContext,
-  waiter: Waiter,
-  state: JobState,
-  chunks: readonly Payload[],
-  error: string | null,
-  write: Write | null = null,
-  at: ChunkPlace = {},
-): void {
+export function answerStream(ctx: StepContext, waiter: Waiter, answer: StreamAnswer, write: Write | null = null): void {
   dropWaiter(ctx.state, waiter);
-  const part = { state, chunks: chunks.map(toPayloadMessage), ...(error === null ? {} : { error }), ...at };
-  ctx.emit(
-    {
-      kind: 'reply',
-      channel: waiter.channel,
-      reply: { requestId: waiter.request, result: { $case: 'stream', value: part } },
-      usage: waiter.usage,
-    },
-    write,
-  );
+  const { state, chunks, error, ...place } = answer;
+  const value = { state, chunks: chunks.map(toPayloadMessage), ...(error === null ? {} : { error }), ...place };
+  const reply = { requestId: waiter.request, result: { $case: 'stream', value } } as const;
+  ctx.emit({ kind: 'reply', channel: waiter.channel, reply, usage: waiter.usage }, write);
 }
 
 /** Answers a waiter with a refusal. */

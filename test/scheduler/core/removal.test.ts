@@ -1,4 +1,4 @@
-/** An endpoint that is deleted takes nothing more (scheduler/core/control/undeploy.ts, requests.ts). */
+/** An endpoint that is deleted takes nothing more (scheduler/core/control/undeploy.ts, scheduler/core/jobs/submit.ts). */
 import test from 'ava';
 
 import { queueInput } from '../../support/endpoint-input.ts';

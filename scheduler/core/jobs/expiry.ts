@@ -1,0 +1,30 @@
+/** Jobs whose ttl or retention is over: which of those that the store found due are removed. */
+import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
+
+import type { StepContext } from '../context.ts';
+import type { CoreEvent } from '../events.ts';
+import { readClosed } from '../state.ts';
+import { fromRow } from './job-records.ts';
+import { DELETION_GATHER_MS, expire, expireEnded, noteDeletion } from './jobs.ts';
+import { stopAttempt } from './stop-attempt.ts';
+
+/** Removes what the store reported as due (ttl or retention over). */
+export function dueRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'due-read' }>): void {
+  ctx.state.readingDue = false;
+  // Whatever was submitted or ended during the read has lowered nextDeletion itself.
+  if (event.nextAt !== null) noteDeletion(ctx.state, event.nextAt <= event.wall ? ctx.now.wall - DELETION_GATHER_MS : event.nextAt);
+  for (const row of event.jobs) {
+    const job = ctx.state.jobs.get(row.id);
+    if (job !== undefined && job.seq === row.seq) {
+      if (job.deleteAt > ctx.now.wall) continue;
+      const { lease } = job;
+      expire(ctx, job);
+      if (lease !== null) stopAttempt(ctx, lease.node, job, StopReason.EXPIRED);
+      continue;
+    }
+    if (ctx.state.reads.ended.has(row.seq)) continue;
+    if (row.state === 'IN_QUEUE') expire(ctx, fromRow(row));
+    else expireEnded(ctx, row, event.wall);
+  }
+  readClosed(ctx.state, ctx.state.reads.due);
+}

@@ -1,0 +1,15 @@
+/** Requests to purge a queue. What a purge ends is decided step by step (purge.ts). */
+import type { StepContext } from '../context.ts';
+import { fill } from './dispatch.ts';
+import { endpointNotFound } from './errors.ts';
+import { startPurge } from './purge.ts';
+
+export function purge(ctx: StepContext, call: number, endpointId: string): void {
+  const endpoint = ctx.state.endpoints.get(endpointId);
+  if (endpoint === undefined) {
+    ctx.reply(call, endpointNotFound(endpointId));
+    return;
+  }
+  startPurge(ctx.state, endpoint, call);
+  fill(ctx, endpoint);
+}

@@ -1,0 +1,43 @@
+/** Requests to retry: which ended jobs go back to the tail of their queue. */
+import { CapstanError } from '../../../lib/errors.ts';
+import type { WholeJob } from '../../store/store.ts';
+
+import type { StepContext } from '../context.ts';
+import type { Cause } from '../events.ts';
+import type { JobRecord } from '../state/jobs.ts';
+import { fill } from './dispatch.ts';
+import { liveJob, readFor } from './job-lookup.ts';
+import { fromRow } from './job-records.ts';
+import { retryEnded, undo } from './jobs.ts';
+
+/** Puts a failed or timed-out job back at the tail. */
+export function retry(ctx: StepContext, call: number, endpoint: string, id: string): void {
+  if (liveJob(ctx.state, ctx.now, endpoint, id) === null) readFor(ctx, { kind: 'retry', call, endpoint, job: id }, endpoint, id);
+  else ctx.reply(call, notRetryable(id, 'has not ended'));
+}
+
+/** The row of a job to retry has been read. */
+export function retryStored(ctx: StepContext, call: number, live: JobRecord | null, found: WholeJob | null): void {
+  const row = found?.job;
+  const endpoint = row === undefined ? undefined : ctx.state.endpoints.get(row.endpoint);
+  const job = row === undefined ? null : fromRow(row);
+  const may = live === null && endpoint !== undefined && endpoint.config.removing === undefined;
+  const write = may && job !== null ? retryEnded(ctx, job, call) : null;
+  if (endpoint === undefined || job === null || write === null) {
+    ctx.reply(call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'gone'}` : 'has not ended'));
+    return;
+  }
+  ctx.state.dirtyEndpoints.add(job.endpoint);
+  ctx.reply(call, { kind: 'job', id: job.id, state: 'IN_QUEUE', delayMs: null, executionMs: null }, write);
+  fill(ctx, endpoint);
+}
+
+function notRetryable(id: string, why: string): CapstanError {
+  return new CapstanError('CONFLICT', `job ${id} ${why}; only a FAILED or TIMED_OUT job can be retried`);
+}
+
+/** The store refused a retry. */
+export function retryRefused(ctx: StepContext, { call, job }: Extract<Cause, { kind: 'retry' }>): void {
+  undo(ctx.state, job);
+  ctx.reply(call, notRetryable(job.id, 'changed meanwhile'));
+}

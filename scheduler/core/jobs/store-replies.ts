@@ -1,0 +1,55 @@
+/** What the store replies to the requests that await it: a row that was read, an operation that was refused. */
+import { CapstanError } from '../../../lib/errors.ts';
+import type { Outcome, WholeJob } from '../../store/store.ts';
+
+import type { StepContext } from '../context.ts';
+import type { Cause, ReadPurpose } from '../events.ts';
+import { readClosed } from '../state.ts';
+import { cancelStored } from './cancel.ts';
+import { jobNotFound, webhookNotFound } from './errors.ts';
+import { liveJob } from './job-lookup.ts';
+import { retryRefused, retryStored } from './retry.ts';
+import { resolveWaiter } from './status.ts';
+import { submissionRead, submissionRefused } from './submit.ts';
+import { findWaiter } from './waiters.ts';
+
+/** A job that was not in the state has been read from the store. */
+export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob | null): void {
+  // A job that ended since its row was read must not be acted upon: read it again, after the commit.
+  if (found?.job.state === 'IN_QUEUE' && ctx.state.reads.ended.has(found.job.seq)) {
+    ctx.emit({ kind: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
+    return;
+  }
+  readClosed(ctx.state, purpose.read);
+  switch (purpose.kind) {
+    case 'waiter': {
+      const waiter = findWaiter(ctx.state, purpose.ref);
+      if (waiter !== null) resolveWaiter(ctx, waiter, found);
+      return;
+    }
+    case 'submit':
+      return submissionRead(ctx, purpose, found);
+    case 'cancel':
+    case 'retry': {
+      const live = liveJob(ctx.state, ctx.now, purpose.endpoint, purpose.job);
+      if (live === null && (found === null || found.job.deleteAt <= ctx.now.wall)) ctx.reply(purpose.call, jobNotFound(purpose.job));
+      else if (purpose.kind === 'cancel') cancelStored(ctx, purpose.call, live, found);
+      else retryStored(ctx, purpose.call, live, found);
+    }
+  }
+}
+
+/** The store refused an operation that a caller asked for: undo what the state assumed, and answer. */
+export function refused(ctx: StepContext, outcome: Outcome, cause: Cause): void {
+  switch (cause.kind) {
+    case 'submit':
+      return submissionRefused(ctx, outcome, cause);
+    case 'retry':
+      return retryRefused(ctx, cause);
+    case 'redeliver':
+      ctx.reply(cause.call, webhookNotFound(cause.id));
+      return;
+    case 'command':
+      ctx.reply(cause.call, new CapstanError('CONFLICT', 'the state changed concurrently; read it again'));
+  }
+}

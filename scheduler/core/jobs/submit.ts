@@ -1,0 +1,145 @@
+/** Submissions: which are refused, and whether a new job waits or gets a slot at once. */
+import { CapstanError } from '../../../lib/errors.ts';
+import { blobBytes } from '../../../lib/payload.ts';
+import type { Outcome, WholeJob } from '../../store/store.ts';
+
+import type { StepContext } from '../context.ts';
+import type { Cause, CoreEvent, ReadPurpose } from '../events.ts';
+import { dropBody, type State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import { admit, refuse } from './admission.ts';
+import { bodyRefusal, reserve } from './body-use.ts';
+import { findFreeSlot, sendJob } from './dispatch.ts';
+import { endpointNotFound } from './errors.ts';
+import { readFor } from './job-lookup.ts';
+import { applyEvent, newJob, toRow } from './job-records.ts';
+import { noteDeletion, takeLease, undo } from './jobs.ts';
+import type { Usage } from './rate-limits.ts';
+import { questionOf, replyOrWait } from './status.ts';
+import { failureReply, jobReply, viewOfRecord } from './views.ts';
+import { addWaiter, answerFailure, dropWaiter, findWaiter } from './waiters.ts';
+
+type SubmitPurpose = Extract<ReadPurpose, { kind: 'submit' }>;
+
+/** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
+export function submit(ctx: StepContext, event: Extract<CoreEvent, { kind: 'submit' }>): void {
+  const endpoint = ctx.state.endpoints.get(event.endpoint);
+  // One that is there already, or may be, brings no new body.
+  const isNew = !event.counting.resent && !ctx.state.jobs.has(event.job);
+  const refusal =
+    endpoint === undefined
+      ? endpointNotFound(event.endpoint)
+      : (refusalOf(endpoint) ?? (isNew ? inputRefusal(ctx.state, endpoint, event) : null));
+  if (endpoint === undefined || refusal !== null) {
+    refuse(ctx, event.ref, refusal as CapstanError);
+    dropBody(ctx.state, event.input);
+    return;
+  }
+  const usage = admit(ctx, endpoint, event);
+  if (usage === undefined) {
+    dropBody(ctx.state, event.input);
+    return;
+  }
+  // One that was sent before may be stored, run and ended already, and one that the state holds may be refused by the store yet, because its key
+  // belongs to another job: the store tells, which is read after it has answered what was written before.
+  if (event.counting.resent || ctx.state.jobs.has(event.job)) readFor(ctx, { kind: 'submit', event, usage }, event.endpoint, event.job);
+  else insert(ctx, endpoint, event, usage);
+}
+
+function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreEvent, { kind: 'submit' }>, usage: Usage | null): void {
+  const { diskRefusal } = ctx.state;
+  if (diskRefusal !== null) {
+    ctx.emit({ kind: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, diskRefusal), usage });
+    dropBody(ctx.state, event.input);
+    return;
+  }
+  const job = newJob(ctx.state, ctx.now, endpoint, event);
+  noteDeletion(ctx.state, job.deleteAt);
+  endpoint.tallies.submitted++;
+  const [normal, low] = endpoint.lanes;
+  const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
+  const slot = nothingBefore ? findFreeSlot(ctx.state, endpoint, ctx.now, job.queuePosition) : null;
+  const next = slot === null ? applyEvent(ctx.state, job, 'submit') : takeLease(ctx.state, job, 'submit-leased', slot);
+  if (slot === null && (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT'))
+    ctx.state.dirtyEndpoints.add(event.endpoint);
+  const write = ctx.write(
+    {
+      kind: next.op,
+      job: toRow(job),
+      input: event.input,
+      s3: event.s3,
+      idempotency:
+        event.idempotency === null ? null : { ...event.idempotency, expiresAt: ctx.now.wall + ctx.state.settings.idempotencyRetentionMs },
+    },
+    { kind: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
+    null,
+    reserve(ctx.state, endpoint.config.account, blobBytes(event.input)),
+  );
+  if (event.waitMs > 0)
+    addWaiter(ctx, { ref: event.ref, endpoint: event.endpoint, job: event.job, mode: 'job', waitMs: event.waitMs, usage });
+  else ctx.emit({ kind: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfRecord(job, '')), usage }, write);
+  if (slot !== null) sendJob(ctx, job, slot, write);
+}
+
+/** Why the account may not have the input of a new job; null when it may. */
+function inputRefusal(
+  state: State,
+  { config: { account } }: EndpointRecord,
+  { input }: Extract<CoreEvent, { kind: 'submit' }>,
+): CapstanError | null {
+  const size = blobBytes(input);
+  return bodyRefusal(state, account, { size, adds: size, field: 'input' });
+}
+
+function refusalOf(endpoint: EndpointRecord): CapstanError | null {
+  if (endpoint.config.removing !== undefined) return endpointNotFound(endpoint.config.id);
+  return endpoint.config.kind === 'QUEUE'
+    ? null
+    : new CapstanError('INVALID_ARGUMENT', `endpoint ${endpoint.config.id} is load-balanced: it serves routes and has no queue`);
+}
+
+/** A submission that was sent before has been looked up in the store: its job is there, or it is submitted now. */
+export function submissionRead(ctx: StepContext, purpose: SubmitPurpose, found: WholeJob | null): void {
+  const { event, usage } = purpose;
+  const held = ctx.state.jobs.get(event.job);
+  if (found === null && held?.endpoint === event.endpoint) {
+    // Written since the read, by another copy of the submission: not answered before the store has taken or refused it.
+    readFor(ctx, purpose, event.endpoint, event.job);
+    return;
+  }
+  if (found !== null || held !== undefined) {
+    replyOrWait(ctx, questionOf(event, usage));
+    return;
+  }
+  // It may have been deleted while the store was read.
+  const endpoint = ctx.state.endpoints.get(event.endpoint);
+  const error =
+    endpoint === undefined ? endpointNotFound(event.endpoint) : (refusalOf(endpoint) ?? inputRefusal(ctx.state, endpoint, event));
+  if (endpoint !== undefined && error === null) insert(ctx, endpoint, event, usage);
+  else if (error !== null) {
+    ctx.emit({ kind: 'reply', channel: event.ref.channel, reply: failureReply(event.ref.request, error), usage });
+    dropBody(ctx.state, event.input);
+  }
+}
+
+/** The store refused a submission: undoes what the state assumed, and replies with the job that is there or the mismatch. */
+export function submissionRefused(ctx: StepContext, outcome: Outcome, cause: Extract<Cause, { kind: 'submit' }>): void {
+  undo(ctx.state, cause.job);
+  const waiter = findWaiter(ctx.state, cause.ref);
+  // The caller that would have waited went away meanwhile.
+  if (cause.waitMs > 0 && waiter === null) return;
+  if (outcome.kind === 'idempotent-other-body') {
+    const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with a different request body', {
+      field: 'Idempotency-Key',
+    });
+    if (waiter === null)
+      ctx.emit({ kind: 'reply', channel: cause.ref.channel, reply: failureReply(cause.ref.request, error), usage: cause.usage });
+    else answerFailure(ctx, waiter, error);
+    return;
+  }
+  // The job is there already: the same submission again, or its idempotency key.
+  const id = outcome.kind === 'idempotent-same' ? outcome.jobId : cause.job.id;
+  if (waiter !== null) dropWaiter(ctx.state, waiter);
+  const { job, waitMs, ref, usage } = cause;
+  replyOrWait(ctx, { ref, endpoint: job.endpoint, id, waitMs, usage, byKey: id !== job.id });
+}
