@@ -3,14 +3,13 @@ import type { ControlKind } from '../store/store.ts';
 
 import type { StepContext } from './context.ts';
 import type { Write } from './effects.ts';
-import type { Cause } from './events.ts';
 import { rowKey } from './state/control-rows.ts';
 
 /** Writes a control row (null removes it). */
-export function putRow(ctx: StepContext, kind: ControlKind, key: string, value: unknown, cause: Cause | null = null): Write {
+export function putRow(ctx: StepContext, kind: ControlKind, key: string, value: unknown): Write {
   const name = rowKey(kind, key);
   const version = (ctx.state.versions.get(name) ?? 0) + 1;
   if (value === null) ctx.state.versions.delete(name);
   else ctx.state.versions.set(name, version);
-  return ctx.write({ kind: 'put', rowKind: kind, key, version, value: value === null ? null : JSON.stringify(value) }, cause);
+  return ctx.write({ kind: 'put', rowKind: kind, key, version, value: value === null ? null : JSON.stringify(value) });
 }

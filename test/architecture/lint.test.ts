@@ -43,6 +43,11 @@ const snippets: Snippet[] = [
     source: `export async function bad(p: PromiseLike<void>): Promise<void> {\n  await p;\n}\n`,
     rule: 'oxc(no-async-await)',
   },
+  {
+    file: 'scheduler/core/a.ts',
+    source: `export const bad = (a: number, b: number, c: number, d: number, e: number): number => a + b + c + d + e;\n`,
+    rule: 'eslint(max-params)',
+  },
   { file: 'gateway/a.ts', source: `export const bad = process.env['HOME'];\n`, rule: 'node(no-process-env)' },
   { file: 'gateway/a.ts', source: `import { env } from 'node:process';\nexport const bad = env;\n`, rule: 'eslint(no-restricted-imports)' },
   { file: 'gateway/config.ts', source: `export const good = process.env['HOME'];\n`, rule: null },

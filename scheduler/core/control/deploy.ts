@@ -45,7 +45,7 @@ export function deploy(ctx: StepContext, call: number, command: Deploy): void {
     return;
   }
   const changes = command.endpoints.map((input) => ({ input, build }));
-  const refusal = overQuota(ctx.state, account, environment, changes, 'deploys');
+  const refusal = overQuota(ctx.state, { account, environment }, changes, 'deploys');
   if (refusal !== null) {
     ctx.reply(call, refusal);
     return;
@@ -71,7 +71,7 @@ export function rollback(ctx: StepContext, call: number, command: Rollback): voi
     const row = digest === '' ? noBuild : ctx.state.builds.get(digest);
     return row === undefined ? [] : [{ input, build: row }];
   });
-  const refusal = overQuota(ctx.state, account, environment, changes, 'stays');
+  const refusal = overQuota(ctx.state, { account, environment }, changes, 'stays');
   if (refusal !== null) ctx.reply(call, refusal);
   else apply(ctx, call, { account, environment, cause: 'ROLLBACK', changes });
 }
@@ -86,7 +86,7 @@ export function updateEndpoint(ctx: StepContext, call: number, id: string, input
   }
   const { account, environment } = endpoint.config;
   const build = { ...noBuild, digest: release.buildDigest, size: release.buildSize };
-  const refusal = overQuota(ctx.state, account, environment, [{ input, build }], 'stays');
+  const refusal = overQuota(ctx.state, { account, environment }, [{ input, build }], 'stays');
   if (refusal !== null) {
     ctx.reply(call, refusal);
     return;
@@ -164,8 +164,7 @@ function targets(state: State, { account, environment, endpoint, build }: Rollba
  */
 function overQuota(
   state: State,
-  account: string,
-  environment: string,
+  { account, environment }: { readonly account: string; readonly environment: string },
   changes: readonly Change[],
   kind: 'deploys' | 'stays',
 ): CapstanError | null {

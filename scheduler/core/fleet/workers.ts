@@ -43,7 +43,12 @@ const MOST_PAST = 512;
 const MOST_PAST_STORED = 64;
 
 /** Asks for the worker of a plan, unless the plan is out of date. */
-export function requestWorker(state: State, now: Now, endpoint: EndpointRecord, plan: Plan, decision: string): WorkerRecord | Rejected {
+export function requestWorker(
+  { state, now }: Pick<StepContext, 'state' | 'now'>,
+  endpoint: EndpointRecord,
+  plan: Plan,
+  decision: string,
+): WorkerRecord | Rejected {
   const stale = staleness(state, plan);
   if (stale !== null) return stale;
   const worker: WorkerRecord = {

@@ -50,7 +50,7 @@ export function noteStart(ctx: StepContext, worker: WorkerRecord, status: Worker
   const started = ready && !worker.ready;
   worker.ready = ready || (worker.ready && status.state === WorkerState.DRAINING);
   if (endpoint === undefined) return;
-  if (failed > 0 && !ready && worker.release === endpoint.config.release) noteFailures(ctx, endpoint, worker, failed, status);
+  if (failed > 0 && !ready && worker.release === endpoint.config.release) noteFailures(ctx, endpoint, worker, { failed, status });
   if (!started) return;
   worker.idleSince = ctx.now.mono;
   if (worker.release === endpoint.config.release) noteGoodStart(ctx, endpoint, worker);
@@ -62,7 +62,12 @@ export function noteStart(ctx: StepContext, worker: WorkerRecord, status: Worker
   ctx.emit({ kind: 'worker-started', endpoint: worker.endpoint, runtime, placedMs, artifactMs, startedMs, loadedMs });
 }
 
-function noteFailures(ctx: StepContext, endpoint: EndpointRecord, worker: WorkerRecord, failed: number, status: WorkerStatus): void {
+function noteFailures(
+  ctx: StepContext,
+  endpoint: EndpointRecord,
+  worker: WorkerRecord,
+  { failed, status }: { readonly failed: number; readonly status: WorkerStatus },
+): void {
   const { starts } = endpoint;
   const looped = inCrashLoop(endpoint);
   starts.failures = Math.min(MOST_FAILURES, starts.failures + failed);

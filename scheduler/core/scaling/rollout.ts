@@ -13,6 +13,7 @@
  * The boundary is a position in the queue, kept with the endpoint's settings, so a restart of the
  * scheduler changes nothing about it.
  */
+import type { StepContext } from '../context.ts';
 import { first } from '../jobs/lanes.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
@@ -26,7 +27,7 @@ export function mayTakeOld(endpoint: EndpointRecord, worker: WorkerRecord, queue
 }
 
 /** Old workers that go, because nothing may go to them any more. */
-export function retireOld(state: State, now: Now, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
+export function retireOld({ state, now }: StepContext, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
   const { previousRelease, releaseFrom, release } = endpoint.config;
   const owed =
     endpoint.config.kind === 'LOAD_BALANCED' ||

@@ -82,8 +82,7 @@ export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void 
   }
   if (old.length > 0)
     retireOld(
-      ctx.state,
-      ctx.now,
+      ctx,
       endpoint,
       old,
       fresh.some((worker) => serves(ctx.state, worker)),
@@ -100,7 +99,7 @@ export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void 
   }
   endpoint.rejections = [];
   endpoint.unplaced.count = 0;
-  shrink(ctx.state, ctx.now, endpoint, staying, load);
+  shrink(ctx, endpoint, staying, load);
 }
 
 /** What waits and runs: requests of a load-balanced endpoint, else the normal jobs. */
@@ -170,7 +169,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
   const avoid = avoidedNodes(endpoint, ctx.now);
   const refusal = avoid.size === 0 ? knownRefusal(ctx.state, release) : null;
   if (refusal !== null) {
-    noPlace(ctx.state, ctx.now, endpoint, refusal, by);
+    noPlace(ctx, endpoint, refusal, by);
     return;
   }
   const placer = new Placer(ctx.state, endpoint, release, avoid);
@@ -180,7 +179,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
     if (placed.plan === null && avoid.size > 0 && ctx.now.mono >= endpoint.starts.retryAt) placed = place(ctx.state, endpoint, release);
     if (placed.plan === null) {
       if (avoid.size === 0) noteRefusal(ctx.state, release, placed.rejections);
-      noPlace(ctx.state, ctx.now, endpoint, placed.rejections, left);
+      noPlace(ctx, endpoint, placed.rejections, left);
       return;
     }
     ask(ctx, endpoint, placed.plan, reason);
@@ -190,7 +189,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
 }
 
 function ask(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
-  const worker = requestWorker(ctx.state, ctx.now, endpoint, plan, reason);
+  const worker = requestWorker(ctx, endpoint, plan, reason);
   // Planned and asked for in one step: nothing can have come between.
   if ('reason' in worker) throw new Error(`the placement for endpoint ${endpoint.config.id} is out of date: ${worker.reason}`);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
@@ -199,7 +198,7 @@ function ask(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: str
 }
 
 /** Workers are wanted that no node can take. An old one may be what stands in the way. */
-function noPlace(state: State, now: Now, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
+function noPlace({ state, now }: StepContext, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
   if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
   endpoint.unplaced.count = count;
   if (endpoint.rejections !== rejected || rejected.length === 0) {
@@ -210,7 +209,7 @@ function noPlace(state: State, now: Now, endpoint: EndpointRecord, rejected: End
   makeRoom(state, now, endpoint);
 }
 
-function shrink(state: State, now: Now, endpoint: EndpointRecord, staying: readonly WorkerRecord[], load: Load): void {
+function shrink({ state, now }: StepContext, endpoint: EndpointRecord, staying: readonly WorkerRecord[], load: Load): void {
   const { config } = endpoint;
   const order = [...staying].sort(firstToGo);
   let left = staying.length;

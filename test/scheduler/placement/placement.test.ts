@@ -225,7 +225,7 @@ function stale(change: (world: FleetWorld, plan: Plan) => void): string | null {
   const { plan } = place(world.image, endpoint, release);
   if (plan === null) throw new Error('no plan');
   change(world, plan);
-  const asked = requestWorker(world.image, { wall: 0, mono: 0 }, world.endpoint(id), plan, 'test');
+  const asked = requestWorker({ state: world.image, now: { wall: 0, mono: 0 } }, world.endpoint(id), plan, 'test');
   return 'reason' in asked ? asked.reason : null;
 }
 
