@@ -281,7 +281,7 @@ function wire({ channels, sessions, control, gateways, sender, metrics, bodies }
   return {
     reply: (channel, reply) => channels.reply(channel, reply),
     send: (node, session, event) => sessions.send(node, session, event),
-    sendDesired: (node, session, epoch, workers, image) => sessions.sendDesired(node, session, epoch, workers, image),
+    sendDesired: (effect, state) => sessions.sendDesired(effect, state),
     sendJob: (effect, input, s3) => sessions.sendJob(effect, input, s3),
     closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
     directory: (update) => control.directory(update),

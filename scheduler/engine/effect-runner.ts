@@ -73,7 +73,7 @@ export class EffectRunner {
       case 'send':
         return ports.send(effect.node, effect.session, effect.event);
       case 'send-desired':
-        return ports.sendDesired(effect.node, effect.session, effect.epoch, effect.workers, state);
+        return ports.sendDesired(effect, state);
       case 'dispatch':
         return this.#dispatch(effect);
       case 'close-session':
@@ -89,7 +89,7 @@ export class EffectRunner {
       case 'read-hooks': {
         const { skipHosts, skipIds, perHost, limit } = effect;
         const { wall } = this.#options.clock.now();
-        return this.#read('hooks', [wall, skipHosts, skipIds, perHost, limit], ({ hooks, nextAt }) =>
+        return this.#read('hooks', [{ wall, skipHosts, skipIds, perHost, limit }], ({ hooks, nextAt }) =>
           feed({ kind: 'hooks-read', hooks, nextAt, limit }),
         );
       }
@@ -120,7 +120,7 @@ export class EffectRunner {
   }
 
   #readHead({ endpoint, priority, after, limit }: Extract<Effect, { kind: 'read-head' }>): void {
-    this.#read('head', [endpoint, priority, after, limit, MAX_INLINE_BYTES], (rows) => {
+    this.#read('head', [{ endpoint, priority, after, limit, inputLimit: MAX_INLINE_BYTES }], (rows) => {
       this.#options.feed({ kind: 'head-read', endpoint, priority, rows, limit });
       // A job that ended while it was read is not in the state.
       for (const { job, input } of rows) if (input !== null) this.#keep(job, input);

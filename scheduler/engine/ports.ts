@@ -4,15 +4,16 @@ import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Effect } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
-import type { WorkerRecord } from '../core/state/fleet.ts';
 import type { Payload } from '../../lib/payload.ts';
 
 export type DispatchEffect = Extract<Effect, { kind: 'dispatch' }>;
+export type DesiredEffect = Extract<Effect, { kind: 'send-desired' }>;
 
 export interface Ports {
   reply(channel: number, reply: JobReply): void;
   send(node: string, session: number, event: SchedulerEvent): void;
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void;
+  /** Sends a node the whole set of its workers, with the releases that they name. */
+  sendDesired(effect: DesiredEffect, state: State): void;
   sendJob(effect: DispatchEffect, input: Payload, s3: Uint8Array | null): void;
   closeSession(node: string, session: number, reason: string): void;
   /** A worker became ready, for metrics. */

@@ -19,11 +19,11 @@ import { inlineBytes, type Payload } from '../../lib/payload.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Effect } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
-import type { WorkerRecord } from '../core/state/fleet.ts';
 import { reportedLines } from '../core/jobs/reported.ts';
 import { places } from '../core/control/encryption.ts';
 import { workersByNode } from '../core/fleet/workers.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { DesiredEffect } from '../engine/ports.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { hashKey } from '../secrets/hash.ts';
 import type { WorkerTokens } from '../secrets/worker-tokens.ts';
@@ -118,7 +118,7 @@ export class NodeSessions {
   }
 
   /** Sends the whole desired set with the releases it names. */
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void {
+  sendDesired({ node, session, epoch, workers }: DesiredEffect, state: State): void {
     const event = desiredEvent(
       state,
       { epoch, workers },

@@ -255,6 +255,27 @@ export interface BodyUsage {
   readonly bytes: number;
 }
 
+export interface HeadWindow {
+  readonly endpoint: string;
+  readonly priority: 0 | 1;
+  /** Jobs with a higher queue position. */
+  readonly after: number;
+  readonly limit: number;
+  /** Inline inputs up to this size, bytes, are read with their jobs. */
+  readonly inputLimit: number;
+}
+
+export interface HookWindow {
+  /** Deliveries due at or before this time, ms since 1970. */
+  readonly wall: number;
+  /** Hosts and deliveries to leave out, both short lists: what is being sent. */
+  readonly skipHosts: readonly string[];
+  readonly skipIds: readonly string[];
+  /** Deliveries of each host, at most. */
+  readonly perHost: number;
+  readonly limit: number;
+}
+
 export interface Reads {
   /** By id and endpoint, with output and the chunks that are kept. */
   job(endpoint: string, id: string): WholeJob | null;
@@ -262,8 +283,8 @@ export interface Reads {
   payload(seq: number): { readonly input: Payload; readonly s3: Uint8Array | null } | null;
   /** Jobs with encrypted credentials after a number, in order of number, in any state. */
   encryptedInputs(afterSeq: number, limit: number): EncryptedInput[];
-  /** Queued jobs of an endpoint and priority after a position, in order; inputs inline up to `inputLimit` bytes come along. */
-  head(endpoint: string, priority: 0 | 1, afterPosition: number, limit: number, inputLimit: number): QueuedJob[];
+  /** Queued jobs of an endpoint and priority, in order. */
+  head(window: HeadWindow): QueuedJob[];
   /** Leased jobs after a number, in order of number. */
   leased(afterSeq: number, limit: number): JobRow[];
   /** Jobs whose deleteAt is at or before `wall`, oldest first, and when the next one is due. */
@@ -281,18 +302,10 @@ export interface Reads {
   page(endpoint: string, state: StoredState | null, offset: number, limit: number): { readonly jobs: WholeJob[]; readonly total: number };
   control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];
   /**
-   * Pending deliveries due at or before `wall`, at most `perHost` of each host, hosts in order of
-   * their oldest, without `skipHosts` and `skipIds` (both short: what is being sent). A host with a
-   * long queue costs no more than one with a single delivery. `nextAt`: when the first is due that
-   * is not due yet.
+   * Pending deliveries that are due, hosts in order of their oldest. A host with a long queue costs no more than one
+   * with a single delivery. `nextAt`: when the first is due that is not due yet.
    */
-  hooks(
-    wall: number,
-    skipHosts: readonly string[],
-    skipIds: readonly string[],
-    perHost: number,
-    limit: number,
-  ): { readonly hooks: HookHead[]; readonly nextAt: number | null };
+  hooks(window: HookWindow): { readonly hooks: HookHead[]; readonly nextAt: number | null };
   /** One delivery with its payload. */
   hook(id: string): HookRow | null;
   /** An account's deliveries after an id, pending and failed, in order of id. Other accounts' cost it nothing. */

@@ -298,7 +298,7 @@ export class QueueWorld {
     return {
       reply: (_channel, reply) => void this.#replies.set(reply.requestId, reply),
       send: (_node, _session, event) => this.#hear(event),
-      sendDesired: (node, session, epoch) => {
+      sendDesired: ({ node, session, epoch }) => {
         const event = { $case: 'workers', value: { epoch, workers: this.#workers() } } as const;
         this.#engine.handle({ kind: 'agent', node, session, events: [{ event }] });
       },

@@ -236,7 +236,7 @@ export function checkWindows(state: State, store: SqliteEngine, id: string): voi
       // Compared with the store elsewhere: there is no job to read.
       if (shown.length === 0 && lane.count === 0) continue;
       const stored = store
-        .read('head', id, priority, -1, 100_000, 0)
+        .read('head', { endpoint: id, priority, after: -1, limit: 100_000, inputLimit: 0 })
         .filter((row) => row.job.queuePosition <= lane.covered)
         .map((row) => row.job.id);
       if (shown.join() !== stored.join())

@@ -108,7 +108,7 @@ export class Scenario {
     const wiring: Wiring = {
       reply: (channel, reply) => this.#gateway.reply(channel, reply),
       send: (_node, session, event) => this.#down(session, event),
-      sendDesired: (_node, session, epoch, workers, state) => this.#down(session, desiredEvent(state, { epoch, workers }, secrets)),
+      sendDesired: ({ session, epoch, workers }, state) => this.#down(session, desiredEvent(state, { epoch, workers }, secrets)),
       sendJob: (effect, input) => this.#down(effect.session, dispatchEvent(effect, input, undefined)),
       closeSession: (_node, session) => this.#breakSession(session),
       post: (hook, tell) => this.#receivers.post(hook, tell),

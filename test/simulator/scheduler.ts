@@ -8,13 +8,12 @@ import type { Answer } from '../../scheduler/core/effects.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { Command, CoreEvent } from '../../scheduler/core/events.ts';
 import type { State } from '../../scheduler/core/state.ts';
-import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
 import { defaultSettings, type Settings } from '../../scheduler/core/settings.ts';
 import { step } from '../../scheduler/core/step.ts';
 import type { Clock } from '../../scheduler/engine/clock.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
 import { Engine } from '../../scheduler/engine/engine.ts';
-import type { DispatchEffect, Ports } from '../../scheduler/engine/ports.ts';
+import type { DesiredEffect, DispatchEffect, Ports } from '../../scheduler/engine/ports.ts';
 import type { HookRow, Op, Outcome } from '../../scheduler/store/store.ts';
 import { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import { FaultyStore, NO_FAULTS, type StoreFaults } from './faulty-store.ts';
@@ -25,7 +24,7 @@ import type { World } from './world.ts';
 export interface Wiring {
   reply(channel: number, reply: JobReply): void;
   send(node: string, session: number, event: SchedulerEvent): void;
-  sendDesired(node: string, session: number, epoch: number, workers: readonly WorkerRecord[], state: State): void;
+  sendDesired(effect: DesiredEffect, state: State): void;
   sendJob(effect: DispatchEffect, input: Payload): void;
   closeSession(node: string, session: number): void;
   /** Posts a webhook; `tell` when that is over. */
@@ -175,7 +174,7 @@ export class SimScheduler {
     return {
       reply: (channel, reply) => wiring.reply(channel, reply),
       send: (node, session, event) => wiring.send(node, session, event),
-      sendDesired: (node, session, epoch, workers, state) => wiring.sendDesired(node, session, epoch, workers, state),
+      sendDesired: (effect, state) => wiring.sendDesired(effect, state),
       sendJob: (effect, input) => wiring.sendJob(effect, input),
       closeSession: (node, session) => wiring.closeSession(node, session),
       deliver: (id) => this.#later(this.#world.random.next() * 2, () => this.#deliver(id)),

@@ -124,7 +124,13 @@ export class Receivers {
       if (delivery.hook.host === 'good' && delivery.state !== 'DELIVERED') fail(`webhook ${id} did not reach a receiver that takes all`);
       stored.delete(id);
     }
-    const { hooks, nextAt } = store.read('hooks', Number.MAX_SAFE_INTEGER, [], [], 1_000, 1_000);
+    const { hooks, nextAt } = store.read('hooks', {
+      wall: Number.MAX_SAFE_INTEGER,
+      skipHosts: [],
+      skipIds: [],
+      perHost: 1_000,
+      limit: 1_000,
+    });
     if (hooks.length > 0 || nextAt !== null) fail(`${hooks.length} webhooks are left in the outbox`);
   }
 }

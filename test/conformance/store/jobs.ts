@@ -141,5 +141,5 @@ export async function jobOf(store: Store, seq: number, endpoint = 'endpoint-a'):
 
 /** Numbers of the queued jobs of an endpoint, in order. */
 export async function queueOf(store: Store, endpoint = 'endpoint-a', priority: 0 | 1 = 0): Promise<number[]> {
-  return (await store.read('head', endpoint, priority, -1, 1_000, 0)).map((one) => one.job.seq);
+  return (await store.read('head', { endpoint, priority, after: -1, limit: 1_000, inputLimit: 0 })).map((one) => one.job.seq);
 }

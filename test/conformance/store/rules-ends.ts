@@ -138,7 +138,10 @@ export function endRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, submit(leased(1)));
     t.deepEqual(await outcomes(store, fence, completed(1, { token: 2, chunks: [json(1)], hook: hookOf(1) })), ['stale']);
-    t.deepEqual(await store.read('hooks', Number.MAX_SAFE_INTEGER, [], [], 10, 10), { hooks: [], nextAt: null });
+    t.deepEqual(await store.read('hooks', { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 }), {
+      hooks: [],
+      nextAt: null,
+    });
     await given(store, fence, completed(1));
     t.deepEqual((await store.read('job', 'endpoint-a', idOf(1)))?.chunks, []);
   });

@@ -92,7 +92,10 @@ export function fenceRules(name: string, use: Use): void {
     t.deepEqual([...((await again.read('payload', 1))?.s3 ?? [])], [1, 2, 3]);
     t.deepEqual(await again.read('leased', 0, 10), [leased(2)]);
     t.deepEqual(shownWhole(await again.read('job', 'endpoint-a', idOf(3))), shownWhole(before));
-    t.is((await again.read('hooks', Number.MAX_SAFE_INTEGER, [], [], 10, 10)).hooks.length, 1);
+    t.is(
+      (await again.read('hooks', { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 })).hooks.length,
+      1,
+    );
     t.is((await again.read('control', 'setting', '', 10))[0]?.value, '"v"');
 
     const next = await take(again, 'owner-after');

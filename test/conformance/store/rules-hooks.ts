@@ -12,7 +12,7 @@ const head = (seq: number, difference: Partial<HookHead> = {}): HookHead => {
 /** Ids of what is due, and when the next is. */
 async function due(store: Store, wall: number, { skipHosts = [] as string[], skip = [] as number[], perHost = 10, limit = 10 } = {}) {
   const skipIds = skip.map((seq) => hookOf(seq).id);
-  const { hooks, nextAt } = await store.read('hooks', wall, skipHosts, skipIds, perHost, limit);
+  const { hooks, nextAt } = await store.read('hooks', { wall, skipHosts, skipIds, perHost, limit });
   return { due: hooks.map(({ id }) => Number(/(\d+)-u1/.exec(id)?.[1])), nextAt };
 }
 
@@ -59,13 +59,16 @@ export function hookRules(name: string, use: Use): void {
     t.deepEqual(await due(store, START + 5_000), { due: [2], nextAt: START + 6_000 });
     t.deepEqual(await due(store, START + 6_000), { due: [2, 1], nextAt: null });
     t.deepEqual(await due(store, START + 6_000, { limit: 1 }), { due: [2], nextAt: null });
-    t.deepEqual((await store.read('hooks', START + 6_000, [], [], 10, 10)).hooks, [head(2, { dueAt: START + 5_000 }), head(1)]);
+    t.deepEqual((await store.read('hooks', { wall: START + 6_000, skipHosts: [], skipIds: [], perHost: 10, limit: 10 })).hooks, [
+      head(2, { dueAt: START + 5_000 }),
+      head(1),
+    ]);
 
     const later = { state: 'PENDING', dueAt: START + 15_000, tries: 1, error: 'answered 500' } as const;
     t.deepEqual(await outcomes(store, fence, { kind: 'hook', id: hookOf(2).id, after: 0, to: later }), ['ok']);
     t.deepEqual(await due(store, START + 6_000), { due: [1], nextAt: START + 15_000 });
     t.deepEqual(
-      (await store.read('hooks', START + 15_000, [], [], 10, 10)).hooks,
+      (await store.read('hooks', { wall: START + 15_000, skipHosts: [], skipIds: [], perHost: 10, limit: 10 })).hooks,
       [head(2, later), head(1)].toSorted((a, b) => a.dueAt - b.dueAt),
     );
     const away = { kind: 'hook', id: hookOf(1).id, after: 0, to: null } as const;

@@ -26,7 +26,7 @@ export function orderRules(name: string, use: Use): void {
     const { store, fence } = await use(t);
     await given(store, fence, ...Array.from({ length: 10 }, (_, i) => submit(queued(i + 1))), leaseOf(4));
     const numbers = async (after: number, limit: number) =>
-      (await store.read('head', 'endpoint-a', 0, after, limit, 0)).map((one) => one.job.seq);
+      (await store.read('head', { endpoint: 'endpoint-a', priority: 0, after, limit, inputLimit: 0 })).map((one) => one.job.seq);
     t.deepEqual(await numbers(0, 3), [1, 2, 3]);
     t.deepEqual(await numbers(3, 3), [5, 6, 7]);
     t.deepEqual(await numbers(9, 3), [10]);
@@ -45,7 +45,7 @@ export function orderRules(name: string, use: Use): void {
       submit(queued(2), { input: five }),
       submit(queued(3), { input: { blob: { id: 'blob-3', size: 3 } } }),
     );
-    const window = await store.read('head', 'endpoint-a', 0, 0, 10, 4);
+    const window = await store.read('head', { endpoint: 'endpoint-a', priority: 0, after: 0, limit: 10, inputLimit: 4 });
     t.deepEqual(
       window.map((one) => ({ job: one.job, input: shown(one.input) })),
       [
@@ -129,7 +129,10 @@ export function orderRules(name: string, use: Use): void {
   test.serial(`${name}: a limit that is no whole number from 0 is refused`, async (t) => {
     const { store, fence } = await use(t);
     await given(store, fence, submit(queued(1)));
-    await t.throwsAsync(store.read('head', 'endpoint-a', 0, 0, -1, 0), { instanceOf: RangeError, message: /limit -1/ });
+    await t.throwsAsync(store.read('head', { endpoint: 'endpoint-a', priority: 0, after: 0, limit: -1, inputLimit: 0 }), {
+      instanceOf: RangeError,
+      message: /limit -1/,
+    });
     await t.throwsAsync(store.read('leased', 0, 1.5), { instanceOf: RangeError });
     await t.throwsAsync(store.read('due', START, Number.NaN), { instanceOf: RangeError });
     t.deepEqual(await queueOf(store), [1], 'the store goes on');

@@ -91,7 +91,7 @@ export function submitRules(name: string, use: Use): void {
     await given(store, fence, submit(leased(1)));
     t.deepEqual(await jobOf(store, 1), leased(1));
     t.deepEqual(await store.read('leased', 0, 10), [leased(1)]);
-    t.deepEqual(await store.read('head', 'endpoint-a', 0, -1, 10, 1_000), []);
+    t.deepEqual(await store.read('head', { endpoint: 'endpoint-a', priority: 0, after: -1, limit: 10, inputLimit: 1_000 }), []);
   });
 
   test.serial(`${name}: a taken id is exists, and the job that has it stays as it was`, async (t) => {

@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
-import type { HookHead, HookRow, NewHook, Op } from '../../store.ts';
+import type { HookHead, HookRow, NewHook, Op, HookWindow } from '../../store.ts';
 import {
   bound,
   HOOK_COLUMNS,
@@ -91,13 +91,7 @@ export function hookStatements(db: Database) {
       settleHost(host);
       return removed === undefined ? [] : [removed[1], removed[2]];
     },
-    due(
-      wall: number,
-      skipHosts: readonly string[],
-      skipIds: readonly string[],
-      perHost: number,
-      limit: number,
-    ): { hooks: HookHead[]; nextAt: number | null } {
+    due({ wall, skipHosts, skipIds, perHost, limit }: HookWindow): { hooks: HookHead[]; nextAt: number | null } {
       const hooks: HookHead[] = [];
       const skipped = JSON.stringify(skipIds);
       // A host all of whose due deliveries are skipped gives none, so as many hosts more are looked at.

@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import type { EndpointCounts, JobRow, QueuedJob, StoredState } from '../../store.ts';
+import type { EndpointCounts, JobRow, QueuedJob, StoredState, HeadWindow } from '../../store.ts';
 import { bound, JOB_COLUMNS, toJob, type JobTuple } from '../rows.ts';
 
 /** length() of a blob reads no overflow page, so a big input that is left out costs nothing. */
@@ -27,7 +27,7 @@ export function queueStatements(db: Database) {
   const leasedRows = db.prepare<[number, number], JobTuple>(leased).raw();
   const countRows = db.prepare<[], [string, StoredState, 0 | 1, number, number]>(COUNTS).raw();
   return {
-    head(endpoint: string, priority: 0 | 1, after: number, limit: number, inputLimit: number): QueuedJob[] {
+    head({ endpoint, priority, after, limit, inputLimit }: HeadWindow): QueuedJob[] {
       return headRows.all(inputLimit, endpoint, priority, after, bound(limit)).map((row) => {
         const inline = row[24];
         return { job: toJob(row), input: inline === null ? null : { inline } };
