@@ -145,7 +145,7 @@ test('a job whose output or stream passes the quota ends FAILED with that reason
   t.like(await session.take('stop'), { jobId, token });
   const stopped = await jobOf(jobId);
   t.is(stopped.state, JobState.FAILED);
-  t.regex(stopped.error ?? '', /^stream: its 30000 bytes would pass/);
+  t.regex(stopped.error ?? '', /^stream: 30000 more bytes would exceed/);
   await until('its chunks do not count', async () => (await account(scheduler)).bodyBytes === 200_000n);
 
   await scheduler.restart();
