@@ -258,14 +258,14 @@ export class LocalWorker {
     return promise.finally(() => task.signal.removeEventListener('abort', stop));
   }
 
-  #settle(key: string, result: TaskResult): void {
+  #finish(key: string, result: TaskResult): void {
     this.#tasks.get(key)?.settle(result);
     this.#tasks.delete(key);
   }
 
   #settleAll(error: string): void {
     for (const [key, { task }] of this.#tasks)
-      this.#settle(key, task.signal.aborted ? { kind: 'stopped', ms: 0 } : { kind: 'failed', error, ms: 0 });
+      this.#finish(key, task.signal.aborted ? { kind: 'stopped', ms: 0 } : { kind: 'failed', error, ms: 0 });
   }
 
   #events(): Omit<WorkerEvents, 'log' | 'exited'> {
@@ -281,7 +281,7 @@ export class LocalWorker {
       entered: () => undefined,
       chunk: (key) => this.#worker.credit(key, 1),
       progress: (key, data) => this.#tasks.get(key)?.task.onProgress(data),
-      ended: (key, result) => this.#settle(key, result),
+      ended: (key, result) => this.#finish(key, result),
       reloading: () => this.#settleAll('the functions of the worker were stopped'),
       reachable: () => undefined,
     };

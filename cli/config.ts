@@ -91,14 +91,14 @@ export const settingsSchema = z.object({
   }),
 });
 
-type Given = z.output<typeof settingsSchema>;
+type ParsedSettings = z.output<typeof settingsSchema>;
 
-export type Settings = Readonly<Omit<Given, 'dataDir'>> & {
+export type Settings = Readonly<Omit<ParsedSettings, 'dataDir'>> & {
   /** Absolute. */
   readonly dataDir: string;
 };
 
-export type SettingName = keyof Given;
+export type SettingName = keyof ParsedSettings;
 
 /** What a command that calls the gateway reads. */
 export const GATEWAY_SETTINGS = ['url', 'httpPort', 'dataDir', 'apiKey'] as const satisfies readonly SettingName[];

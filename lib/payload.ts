@@ -17,7 +17,7 @@
  * Absence of a payload is not a payload: `undefined` in all parts, `null` inside the scheduler.
  */
 import type { BlobRef, Payload as PayloadMessage } from '../proto/gen/capstan/v1/common.ts';
-import { KEPT_BUFFER_BYTES, ownBytes } from './own-bytes.ts';
+import { KEPT_BUFFER_BYTES, ownedCopy } from './owned-copy.ts';
 
 /** The longest document that travels inline, bytes. */
 export const MAX_INLINE_BYTES = 64 * 1024;
@@ -50,7 +50,7 @@ export function memoryBytes(payload: Payload): number {
 
 /** Returns the payload in memory of its own, so that it can be kept for longer than the message it came in. */
 export function ownPayload(payload: Payload): Payload {
-  return 'inline' in payload ? { inline: ownBytes(payload.inline) } : payload;
+  return 'inline' in payload ? { inline: ownedCopy(payload.inline) } : payload;
 }
 
 /** The same bytes as a Buffer, not copied. */

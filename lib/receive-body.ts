@@ -5,7 +5,7 @@
  */
 import type { Readable } from 'node:stream';
 
-import type { Reservation, Shortage } from './shared-budget.ts';
+import type { Reservation, BudgetShortage } from './shared-budget.ts';
 import type { UploadMonitor } from './upload-monitor.ts';
 
 export type BodyFault = 'too-large' | 'too-slow' | 'broken' | 'party-full' | 'memory-full';
@@ -77,6 +77,6 @@ export function receiveBody(stream: Readable, options: ReceiveOptions, done: (fa
   stream.on('data', onData).on('end', onEnd).on('error', onBroken).on('close', onBroken);
 }
 
-function faultOf(shortage: Shortage): BodyFault {
+function faultOf(shortage: BudgetShortage): BodyFault {
   return shortage === 'party' ? 'party-full' : 'memory-full';
 }

@@ -13,7 +13,7 @@ export interface Party {
 }
 
 /** Why memory was refused: the party's other bodies hold too much, or all bodies together do. */
-export type Shortage = 'party' | 'all';
+export type BudgetShortage = 'party' | 'all';
 
 export class SharedBudget {
   readonly limit: number;
@@ -40,7 +40,7 @@ export class SharedBudget {
   }
 
   /** Takes `bytes`, or gives them back when negative. `given`: bytes that the reservation holds already. */
-  #add(bytes: number, given: number, parties: readonly Party[]): Shortage | null {
+  #add(bytes: number, given: number, parties: readonly Party[]): BudgetShortage | null {
     if (bytes > 0) {
       const free = this.limit - this.#used - bytes;
       if (free < 0) return 'all';
@@ -63,12 +63,12 @@ export class SharedBudget {
 /** Memory that one request holds. */
 export class Reservation {
   readonly parties: readonly Party[];
-  readonly #add: (bytes: number, given: number) => Shortage | null;
+  readonly #add: (bytes: number, given: number) => BudgetShortage | null;
   #bytes = 0;
   #released = false;
 
   /** Made by `SharedBudget.open`. */
-  constructor(parties: readonly Party[], add: (bytes: number, given: number) => Shortage | null) {
+  constructor(parties: readonly Party[], add: (bytes: number, given: number) => BudgetShortage | null) {
     this.parties = parties;
     this.#add = add;
   }
@@ -78,7 +78,7 @@ export class Reservation {
   }
 
   /** Holds `bytes` from now on. When refused it holds what it held before. A released reservation stays empty. */
-  resize(bytes: number): Shortage | null {
+  resize(bytes: number): BudgetShortage | null {
     if (this.#released || bytes === this.#bytes) return null;
     const refused = this.#add(bytes - this.#bytes, this.#bytes);
     if (refused === null) this.#bytes = bytes;

@@ -212,7 +212,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   try {
     await engine.takeOver();
     await bootstrap(engine, folder.secrets, clock);
-    await masterKeys.settle();
+    await masterKeys.recover();
     address = await server.bind(listenOn, credentials);
   } catch (error) {
     disk.close();

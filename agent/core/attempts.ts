@@ -8,7 +8,7 @@ import { deviceProblemOf } from './devices.ts';
 import type { Effect, HandlerResult } from './events.ts';
 import { attemptKey, type Attempt, type State, type StopCause, type Worker } from './state.ts';
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
-import { forgiveFailures } from './workers.ts';
+import { resetFailures } from './workers.ts';
 
 /** The error of a job whose handler ran too long. */
 const TIMED_OUT_ERROR = 'executionTimeout exceeded';
@@ -71,7 +71,7 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
     if (large) ctx.emit({ kind: 'store-output', key: attempt.key, bytes: output });
   }
   const worker = ctx.state.workers.get(attempt.workerId);
-  if (worker !== undefined) forgiveFailures(ctx.state, worker);
+  if (worker !== undefined) resetFailures(ctx.state, worker);
 }
 
 /**
@@ -79,7 +79,7 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
  * end one of them. A stopped attempt has its own end; the neighbours of a hard stop are given
  * back uncharged (NEIGHBOUR_STOPPED, also after STARTED); everything else is WORKER_LOST.
  */
-export function loseAttempts(ctx: StepContext, worker: Worker, hardStop: boolean, detail: string): void {
+export function markAttemptsLost(ctx: StepContext, worker: Worker, hardStop: boolean, detail: string): void {
   for (const key of worker.attempts) {
     const attempt = ctx.state.attempts.get(key);
     if (attempt === undefined || attempt.phase === 'fetching') continue;

@@ -15,7 +15,7 @@ import {
   handlerEntered,
   handleStop,
   handToWorker,
-  loseAttempts,
+  markAttemptsLost,
   outputStored,
   refuse,
   resend,
@@ -120,7 +120,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       const worker = workerOf(state, event);
       if (worker === undefined) break;
       if (worker.phase === 'ready') awaitLoad(ctx, worker);
-      loseAttempts(ctx, worker, true, 'another job on this worker had to be stopped');
+      markAttemptsLost(ctx, worker, true, 'another job on this worker had to be stopped');
       break;
     }
     case 'reachable': {
@@ -241,7 +241,7 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
   const worker = workerOf(ctx.state, event);
   if (worker === undefined || !worker.hostAlive) return;
   worker.hostAlive = false;
-  loseAttempts(ctx, worker, event.hardStop, event.detail);
+  markAttemptsLost(ctx, worker, event.hardStop, event.detail);
   if (worker.draining) {
     worker.phase = 'ending';
     worker.deadline = undefined;

@@ -129,7 +129,7 @@ export function setReachable(state: State, worker: Worker, is: boolean): void {
 }
 
 /** The worker served well: earlier failures count no more. */
-export function forgiveFailures(state: State, worker: Worker): void {
+export function resetFailures(state: State, worker: Worker): void {
   if (worker.failures === 0) return;
   worker.failures = 0;
   state.workersChanged = true;

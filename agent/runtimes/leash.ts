@@ -24,7 +24,7 @@ export const LEASH_FD = 3;
  * The same with a process beside it that kills the whole group when the agent's end of LEASH_FD
  * closes. It is nobody's child: a program may wait for all of its own.
  */
-export function leashed(command: string, args: readonly string[]): readonly [string, readonly string[]] {
+export function withLeash(command: string, args: readonly string[]): readonly [string, readonly string[]] {
   const leash = `( { trap '' TERM INT HUP; read -r _ <&${LEASH_FD}; kill -KILL 0; } >/dev/null 2>&1 & )`;
   return ['/bin/sh', ['-c', `${leash}; exec ${LEASH_FD}<&-; ${LIMITS}; exec "$@"`, 'sh', command, ...args]];
 }

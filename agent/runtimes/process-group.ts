@@ -31,6 +31,6 @@ export async function endGroup(leader: number): Promise<void> {
 }
 
 /** How a worker's process ended, for people. */
-export function deathOf(code: number | null, signal: NodeJS.Signals | null): string {
+export function exitText(code: number | null, signal: NodeJS.Signals | null): string {
   return signal === null ? `the worker's process exited with code ${code ?? 'unknown'}` : `the worker's process was killed by ${signal}`;
 }

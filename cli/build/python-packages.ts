@@ -111,7 +111,7 @@ async function install(order: PythonOrder, target: string): Promise<Notes> {
     const installed = await pip(platform, ['--no-deps', '--no-compile', '--quiet', ...exact]);
     if (!installed.ok) throw failed(installed, version);
   }
-  await tidy(target);
+  await removeCaches(target);
   return {
     pinned: chosen.map(({ metadata: { name, version: at } }) => `${name}==${at}`).sort(),
     needs: Object.fromEntries([...needs].map(([name, others]) => [name, [...others]])),
@@ -125,7 +125,7 @@ async function isCompiled(target: string): Promise<boolean> {
 }
 
 /** What lies there for this machine only, or says where it came from. */
-async function tidy(target: string): Promise<void> {
+async function removeCaches(target: string): Promise<void> {
   await rm(join(target, 'bin'), { recursive: true, force: true });
   for await (const path of glob('*.dist-info/{direct_url.json,REQUESTED,INSTALLER}', { cwd: target })) await rm(join(target, path));
 }

@@ -45,10 +45,10 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 
 function strayKey({ reading }: DeclaredFunction, given: Readonly<Record<string, unknown>>): string | null {
   const names = reading.parameters.map(({ name }) => name);
-  const stray = Object.keys(given).find((key) => !names.includes(key));
-  return stray === undefined
+  const unknown = Object.keys(given).find((key) => !names.includes(key));
+  return unknown === undefined
     ? null
-    : `unknown argument: ${stray} (the function takes ${names.length === 0 ? 'no arguments' : names.join(', ')})`;
+    : `unknown argument: ${unknown} (the function takes ${names.length === 0 ? 'no arguments' : names.join(', ')})`;
 }
 
 function firstBreach({ reading }: DeclaredFunction, violationOf: (parameter: Parameter) => string | null): string | null {

@@ -13,10 +13,10 @@ export interface Refusal {
 export function refuse(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): FastifyReply {
   const { status, error, detail } = refusal;
   void reply.code(status);
-  return wantsPage(request) ? reply.type('text/html; charset=utf-8').send(pageOf(refusal)) : reply.send({ error, detail });
+  return acceptsHtml(request) ? reply.type('text/html; charset=utf-8').send(pageOf(refusal)) : reply.send({ error, detail });
 }
 
-export function wantsPage({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
+export function acceptsHtml({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
   return headers.accept?.includes('text/html') === true;
 }
 

@@ -11,7 +11,7 @@ import { documentOf } from './document.ts';
 import { inputViolation, isObject, isReadable, routeViolation } from './fit.ts';
 import { answerByWorker } from './http-answer.ts';
 import type { Project } from './project.ts';
-import { pageOf, refuse, wantsPage, type Refusal } from './refusal.ts';
+import { pageOf, refuse, acceptsHtml, type Refusal } from './refusal.ts';
 import { matchRoute, type DevRoute, type RouteMatch } from './routes.ts';
 
 /** The largest body of a request, bytes; the same as for deployed endpoints. */
@@ -175,7 +175,7 @@ async function callRoute(
     response: reply.raw,
     taken: () => void reply.hijack(),
     failed: (message: string) => refuseRaw(request, reply, { status: 500, error: 'Internal Server Error', detail: message }),
-    threw: (bytes: Buffer) => (wantsPage(request) ? errorPage(bytes, deps.printed(endpoint.name)) : null),
+    threw: (bytes: Buffer) => (acceptsHtml(request) ? errorPage(bytes, deps.printed(endpoint.name)) : null),
   };
   await running(deps, endpoint, (worker) => answerByWorker({ ...answering, worker }));
   return reply;
@@ -225,7 +225,7 @@ function errorPage(answer: Buffer, log: readonly string[]): Buffer | null {
 
 function refuseRaw(request: FastifyRequest, { raw }: FastifyReply, refusal: Refusal): void {
   const { status, error, detail } = refusal;
-  const page = wantsPage(request);
+  const page = acceptsHtml(request);
   raw.writeHead(status, { 'content-type': page ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8' });
   raw.end(page ? pageOf(refusal) : JSON.stringify({ error, detail }));
 }

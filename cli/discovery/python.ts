@@ -54,7 +54,7 @@ export interface PythonSources {
  * no literal; CONFIG when this machine has no Python that can read them.
  */
 export async function readPythonFiles(folder: string, files: readonly string[], lookUp: LookUp): Promise<PythonSources> {
-  const { version, files: read } = await ask({ root: folder, files });
+  const { version, files: read } = await runDiscovery({ root: folder, files });
   const endpoints: DeclaredEndpoint[] = [];
   for (const file of read) {
     if (file.syntax !== undefined) {
@@ -134,7 +134,7 @@ function readingOf(style: string | undefined, parameters: z.output<typeof descri
   };
 }
 
-async function ask(order: object): Promise<z.output<typeof answerSchema>> {
+async function runDiscovery(order: object): Promise<z.output<typeof answerSchema>> {
   const child = spawn('python3', ['-I', READER], { stdio: ['pipe', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
   let stdout = '';
   let stderr = '';

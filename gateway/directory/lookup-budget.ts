@@ -21,7 +21,7 @@ const RENEWALS = 20;
 interface KindBudget {
   readonly all: Rate;
   readonly share: number;
-  readonly askers: LRUCache<string, Rate>;
+  readonly callers: LRUCache<string, Rate>;
 }
 
 export class LookupBudget {
@@ -32,19 +32,19 @@ export class LookupBudget {
       lookupKinds.map((kind) => {
         const rate = kind === 'renewal' ? perSecond * RENEWALS : perSecond;
         const share = kind === 'renewal' ? rate : Math.max(1, rate * SHARE);
-        return [kind, { all: new Rate(rate), share, askers: new LRUCache<string, Rate>({ max: MAX_ASKERS }) }];
+        return [kind, { all: new Rate(rate), share, callers: new LRUCache<string, Rate>({ max: MAX_ASKERS }) }];
       }),
     );
   }
 
   /** Takes one look-up; false when none is left. */
-  take(kind: LookupKind, asker: string, now: number): boolean {
+  take(kind: LookupKind, caller: string, now: number): boolean {
     const budget = this.#kinds.get(kind);
     if (budget === undefined) return false;
-    let rate = budget.askers.get(asker);
+    let rate = budget.callers.get(caller);
     if (rate === undefined) {
       rate = new Rate(budget.share);
-      budget.askers.set(asker, rate);
+      budget.callers.set(caller, rate);
     }
     return rate.take(now) && budget.all.take(now);
   }

@@ -20,10 +20,10 @@ const TIMEOUT_MS = 2000;
 /** Workers' tokens that are remembered as good before. */
 const GOOD_TOKENS = 10_000;
 
-/** Whose budget a look-up is taken from. `asker`: a peer or an account. */
+/** Whose budget a look-up is taken from. `caller`: a peer or an account. */
 interface From {
   readonly kind: LookupKind;
-  readonly asker: string;
+  readonly caller: string;
 }
 
 export interface LookupOptions {
@@ -70,13 +70,13 @@ export class Lookup {
 
   /**
    * The key with this SHA-256 (hex), or undefined when there is none.
-   * `asker`: who shares a budget of look-ups.
+   * `caller`: who shares a budget of look-ups.
    * @throws CapstanError UNAVAILABLE when it could not be looked up.
    */
-  async key(hash: string, asker: string): Promise<Key | undefined> {
+  async key(hash: string, caller: string): Promise<Key | undefined> {
     const known = this.#directory.key(hash);
     if (known !== undefined) return known;
-    return this.#ask(`key/${hash}`, { kind: 'key', asker }, async () => {
+    return this.#lookUp(`key/${hash}`, { kind: 'key', caller }, async () => {
       const removals = this.#directory.removals;
       const entry = await callUnary(
         this.#client.lookupKey.bind(this.#client),
@@ -92,12 +92,12 @@ export class Lookup {
   /**
    * What a worker's token is good for, or undefined when it is none or its worker is gone. `hash` is
    * its SHA-256 (hex).
-   * `asker`: who shares a budget of look-ups.
+   * `caller`: who shares a budget of look-ups.
    * @throws CapstanError UNAVAILABLE when it could not be looked up.
    */
-  async worker(token: string, hash: string, asker: string): Promise<Key | undefined> {
+  async worker(token: string, hash: string, caller: string): Promise<Key | undefined> {
     const kind = this.#good.has(hash) ? 'renewal' : 'worker';
-    const key = await this.#ask(`worker/${hash}`, { kind, asker }, async () => {
+    const key = await this.#lookUp(`worker/${hash}`, { kind, caller }, async () => {
       const request = { hash: Buffer.alloc(0), workerToken: token };
       return keyOf(await callUnary(this.#client.lookupKey.bind(this.#client), request, this.#metadata, TIMEOUT_MS));
     });
@@ -108,13 +108,13 @@ export class Lookup {
 
   /**
    * The endpoint with this id, or undefined when there is none.
-   * `asker`: who shares a budget of look-ups.
+   * `caller`: who shares a budget of look-ups.
    * @throws CapstanError UNAVAILABLE when it could not be looked up.
    */
-  async endpoint(id: string, asker: string): Promise<EndpointEntry | undefined> {
+  async endpoint(id: string, caller: string): Promise<EndpointEntry | undefined> {
     const known = this.#directory.endpoint(id);
     if (known !== undefined) return known;
-    return this.#ask(`endpoint/${id}`, { kind: 'endpoint', asker }, async () => {
+    return this.#lookUp(`endpoint/${id}`, { kind: 'endpoint', caller }, async () => {
       const removals = this.#directory.removals;
       const entry = await callUnary(this.#client.lookupEndpoint.bind(this.#client), { endpointId: id }, this.#metadata, TIMEOUT_MS);
       if (removals === this.#directory.removals) this.#directory.addEndpoint(entry);
@@ -122,12 +122,12 @@ export class Lookup {
     });
   }
 
-  async #ask<T>(name: string, from: From, question: () => Promise<T>): Promise<T | undefined> {
+  async #lookUp<T>(name: string, from: From, question: () => Promise<T>): Promise<T | undefined> {
     if (this.#absent.has(name)) return undefined;
     const asked = this.#asking.get(name) as Promise<T | undefined> | undefined;
     if (asked !== undefined) return asked;
     if (!this.#watch.reached) throw unreachable();
-    if (!this.#budget.take(from.kind, from.asker, this.#now()))
+    if (!this.#budget.take(from.kind, from.caller, this.#now()))
       throw new CapstanError('UNAVAILABLE', 'too many unknown keys and endpoints are being looked up', { retryAfterMs: 1000 });
     const answer = this.#once(name, question);
     this.#asking.set(name, answer);

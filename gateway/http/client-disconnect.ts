@@ -5,7 +5,7 @@ import type { FastifyReply } from 'fastify';
  * Calls `over` once, when the answer was sent or the connection closed. The connection is watched
  * itself, because an answer queued behind another one (pipelining) never hears of its end.
  */
-export function whenOver(reply: FastifyReply, over: () => void): void {
+export function onResponseClosed(reply: FastifyReply, over: () => void): void {
   const { raw } = reply;
   const { socket } = reply.request.raw;
   if (raw.destroyed || socket.destroyed) {

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 
 import type { GatewayMetrics } from '../metrics/metrics.ts';
-import { whenOver } from './client-disconnect.ts';
+import { onResponseClosed } from './client-disconnect.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -23,7 +23,7 @@ export function measure(app: FastifyInstance, metrics: GatewayMetrics): void {
   app.addHook('onRequest', (request, reply, done) => {
     const begun = performance.now();
     metrics.inFlight += 1;
-    whenOver(reply, () => {
+    onResponseClosed(reply, () => {
       metrics.inFlight -= 1;
       const { raw } = reply;
       const status = raw.headersSent ? raw.statusCode : CALLER_GONE;

@@ -5,10 +5,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { receiveBody, type BodyFault } from '../../lib/receive-body.ts';
-import type { Party, Reservation, SharedBudget, Shortage } from '../../lib/shared-budget.ts';
+import type { Party, Reservation, SharedBudget, BudgetShortage } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import type { GatewayConfig } from '../config.ts';
-import { whenOver } from './client-disconnect.ts';
+import { onResponseClosed } from './client-disconnect.ts';
 import { tooLarge } from './problem.ts';
 
 /** What reading a body needs of the gateway's services. */
@@ -49,7 +49,7 @@ export function bodyLimit(maxBytes: number, memory: SharedBudget): number {
 export function expectBody(request: FastifyRequest, reply: FastifyReply, account: string, { memory, config }: BodyServices): void {
   if (!hasBody(request)) return;
   request.reservation = memory.open(...partiesOf(account, request.raw, config));
-  whenOver(reply, () => releaseBody(request));
+  onResponseClosed(reply, () => releaseBody(request));
 }
 
 /** Reads the body of a request that `expectBody` was called for. */
@@ -90,7 +90,7 @@ export function releaseBody(request: FastifyRequest): void {
  * Hands the memory of the body over to what keeps `bytes` of it; the rest is given back. The new
  * holder releases it.
  */
-export function handOverBody(request: FastifyRequest, bytes: number): Reservation | null {
+export function transferBody(request: FastifyRequest, bytes: number): Reservation | null {
   const { reservation } = request;
   request.reservation = null;
   request.body = undefined;
@@ -115,7 +115,7 @@ export function bodyError(fault: BodyFault, maxBytes: number): CapstanError {
   }
 }
 
-export function shortageError(shortage: Shortage): CapstanError {
+export function shortageError(shortage: BudgetShortage): CapstanError {
   return shortage === 'party'
     ? new CapstanError('RATE_LIMITED', 'the request bodies of this account already use its share of the gateway’s memory', {
         retryAfterMs: RETRY_MS,

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { MAX_INLINE_BYTES, type Payload } from '../../lib/payload.ts';
 import type { Reservation } from '../../lib/shared-budget.ts';
 import { endpointId } from './guard.ts';
-import { handOverBody, releaseBody } from './request-body.ts';
+import { transferBody, releaseBody } from './request-body.ts';
 import type { Services } from './services.ts';
 
 export interface RequestPayload {
@@ -23,7 +23,7 @@ export function takePayload(services: Services, request: FastifyRequest, input: 
   // A small input in a large body is copied, so that it does not keep the body in memory.
   const bodyBytes = Math.max(input.length, request.rawBody?.length ?? 0);
   const copied = bodyBytes > MAX_INLINE_BYTES;
-  return { payload: { inline: copied ? Buffer.from(input) : input }, held: handOverBody(request, copied ? input.length : bodyBytes) };
+  return { payload: { inline: copied ? Buffer.from(input) : input }, held: transferBody(request, copied ? input.length : bodyBytes) };
 }
 
 async function storePayload({ bodies, lookup }: Services, request: FastifyRequest, input: Buffer): Promise<RequestPayload> {

@@ -28,11 +28,9 @@ const httpUrl = z
 const policySchema = z
   .object(
     {
-      executionTimeout: milliseconds(5000, 604_800_000)
-        .nullish()
-        .meta({
-          description: 'Longest run time of the job once a worker has started it, ms. Defaults to the endpoint’s setting (600000).',
-        }),
+      executionTimeout: milliseconds(5000, 604_800_000).nullish().meta({
+        description: 'Longest run time of the job once a worker has started it, ms. Defaults to the endpoint’s setting (600000).',
+      }),
       ttl: milliseconds(10_000, 604_800_000).nullish().meta({
         description: 'Lifetime of the job from its submission, ms; then it is deleted in whatever state. 86400000 when absent.',
       }),
@@ -183,9 +181,9 @@ export const jobParams = endpointParams.extend({ jobId: z.string().meta({ ...idS
 const status = z.enum(statusNames);
 const id = z.string().meta({ example: 'eaebd6e7-6a92-7bb8-a996-f915ac5ea99d-u1' });
 
-export const submittedAnswer = z.object({ id, status }).meta({ description: 'The job is durable.' });
+export const submittedResponse = z.object({ id, status }).meta({ description: 'The job is durable.' });
 
-export const statusAnswer = z
+export const statusResponse = z
   .object({
     id,
     status,
@@ -199,7 +197,7 @@ export const statusAnswer = z
   })
   .meta({ description: 'The current state of the job.' });
 
-export const changedAnswer = z
+export const changedResponse = z
   .object({ id, status, delayTime: z.int().optional(), executionTime: z.int().optional() })
   .meta({ description: 'The job’s new state.' });
 
@@ -207,12 +205,12 @@ export const streamAnswer = z
   .object({ status, stream: z.array(z.object({ output: z.any() })), error: z.string().optional() })
   .meta({ description: 'The unread chunks; after the end of the job, all remaining ones.' });
 
-export const purgedAnswer = z
+export const purgedResponse = z
   .object({ removed: z.int(), status: z.literal('completed') })
   .meta({ description: 'Number of queued jobs that were cancelled.' });
 
 export const requestsAnswer = z
-  .object({ requests: z.array(statusAnswer), total: z.int(), offset: z.int(), limit: z.int(), hasMore: z.boolean() })
+  .object({ requests: z.array(statusResponse), total: z.int(), offset: z.int(), limit: z.int(), hasMore: z.boolean() })
   .meta({ description: 'A page of the endpoint’s jobs, newest first. Outputs above 64 KiB are omitted; read them with /status.' });
 
 export const healthAnswer = z
@@ -229,7 +227,7 @@ export const healthAnswer = z
   })
   .meta({ description: 'Counts of jobs and workers.' });
 
-export const aboutAnswer = z
+export const aboutResponse = z
   .object({ name: z.string(), version: z.string(), docs: z.string(), openapi: z.string() })
   .meta({ description: 'Name and version of the service, and the URL of its API description.' });
 

@@ -318,14 +318,14 @@ export class JobChannel {
     const entry = this.#take(requestId);
     if (entry === undefined) return;
     try {
-      this.#settle(entry, result);
+      this.#complete(entry, result);
     } catch (error) {
       entry.done(new CapstanError('INTERNAL', 'internal error', { cause: error }), null);
       throw error;
     }
   }
 
-  #settle(entry: Pending, result: JobReplies['replies'][number]['result']): void {
+  #complete(entry: Pending, result: JobReplies['replies'][number]['result']): void {
     if (entry.operation.$case === 'stream') this.#noteStream(entry.operation.value, result);
     switch (result?.$case) {
       case 'job':

@@ -29,7 +29,7 @@ export async function sweepOrphans(store: BlobStore, options: SweepOptions): Pro
   if (!(options.ageMs > 0)) throw new CapstanError('CONFIG', 'the minimum age of blobs to delete must be above 0 ms', { field: 'ageMs' });
   let looked = 0;
   let removed = 0;
-  const settle = async (batch: readonly string[]): Promise<void> => {
+  const deleteBatch = async (batch: readonly string[]): Promise<void> => {
     const named = new Set(await options.named(batch));
     for (const id of batch) {
       if (named.has(id) || !(await store.isOlderThan(id, options.ageMs))) continue;
@@ -44,10 +44,10 @@ export async function sweepOrphans(store: BlobStore, options: SweepOptions): Pro
   for await (const id of store.olderThan(options.ageMs)) {
     batch.push(id);
     if (batch.length < BATCH) continue;
-    await settle(batch);
+    await deleteBatch(batch);
     batch = [];
     if (options.signal?.aborted === true) return { looked, removed };
   }
-  await settle(batch);
+  await deleteBatch(batch);
   return { looked, removed };
 }

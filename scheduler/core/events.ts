@@ -91,9 +91,9 @@ export type Command =
   /** Refused while the account has endpoints, unless forced. */
   | { readonly kind: 'delete-account'; readonly account: string; readonly force: boolean; readonly stopJobs: boolean }
   /** The secret is kept unless the account has one already. */
-  | { readonly kind: 'put-webhook-secret'; readonly account: string; readonly sealed: string }
+  | { readonly kind: 'put-webhook-secret'; readonly account: string; readonly encrypted: string }
   /** The secret takes the present one's place, which goes on signing for a while. */
-  | { readonly kind: 'rotate-webhook-secret'; readonly account: string; readonly sealed: string }
+  | { readonly kind: 'rotate-webhook-secret'; readonly account: string; readonly encrypted: string }
   | { readonly kind: 'put-master-key'; readonly row: MasterKeyRow }
   /** Sealed values, in base64, and what takes their places in these rows. */
   | { readonly kind: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }

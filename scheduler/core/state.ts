@@ -10,7 +10,7 @@ import type { HookHead } from '../store/store.ts';
 import { Deadlines } from './deadlines.ts';
 import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './state/control-rows.ts';
 import type { EndpointRecord, Release } from './state/endpoints.ts';
-import { noRefusals, type JoinTokenRow, type NodeRecord, type Refusals, type RemovedNode, type WorkerRecord } from './state/fleet.ts';
+import { newRefusals, type JoinTokenRow, type NodeRecord, type Refusals, type RemovedNode, type WorkerRecord } from './state/fleet.ts';
 import type { Due, HandedChunks, JobRecord, Waiter } from './state/jobs.ts';
 import type { Usage } from './jobs/rate-limits.ts';
 import type { RandomState } from './random.ts';
@@ -141,7 +141,7 @@ export function newState(settings: Settings, random: RandomState): State {
     hooks: { nextAt: 0, reading: false, backlog: false, open: new Map(), perHost: new Map(), failing: new Set() },
     capacity: 0,
     roomDue: false,
-    refusals: noRefusals(),
+    refusals: newRefusals(),
     recovering: true,
     dirtyEndpoints: new Set(),
     dirtyNodes: new Set(),

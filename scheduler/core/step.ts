@@ -16,7 +16,7 @@ import { createEnvironment } from './control/deployments.ts';
 import { fill } from './jobs/dispatch.ts';
 import type { StepResult } from './effects.ts';
 import type { Command, CoreEvent } from './events.ts';
-import { hookTried, hooksRead, lookForHooks, nextHookLook, noteHook, redeliver } from './webhooks/webhooks.ts';
+import { hookTried, hooksRead, checkHooks, nextHookCheck, noteHook, redeliver } from './webhooks/webhooks.ts';
 import { dropBody, type State, readOpened } from './state.ts';
 import type { Due } from './state/jobs.ts';
 import type { Now } from './now.ts';
@@ -36,7 +36,7 @@ import { submit } from './jobs/submit.ts';
 import { admitCall, endCall } from './jobs/admission.ts';
 import { gatewayClosed, levelsReported } from './scaling/scaling-requests.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './fleet/nodes.ts';
-import { needsLook, scaleEndpoint, SCALE_INTERVAL_MS } from './scaling/scaling.ts';
+import { needsScaling, scaleEndpoint, SCALE_INTERVAL_MS } from './scaling/scaling.ts';
 import { putMasterKey, reencrypt, reencryptInputs } from './control/encryption.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './fleet/sessions.ts';
 import { deleteEnvironment, removalStep, undeploy } from './control/undeploy.ts';
@@ -69,7 +69,7 @@ function lookForRoom(state: State, now: Now): void {
 
 /** Monotonic time at which the next tick is due; null when nothing is awaited. */
 export function nextDeadline(state: State, now: Now): number | null {
-  const wall = Math.min(state.readingDue ? Number.POSITIVE_INFINITY : state.nextDeletion, nextHookLook(state));
+  const wall = Math.min(state.readingDue ? Number.POSITIVE_INFINITY : state.nextDeletion, nextHookCheck(state));
   const next = Math.min(state.deadlines.next() ?? Number.POSITIVE_INFINITY, now.mono + Math.max(0, wall - now.wall));
   return next === Number.POSITIVE_INFINITY ? null : next;
 }
@@ -241,7 +241,7 @@ function tick(ctx: StepContext): void {
     ctx.state.reads.due = readOpened(ctx.state);
     ctx.emit({ kind: 'read-due', limit: DUE_BATCH });
   }
-  lookForHooks(ctx);
+  checkHooks(ctx);
 }
 
 function handleDue(ctx: StepContext, due: Due): void {
@@ -262,7 +262,7 @@ function handleDue(ctx: StepContext, due: Due): void {
     case 'scale':
       ctx.state.deadlines.add(ctx.now.mono + SCALE_INTERVAL_MS, { kind: 'scale' });
       for (const endpoint of ctx.state.endpoints.values()) {
-        if (needsLook(endpoint) || endpoint.config.removing !== undefined) ctx.state.dirtyEndpoints.add(endpoint.config.id);
+        if (needsScaling(endpoint) || endpoint.config.removing !== undefined) ctx.state.dirtyEndpoints.add(endpoint.config.id);
       }
       return;
     case 'room':

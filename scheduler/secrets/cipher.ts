@@ -58,13 +58,13 @@ export class Cipher {
   }
 
   /** The same text under the present key; null when it is under it already. */
-  renew(sealed: Uint8Array, place: string): Buffer | null {
-    return this.isCurrent(sealed) ? null : this.encrypt(this.decrypt(sealed, place), place);
+  renew(encrypted: Uint8Array, place: string): Buffer | null {
+    return this.isCurrent(encrypted) ? null : this.encrypt(this.decrypt(encrypted, place), place);
   }
 
   /** Whether a value was encrypted with the present key. */
-  isCurrent(sealed: Uint8Array): boolean {
-    return this.#current.id.equals(sealed.subarray(1, HEAD_BYTES));
+  isCurrent(encrypted: Uint8Array): boolean {
+    return this.#current.id.equals(encrypted.subarray(1, HEAD_BYTES));
   }
 
   /** `place` names where the text is kept, for example `job/<id>/s3`; the same must be given to decrypt. */
@@ -77,8 +77,8 @@ export class Cipher {
   }
 
   /** Fails with DATA_DIR when the key is unknown or the value is not what was encrypted for this place. */
-  decrypt(sealed: Uint8Array, place: string): string {
-    const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
+  decrypt(encrypted: Uint8Array, place: string): string {
+    const bytes = Buffer.from(encrypted.buffer, encrypted.byteOffset, encrypted.byteLength);
     if (bytes.length < OVERHEAD_BYTES || bytes[0] !== VERSION)
       throw new CapstanError('DATA_DIR', `cannot decrypt ${place}: it is not an encrypted value of this version`);
     const head = bytes.subarray(0, HEAD_BYTES);

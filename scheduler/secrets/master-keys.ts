@@ -76,7 +76,7 @@ export class MasterKeys {
   }
 
   /** After take-over, before anything is served: brings the row in line with the file, and goes on with what was cut off. */
-  async settle(): Promise<void> {
+  async recover(): Promise<void> {
     const { engine, cipher, tokens, urls, folder } = this.#options;
     await sweepTemporary(this.#secrets);
     if (engine.state.masterKey === null) {
@@ -87,9 +87,9 @@ export class MasterKeys {
     const { first, tokenKeys, urlKeys = [] } = this.#row();
     tokens.setFirst(first);
     for (const { id, sealed } of tokenKeys) {
-      tokens.keep(id, this.#opened(sealed, places.tokenKey(id)));
+      tokens.keep(id, this.#decrypt(sealed, places.tokenKey(id)));
     }
-    for (const { id, sealed } of urlKeys) urls.keep(this.#opened(sealed, places.urlKey(id)));
+    for (const { id, sealed } of urlKeys) urls.keep(this.#decrypt(sealed, places.urlKey(id)));
     if (folder.secrets.olderMasterKeys.length > 0) this.#goOn();
   }
 
@@ -158,8 +158,8 @@ export class MasterKeys {
     const before = this.#older.find((key) => masterKeyId(key) === id);
     if (before !== undefined) {
       // Without it (a folder put together by hand) the workers of before get new tokens with their next start.
-      if (wanted.has(id)) tokens.push({ id, sealed: this.#sealed(tokenKeyOf(before), places.tokenKey(id)) });
-      addresses.push({ id, sealed: this.#sealed(urlKeyOf(before), places.urlKey(id)) });
+      if (wanted.has(id)) tokens.push({ id, sealed: this.#encrypt(tokenKeyOf(before), places.tokenKey(id)) });
+      addresses.push({ id, sealed: this.#encrypt(urlKeyOf(before), places.urlKey(id)) });
     }
     return { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: tokens, urlKeys: addresses };
   }
@@ -169,12 +169,12 @@ export class MasterKeys {
     return { id, sealed: (this.#options.cipher.renew(bytes, place) ?? bytes).toString('base64') };
   }
 
-  #sealed(key: Buffer, place: string): string {
+  #encrypt(key: Buffer, place: string): string {
     return this.#options.cipher.encrypt(key.toString('base64'), place).toString('base64');
   }
 
-  #opened(sealed: string, place: string): Buffer {
-    return Buffer.from(this.#options.cipher.decrypt(Buffer.from(sealed, 'base64'), place), 'base64');
+  #decrypt(encrypted: string, place: string): Buffer {
+    return Buffer.from(this.#options.cipher.decrypt(Buffer.from(encrypted, 'base64'), place), 'base64');
   }
 
   async #alignRow(): Promise<void> {
@@ -226,7 +226,9 @@ export class MasterKeys {
 
   async #renewRows(): Promise<number> {
     const { engine, cipher } = this.#options;
-    const stale = [...encryptedRows(engine.state)].filter(({ values }) => values.some(({ sealed }) => !cipher.isCurrent(headOf(sealed))));
+    const stale = [...encryptedRows(engine.state)].filter(({ values }) =>
+      values.some(({ encrypted }) => !cipher.isCurrent(headOf(encrypted))),
+    );
     let found = 0;
     let rows: EncryptedRow[] = [];
     let values = new Map<string, string>();
@@ -237,11 +239,11 @@ export class MasterKeys {
       rows = [];
       values = new Map();
     };
-    for (const { row, values: sealedValues } of stale) {
+    for (const { row, values: encryptedValues } of stale) {
       rows.push(row);
-      for (const { sealed, place } of sealedValues) {
-        const renewed = this.#renewed(Buffer.from(sealed, 'base64'), place);
-        if (renewed !== null) values.set(sealed, renewed.toString('base64'));
+      for (const { encrypted, place } of encryptedValues) {
+        const renewed = this.#renewed(Buffer.from(encrypted, 'base64'), place);
+        if (renewed !== null) values.set(encrypted, renewed.toString('base64'));
       }
       if (values.size >= BATCH_VALUES) await commit();
     }
@@ -268,9 +270,9 @@ export class MasterKeys {
   }
 
   /** Null for what needs nothing, or what no key opens: it was lost before, and must not keep the old key for ever. */
-  #renewed(sealed: Uint8Array, place: string): Buffer | null {
+  #renewed(encrypted: Uint8Array, place: string): Buffer | null {
     try {
-      return this.#options.cipher.renew(sealed, place);
+      return this.#options.cipher.renew(encrypted, place);
     } catch (error) {
       this.#options.log.error({ err: error }, 'no key decrypts this value; it is left unchanged');
       return null;
@@ -283,6 +285,6 @@ export class MasterKeys {
 }
 
 /** The first bytes of a value in base64, enough to tell its key. */
-function headOf(sealed: string): Buffer {
-  return Buffer.from(sealed.slice(0, 12), 'base64');
+function headOf(encrypted: string): Buffer {
+  return Buffer.from(encrypted.slice(0, 12), 'base64');
 }

@@ -90,13 +90,13 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const endpoint = endpointNamed(engine.state, auth.account(metadata), 'default', endpointId);
       const { account, environment, id } = endpoint.config;
       const release = engine.state.releases.get(endpoint.config.release);
-      const sealed = release?.envSealed ?? null;
-      const env = sealed === null ? {} : openEnv(cipher, endpoint.config, sealed);
+      const encrypted = release?.envSealed ?? null;
+      const env = encrypted === null ? {} : openEnv(cipher, endpoint.config, encrypted);
       const spec = patched({ ...specOf(engine.state, endpoint), env }, patch);
       const checked = checkEndpoint(spec, around(account, environment), patch?.env ?? {});
       // The same values encrypted anew would be other bytes.
       const changed = encryptEnv(checked, cipher, { account, environment });
-      const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: sealed } : changed;
+      const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: encrypted } : changed;
       const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input })).endpoints;
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
       return updated;

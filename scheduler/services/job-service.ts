@@ -284,9 +284,9 @@ function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
 }
 
 /** Reads back the credentials of a job. */
-export function openS3(cipher: Cipher, job: string, sealed: Uint8Array): S3Config {
-  // Jobs that were sealed before there were other members have none.
-  return { more: '', json: '', ...(JSON.parse(cipher.decrypt(sealed, places.s3(job))) as Omit<S3Config, 'more' | 'json'>) };
+export function openS3(cipher: Cipher, job: string, encrypted: Uint8Array): S3Config {
+  // Jobs that were encrypted before there were other members have none.
+  return { more: '', json: '', ...(JSON.parse(cipher.decrypt(encrypted, places.s3(job))) as Omit<S3Config, 'more' | 'json'>) };
 }
 
 /** Counts of an endpoint. */

@@ -251,6 +251,6 @@ export class NodeSessions {
 }
 
 /** Reads back the environment values of an endpoint. */
-export function openEnv(cipher: Cipher, config: Parameters<typeof places.env>[0], sealed: string): Record<string, string> {
-  return JSON.parse(cipher.decrypt(Buffer.from(sealed, 'base64'), places.env(config))) as Record<string, string>;
+export function openEnv(cipher: Cipher, config: Parameters<typeof places.env>[0], encrypted: string): Record<string, string> {
+  return JSON.parse(cipher.decrypt(Buffer.from(encrypted, 'base64'), places.env(config))) as Record<string, string>;
 }

@@ -21,7 +21,7 @@ export class WebhookSecrets {
   async of(account: string): Promise<string> {
     if ((this.#row(account)?.webhookSecretSealed ?? null) === null) {
       // Of several at once the first is kept; all of them read that one.
-      await this.#engine.command({ kind: 'put-webhook-secret', account, sealed: this.#seal(account, newSecret()) });
+      await this.#engine.command({ kind: 'put-webhook-secret', account, encrypted: this.#seal(account, newSecret()) });
     }
     return this.#open(account, this.#row(account)?.webhookSecretSealed ?? '');
   }
@@ -36,7 +36,7 @@ export class WebhookSecrets {
   /** Makes a new secret; durable before it resolves. `previousUntil`: wall clock ms, null when there was no other. */
   async rotate(account: string): Promise<{ readonly secret: string; readonly previousUntil: number | null }> {
     const secret = newSecret();
-    await this.#engine.command({ kind: 'rotate-webhook-secret', account, sealed: this.#seal(account, secret) });
+    await this.#engine.command({ kind: 'rotate-webhook-secret', account, encrypted: this.#seal(account, secret) });
     return { secret, previousUntil: this.#previous(account)?.until ?? null };
   }
 

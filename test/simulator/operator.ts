@@ -40,7 +40,7 @@ export class Operator {
     else if (what < 0.52) this.#rollback(image);
     else if (what < 0.59) this.#undeploy(image);
     else if (what < 0.66) this.#purge(image);
-    else if (what < 0.71) this.#reach.command({ kind: 'rotate-webhook-secret', account: ACCOUNT, sealed: `secret ${++this.#change}` });
+    else if (what < 0.71) this.#reach.command({ kind: 'rotate-webhook-secret', account: ACCOUNT, encrypted: `secret ${++this.#change}` });
     else this.#node(image);
   }
 

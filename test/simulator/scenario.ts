@@ -215,7 +215,7 @@ export class Scenario {
       { kind: 'put-key', key: { ...keyDefaults, hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
       ignore,
     );
-    this.#scheduler.command({ kind: 'put-webhook-secret', account: 'acc', sealed: 'the first secret' }, ignore);
+    this.#scheduler.command({ kind: 'put-webhook-secret', account: 'acc', encrypted: 'the first secret' }, ignore);
     this.#scheduler.command({ kind: 'put-join-token', hash: 't' }, ignore);
     for (const agent of this.#agents) {
       this.#scheduler.command({ kind: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);

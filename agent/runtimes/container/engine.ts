@@ -66,7 +66,7 @@ export class ContainerEngine {
   /** Asks the engine what it is and has. Never rejects. */
   async probe(): Promise<EngineFacts | undefined> {
     try {
-      this.#facts = await this.#ask();
+      this.#facts = await this.#readFacts();
     } catch {
       // No engine, or none that answers: a normal case, and the inventory says so.
       this.#facts = undefined;
@@ -105,7 +105,7 @@ export class ContainerEngine {
     return timely(client.version() as Promise<VersionFacts>, signal);
   }
 
-  async #ask(): Promise<EngineFacts> {
+  async #readFacts(): Promise<EngineFacts> {
     const client = await this.client();
     const abortSignal = AbortSignal.timeout(PROBE_MS);
     const within = { abortSignal };

@@ -4,10 +4,10 @@ import type { Stream } from 'node:stream';
 
 import { messageOf } from '../../../lib/to-error.ts';
 import { AGENT_MARK, killEscaped } from '../escaped.ts';
-import { LEASH_FD, leashed } from '../leash.ts';
+import { LEASH_FD, withLeash } from '../leash.ts';
 import { WorkerOutput } from '../worker-output.ts';
 import { limitMemory } from '../memory-limit.ts';
-import { deathOf, endGroup, killGroup } from '../process-group.ts';
+import { exitText, endGroup, killGroup } from '../process-group.ts';
 import type { WorkerStart } from '../runtime.ts';
 import { workFolderFor } from '../work-folders.ts';
 import type { LaunchedProcess, LauncherEvents } from './launcher.ts';
@@ -15,11 +15,11 @@ import type { LaunchedProcess, LauncherEvents } from './launcher.ts';
 const OUTPUT_GRACE_MS = 1_000;
 
 /** Runs the release's command in the worker's own working folder, in which the build is, where there is one. */
-export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, string>>, events: LauncherEvents): LaunchedProcess {
+export function launchInProcess(spec: WorkerStart, env: Readonly<Record<string, string>>, events: LauncherEvents): LaunchedProcess {
   const { workerId, command, memoryBytes } = spec;
   const [program, ...args] = command;
   if (program === undefined) return cannotStart(events, 'the release has no command');
-  const [shell, line] = leashed(program, args);
+  const [shell, line] = withLeash(program, args);
   let child: ReturnType<typeof spawn>;
   try {
     child = spawn(shell, line, { detached: true, env, cwd: workFolderFor(spec), stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
@@ -62,7 +62,7 @@ export function carryInProcess(spec: WorkerStart, env: Readonly<Record<string, s
       .then(() => {
         clearTimeout(timer);
         gone = true;
-        events.exited(killedFor ?? deathOf(code, signal));
+        events.exited(killedFor ?? exitText(code, signal));
       });
   });
   return {

@@ -375,13 +375,13 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
         if (typeof requestId === 'string' && this.#heldOf(requestId) !== undefined) return requestId;
       } catch {
         // A line like any other.
-        return this.#soleJob();
+        return this.#onlyRunningJob();
       }
     }
-    return this.#soleJob();
+    return this.#onlyRunningJob();
   }
 
-  #soleJob(): string {
+  #onlyRunningJob(): string {
     if (this.#running !== 1) return '';
     for (const { state, task } of this.#tasks.values()) if (state === 'running') return task.jobId;
     return '';

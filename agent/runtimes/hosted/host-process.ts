@@ -11,7 +11,7 @@ import { limited, notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
 import { limitMemory } from '../memory-limit.ts';
 import { WorkerOutput } from '../worker-output.ts';
-import { deathOf, endGroup, killGroup, signalGroup } from '../process-group.ts';
+import { exitText, endGroup, killGroup, signalGroup } from '../process-group.ts';
 import { checkHostFrame } from './host-frames.ts';
 import { BufferedListener, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
@@ -80,7 +80,7 @@ export class HostProcess implements Host {
         return workerId === undefined ? 0 : killEscaped({ agent: env[AGENT_MARK], workerId, hostId, workFolder: this.#workFolder });
       });
       const unrun = this.up ? undefined : notRun(program.command, code);
-      const detail = unrun === undefined ? deathOf(code, signal) : `starting the worker process failed: ${unrun}`;
+      const detail = unrun === undefined ? exitText(code, signal) : `starting the worker process failed: ${unrun}`;
       void Promise.all([channelsClosed, swept]).then(() => this.#onExit(detail, resolve));
       // What outlived the group may hold the pipes for ever.
       setTimeout(() => {

@@ -4,7 +4,7 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import { carryInProcess } from '../foreign/command-process.ts';
+import { launchInProcess } from '../foreign/command-process.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
@@ -70,7 +70,7 @@ export class ProcessRuntime implements Runtime {
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     if (spec.servesHttp === true && isForeign(spec)) return this.#startServer(spec, events);
-    if (this.#foreign !== undefined && isForeign(spec)) return this.#foreign.start(spec, events, carryInProcess);
+    if (this.#foreign !== undefined && isForeign(spec)) return this.#foreign.start(spec, events, launchInProcess);
     return this.#pools[languageOf(spec.folder, spec.functions[0]?.module ?? '')].start(spec, events);
   }
 
@@ -85,7 +85,7 @@ export class ProcessRuntime implements Runtime {
       },
     });
     this.#servers.set(worker, promise);
-    worker.launch(spec, { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) }, siteOnHost(spec.env, carryInProcess));
+    worker.launch(spec, { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) }, siteOnHost(spec.env, launchInProcess));
     return worker;
   }
 

@@ -106,7 +106,7 @@ export class ServerWorker implements RunningWorker {
   #askLater(ms: number): void {
     if (this.#ending || this.#gone) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#ask(), ms);
+    this.#timer = setTimeout(() => this.#ping(), ms);
   }
 
   /** It listened and does not any more: it gets no request before it has answered GET /ping again. */
@@ -117,7 +117,7 @@ export class ServerWorker implements RunningWorker {
     this.#askLater(ASK_MS);
   }
 
-  #ask(): void {
+  #ping(): void {
     const { host, healthPort: port } = this.#reach;
     const asked = get({ host, port, path: '/ping', agent: false, timeout: ANSWER_MS }, (response) => {
       response.resume();

@@ -8,7 +8,7 @@ import { keyText } from '../../auth/authenticate.ts';
 import { ownsAccount } from '../../auth/permission.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
-import { whenOver } from '../client-disconnect.ts';
+import { onResponseClosed } from '../client-disconnect.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
 import { bodyError, partiesOf, shortageError } from '../request-body.ts';
 import type { Services } from '../services.ts';
@@ -58,7 +58,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
     const held = memory.open(...partiesOf(key.accountId, request.raw, config));
     const shortage = held.resize(Math.min(UPLOAD_BYTES, memory.largest));
     if (shortage !== null) throw shortageError(shortage);
-    whenOver(reply, () => held.release());
+    onResponseClosed(reply, () => held.release());
   }
 
   /** The body as it comes. @throws CapstanError REQUEST_TIMEOUT when it comes too slowly. */

@@ -7,7 +7,7 @@ import { callUnary } from '../../jobs/unary.ts';
 import { changedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
-import { changedAnswer, endpointParams, jobParams, purgedAnswer, referenceQuery, referenceSchema, unusedBody } from '../schemas.ts';
+import { changedResponse, endpointParams, jobParams, purgedResponse, referenceQuery, referenceSchema, unusedBody } from '../schemas.ts';
 import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 import { jobIdOf } from './reference.ts';
@@ -51,7 +51,7 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
         url,
         schema: described(
           { summary, description },
-          changedAnswer,
+          changedResponse,
           { params, ...(params === jobParams ? {} : { querystring: referenceQuery }), body: referenceSchema },
           { 409: conflict },
         ),
@@ -69,7 +69,7 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
     url: '/v2/:endpointId/purge-queue',
     schema: described(
       { summary: 'Clear the queue', description: 'Cancels every queued job of the endpoint. Running jobs continue.' },
-      purgedAnswer,
+      purgedResponse,
       {
         params: endpointParams,
         body: unusedBody,

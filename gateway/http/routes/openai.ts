@@ -12,7 +12,7 @@ import { OpenAiError } from '../../openai/errors.ts';
 import { CallerGone, OpenAiJob, type OpenAiJobDeps } from '../../openai/job.ts';
 import { openAiInput } from '../../openai/request.ts';
 import { createGuard, endpointId } from '../guard.ts';
-import { whenOver } from '../client-disconnect.ts';
+import { onResponseClosed } from '../client-disconnect.ts';
 import { sendFailure, sendOpenAiError } from '../problem.ts';
 import { takePayload } from '../request-payload.ts';
 import { endpointParams, openAiErrorAnswer } from '../schemas.ts';
@@ -103,7 +103,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     const job = new OpenAiJob(depsOf(request), { endpointId: endpointId(request), id: runsyncId(), input: payload, held });
     request.newJobId = job.id;
     reply.header('x-request-id', job.id);
-    whenOver(reply, () => job.stop());
+    onResponseClosed(reply, () => job.stop());
     if (input.stream) {
       await sendEvents(reply, eventsOf(job));
     } else {

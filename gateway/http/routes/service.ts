@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { JSON_TYPE, sendProblem } from '../problem.ts';
-import { aboutAnswer, okAnswer } from '../schemas.ts';
+import { aboutResponse, okAnswer } from '../schemas.ts';
 import type { Services } from '../services.ts';
 import { answers } from './describe.ts';
 
@@ -13,7 +13,7 @@ export function serviceRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     method: ['GET', 'HEAD'],
     url: '/',
-    schema: { summary: 'About this service', tags: ['Service'], response: answers({ 200: aboutAnswer }) },
+    schema: { summary: 'About this service', tags: ['Service'], response: answers({ 200: aboutResponse }) },
     handler(_request, reply) {
       reply.header('content-type', JSON_TYPE).send(about);
     },

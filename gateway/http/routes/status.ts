@@ -7,7 +7,7 @@ import type { Operation } from '../../jobs/channel.ts';
 import { cursorAfter } from '../../jobs/stream-cursors.ts';
 import { sendParts, statusParts, streamParts } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
-import { whenOver } from '../client-disconnect.ts';
+import { onResponseClosed } from '../client-disconnect.ts';
 import { sendFailure, sendProblem } from '../problem.ts';
 import {
   CURSOR_HEADER,
@@ -18,7 +18,7 @@ import {
   jobParams,
   referenceQuery,
   referenceSchema,
-  statusAnswer,
+  statusResponse,
   streamAnswer,
   streamQuery,
   waitQuery,
@@ -50,7 +50,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       url: '/v2/:endpointId/status/:jobId',
       schema: described(
         { summary: 'Status of a job', description: 'Returns the current state of the job, with its output once there is one.' },
-        statusAnswer,
+        statusResponse,
         { params: jobParams },
         refusals,
       ),
@@ -65,7 +65,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
       url: '/v2/:endpointId/status-sync/:jobId',
       schema: described(
         { summary: 'Wait for a job', description: 'Responds when the job has ended, or when the wait time is over.' },
-        statusAnswer,
+        statusResponse,
         { params: jobParams, querystring: waitQuery },
         refusals,
       ),
@@ -111,13 +111,13 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
       tellCursor(reply, answer.stream);
       const { stream } = answer;
       if (stream.chunks.length > 0)
-        whenOver(reply, () => {
+        onResponseClosed(reply, () => {
           if (!reply.raw.writableFinished) services.channel.lost(operation, stream);
         });
     }
     sendParts(reply, services, () => ('job' in answer ? statusParts(answer.job) : streamParts(answer.stream)));
   });
-  if (operation.value.waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
+  if (operation.value.waitMs > 0) onResponseClosed(reply, () => services.channel.abandon(ticket));
 }
 
 /** A reader that gives its place back as `after` gets the same chunks again when an answer was lost. */

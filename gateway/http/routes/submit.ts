@@ -11,16 +11,16 @@ import { runId, runsyncId } from '../../jobs/ids.ts';
 import type { Answer } from '../../jobs/channel.ts';
 import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
-import { whenOver } from '../client-disconnect.ts';
+import { onResponseClosed } from '../client-disconnect.ts';
 import { JSON_TYPE, sendFailure, sendProblem } from '../problem.ts';
 import { takePayload, type RequestPayload } from '../request-payload.ts';
 import {
   DEFAULT_WAIT_MS,
   endpointParams,
-  statusAnswer,
+  statusResponse,
   submissionHeaders,
   submissionSchema,
-  submittedAnswer,
+  submittedResponse,
   waitQuery,
   type Submission,
 } from '../schemas.ts';
@@ -42,7 +42,7 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
     onRequest: createGuard(services, 'call', config.maxRunBytes),
     schema: described(
       { summary: 'Submit a job', description: 'Responds as soon as the job is durable.' },
-      submittedAnswer,
+      submittedResponse,
       { params: endpointParams, headers: submissionHeaders, body: submissionSchema },
       conflicts,
     ),
@@ -61,7 +61,7 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
         summary: 'Submit a job and wait for its result',
         description: 'When the wait time is over first, responds with the current state of the job.',
       },
-      statusAnswer,
+      statusResponse,
       {
         params: endpointParams,
         querystring: waitQuery,
@@ -132,7 +132,7 @@ function send(services: Services, reply: FastifyReply, value: Submit, { payload,
     },
   );
   // A /run is answered within moments: there is nothing to give up. To abandon what was answered does nothing.
-  if (value.waitMs > 0) whenOver(reply, () => services.channel.abandon(ticket));
+  if (value.waitMs > 0) onResponseClosed(reply, () => services.channel.abandon(ticket));
 }
 
 function answered(services: Services, reply: FastifyReply, { jobId, kind }: NewJob, answer: Answer | null): void {

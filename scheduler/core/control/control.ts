@@ -12,7 +12,7 @@ export function putWebhookSecret(ctx: StepContext, call: number, command: Extrac
     ctx.reply(call, { kind: 'done' });
     return;
   }
-  const row = { ...known, webhookSecretSealed: command.sealed };
+  const row = { ...known, webhookSecretSealed: command.encrypted };
   ctx.state.accounts.set(command.account, row);
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', command.account, row));
 }
@@ -24,13 +24,13 @@ export const SECRET_OVERLAP_MS = 86_400_000;
 export function rotateWebhookSecret(
   ctx: StepContext,
   call: number,
-  { account, sealed }: Extract<Command, { kind: 'rotate-webhook-secret' }>,
+  { account, encrypted }: Extract<Command, { kind: 'rotate-webhook-secret' }>,
 ): void {
   const known = accountRow(ctx.state, account);
   const before = known.webhookSecretSealed;
   const row = {
     ...known,
-    webhookSecretSealed: sealed,
+    webhookSecretSealed: encrypted,
     ...(before === null ? {} : { previousWebhookSecret: { sealed: before, until: ctx.now.wall + SECRET_OVERLAP_MS } }),
   };
   ctx.state.accounts.set(account, row);

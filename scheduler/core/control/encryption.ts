@@ -28,27 +28,27 @@ export const places = {
 
 /** A value in base64, and its place. */
 export interface EncryptedValue {
-  readonly sealed: string;
+  readonly encrypted: string;
   readonly place: string;
 }
 
-/** All control rows with sealed values, those of jobs and of the master key's row left out. */
+/** All control rows with encrypted values, those of jobs and of the master key's row left out. */
 export function* encryptedRows(state: State): Generator<{ readonly row: EncryptedRow; readonly values: readonly EncryptedValue[] }> {
   for (const [key, { webhookSecretSealed, previousWebhookSecret }] of state.accounts) {
-    const sealed = [webhookSecretSealed, previousWebhookSecret?.sealed].filter((value) => typeof value === 'string');
-    if (sealed.length > 0)
-      yield { row: { kind: 'account', key }, values: sealed.map((value) => ({ sealed: value, place: places.webhookSecret(key) })) };
+    const encrypted = [webhookSecretSealed, previousWebhookSecret?.sealed].filter((value) => typeof value === 'string');
+    if (encrypted.length > 0)
+      yield { row: { kind: 'account', key }, values: encrypted.map((value) => ({ encrypted: value, place: places.webhookSecret(key) })) };
   }
   for (const [key, { endpoint, envSealed }] of state.releases) {
     const config = state.endpoints.get(endpoint)?.config;
     // Without its endpoint a release is started nowhere any more: nobody can read its values, and nobody will.
     if (envSealed === null || config === undefined) continue;
-    yield { row: { kind: 'release', key }, values: [{ sealed: envSealed, place: places.env(config) }] };
+    yield { row: { kind: 'release', key }, values: [{ encrypted: envSealed, place: places.env(config) }] };
   }
   for (const [key, history] of state.deployments) {
     for (const { account, environment, number, endpoints } of history) {
       const values = endpoints.flatMap(({ input: { name, envSealed } }) =>
-        envSealed === null ? [] : [{ sealed: envSealed, place: places.env({ account, environment, name }) }],
+        envSealed === null ? [] : [{ encrypted: envSealed, place: places.env({ account, environment, name }) }],
       );
       if (values.length > 0) yield { row: { kind: 'deployment', key, number }, values };
     }
@@ -61,10 +61,10 @@ export function putMasterKey(ctx: StepContext, call: number, row: MasterKeyRow):
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'setting', MASTER_KEY_SETTING, row));
 }
 
-/** Replaces sealed values by others of the same texts, wherever in these rows they still are. */
+/** Replaces encrypted values in these rows by re-encrypted ones. Values that have changed meanwhile stay. */
 export function reencrypt(ctx: StepContext, call: number, { rows, values }: Extract<Command, { kind: 'reencrypt' }>): void {
-  const renewed = (sealed: string): string => values.get(sealed) ?? sealed;
-  for (const row of rows) resealRow(ctx, row, renewed);
+  const renewed = (encrypted: string): string => values.get(encrypted) ?? encrypted;
+  for (const row of rows) reencryptRow(ctx, row, renewed);
   ctx.reply(call, { kind: 'done' });
 }
 
@@ -74,7 +74,7 @@ export function reencryptInputs(ctx: StepContext, call: number, { inputs }: Extr
   ctx.reply(call, { kind: 'done' });
 }
 
-function resealRow(ctx: StepContext, row: EncryptedRow, renewed: (sealed: string) => string): void {
+function reencryptRow(ctx: StepContext, row: EncryptedRow, renewed: (encrypted: string) => string): void {
   switch (row.kind) {
     case 'account': {
       const known = ctx.state.accounts.get(row.key);

@@ -18,7 +18,7 @@ import { type JoinTokenRow, newNodeRecord, type NodeConfig, type NodeRecord } fr
 import type { Now } from '../now.ts';
 import { keepCapacity } from '../scaling/rollout.ts';
 import { putRow } from '../rows.ts';
-import { giveUpNode } from './sessions.ts';
+import { markNodeLost } from './sessions.ts';
 import { drainWorker } from './workers.ts';
 
 type Of<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
@@ -110,7 +110,7 @@ export function removeNode(ctx: StepContext, call: number, command: Of<'remove-n
     return;
   }
   const { session } = node;
-  giveUpNode(ctx, node, `node ${name} removed`);
+  markNodeLost(ctx, node, `node ${name} removed`);
   ctx.state.nodes.delete(id);
   const removed = { ...node.config, removedAt: ctx.now.wall };
   ctx.state.removedNodes.set(id, removed);

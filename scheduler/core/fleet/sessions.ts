@@ -116,12 +116,12 @@ export function silenceDue(ctx: StepContext, id: string): void {
 export function graceOver(ctx: StepContext, id: string): void {
   const node = ctx.state.nodes.get(id);
   if (node === undefined || node.session !== null) return;
-  giveUpNode(ctx, node, `node ${node.config.name} lost`);
+  markNodeLost(ctx, node, `node ${node.config.name} lost`);
   ctx.emit({ kind: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
 }
 
 /** What a node holds is given up: its jobs go elsewhere, and its workers are asked for elsewhere. `how` is why, for people. */
-export function giveUpNode(ctx: StepContext, node: NodeRecord, how: string): void {
+export function markNodeLost(ctx: StepContext, node: NodeRecord, how: string): void {
   for (const deadline of [node.grace, node.silence]) if (deadline !== null) ctx.state.deadlines.drop(deadline);
   node.grace = null;
   node.silence = null;

@@ -8,7 +8,7 @@ import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
 import { changedPlacements } from './placed-workers.ts';
 import { staleness, type Plan } from './placement.ts';
-import { occupy, vacate } from './placement/node-usage.ts';
+import { reserveUsage, releaseUsage } from './placement/node-usage.ts';
 import type { Rejected } from './placement/rejections.ts';
 import type { WorkerRuntime } from './placement/runtime-choice.ts';
 import { putRow } from '../rows.ts';
@@ -95,7 +95,7 @@ export function addWorker(state: State, worker: WorkerRecord): void {
   state.workers.set(worker.id, worker);
   const node = state.nodes.get(worker.node);
   node?.workers.add(worker.id);
-  if (node !== undefined) occupy(node.usage, worker);
+  if (node !== undefined) reserveUsage(node.usage, worker);
   state.endpoints.get(worker.endpoint)?.workers.add(worker.id);
 }
 
@@ -117,7 +117,7 @@ export function forgetWorker(state: State, id: string): void {
   const node = state.nodes.get(worker.node);
   node?.workers.delete(id);
   if (node !== undefined) {
-    vacate(node.usage, worker);
+    releaseUsage(node.usage, worker);
     notePast(node, id, worker.endpoint);
   }
   state.capacity++;

@@ -11,7 +11,7 @@ import type { Now } from '../now.ts';
 import { expire, leaseFirst } from './jobs.ts';
 import { first, startRefill, wantsRefill } from './lanes.ts';
 import { purgeStep } from './purge.ts';
-import { mayTakeOld } from '../scaling/rollout.ts';
+import { mayUseOldRelease } from '../scaling/rollout.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
 
 /**
@@ -33,7 +33,7 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, q
     if (fresh) freshReady = true;
     if (!free) continue;
     if (fresh) best = worker;
-    else if (mayTakeOld(endpoint, worker, queuePosition)) bestOld = worker;
+    else if (mayUseOldRelease(endpoint, worker, queuePosition)) bestOld = worker;
   }
   const worker = freshReady ? best : bestOld;
   const node = worker === null ? undefined : state.nodes.get(worker.node);

@@ -21,7 +21,7 @@ import { applyEvent, phaseOf } from './job-records.ts';
 import { chunksFor, dropStream, takeStream } from './streams.ts';
 import { transition, type Cell, type Phase } from './transitions.ts';
 import { span } from './views.ts';
-import { answerGone, answerJob, answerStream } from './waiters.ts';
+import { replyNotFound, answerJob, answerStream } from './waiters.ts';
 
 /** Deletions are gathered: jobs due within this time of each other go together, ms. */
 export const DELETION_GATHER_MS = 250;
@@ -210,7 +210,7 @@ export function expire(ctx: StepContext, job: JobRecord): Write | null {
   job.lease = null;
   forget(ctx.state, job);
   const write = ctx.write({ kind: next.op, seq: job.seq, dueBy: null });
-  answerGone(ctx, job.id, write);
+  replyNotFound(ctx, job.id, write);
   return write;
 }
 

@@ -122,7 +122,7 @@ export function answerFailure(ctx: StepContext, waiter: Waiter, error: CapstanEr
 }
 
 /** The job is not there (any more): whoever waits for it learns so. */
-export function answerGone(ctx: StepContext, job: string, write: Write | null): void {
+export function replyNotFound(ctx: StepContext, job: string, write: Write | null): void {
   for (const waiter of [...(ctx.state.waiters.get(job) ?? [])]) answerFailure(ctx, waiter, gone(waiter), write);
 }
 

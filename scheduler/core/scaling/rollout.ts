@@ -22,7 +22,7 @@ import type { Now } from '../now.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
 /** True when a worker that is not of the present release may still take the job at this position. */
-export function mayTakeOld(endpoint: EndpointRecord, worker: WorkerRecord, queuePosition: number): boolean {
+export function mayUseOldRelease(endpoint: EndpointRecord, worker: WorkerRecord, queuePosition: number): boolean {
   return worker.release === endpoint.config.previousRelease && queuePosition < endpoint.config.releaseFrom;
 }
 

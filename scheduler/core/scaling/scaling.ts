@@ -156,7 +156,7 @@ function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRe
     const { plan } = place(ctx.state, endpoint, release, new Set([...avoidedNodes(endpoint, ctx.now), worker.node]));
     if (plan === null) continue;
     drainWorker(ctx.state, ctx.now, worker, `starts fail on this node (${endpoint.starts.lastError})`);
-    fresh.push(ask(ctx, endpoint, plan, `starts fail on another node (${endpoint.starts.lastError})`));
+    fresh.push(placeWorker(ctx, endpoint, plan, `starts fail on another node (${endpoint.starts.lastError})`));
     return;
   }
   if (!inCrashLoop(endpoint)) return;
@@ -182,7 +182,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
       noPlace(ctx, endpoint, placed.rejections, left);
       return;
     }
-    ask(ctx, endpoint, placed.plan, reason);
+    placeWorker(ctx, endpoint, placed.plan, reason);
   }
   endpoint.rejections = [];
   endpoint.unplaced.count = 0;
@@ -249,7 +249,7 @@ function firstToGo(a: WorkerRecord, b: WorkerRecord): number {
 }
 
 /** True for endpoints that the periodic look must see. */
-export function needsLook(endpoint: EndpointRecord): boolean {
+export function needsScaling(endpoint: EndpointRecord): boolean {
   const { lanes, requests, workers, unplaced, config } = endpoint;
   return lanes[0].count > 0 || requests.size > 0 || workers.size > 0 || config.workersMin > 0 || unplaced.count > 0;
 }

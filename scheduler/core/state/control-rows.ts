@@ -8,8 +8,9 @@ export function rowKey(kind: ControlKind, key: string): string {
   return `${kind}/${key}`;
 }
 
+/** Rows are stored as JSON: their member names are part of the data on disk (hence `sealed` for encrypted values). */
 export interface AccountRow {
-  /** Signing secret of the account's webhooks, encrypted; null before it was first wanted. */
+  /** Encrypted signing secret of the account's webhooks; null before its first use. */
   readonly webhookSecretSealed: string | null;
   /** The one before it, and until when it still signs, wall clock ms; absent when there was none. */
   readonly previousWebhookSecret?: { readonly sealed: string; readonly until: number };
@@ -42,9 +43,9 @@ export interface MasterKeyRow {
   readonly since: number;
   /** Of the one that was there when this was first kept: workers of before are its own. */
   readonly first: string;
-  /** The keys of worker tokens that were made under earlier ones, sealed under the present one; kept while such workers are there. */
+  /** The keys of worker tokens that were made under earlier ones, encrypted under the present one; kept while such workers are there. */
   readonly tokenKeys: readonly DerivedKey[];
-  /** The keys of webhooks' URLs that were kept under earlier ones, sealed under the present one; absent before the first. */
+  /** The keys of webhooks' URLs that were kept under earlier ones, encrypted under the present one; absent before the first. */
   readonly urlKeys?: readonly DerivedKey[];
 }
 
@@ -119,7 +120,7 @@ export interface BuildRow {
   readonly owners: readonly BuildOwner[];
 }
 
-/** A control row that holds sealed values; `key` is that of its map in the state. */
+/** A control row that holds encrypted values; `key` is that of its map in the state. */
 export type EncryptedRow =
   | { readonly kind: 'account' | 'release'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };

@@ -143,7 +143,7 @@ export interface Refusals {
   readonly known: Map<string, readonly RejectionGroup[]>;
 }
 
-export function noRefusals(): Refusals {
+export function newRefusals(): Refusals {
   return { capacity: 0, known: new Map() };
 }
 

@@ -62,11 +62,11 @@ export function hookOf(job: JobRecord, account: string, now: Now, { status, erro
 /** Something is due at `at`, wall clock: looks for it now, or when its time comes. */
 export function noteHook(ctx: StepContext, at: number): void {
   ctx.state.hooks.nextAt = Math.min(ctx.state.hooks.nextAt, at);
-  lookForHooks(ctx);
+  checkHooks(ctx);
 }
 
 /** Asks the store for due deliveries when there is room to send any. */
-export function lookForHooks(ctx: StepContext): void {
+export function checkHooks(ctx: StepContext): void {
   const desk = ctx.state.hooks;
   const room = ctx.state.settings.hooksOpen - desk.open.size;
   if (desk.reading || room <= 0 || desk.nextAt > ctx.now.wall) return;
@@ -85,7 +85,7 @@ export function lookForHooks(ctx: StepContext): void {
 }
 
 /** Wall time of the next look; infinity when one is under way or nothing could be sent anyway. */
-export function nextHookLook(state: State): number {
+export function nextHookCheck(state: State): number {
   const { reading, open, nextAt } = state.hooks;
   return reading || open.size >= state.settings.hooksOpen ? Number.POSITIVE_INFINITY : nextAt;
 }
@@ -139,7 +139,7 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
     }
   }
   if (desk.backlog) desk.nextAt = Math.min(desk.nextAt, ctx.now.wall);
-  lookForHooks(ctx);
+  checkHooks(ctx);
 }
 
 /** True when a delivery that is being sent is given up if it fails. */

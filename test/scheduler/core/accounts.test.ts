@@ -29,7 +29,7 @@ test('no command that was under way puts anything into a deleted account', (t) =
   t.is(code(world.command({ kind: 'put-account', account: 'acc', quotas: {}, create: true })), 'ALREADY_EXISTS');
   t.deepEqual([world.image.keys.size, world.image.environments.size], [0, 0]);
   // Its last webhooks are signed nevertheless, and its running job goes on to its end.
-  t.is(code(world.command({ kind: 'put-webhook-secret', account: 'acc', sealed: 's' })), 'done');
+  t.is(code(world.command({ kind: 'put-webhook-secret', account: 'acc', encrypted: 's' })), 'done');
   t.true(world.image.accounts.get('acc')?.deletedAt !== undefined);
   t.true(world.image.endpoints.has(endpoint));
   world.complete(job);

@@ -1,6 +1,6 @@
 import test from 'ava';
 
-import { KEPT_BUFFER_BYTES } from '../../../lib/own-bytes.ts';
+import { KEPT_BUFFER_BYTES } from '../../../lib/owned-copy.ts';
 import { PayloadCache } from '../../../scheduler/engine/payload-cache.ts';
 
 test('an input holds none of the buffer that it came in', (t) => {

@@ -31,20 +31,20 @@ test('the same text gives another value each time, and the text is nowhere in it
 
 test('a value does not decrypt in another place, under another key, or changed in any byte', (t) => {
   const cipher = new Cipher(master);
-  const sealed = cipher.encrypt('secret', 'job/1/s3');
+  const encrypted = cipher.encrypt('secret', 'job/1/s3');
   const refused = (sealedBytes: Uint8Array, place: string, by = cipher): void => {
     const error = t.throws(() => by.decrypt(sealedBytes, place), { instanceOf: CapstanError });
     t.is(error.code, 'DATA_DIR');
     t.true(error.message.includes(place));
     t.false(error.message.includes('secret'));
   };
-  refused(sealed, 'job/2/s3');
-  refused(sealed, 'job/1/s3', new Cipher(randomBytes(32)));
-  for (let index = 0; index < sealed.length; index += 1) {
-    const changed = Buffer.from(sealed);
+  refused(encrypted, 'job/2/s3');
+  refused(encrypted, 'job/1/s3', new Cipher(randomBytes(32)));
+  for (let index = 0; index < encrypted.length; index += 1) {
+    const changed = Buffer.from(encrypted);
     changed[index] = (changed[index] ?? 0) ^ 1;
     refused(changed, 'job/1/s3');
-    refused(sealed.subarray(0, index), 'job/1/s3');
+    refused(encrypted.subarray(0, index), 'job/1/s3');
   }
 });
 

@@ -3,7 +3,7 @@ import test from 'ava';
 
 import { StepContext } from '../../../scheduler/core/context.ts';
 import { StepResult } from '../../../scheduler/core/effects.ts';
-import { hooksRead, hookTried, lookForHooks, nextHookLook, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
+import { hooksRead, hookTried, checkHooks, nextHookCheck, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
 import { newState, type State } from '../../../scheduler/core/state.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import type { HookHead } from '../../../scheduler/store/store.ts';
@@ -118,9 +118,9 @@ test('nobody looks again and again for what has no room, and somebody does when 
   const { looks } = outbox;
   t.is(outbox.state.hooks.open.size, 1);
   t.true(looks <= 51);
-  outbox.do((ctx) => lookForHooks(ctx));
+  outbox.do((ctx) => checkHooks(ctx));
   t.is(outbox.looks, looks);
-  t.is(nextHookLook(outbox.state), Number.POSITIVE_INFINITY);
+  t.is(nextHookCheck(outbox.state), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 50; i++) outbox.end(outbox.sent.at(-1) as string, 'delivered');
   t.is(outbox.rows.size, 0);
 });

@@ -13,7 +13,7 @@ import { HttpFunctions } from '../../thread/host/http/functions.ts';
 import { choiceOf, type Choose } from '../../thread/host/methods.ts';
 import { loadHandler } from '../../thread/host/module.ts';
 import { errorMessage, errorStack } from '../../thread/host/output.ts';
-import { runTask, soleJob, type TaskControl } from '../../thread/host/task.ts';
+import { runTask, onlyRunningJob, type TaskControl } from '../../thread/host/task.ts';
 import { captureOutput, type OutputCapture } from '../../thread/host/thread-output.ts';
 import { loadTranspilerWhenIdle } from '../../thread/host/transpiler.ts';
 
@@ -84,7 +84,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
 
 async function load(order: LoadOrder): Promise<void> {
   const output = captureOutput(
-    () => soleJob(running),
+    () => onlyRunningJob(running),
     (stream, jobId, text) => post({ t: 'log', stream, jobId, text }),
   );
   try {
@@ -123,7 +123,7 @@ function post(message: FromThread): void {
 
 /** An error that nothing caught: the worker is of no use then. */
 function died(error: unknown): void {
-  post({ t: 'log', stream: 'stderr', jobId: soleJob(running), text: errorStack(error) });
+  post({ t: 'log', stream: 'stderr', jobId: onlyRunningJob(running), text: errorStack(error) });
   channel.send({ t: 'died', detail: errorMessage(error) } satisfies FromHost);
   process.exit(1);
 }

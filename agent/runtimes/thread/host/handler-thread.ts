@@ -11,7 +11,7 @@ import { FramePoster, postedFrames } from './http/posted-frames.ts';
 import { choiceOf, type Choose } from './methods.ts';
 import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
-import { runTask, soleJob, type TaskControl } from './task.ts';
+import { runTask, onlyRunningJob, type TaskControl } from './task.ts';
 import { captureOutput, type OutputCapture } from './thread-output.ts';
 import { loadTranspilerWhenIdle } from './transpiler.ts';
 
@@ -63,7 +63,7 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
   hasOrder();
   const { port } = order;
   const output = captureOutput(
-    () => soleJob(running),
+    () => onlyRunningJob(running),
     (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }),
   );
   port.on('message', (message: ToThread) => {

@@ -35,7 +35,7 @@ export interface JobContext {
 }
 
 /** Whose a printed line is: that of the only job that runs; of several nobody can tell. */
-export function soleJob(running: ReadonlyMap<string, TaskControl>): string {
+export function onlyRunningJob(running: ReadonlyMap<string, TaskControl>): string {
   if (running.size !== 1) return '';
   for (const { jobId } of running.values()) return jobId;
   return '';

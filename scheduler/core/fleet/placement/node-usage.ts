@@ -6,7 +6,7 @@ import type { State } from '../../state.ts';
 import { noUsage, type NodeRecord, type NodeUsage, type WorkerRecord } from '../../state/fleet.ts';
 
 /** A worker was placed on its node. */
-export function occupy(usage: NodeUsage, worker: WorkerRecord): void {
+export function reserveUsage(usage: NodeUsage, worker: WorkerRecord): void {
   usage.cpuMillis += worker.cpuMillis;
   usage.memoryBytes += worker.memoryBytes;
   for (const device of worker.devices) usage.devices.set(device, worker.id);
@@ -14,7 +14,7 @@ export function occupy(usage: NodeUsage, worker: WorkerRecord): void {
 }
 
 /** A worker is gone from its node. */
-export function vacate(usage: NodeUsage, worker: WorkerRecord): void {
+export function releaseUsage(usage: NodeUsage, worker: WorkerRecord): void {
   usage.cpuMillis -= worker.cpuMillis;
   usage.memoryBytes -= worker.memoryBytes;
   for (const device of worker.devices) if (usage.devices.get(device) === worker.id) usage.devices.delete(device);
@@ -42,7 +42,7 @@ export function recount(state: State, node: NodeRecord): NodeUsage {
   const usage = noUsage();
   for (const id of node.workers) {
     const worker = state.workers.get(id);
-    if (worker !== undefined) occupy(usage, worker);
+    if (worker !== undefined) reserveUsage(usage, worker);
   }
   return usage;
 }

@@ -39,8 +39,8 @@ const BODY_USAGE = 'SELECT account, bytes FROM body_usage';
 /** Inputs, chunks, and which blobs rows name. */
 export function bodyStatements(db: Database) {
   const payloadRow = db.prepare<[number], [...PayloadTuple, Uint8Array | null]>(PAYLOAD).raw();
-  const sealedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
-  const resealRow = db.prepare<[Uint8Array, number, Uint8Array]>(RESEAL_INPUT);
+  const encryptedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
+  const reencryptRow = db.prepare<[Uint8Array, number, Uint8Array]>(RESEAL_INPUT);
   const hasInputRow = db.prepare<[number], 1>(HAS_INPUT).pluck();
   const chunkIn = db.prepare(INSERT_CHUNK);
   const chunkRows = db.prepare<[number], [...PayloadTuple, idx: number]>(READ_CHUNKS).raw();
@@ -58,10 +58,10 @@ export function bodyStatements(db: Database) {
       return row === undefined ? null : { input: fromWholePayloadColumns(row[0], row[1], row[2]), s3: row[3] };
     },
     encryptedInputs(afterSeq: number, limit: number): EncryptedInput[] {
-      return sealedRows.all(afterSeq, bound(limit));
+      return encryptedRows.all(afterSeq, bound(limit));
     },
     reseal(seq: number, from: Uint8Array, to: Uint8Array): 'ok' | 'stale' | 'gone' {
-      if (resealRow.run(to, seq, from).changes === 1) return 'ok';
+      if (reencryptRow.run(to, seq, from).changes === 1) return 'ok';
       return hasInputRow.get(seq) === undefined ? 'gone' : 'stale';
     },
     addChunks(seq: number, first: number, chunks: readonly Payload[]): void {

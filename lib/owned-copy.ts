@@ -8,7 +8,7 @@
 export const KEPT_BUFFER_BYTES = 512;
 
 /** Returns the bytes in a buffer of their own; they are copied unless they fill theirs. */
-export function ownBytes(bytes: Uint8Array): Buffer {
+export function ownedCopy(bytes: Uint8Array): Buffer {
   const { buffer, byteOffset, byteLength } = bytes;
   if (byteLength === buffer.byteLength) return Buffer.from(buffer, byteOffset, byteLength);
   const own = Buffer.allocUnsafeSlow(byteLength);
