@@ -1,7 +1,7 @@
 /**
- * The base images: what `deploy/images/` builds, and what an endpoint without an `imageName` of its
- * own runs in where a container engine has them. A node without serves the same endpoint from its own
- * Python or Node, where that has what the image promises.
+ * The base images: built from `deploy/images/`, and used by endpoints without their own `imageName` on hosts that have
+ * them in a container engine. A node without one runs the same endpoint with its own Python or Node, if that has what
+ * the image promises.
  */
 
 export type Language = 'python' | 'node';
@@ -12,7 +12,7 @@ export interface BaseImage {
   readonly language: Language;
   /** Carries CUDA, for GPU endpoints. */
   readonly cuda: boolean;
-  /** Python packages that it has, and that builds therefore leave out. */
+  /** Its Python packages, which builds therefore omit. */
   readonly packages: readonly string[];
 }
 
@@ -26,19 +26,19 @@ export const baseImages: readonly BaseImage[] = [
   { name: 'capstan/base-node-cuda', language: 'node', cuda: true, packages: [] },
 ];
 
-/** An image's full reference: with a tag, without the registry that engines leave out. */
+/** Returns the full reference of an image: with a tag, without the registry that engines omit. */
 export function imageReference(image: string): string {
   const plain = image.replace(/^(docker\.io|localhost)\//, '');
   return /[:@][^/]*$/.test(plain) ? plain : `${plain}:latest`;
 }
 
-/** The base image that a reference names, whatever its tag; null for an image of someone else's. */
+/** Returns the base image that a reference names, with any tag; null for other images. */
 export function baseImageOf(image: string): BaseImage | null {
   const name = imageReference(image).replace(/[:@][^/]*$/, '');
   return baseImages.find((base) => base.name === name) ?? null;
 }
 
-/** The `imageName` of an endpoint that gives none. */
+/** The `imageName` of an endpoint that sets none. */
 export function defaultBaseImage(language: Language, cuda: boolean): BaseImage {
   const found = baseImages.find((base) => base.language === language && base.cuda === cuda);
   if (found === undefined) throw new Error(`no base image for ${language}`);

@@ -1,15 +1,15 @@
-/** How large messages between the parts may be, and how what one turn of the event loop says is gathered into few of them. */
+/** Limits on the size of messages between parts, and batching of the items of one turn of the event loop. */
 import type { ChannelOptions } from '@grpc/grpc-js';
 
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
-/** A new message begins at this size, bytes. */
+/** Size at which a new message begins, bytes. */
 export const BATCH_BYTES = 1024 * 1024;
-/** The same for frames of requests, which shall not wait for one another. */
+/** The same for frames of requests, which must not wait for each other. */
 export const FRAMES_BYTES = 512 * 1024;
 /** Number and framing of an item. */
 const ITEM_BYTES = 64;
 
-/** Of every client and server of the parts. */
+/** Options of every gRPC client and server. */
 export const messageLimits = {
   'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
   'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
@@ -18,11 +18,11 @@ export const messageLimits = {
 export interface BatchOptions {
   /** A new message begins at this size. */
   readonly bytes?: number;
-  /** Says when a turn is over: `queueMicrotask` soonest, `setImmediate` gathers most. */
+  /** Schedules the end of a turn: `queueMicrotask` is soonest, `setImmediate` batches most. */
   readonly later?: (end: () => void) => void;
 }
 
-/** Gathers the items of one turn for one stream. */
+/** Batches the items of one turn for one stream. */
 export class BatchWriter<T> {
   readonly #write: (items: T[]) => void;
   readonly #most: number;
@@ -57,7 +57,7 @@ export class BatchWriter<T> {
     this.#write(items);
   }
 
-  /** Forgets what was not written: the stream is gone. */
+  /** Drops unwritten items, because the stream has ended. */
   clear(): void {
     this.#items = [];
     this.#bytes = 0;

@@ -1,9 +1,12 @@
-/** Where the container engine of this host listens: the agent and `capstan deploy --preview` look in the same places. */
+/** Finds the socket of this host's container engine, for the agent and for previews. */
 import { stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** Path of the socket; undefined when there is none. `setting`: a path, `auto` for the usual places, `none` for no engine at all. */
+/**
+ * Returns the path of the socket; undefined when there is none. `setting`: a path, `auto` for the default paths, `none`
+ * for no engine.
+ */
 export async function findContainerSocket(setting: string): Promise<string | undefined> {
   if (setting === 'none') return undefined;
   const candidates = setting === 'auto' ? usualSockets() : [setting.replace(/^unix:\/\//, '')];
@@ -14,7 +17,7 @@ export async function findContainerSocket(setting: string): Promise<string | und
   return undefined;
 }
 
-/** Docker as a service, Podman as a service, then those of the user alone. */
+/** Docker as a service, Podman as a service, then the sockets of the user. */
 function usualSockets(): string[] {
   const user = `/run/user/${process.getuid?.() ?? 0}`;
   return [

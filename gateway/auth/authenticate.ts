@@ -1,4 +1,4 @@
-/** From the Authorization header to a key, by hash, with a cache that spares the hot path the hashing. */
+/** Resolves the Authorization header to a key, by hash. A cache spares the hot path the hashing. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 
 import { LRUCache } from 'lru-cache';
@@ -7,20 +7,20 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { Directory, Key } from '../directory/directory.ts';
 import type { Lookup } from '../directory/lookup.ts';
 
-/** Longer headers are no key of ours; they are not worth remembering. */
+/** Longer headers cannot hold a valid key and are not cached. */
 const MAX_HEADER = 1024;
-/** How keys that the service made, and workers' tokens, begin. */
+/** Prefixes of API keys and of worker tokens. */
 const OUR_TOKEN = /^(cap|wkr)_/;
 const WORKER_PREFIX = 'wkr_';
 /** `wkr_<worker id>_<MAC>`. */
 const WORKER_TOKEN = /^wkr_[a-z0-9]{1,64}_[A-Za-z0-9_-]{43}$/;
-/** A worker's token is asked about again after this time: it ends with its worker, ms. */
+/** Time after which a worker token is looked up again, because it ends with its worker, ms. */
 const WORKER_TOKEN_MS = 5_000;
 
 export class Authenticator {
   readonly #lookup: Lookup;
   readonly #used = new Set<Key>();
-  /** By the raw header; emptied at once when any key changes or is revoked. */
+  /** Keyed by the raw header. Cleared when any key changes or is revoked. */
   readonly #seen: LRUCache<string, Key>;
 
   constructor(directory: Directory, lookup: Lookup, cacheSize: number) {
@@ -31,14 +31,17 @@ export class Authenticator {
     };
   }
 
-  /** The key behind the header when it is known already: no promise, no hash. */
+  /** Returns the key of a header that is cached, without a promise or a hash. */
   cached(header: string | undefined): Key | undefined {
     const key = header === undefined ? undefined : this.#seen.get(header);
     if (key !== undefined) this.#used.add(key);
     return key;
   }
 
-  /** Whether the header holds a key or a worker's token of this service, valid or expired: no endpoint gets to see one. */
+  /**
+   * Whether the header holds an API key or a worker token of this service, valid or not. Such headers are not passed to
+   * endpoints.
+   */
   isKey(header: string | undefined): boolean {
     if (header === undefined) return false;
     if (this.#seen.has(header)) return true;
@@ -49,7 +52,7 @@ export class Authenticator {
     return false;
   }
 
-  /** Hashes of the keys used since it was last asked. Workers' tokens have none. */
+  /** Returns and clears the hashes of the keys used since the last call. Worker tokens have none. */
   takeUsed(): Buffer[] {
     const hashes = [...this.#used].map(({ hash }) => hash).filter((hash) => hash.length > 0);
     this.#used.clear();
@@ -71,13 +74,13 @@ export class Authenticator {
       throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or revoked');
     }
     this.#used.add(key);
-    // Remembered only when the directory holds it: what it does not hold it cannot revoke.
+    // Cached only if the directory holds the key: the directory announces revocations of its own keys only.
     if (header !== undefined && this.#lookup.knownKey(name) === key) this.#seen.set(header, key);
     return key;
   }
 
   async #worker(header: string, text: string, hash: string, peer: string): Promise<Key> {
-    // What has not the form of a token needs no look-up.
+    // Anything without the form of a token needs no look-up.
     const key = WORKER_TOKEN.test(text) ? await this.#lookup.worker(text, hash, peer) : undefined;
     if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the token does not belong to a known worker');
     this.#seen.set(header, key, { ttl: WORKER_TOKEN_MS });
@@ -89,7 +92,7 @@ export function isWorkerToken(text: string): boolean {
   return WORKER_TOKEN.test(text);
 }
 
-/** The key inside `Bearer KEY`, or the raw key. */
+/** Returns the key in `Bearer KEY`, or the raw key. */
 export function keyText(header: string | undefined): string {
   if (header === undefined || header.trim() === '') {
     throw new CapstanError('UNAUTHENTICATED', 'the header Authorization is required; send Authorization: Bearer <API_KEY>');

@@ -1,15 +1,15 @@
-/** Which key may do what (scopes of proto KeyScope). Pure. */
+/** Decides what a key may do (scopes of proto KeyScope). Pure. */
 import { assertNever, CapstanError } from '../../lib/errors.ts';
 import { KeyScope, type EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import type { Key } from '../directory/directory.ts';
 import { printable } from '../http/ids.ts';
 
-/** `read` looks at jobs and counts; `take` reads a stream, which takes its chunks; `call` makes or changes jobs. */
+/** `read` reads jobs and counts; `take` reads a stream, which consumes its chunks; `call` creates or changes jobs. */
 export type Access = 'read' | 'take' | 'call';
 
 /**
- * Null when the key may do this with the endpoint. An endpoint of another account is not there;
- * a key whose scope is too small is refused with 401.
+ * Returns null when the key may do this with the endpoint. An endpoint of another account does not exist for the key; a
+ * key whose scope is too small gets 401.
  */
 export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | undefined, access: Access): CapstanError | null {
   if (endpoint === undefined || endpoint.accountId !== key.accountId) {

@@ -1,4 +1,4 @@
-/** What the gateway knows of keys and endpoints: the scheduler's directory, kept up to date by its stream. */
+/** Keys, endpoints and worker placements, kept up to date by the scheduler's directory stream. */
 import {
   KeyScope,
   type DirectoryUpdate,
@@ -13,13 +13,13 @@ export interface Key {
   readonly hash: Buffer;
   readonly accountId: string;
   readonly scope: KeyScope;
-  /** With the scope ENDPOINTS: the ids it is good for. */
+  /** With the scope ENDPOINTS: the endpoints that it covers, by id. */
   readonly endpointIds: ReadonlySet<string>;
-  /** With the scope ENVIRONMENT: the environment it is good for. */
+  /** With the scope ENVIRONMENT: the environment that it covers. */
   readonly environment: string;
 }
 
-/** Where the scheduler placed a worker, and for what. */
+/** The node on which the scheduler placed a worker, its endpoint and release. */
 export interface Placement {
   readonly nodeId: string;
   readonly endpointId: string;
@@ -45,13 +45,13 @@ export class Directory {
   readonly #placements = new Map<string, Placement>();
   /** Node → its placed workers. */
   readonly #placedOn = new Map<string, readonly string[]>();
-  /** Called with every node whose placed workers changed. */
+  /** Called with each node whose placed workers changed. */
   onPlacements: (nodeId: string) => void = () => undefined;
-  /** Called whenever keys were added, changed or removed: whatever was remembered of keys is void. */
+  /** Called when keys were added, changed or removed: cached keys are invalid. */
   onKeysChanged: () => void = () => undefined;
-  /** Called with every endpoint that was added or changed. */
+  /** Called with each endpoint that was added or changed. */
   onEndpoint: (id: string) => void = () => undefined;
-  /** Grows with every removal: a look-up begun before it may answer with what is gone. */
+  /** Incremented by each removal: a look-up that began before it may return what was removed. */
   removals = 0;
 
   key(hash: string): Key | undefined {
@@ -62,7 +62,7 @@ export class Directory {
     return this.#endpoints.get(id);
   }
 
-  /** Where the scheduler placed this worker; undefined when it placed no such worker. */
+  /** Returns the placement of a worker; undefined when the scheduler placed no such worker. */
   placement(workerId: string): Placement | undefined {
     return this.#placements.get(workerId);
   }

@@ -1,8 +1,7 @@
 /**
- * How often the gateway asks the scheduler for what its directory does not hold. Keys, workers' tokens
- * and endpoints have budgets of their own, in all and for each who asks, so that junk of one kind or from
- * one place leaves the others their look-ups. A token that was good before is renewed from a budget that
- * junk cannot reach.
+ * Rate limits for look-ups at the scheduler of what the directory does not hold. Keys, worker tokens and endpoints have
+ * separate budgets, in total and per caller, so that invalid requests of one kind or one caller do not use up the
+ * look-ups of others. Renewing a token that was valid before uses its own budget.
  */
 import { LRUCache } from 'lru-cache';
 
@@ -13,9 +12,9 @@ export type LookupKind = (typeof lookupKinds)[number];
 
 /** Who asks is remembered for this many. */
 const MAX_ASKERS = 10_000;
-/** Part of a budget that one of them may take. */
+/** Share of a budget that one caller may use. */
 const SHARE = 1 / 4;
-/** Renewals come every few seconds for every worker that calls. */
+/** Every worker that calls causes a renewal every few seconds. */
 const RENEWALS = 20;
 
 interface KindBudget {
@@ -37,7 +36,7 @@ export class LookupBudget {
     );
   }
 
-  /** Takes one look-up; false when none is left. */
+  /** Takes one look-up from the budgets; returns false when none is left. */
   take(kind: LookupKind, caller: string, now: number): boolean {
     const budget = this.#kinds.get(kind);
     if (budget === undefined) return false;

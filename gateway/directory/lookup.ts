@@ -1,7 +1,6 @@
 /**
- * Finds keys and endpoints: in the directory, else by asking the scheduler once, so that what was
- * made a moment ago is found. Asking is bounded in rate, and a "no" is remembered for a second. What
- * could not be looked up is UNAVAILABLE, never absent.
+ * Finds keys and endpoints in the directory, else at the scheduler, so that new ones are found at once. Look-ups are
+ * rate limited, and a negative result is cached for a second. A failed look-up is UNAVAILABLE, never "does not exist".
  */
 import type { Metadata } from '@grpc/grpc-js';
 import { LRUCache } from 'lru-cache';
@@ -17,10 +16,10 @@ import type { DirectoryWatch } from './watch.ts';
 const NEGATIVE_MS = 1000;
 const NEGATIVE_ENTRIES = 10_000;
 const TIMEOUT_MS = 2000;
-/** Workers' tokens that are remembered as good before. */
+/** Cached worker tokens that were valid before. */
 const GOOD_TOKENS = 10_000;
 
-/** Whose budget a look-up is taken from. `caller`: a peer or an account. */
+/** The budget that a look-up uses. `caller`: a peer or an account. */
 interface From {
   readonly kind: LookupKind;
   readonly caller: string;
@@ -46,7 +45,7 @@ export class Lookup {
   readonly #budget: LookupBudget;
   readonly #now: () => number;
   readonly #absent = new LRUCache<string, true>({ max: NEGATIVE_ENTRIES, ttl: NEGATIVE_MS });
-  /** Hashes of workers' tokens that were good when they were last looked up. */
+  /** Hashes of worker tokens that were valid at their last look-up. */
   readonly #good = new LRUCache<string, true>({ max: GOOD_TOKENS });
   readonly #asking = new Map<string, Promise<unknown>>();
 
@@ -59,7 +58,7 @@ export class Lookup {
     this.#now = now;
   }
 
-  /** What the directory holds, without asking. */
+  /** Returns what the directory holds, without a look-up. */
   knownKey(hash: string): Key | undefined {
     return this.#directory.key(hash);
   }
@@ -69,9 +68,8 @@ export class Lookup {
   }
 
   /**
-   * The key with this SHA-256 (hex), or undefined when there is none.
-   * `caller`: who shares a budget of look-ups.
-   * @throws CapstanError UNAVAILABLE when it could not be looked up.
+   * Returns the key with this SHA-256 (hex), or undefined when there is none. `caller`: shares a budget of look-ups.
+   * @throws CapstanError UNAVAILABLE when the look-up fails.
    */
   async key(hash: string, caller: string): Promise<Key | undefined> {
     const known = this.#directory.key(hash);
@@ -90,10 +88,9 @@ export class Lookup {
   }
 
   /**
-   * What a worker's token is good for, or undefined when it is none or its worker is gone. `hash` is
-   * its SHA-256 (hex).
-   * `caller`: who shares a budget of look-ups.
-   * @throws CapstanError UNAVAILABLE when it could not be looked up.
+   * Returns the key that a worker token stands for, or undefined when the token is invalid or its worker has ended.
+   * `hash` is its SHA-256 (hex). `caller`: shares a budget of look-ups.
+   * @throws CapstanError UNAVAILABLE when the look-up fails.
    */
   async worker(token: string, hash: string, caller: string): Promise<Key | undefined> {
     const kind = this.#good.has(hash) ? 'renewal' : 'worker';
@@ -107,9 +104,8 @@ export class Lookup {
   }
 
   /**
-   * The endpoint with this id, or undefined when there is none.
-   * `caller`: who shares a budget of look-ups.
-   * @throws CapstanError UNAVAILABLE when it could not be looked up.
+   * Returns the endpoint with this id, or undefined when there is none. `caller`: shares a budget of look-ups.
+   * @throws CapstanError UNAVAILABLE when the look-up fails.
    */
   async endpoint(id: string, caller: string): Promise<EndpointEntry | undefined> {
     const known = this.#directory.endpoint(id);

@@ -20,7 +20,7 @@ export class DirectoryWatch {
   #lastFailure = '';
   /** The directory was read at least once. */
   reached = false;
-  /** The stream stands: what the directory does not hold was unknown to the scheduler a moment ago. */
+  /** The stream is connected: what the directory does not hold was unknown to the scheduler a moment ago. */
   current = false;
 
   constructor(client: ControlServiceClient, metadata: Metadata, directory: Directory, log: Log) {

@@ -1,6 +1,6 @@
 /**
- * Answers about jobs, written by hand: outputs, progress and chunks are
- * spliced in as the bytes they are, never parsed and written again.
+ * Writes responses about jobs by hand: outputs, progress and chunks are inserted as raw bytes, without parsing or
+ * re-encoding.
  */
 import { Readable } from 'node:stream';
 
@@ -13,7 +13,7 @@ import type { EndpointHealth, Job, StreamPart } from '../../proto/gen/capstan/v1
 import { JSON_TYPE, sendFailure } from './problem.ts';
 import { idsOf, type Services } from './services.ts';
 
-/** A piece of an answer: text, or a document. One in the blob store is read while the answer is sent. */
+/** A piece of a response: text, or a document. A document in the blob store is read while the response is sent. */
 export type Part = string | Payload;
 
 export type StatusName = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
@@ -45,12 +45,12 @@ export function submittedText(id: string, status: StatusName): string {
   return `{"id":${quoted(id)},"status":"${status}"}`;
 }
 
-/** `{"id","status"}` with the times of an attempt that had started: the answers to /cancel and /retry. */
+/** `{"id","status"}` with the times of a started attempt: the responses of /cancel and /retry. */
 export function changedText(job: Job): string {
   return `{"id":${quoted(job.id)},"status":"${statusName(job.state)}"${times(job)}}`;
 }
 
-/** The status object. With `bigOutputs` false an output that lies in the blob store is left out. */
+/** Returns the status object. With `bigOutputs` false, an output in the blob store is omitted. */
 export function statusParts(job: Job, bigOutputs = true): Part[] {
   const head = `{"id":${quoted(job.id)},"status":"${statusName(job.state)}"`;
   let tail = '';
@@ -113,8 +113,8 @@ export function healthText(health: EndpointHealth): string {
 }
 
 /**
- * Sends what `build` makes as one JSON document with its length. A body that cannot be fetched is
- * an error answer while nothing was sent; later it ends the connection, which the missing bytes betray.
+ * Sends the result of `build` as one JSON document with a content-length. When a body cannot be read, sends an error
+ * response if nothing has been sent; otherwise ends the connection, which the caller notices by the missing bytes.
  */
 export function sendParts(reply: FastifyReply, services: Services, build: () => readonly Part[]): void {
   try {
@@ -127,7 +127,7 @@ export function sendParts(reply: FastifyReply, services: Services, build: () => 
   }
 }
 
-/** Null when a part lies in the blob store. */
+/** Null when a part is in the blob store. */
 function inOnePiece(parts: readonly Part[]): Uint8Array | null {
   const pieces: Uint8Array[] = [];
   for (const part of parts) {
@@ -174,7 +174,7 @@ function isStored(part: Part): part is StoredPart {
   return typeof part !== 'string' && 'blob' in part;
 }
 
-/** The document to write into the answer; an empty one is none. */
+/** The document to insert; an empty one counts as absent. */
 function payloadPart(message: PayloadMessage | undefined): Payload | undefined {
   const payload = fromPayloadMessage(message);
   return payload === undefined || payloadBytes(payload) === 0 ? undefined : payload;
@@ -189,7 +189,7 @@ function times(job: Job): string {
 
 const PLAIN = /^[\w.:-]*$/;
 
-/** Most ids need no escapes: a test is cheaper than JSON.stringify. */
+/** Most ids need no escaping, and a test is cheaper than JSON.stringify. */
 function quoted(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }

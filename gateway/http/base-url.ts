@@ -1,10 +1,10 @@
-/** The base URL of the HTTP API as callers know it. */
+/** The base URL of the HTTP API as callers use it. */
 import type { FastifyRequest } from 'fastify';
 
 import type { GatewayConfig } from '../config.ts';
 import { originOf, type TrustedProxies } from '../lb/forwarded.ts';
 
-/** The configured one; without it the one this caller used. */
+/** Returns the configured URL, else the one that this caller used. */
 export function baseUrl(request: FastifyRequest, config: GatewayConfig, proxies: TrustedProxies): string {
   if (config.publicUrl !== '') return config.publicUrl.replace(/\/+$/, '');
   const { scheme, authority } = originOf(request.raw, proxies);

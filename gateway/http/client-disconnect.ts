@@ -1,9 +1,9 @@
-/** Noticing that a request is over, or that its caller went away. */
+/** Detects the end of a request and the disconnection of its caller. */
 import type { FastifyReply } from 'fastify';
 
 /**
- * Calls `over` once, when the answer was sent or the connection closed. The connection is watched
- * itself, because an answer queued behind another one (pipelining) never hears of its end.
+ * Calls `over` once, when the response was sent or the connection closed. The connection itself is watched, because a
+ * response queued behind another one (pipelining) gets no event when the connection ends.
  */
 export function onResponseClosed(reply: FastifyReply, over: () => void): void {
   const { raw } = reply;
@@ -14,7 +14,8 @@ export function onResponseClosed(reply: FastifyReply, over: () => void): void {
   }
   let ended = false;
   const end = (): void => {
-    // The connection's end closes the answer within the same event: listeners taken off by then are called all the same.
+    // The end of the connection closes the response within the same event; listeners removed until then are called
+    // nevertheless.
     if (ended) return;
     ended = true;
     raw.off('close', end);

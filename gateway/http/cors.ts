@@ -1,4 +1,7 @@
-/** Cross-origin calls of the queue API, for origins the operator named. Off by default: a key inside a web page is a key given away. */
+/**
+ * Cross-origin calls of the queue API, for origins that the operator listed. Off by default, because a key in a web
+ * page is public.
+ */
 import type { FastifyInstance } from 'fastify';
 
 import type { AllowedMethods } from './methods.ts';

@@ -1,15 +1,15 @@
-/** The OpenAPI document and its page, all served from here: the page may load nothing from another host. */
+/** Serves the OpenAPI document and its page. The page may load nothing from another host. */
 import swagger from '@fastify/swagger';
 import fastify, { type FastifyInstance } from 'fastify';
 import type { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 
 import { JSON_TYPE } from './problem.ts';
 
-/** The browser itself holds the page to this host. */
+/** The Content-Security-Policy restricts the page to this host. */
 export const PAGE_POLICY =
   "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'";
 
-/** Of every page of a reference: nothing on it leads to services of the page's maker. */
+/** Settings of every reference page: no links to services of the page's vendor. */
 export const REFERENCE_SETTINGS = {
   withDefaultFonts: false,
   telemetry: false,
@@ -19,7 +19,7 @@ export const REFERENCE_SETTINGS = {
   mcp: { disabled: true },
 } as const;
 
-/** Headers that the answer inside does not decide. */
+/** Headers that are set regardless of the response. */
 const OF_THE_CONNECTION: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding', 'date']);
 
 interface Shape {
@@ -32,7 +32,7 @@ interface Operation {
   readonly requestBody?: { required?: boolean; readonly content: Readonly<Record<string, { schema: Shape }>> };
 }
 
-/** To be awaited before routes are added: they are collected as they come. */
+/** Must be awaited before routes are added, because routes are collected when they are added. */
 export async function docsRoutes(app: FastifyInstance, version: string): Promise<void> {
   let transform: ReturnType<typeof createJsonSchemaTransform> | undefined;
   await app.register(swagger, {
@@ -94,8 +94,8 @@ export async function docsRoutes(app: FastifyInstance, version: string): Promise
 }
 
 /**
- * The page and its script, made with the first request for them: their plugin brings a parser and four megabytes of
- * script, a quarter of the gateway's start, for what many gateways are never asked.
+ * The page and its script are created at the first request for them: their plugin loads a parser and four megabytes of
+ * script, a quarter of the gateway's start-up, and many gateways never serve them.
  */
 async function makePage(): Promise<FastifyInstance> {
   const { default: scalar } = await import('@scalar/fastify-api-reference');
@@ -109,7 +109,7 @@ async function makePage(): Promise<FastifyInstance> {
     configuration: {
       url: '/openapi.json',
       pageTitle: 'Capstan API',
-      // The field for the key is there at once.
+      // The input for the key is visible at once.
       authentication: { preferredSecurityScheme: 'key' },
       ...REFERENCE_SETTINGS,
     },
@@ -117,14 +117,14 @@ async function makePage(): Promise<FastifyInstance> {
   return page;
 }
 
-/** An answer whose schema names a media type is of that type; the plugin takes all for JSON. */
+/** A response whose schema names a media type has that type; the plugin assumes JSON. */
 function withOwnType(response: { content?: Record<string, { schema?: { contentMediaType?: string } }> }): void {
   const json = response.content?.['application/json'];
   const type = json?.schema?.contentMediaType;
   if (json !== undefined && type !== undefined) response.content = { [type]: json };
 }
 
-/** The plugin calls every body required; where null is among its shapes there need be none. */
+/** The plugin marks every body as required; a body whose schema allows null is optional. */
 function corrected<Document extends { paths?: object }>(document: Document): Document {
   for (const operations of Object.values(document.paths ?? {}) as Record<string, Operation>[]) {
     for (const { requestBody, responses } of Object.values(operations)) {

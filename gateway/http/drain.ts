@@ -1,4 +1,4 @@
-/** After a refusal the rest of the request's body is read and dropped, so that the caller gets to see why. */
+/** Reads and drops the rest of a request's body after an error, so that the caller receives the response. */
 import type { IncomingMessage } from 'node:http';
 
 export interface DrainLimits {

@@ -1,6 +1,6 @@
 /**
- * What is checked before a body is read: the key, the endpoint, the key's permission, and
- * whether the body is one we would read at all. Known keys and endpoints take no promise.
+ * Checks before a body is read: the key, the endpoint, the key's permission, and whether the body is acceptable. Known
+ * keys and endpoints need no promise.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
@@ -19,7 +19,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The route reads its body itself. */
     rawBodyOnly?: boolean;
-    /** The answer is the same for everybody; others may hold secrets and are not stored anywhere. */
+    /** The response is public; all other responses may hold secrets and must not be cached. */
     cacheable?: boolean;
   }
 }
@@ -32,7 +32,7 @@ interface Asked {
   readonly endpoint: EndpointEntry | undefined;
 }
 
-/** A route's guard: the access it needs and the largest body it takes. */
+/** The guard of a route: the access that it requires and its largest body. */
 export function createGuard(services: Services, access: Access, maxBytes: number): Guard {
   const { authenticator, lookup, memory } = services;
   const limit = bodyLimit(maxBytes, memory);
@@ -80,12 +80,12 @@ function notAQueue(endpoint: EndpointEntry | undefined): CapstanError | null {
   return new CapstanError('NOT_FOUND', `endpoint ${printable(endpoint.id)} is load-balanced: it has no queue; call its own routes`);
 }
 
-/** The headers of a body: encoding, type, length. */
+/** Checks the headers of a body: encoding, type, length. */
 function checkBody(request: FastifyRequest, maxBytes: number): CapstanError | null {
   const { headers } = request;
   const length = headers['content-length'];
   if (length === undefined && headers['transfer-encoding'] === undefined) return null;
-  // Nobody reads the body of a GET, or an empty one.
+  // The body of a GET, or an empty one, is not read.
   if (length === '0' || request.method === 'GET') return null;
   const encoding = headers['content-encoding'];
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {

@@ -1,11 +1,11 @@
-/** Ids as callers write them: which can be ones of ours, and how any other is shown. */
+/** Ids in requests: which can be valid, and how to print any other. */
 
-/** Ids are visible ASCII; whatever else a caller sends is no id of ours and need not be asked for. */
+/** Ids are visible ASCII. Anything else cannot be an id of the service and needs no look-up. */
 export function isId(text: string): boolean {
   return /^[\x21-\x7e]{1,128}$/.test(text);
 }
 
-/** A caller's id, cut and cleaned so that it can stand in a message. */
+/** Returns a caller's id, shortened and escaped for use in a message. */
 export function printable(id: string): string {
   const cut = id.length > 64 ? `${id.slice(0, 64)}…` : id;
   return JSON.stringify(cut.toWellFormed());

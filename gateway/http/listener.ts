@@ -1,6 +1,6 @@
 /**
- * Where requests come in: what is wrong with the HTTP itself is refused here, for the queue API and
- * for load-balanced endpoints alike, before anyone looks at the path.
+ * Receives requests and rejects invalid HTTP, for the queue API and for load-balanced endpoints alike, before the path
+ * is examined.
  */
 import { createServer as createHttp, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createHttps } from 'node:https';
@@ -13,15 +13,18 @@ import { rewriteAbsoluteTarget } from './request-target.ts';
 import type { Services } from './services.ts';
 import { followRenewals, type Certificate } from './tls.ts';
 
-/** Time for the headers of a request, ms, where a whole request has more. */
+/** Time for the headers of a request, ms, when the whole request may take longer. */
 const MAX_HEADERS_MS = 60_000;
-/** How often it is looked for requests that are out of time: so many times in that time, and at least so often, ms. */
+/** Timed-out requests are checked for this many times within the time-out, and at least this often, ms. */
 const CHECKS = 10;
 const MAX_CHECK_MS = 5_000;
 
 type Listener = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** The server: load-balanced requests are taken out before the framework's `handler` sees them. `certificate`: null for plain HTTP. */
+/**
+ * Creates the server. Load-balanced requests are handled before the framework's `handler`. `certificate`: null for
+ * plain HTTP.
+ */
 export function openListener(
   { config, log, loadBalancer }: Pick<Services, 'config' | 'log' | 'loadBalancer'>,
   certificate: Certificate | null,
@@ -30,7 +33,7 @@ export function openListener(
   const listener: Listener = (request, response) => {
     const wrong = violation(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) {
-      // What follows on this connection cannot be told from this request's body.
+      // The next request on this connection cannot be separated from this request's body.
       const body = bodyOf(400, 'Bad Request', wrong);
       const headers = { 'content-type': JSON_TYPE, 'content-length': Buffer.byteLength(body), connection: 'close' };
       response.writeHead(400, headers).end(body);
@@ -41,9 +44,10 @@ export function openListener(
     headersTimeout: Math.min(config.requestTimeoutMs, MAX_HEADERS_MS),
     connectionsCheckingInterval: Math.min(MAX_CHECK_MS, config.requestTimeoutMs / CHECKS),
     keepAliveTimeout: config.keepAliveMs,
-    // Refused below, with a body that says so.
+    // Rejected below, with a body that names the reason.
     requireHostHeader: false,
-    // Clients that would rather speak HTTP/2 offer it with their first request (Java's does always): it is served as it is.
+    // Clients that prefer HTTP/2 offer an upgrade with their first request (Java's always does); it is served as
+    // HTTP/1.1.
     shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket',
   };
   const encrypted = certificate === null ? null : createHttps({ ...options, ...certificate }, listener);
@@ -52,7 +56,7 @@ export function openListener(
     const use = encrypted.setSecureContext.bind(encrypted);
     server.once('close', followRenewals(certificate, { files: config, everyMs: config.httpTlsCheckMs, log, use }));
   }
-  // An expectation that nobody knows may be ignored (RFC 9110 section 10.1.1).
+  // An unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', listener);
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
     refuse(socket, 405, 'Method Not Allowed', 'CONNECT is not allowed');
@@ -66,7 +70,10 @@ export function openListener(
   return server;
 }
 
-/** What this server and a proxy before it could read differently (RFC 9112 sections 3.2 and 6.1); null when there is nothing. */
+/**
+ * Returns what this server and a proxy in front of it could interpret differently (RFC 9112 sections 3.2 and 6.1), else
+ * null.
+ */
 function violation({ rawHeaders, headers, httpVersionMinor }: IncomingMessage): string | null {
   let hosts = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -79,14 +86,14 @@ function violation({ rawHeaders, headers, httpVersionMinor }: IncomingMessage): 
   return encoding === undefined || encoding.toLowerCase() === 'chunked' ? null : 'Transfer-Encoding: must be chunked';
 }
 
-/** Requests that never became one: the parser's errors, answered on the raw socket. */
+/** Sends a response to the parser's errors, on the raw socket. */
 export function refuseSocket(error: Error & { code?: string }, socket: Socket): void {
   refuse(socket, ...problemOf(error.code));
 }
 
-/** Answers on the bare socket and ends the connection. */
+/** Sends a response on the raw socket and ends the connection. */
 function refuse(socket: Duplex, status: number, title: string, message: string): void {
-  // Into an answer that has begun nothing else may be written.
+  // Nothing else may be written into a response that has begun.
   if (socket.destroyed || !socket.writable || isAnswering(socket)) {
     socket.destroy();
     return;
@@ -97,7 +104,7 @@ function refuse(socket: Duplex, status: number, title: string, message: string):
   );
 }
 
-/** A problem document that has `error`, too: it may have been for the host of a load-balanced endpoint. */
+/** A problem document that also has `error`, because the request may have been for a load-balanced endpoint. */
 function bodyOf(status: number, title: string, message: string): string {
   return JSON.stringify({ ...(JSON.parse(problemText(status, title, message)) as object), error: title });
 }

@@ -1,4 +1,4 @@
-/** Counts and times every request, whatever becomes of it. */
+/** Counts and times every request, whatever its outcome. */
 import type { FastifyInstance } from 'fastify';
 
 import type { GatewayMetrics } from '../metrics/metrics.ts';
@@ -8,12 +8,12 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Bytes of the body, once it was read. */
     bodyBytes: number;
-    /** Bytes of an answer whose length is not known before. */
+    /** Bytes of a response whose length is not known in advance. */
     streamedBytes: number;
   }
 }
 
-/** As nginx has it: the caller went away before there was an answer. */
+/** As in nginx: the caller disconnected before the response. */
 const CALLER_GONE = 499;
 
 /** To be added before every other hook. */

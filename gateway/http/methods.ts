@@ -1,4 +1,4 @@
-/** Which methods a path takes, for 405 and OPTIONS: the router itself only knows hit or miss. */
+/** The methods that a path allows, for 405 and OPTIONS; the router itself only knows hit or miss. */
 
 interface Known {
   readonly pattern: RegExp;
@@ -14,12 +14,12 @@ export class AllowedMethods {
     this.#routes.set(url, known);
   }
 
-  /** Every route, as `GET /v2/:endpointId/health`. */
+  /** All routes, as `GET /v2/:endpointId/health`. */
   list(): string[] {
     return [...this.#routes].flatMap(([url, { methods }]) => [...methods].map((method) => `${method} ${url}`));
   }
 
-  /** `GET, POST` for a path that has routes, else null. */
+  /** Returns `GET, POST` for a path that has routes, else null. */
   of(url: string): string | null {
     const path = url.split('?', 1)[0] ?? '';
     const allowed = new Set<string>();

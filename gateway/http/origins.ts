@@ -1,4 +1,4 @@
-/** Which web pages of other origins may call, and what their browsers are told (Fetch standard, CORS protocol). Pure. */
+/** Decides which web origins may call, and the CORS headers for them (Fetch standard). Pure. */
 import type { IncomingHttpHeaders } from 'node:http';
 
 const MAX_AGE_S = '600';
@@ -17,12 +17,15 @@ export class Origins {
     this.#named = new Set(list);
   }
 
-  /** The operator named none: nobody is told anything. */
+  /** The operator listed no origin: no CORS headers are sent. */
   get isEmpty(): boolean {
     return this.#named.size === 0;
   }
 
-  /** Headers of any answer to a request with these; `exposed`: those of the answer that the page may read. */
+  /**
+   * Returns the headers of a response to a request with these headers. `exposed`: response headers that the page may
+   * read.
+   */
   headersFor({ origin }: IncomingHttpHeaders, exposed: string): Readonly<Record<string, string>> {
     const vary: Record<string, string> = this.#all ? {} : { vary: 'Origin' };
     if (!this.allows(origin)) return vary;
@@ -35,12 +38,15 @@ export class Origins {
   }
 }
 
-/** A browser asks before it sends what a page wants; such a question carries no key. */
+/** A preflight request has no key. */
 export function isPreflight(method: string | undefined, headers: IncomingHttpHeaders): boolean {
   return method === 'OPTIONS' && headers['access-control-request-method'] !== undefined;
 }
 
-/** What a page may send. Clients set headers of their own, which are as good as absent to the service: those asked for are allowed. */
+/**
+ * Headers that a page may send. Headers that clients add have no effect on the service, so all requested ones are
+ * allowed.
+ */
 export function preflightHeaders(headers: IncomingHttpHeaders, methods: string | null): Readonly<Record<string, string>> {
   const wanted = headers['access-control-request-headers'] ?? '';
   const method = headers['access-control-request-method'] ?? '';

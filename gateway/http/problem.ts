@@ -1,4 +1,4 @@
-/** Refusals as problem documents: `{"status","title","detail"}` with the matching HTTP status. */
+/** Errors as problem documents: `{"status","title","detail"}` with the matching HTTP status. */
 import type { FastifyReply } from 'fastify';
 
 import { CapstanError, errorTable, isErrorCode, retryAfterS } from '../../lib/errors.ts';
@@ -8,7 +8,7 @@ import { drain, type DrainLimits } from './drain.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** So that the client can go on using the connection, too. */
+/** Reading this much of the body lets the client keep using the connection. */
 const DRAIN: DrainLimits = { bytes: 64 * 1024 * 1024, ms: 30_000 };
 
 /** The document's text. */
@@ -16,7 +16,7 @@ export function problemText(status: number, title: string, message: string, jobI
   return JSON.stringify({ status, title, detail: `${title.toLowerCase()}: ${message}`, ...(jobId === undefined ? {} : { id: jobId }) });
 }
 
-/** Answers with the error. `headers` come on top of those the code asks for. */
+/** Sends the error. `headers` are sent in addition to those of the code. */
 export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: Readonly<Record<string, string>>): void {
   if (reply.sent) return;
   const entry = errorTable[error.code];
@@ -27,7 +27,7 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
     return;
   }
   drain(reply.request.raw, DRAIN);
-  // The parser asks to close after a body it did not read to the end; we do read it.
+  // The framework closes the connection after a body that it did not read to the end; `drain` reads it.
   reply.removeHeader('connection');
   reply.code(entry.http).header('content-type', JSON_TYPE);
   const retryAfter = retryAfterS(error);
@@ -40,7 +40,7 @@ export function sendProblem(reply: FastifyReply, error: CapstanError, headers?: 
   reply.send(problemText(entry.http, entry.title, error.message, error.jobId));
 }
 
-/** OpenAI's clients expect its shape of errors, whatever went wrong. */
+/** Clients of the OpenAI API expect its shape of errors in every case. */
 export function sendOpenAiError(reply: FastifyReply, error: OpenAiError): void {
   if (reply.sent) return;
   drain(reply.request.raw, DRAIN);
@@ -53,7 +53,7 @@ export function sendOpenAiError(reply: FastifyReply, error: OpenAiError): void {
   reply.send(error.text);
 }
 
-/** The rest of a body that came too slowly is not awaited. */
+/** The rest of a body that arrived too slowly is not read. */
 export function closeAfterTimeout(reply: FastifyReply, status: number): void {
   if (status === 408) reply.header('connection', 'close');
 }
@@ -62,14 +62,14 @@ function isOpenAiPath(url: string): boolean {
   return /^\/v2\/[^/?]+\/openai(?:[/?]|$)/.test(url);
 }
 
-/** Answers with whatever was thrown. Faults of our own take the way over the error handler, which logs them. */
+/** Sends the error that was thrown. Internal errors go to the error handler, which logs them. */
 export function sendFailure(reply: FastifyReply, thrown: unknown): void {
   const error = toCapstanError(thrown);
   if (error.code !== 'INTERNAL') sendProblem(reply, error);
   else if (!reply.sent) reply.send(error);
 }
 
-/** Whatever was thrown or reported by the framework, as the project's error. */
+/** Converts an error of any kind, or a code of the framework, to a CapstanError. */
 export function toCapstanError(thrown: unknown): CapstanError {
   if (thrown instanceof CapstanError) return thrown;
   const code = frameworkCode(thrown);
@@ -91,12 +91,12 @@ export function toCapstanError(thrown: unknown): CapstanError {
   }
 }
 
-/** The refusal of a body above a route's limit. */
+/** Returns the error for a body above the route's limit. */
 export function tooLarge(maxBytes: number): CapstanError {
   return new CapstanError('PAYLOAD_TOO_LARGE', `body: exceeded max body size of ${sizeText(maxBytes)}`, { field: 'body' });
 }
 
-/** "10MiB" as callers of the original service know it; whole numbers only. */
+/** Returns a size as "10MiB", the format that existing clients know, for whole numbers only. */
 function sizeText(bytes: number): string {
   const MiB = 1024 * 1024;
   return bytes % MiB === 0 ? `${bytes / MiB}MiB` : `${bytes} bytes`;

@@ -1,4 +1,7 @@
-/** Receives request bodies into memory that all callers share (lib/shared-budget.ts), for every route that reads a body as a whole. */
+/**
+ * Receives request bodies into memory that all callers share (lib/shared-budget.ts), for every route that reads a whole
+ * body.
+ */
 import type { IncomingMessage } from 'node:http';
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -11,7 +14,7 @@ import type { GatewayConfig } from '../config.ts';
 import { onResponseClosed } from './client-disconnect.ts';
 import { tooLarge } from './problem.ts';
 
-/** What reading a body needs of the gateway's services. */
+/** The services that reading a body requires. */
 interface BodyServices {
   readonly config: GatewayConfig;
   /** Memory of request bodies. */
@@ -24,35 +27,38 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The body as received. */
     rawBody: Buffer | null;
-    /** Memory of the body; null before the caller is known, and once another holds it. */
+    /** Reserved memory of the body; null before the caller is known, and after the reservation is transferred. */
     reservation: Reservation | null;
   }
 }
 
-/** How long a caller whose body was refused for lack of memory should wait, ms. */
+/** Retry delay for a caller whose body was rejected for lack of memory, ms. */
 const RETRY_MS = 1000;
-/** Bodies of the largest kind that one connection may have under way. */
+/** Maximum number of bodies of the largest kind in progress on one connection. */
 const BODIES_OF_CONNECTION = 2;
 
-/** Who pays for a body: `account` and the connection that it comes on. */
+/** The parties charged for a body: `account`, and the connection. */
 export function partiesOf(account: string, request: IncomingMessage, config: GatewayConfig): Party[] {
   const most = BODIES_OF_CONNECTION * Math.max(config.maxRunBytes, config.maxRunsyncBytes);
   return [{ id: `account ${account}` }, { id: request.socket, most }];
 }
 
-/** The largest body a route takes: never more than the memory for bodies can hold beside others. */
+/** The largest body that a route accepts: never more than the memory for bodies can hold beside others. */
 export function bodyLimit(maxBytes: number, memory: SharedBudget): number {
   return Math.min(maxBytes, memory.largest);
 }
 
-/** Opens the reservation for a request's body, given back when the answer has gone. To be called before the body is read. */
+/**
+ * Opens the reservation for a request's body, which is released after the response. Must be called before the body is
+ * read.
+ */
 export function expectBody(request: FastifyRequest, reply: FastifyReply, account: string, { memory, config }: BodyServices): void {
   if (!hasBody(request)) return;
   request.reservation = memory.open(...partiesOf(account, request.raw, config));
   onResponseClosed(reply, () => releaseBody(request));
 }
 
-/** Reads the body of a request that `expectBody` was called for. */
+/** Reads the body of a request for which `expectBody` was called. */
 export function readBody(
   request: FastifyRequest,
   payload: IncomingMessage,
@@ -61,7 +67,7 @@ export function readBody(
 ): void {
   const { reservation } = request;
   const length = request.headers['content-length'];
-  // Without a reservation there is no body, or its caller went away before it was read.
+  // Without a reservation there is no body, or its caller disconnected before it was read.
   if (reservation === null) {
     done(hasBody(request) ? bodyError('broken', 0) : null, Buffer.alloc(0));
     return;
@@ -78,7 +84,7 @@ function hasBody({ headers }: FastifyRequest): boolean {
   return (length !== undefined && length !== '0') || headers['transfer-encoding'] !== undefined;
 }
 
-/** The body is not needed any more: drops it and gives its memory back. */
+/** Drops the body and releases its memory. */
 export function releaseBody(request: FastifyRequest): void {
   request.body = undefined;
   request.rawBody = null;
@@ -86,10 +92,7 @@ export function releaseBody(request: FastifyRequest): void {
   request.reservation = null;
 }
 
-/**
- * Hands the memory of the body over to what keeps `bytes` of it; the rest is given back. The new
- * holder releases it.
- */
+/** Transfers `bytes` of the body's reservation to a new holder, who releases them, and releases the rest. */
 export function transferBody(request: FastifyRequest, bytes: number): Reservation | null {
   const { reservation } = request;
   request.reservation = null;
@@ -99,7 +102,7 @@ export function transferBody(request: FastifyRequest, bytes: number): Reservatio
   return reservation;
 }
 
-/** The refusal of a body that could not be received. */
+/** Returns the error for a body that could not be received. */
 export function bodyError(fault: BodyFault, maxBytes: number): CapstanError {
   switch (fault) {
     case 'too-large':

@@ -9,14 +9,14 @@ import type { Services } from './services.ts';
 
 export interface RequestPayload {
   readonly payload: Payload;
-  /** Memory of an inline payload, released by whoever sends it; null for a payload in the blob store. */
+  /** Memory of an inline payload, released by its sender; null for a payload in the blob store. */
   readonly held: Reservation | null;
 }
 
 /**
- * Takes the input over from its request, which no longer holds its body afterwards. An input above the inline limit is
- * put into the blob store first; only then the result is a promise.
- * @throws CapstanError QUOTA_EXCEEDED when the account has no room for the input.
+ * Moves the input out of its request, which holds no body afterwards. An input above the inline limit is first uploaded
+ * to the blob store; only then is the result a promise.
+ * @throws CapstanError QUOTA_EXCEEDED when the input would exceed the account's quota.
  */
 export function takePayload(services: Services, request: FastifyRequest, input: Buffer): RequestPayload | Promise<RequestPayload> {
   if (input.length > MAX_INLINE_BYTES) return storePayload(services, request, input);

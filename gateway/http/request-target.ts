@@ -1,14 +1,13 @@
-/** The target of a request: its forms, brought to one. */
+/** Normalizes the target of a request to one form. */
 import type { IncomingMessage } from 'node:http';
 
 const ABSOLUTE = /^https?:\/\/([^/?#]*)([^#]*)$/i;
-/** A host, which may be an address in brackets, and maybe a port. */
+/** A host, or an address in brackets, with an optional port. */
 const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]+)(?::\d{0,5})?$/i;
 
 /**
- * Rewrites a request in absolute form as if it had come in origin form. Its authority replaces the Host header, whatever
- * that says (RFC 9112, section 3.2.2): everything behind reads one host only, so that no two parts can disagree.
- * Returns what is wrong with the target, or null.
+ * Rewrites a request in absolute form to origin form. Its authority replaces the Host header (RFC 9112, section 3.2.2),
+ * so that all later code reads the same host. Returns what is wrong with the target, or null.
  */
 export function rewriteAbsoluteTarget(request: IncomingMessage): string | null {
   const { url = '/', rawHeaders } = request;

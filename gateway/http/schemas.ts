@@ -1,4 +1,4 @@
-/** The shapes of requests and answers: validation and the OpenAPI document come from here. */
+/** Shapes of requests and responses, used for validation and for the OpenAPI document. */
 import { z } from 'zod';
 
 import { RawJson } from '../json/body.ts';
@@ -11,13 +11,13 @@ function milliseconds(min: number, max: number): z.ZodType<number> {
 }
 
 function isHttpUrl(text: string): boolean {
-  // The URL parser drops control characters and white space: an address must not change on the way.
+  // The URL parser drops control characters and white space; a URL must not change on the way.
   // oxlint-disable-next-line no-control-regex
   if (!text.isWellFormed() || /[\u0000-\u0020\u007f]/.test(text) || !/^https?:\/\//i.test(text)) return false;
   return URL.canParse(text);
 }
 
-/** How an address looks, for the document. */
+/** Format of a URL, for the OpenAPI document. */
 const urlShape = { format: 'uri', pattern: '^[hH][tT][tT][pP][sS]?://' } as const;
 
 const httpUrl = z
@@ -40,7 +40,7 @@ const policySchema = z
   )
   .meta({ description: 'Execution policy of this job.' });
 
-/** Passed on to the function, which alone knows what it needs of it. */
+/** Passed on to the function; the service does not interpret it. */
 const s3Member = (description: string): z.ZodType => z.unknown().optional().meta({ description });
 const s3Members = {
   accessId: s3Member('Bucket access key id.'),
@@ -89,10 +89,13 @@ export const referenceSchema = z
   .object({ id: z.string('must be a string').optional().meta({ minLength: 1, description: 'Id of the job.' }) }, 'must be a JSON object')
   .nullish();
 
-/** A body that nobody looks at, as some clients send it. */
+/** An ignored body, which some clients send. */
 export const unusedBody = z.object({}, 'must be a JSON object').nullish();
 
-/** A number in a query; `read` gives it, or null for what breaks the rule. `described` stands in the OpenAPI document. */
+/**
+ * A number in a query; `read` returns it, or null when it breaks the rule. `described` is its text in the OpenAPI
+ * document.
+ */
 function queryNumber(
   rule: string,
   read: (text: string) => number | null,
@@ -116,11 +119,11 @@ function waitSchema(byDefault: number, min: number, max: number): z.ZodType<numb
 
 /** Wait of /runsync and /status-sync, ms. */
 export const DEFAULT_WAIT_MS = 90_000;
-/** Wait of /stream, ms: "about 10 s", less what a client needs that gives up after exactly 10 s (Python's does). */
+/** Wait of /stream, ms: about 10 s, minus a margin for clients that time out after exactly 10 s (Python's does). */
 export const DEFAULT_STREAM_WAIT_MS = 8_000;
 
 export const waitQuery = z.object({ wait: waitSchema(DEFAULT_WAIT_MS, 1000, 300_000) });
-/** `<attempt>.<index>`: where a reader stands in a job's stream. */
+/** `<attempt>.<index>`: the position of a reader in a job's stream. */
 export const CURSOR_HEADER = 'capstan-stream-cursor';
 const CURSOR = /^(\d{1,9})\.(\d{1,9})$/;
 const cursorSchema = z
@@ -137,9 +140,9 @@ export const streamQuery = z.object({
     description: `The reader’s position: the ${CURSOR_HEADER} of the last response that arrived. All later chunks are returned, including ones that were returned before.`,
   }),
 });
-/** What is said where a job's id may stand in several places and stands in none. */
+/** The error when a job's id is allowed in several places and given in none. */
 export const ID_RULE = 'is required, as a path segment, as ?id= or as {"id":…}';
-/** Where nothing but the query can tell it. */
+/** The error when only the query can hold the id. */
 export const idQuery = z.object({
   id: z
     .string({ error: ({ input }) => (input === undefined ? ID_RULE : 'must occur once') })
@@ -170,7 +173,7 @@ export const requestsQuery = z.object({
   offset: count(0, 2_147_483_647, 'Jobs to skip; 0 when absent.'),
 });
 
-/** How ids look, for the document: anything else is no id of ours, hence 404. */
+/** Format of ids, for the OpenAPI document; other ids get 404. */
 const idShape = { minLength: 1, maxLength: 128, pattern: '^[!-~]{1,128}$' } as const;
 
 export const endpointParams = z.object({ endpointId: z.string().meta({ ...idShape, description: 'Id of the endpoint.' }) });

@@ -1,4 +1,4 @@
-/** The HTTP server: parsing, validation and errors the same for every route. */
+/** The HTTP server: the same parsing, validation and errors for every route. */
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 
@@ -37,7 +37,7 @@ export async function createServer(services: Services, certificate: Certificate 
   const { config, log } = services;
   const app = fastify({
     serverFactory: (handler) => openListener(services, certificate, handler),
-    // A logger of the framework's would cost a child per request; errors are logged below.
+    // A logger of the framework would cost a child logger per request; errors are logged below.
     logger: false,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
@@ -49,7 +49,7 @@ export async function createServer(services: Services, certificate: Certificate 
     clientErrorHandler: refuseSocket,
   });
 
-  // Each request of a pipelining caller may watch the connection.
+  // Each request of a pipelining caller may listen on the connection.
   app.server.on('connection', (socket) => socket.setMaxListeners(0));
   app.decorateRequest('rawBody', null);
   app.decorateRequest('reservation', null);
@@ -63,18 +63,18 @@ export async function createServer(services: Services, certificate: Certificate 
       }
       request.rawBody = bytes;
       request.bodyBytes = bytes.length;
-      // A refusal goes on as the body and is answered by the validation: reported here it would end the connection.
+      // An error is passed on as the body and reported by the validation: reporting it here would end the connection.
       done(null, bytes.length === 0 || request.routeOptions.config.rawBodyOnly === true ? undefined : parseBody(bytes));
     });
   });
   app.setValidatorCompiler<z.ZodType>(({ schema, httpPart }) => (data: unknown) => {
-    // Schemas of headers are for the document: their handlers look at them themselves.
+    // Header schemas are for the OpenAPI document; handlers check the headers themselves.
     if (httpPart === 'headers') return { value: data };
     if (data instanceof CapstanError) return { error: data };
     const result = schema.safeParse(data);
     return result.success ? { value: result.data } : { error: validationError(result.error, httpPart) };
   });
-  // Answers are written by hand; the schemas of answers are for the document.
+  // Responses are written by hand; response schemas are for the OpenAPI document.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
 
   measure(app, services.metrics);

@@ -48,11 +48,11 @@ export interface Services {
   readonly now: () => number;
   readonly loadBalancer: LoadBalancer;
   readonly proxies: TrustedProxies;
-  /** True once the gateway closes: new requests are refused. */
+  /** True once the gateway is closing: new requests are rejected. */
   readonly closing: () => boolean;
 }
 
-/** What a log line about a request must name. */
+/** Fields of a log line about a request. */
 export function idsOf(request: FastifyRequest): {
   readonly requestId: string;
   readonly endpoint?: string;

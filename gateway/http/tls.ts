@@ -1,4 +1,4 @@
-/** The certificate of the HTTP server, where one is configured; a renewed one is taken up without a restart. */
+/** The optional certificate of the HTTP server. A renewed one is loaded without a restart. */
 import { createSecureContext } from 'node:tls';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -14,7 +14,10 @@ export interface Certificate {
 
 type Files = Pick<GatewayConfig, 'httpTlsCert' | 'httpTlsKey'>;
 
-/** Null: plain HTTP. Throws CONFIG when only half of it is set, a file cannot be read, or the two do not belong together. */
+/**
+ * Null for plain HTTP. Throws CONFIG when only one of the two is set, a file is not readable, or certificate and key do
+ * not match.
+ */
 export function readCertificate({ httpTlsCert, httpTlsKey }: Files): Certificate | null {
   if (httpTlsCert === undefined && httpTlsKey === undefined) return null;
   if (httpTlsCert === undefined || httpTlsKey === undefined) {
@@ -38,13 +41,13 @@ export interface RenewalOptions {
   readonly files: Files;
   readonly everyMs: number;
   readonly log: Log;
-  /** Serves new connections; those that are open keep what they have. */
+  /** Used for new connections; open ones keep theirs. */
   readonly use: (certificate: Certificate) => void;
 }
 
 /**
- * Reads the files again and again: whatever renews them (a link that is put elsewhere, a file that is
- * replaced) is seen alike. What does not fit, as between two writes, is left until it does.
+ * Reads the files periodically, so that every way of renewal (a changed link, a replaced file) is noticed. Files that
+ * do not match, as between two writes, are ignored until they do.
  */
 export function followRenewals(first: Certificate, { files, everyMs, log, use }: RenewalOptions): () => void {
   let known = first;

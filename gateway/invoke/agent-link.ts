@@ -1,4 +1,4 @@
-/** One agent's stream: requests go out on it by number, their answers come back. */
+/** The stream of one agent: sends numbered requests, receives their responses. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import { BatchWriter, FRAMES_BYTES } from '../../lib/batches.ts';
@@ -14,9 +14,9 @@ type Saying = NonNullable<GatewayFrame['frame']>;
 /** A request that is with an agent. */
 export interface LinkedRequest {
   heard(frame: Said): void;
-  /** A frame of the request could not be handled, by a fault of the gateway. */
+  /** A frame of the request failed because of an error in the gateway. */
   broken(error: unknown): void;
-  /** The stream broke: nobody knows what became of the request. */
+  /** The stream ended; the outcome of the request is unknown. */
   lost(): void;
 }
 
@@ -36,7 +36,7 @@ export class AgentLink {
     this.#frames = new BatchWriter((frames) => call.write({ frames }), { bytes: FRAMES_BYTES });
   }
 
-  /** Requests whose end the agent has not told. */
+  /** Requests whose end the agent has not reported. */
   get open(): number {
     return this.#requests.size;
   }
@@ -52,14 +52,14 @@ export class AgentLink {
     this.#requests.delete(number);
   }
 
-  /** Sends at the end of this turn of the event loop; `bytes`: size of the body in it. */
+  /** Sends at the end of this turn of the event loop. `bytes`: size of the body in the message. */
   send(number: number, frame: Saying, bytes: number): void {
     if (!this.#closed) this.#frames.add({ request: number, frame }, bytes);
   }
 
   heard(frames: readonly AgentFrame[]): void {
     for (const { request, frame } of frames) {
-      // Unknown numbers are requests that are over for this side.
+      // Unknown numbers belong to requests that have ended on this side.
       const open = this.#requests.get(request);
       if (frame === undefined || open === undefined) continue;
       handleItem(
@@ -80,7 +80,7 @@ export class AgentLink {
     for (const request of requests) request.lost();
   }
 
-  /** Ends the stream with an error; its requests are lost at once. */
+  /** Ends the stream with an error; its requests fail at once. */
   refuse(error: CapstanError): void {
     this.#call.emit('error', toStatus(error));
   }

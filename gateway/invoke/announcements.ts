@@ -1,9 +1,9 @@
 /**
- * Which of the workers that nodes announce get requests: those that the scheduler's directory places
- * on that node, for that endpoint and release. Anything else a node announces has no effect.
+ * Decides which announced workers get requests: those that the scheduler's directory places on that node, for that
+ * endpoint and release. Other announcements have no effect.
  *
- * A node may announce a worker before the directory's update arrives. So the last announcement of
- * each link is kept, and matched again whenever the placements of its node change.
+ * A node may announce a worker before the directory's update arrives. So the latest announcement of each link is kept
+ * and matched again whenever the placements of its node change.
  */
 import { LRUCache } from 'lru-cache';
 
@@ -15,9 +15,9 @@ import type { Log } from '../log.ts';
 
 /** Workers that one node may announce. */
 export const MAX_ANNOUNCED = 1_000;
-/** An announced worker that the directory does not know after this time is logged, ms. */
+/** Time after which an announced worker that the directory does not know is logged, ms. */
 const UNKNOWN_MS = 10_000;
-/** Rejected announcements that are remembered, so that each is logged once. */
+/** Maximum number of remembered rejected announcements; each is logged once. */
 const MAX_LOGGED = 1_000;
 
 /** The stream of a node. */
@@ -30,7 +30,7 @@ export interface AnnouncingLink {
 export interface AnnouncementsOptions<Link extends AnnouncingLink> {
   /** Where the scheduler placed a worker. */
   readonly placementOf: (workerId: string) => Placement | undefined;
-  /** Called with the whole set of a link's accepted workers whenever it may have changed. */
+  /** Called with all accepted workers of a link whenever they may have changed. */
   readonly onAccepted: (link: Link, workers: readonly ServingWorker[]) => void;
   readonly log: Pick<Log, 'warn'>;
 }
@@ -50,7 +50,7 @@ export class Announcements<Link extends AnnouncingLink> {
     this.#options = options;
   }
 
-  /** A node announces the whole set of its workers that take requests. */
+  /** Handles an announcement: all workers of a node that accept requests. */
   announce(link: Link, workers: readonly ServingWorker[]): void {
     if (workers.length > MAX_ANNOUNCED) {
       link.refuse(new CapstanError('INVALID_ARGUMENT', `workers: at most ${MAX_ANNOUNCED} may be announced`, { field: 'workers' }));
@@ -62,7 +62,7 @@ export class Announcements<Link extends AnnouncingLink> {
     this.#match(link, announced);
   }
 
-  /** The directory changed what is placed on a node. */
+  /** Handles a change of the directory's placements on a node. */
   placementsChanged(nodeId: string): void {
     for (const [link, announced] of this.#links) if (link.node === nodeId) this.#match(link, announced);
   }

@@ -1,4 +1,4 @@
-/** InvokeService: the gRPC server that agents dial, so that requests reach hosts that accept no connection. */
+/** InvokeService: the gRPC server that agents connect to, so that requests reach hosts behind NAT. */
 import { Server, type Metadata } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
@@ -25,12 +25,12 @@ export interface InvokeServerOptions {
 }
 
 const CLOSE_MS = 1_000;
-/** Streams of one node: an agent has one, and a second while the gateway has not noticed that the first broke. */
+/** Streams per node: an agent has one, and a second one until the gateway notices that the first has ended. */
 const LINKS_PER_NODE = 4;
 const CALLS_PER_NODE = 16;
 /** Calls that one connection may have open at once. */
 const STREAMS_PER_CONNECTION = 32;
-/** Frames are gathered to 512 KiB; a body's part is within the credit of its request. */
+/** Frames are batched up to 512 KiB; a piece of a body is within the credit of its request. */
 const MESSAGE_BYTES = 4 * 1024 * 1024;
 
 export class InvokeServer {
@@ -42,7 +42,7 @@ export class InvokeServer {
   readonly #server: Server;
   readonly #options: InvokeServerOptions;
   readonly #links = new Set<AgentLink>();
-  /** Nodes that were removed, though a token of theirs may still be good. */
+  /** Removed nodes, whose tokens may still be valid. */
   #removed: ReadonlySet<string> = new Set();
 
   private constructor(options: InvokeServerOptions) {
@@ -59,7 +59,7 @@ export class InvokeServer {
     this.#server.addService(InvokeServiceService, { invoke: (call) => this.#begin(call) } satisfies InvokeServiceServer);
   }
 
-  /** Listens; gives the server and its address. ADDRESS_IN_USE or CONFIG when it cannot. */
+  /** Listens; returns the server and its address. Throws ADDRESS_IN_USE or CONFIG on failure. */
   static async listen(options: InvokeServerOptions): Promise<{ server: InvokeServer; address: string }> {
     const made = new InvokeServer(options);
     const host = options.host.includes(':') ? `[${options.host}]` : options.host;
@@ -70,7 +70,7 @@ export class InvokeServer {
     return { server: made, address: `${host}:${port}` };
   }
 
-  /** Ends the streams of these nodes and takes no other from them: the whole set. */
+  /** Ends the streams of these nodes and rejects new ones. The set replaces the previous one. */
   refuse(nodes: readonly string[]): void {
     this.#removed = new Set(nodes);
     for (const link of this.#links) if (this.#removed.has(link.node)) link.refuse(wasRemoved(link.node));

@@ -1,6 +1,6 @@
 /**
- * This gateway's session with the scheduler: says where agents find it, and how many requests each
- * load-balanced endpoint has here, held and in flight. Opened again when it breaks, with all levels.
+ * This gateway's session with the scheduler: reports the address for agents, and the number of held and in-flight
+ * requests of each load-balanced endpoint. Reconnects when it ends, and then reports all levels.
  */
 import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 
@@ -10,7 +10,7 @@ import { readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../grpc/connection.ts';
 import type { Log } from '../log.ts';
 
-/** Levels that change are gathered this long, ms; a first request that waits is told at once. */
+/** Changes of levels are batched for this time, ms; a first waiting request is reported at once. */
 const GATHER_MS = 200;
 
 export interface LoadReportOptions {
@@ -20,14 +20,14 @@ export interface LoadReportOptions {
   readonly level: (endpointId: string) => Omit<EndpointLevel, 'endpointId'>;
   /** Every endpoint that may have a level. */
   readonly endpoints: () => Iterable<string>;
-  /** Nodes that may not serve any more: the whole set. */
+  /** Nodes that may no longer connect. The set replaces the previous one. */
   readonly onRemovedNodes: (nodes: readonly string[]) => void;
 }
 
 export class LoadReport {
   readonly #options: LoadReportOptions;
   readonly #changed = new Set<string>();
-  /** Endpoints that the scheduler was told a level of. */
+  /** Endpoints whose level was reported to the scheduler. */
   readonly #told = new Set<string>();
   #address = '';
   #call: ClientDuplexStream<GatewayReport, GatewayNotice> | null = null;
@@ -42,7 +42,7 @@ export class LoadReport {
     this.#options = options;
   }
 
-  /** Begins; agents are told to dial `invokeAddress`. */
+  /** Starts. Agents connect to `invokeAddress`. */
   open(invokeAddress: string): void {
     this.#address = invokeAddress;
     this.#dial();
@@ -103,7 +103,7 @@ export class LoadReport {
     if (levels.length > 0) this.#call.write({ invokeAddress: '', levels });
   }
 
-  /** What changed; of an endpoint without requests only the fact that it has none any more. */
+  /** What changed. An endpoint without requests is reported once, as having none. */
   #levels(): EndpointLevel[] {
     const levels: EndpointLevel[] = [];
     for (const endpointId of this.#changed) {

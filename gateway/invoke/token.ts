@@ -1,11 +1,11 @@
-/** Whether a node may serve requests here: the scheduler gave it a token that this gateway can check by itself. */
+/** Verifies a node's token, which the scheduler signed, without asking the scheduler. */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 import { CapstanError } from '../../lib/errors.ts';
 
 /**
- * The node behind a token, `<node id>.<wall clock of its end, ms>.<signature>`.
- * @throws CapstanError UNAUTHENTICATED, never showing the token.
+ * Returns the node of a token, `<node id>.<wall clock of its end, ms>.<signature>`.
+ * @throws CapstanError UNAUTHENTICATED, without the token in its message.
  */
 export function nodeOf(token: string, gatewayToken: string, wall: number): string {
   const [node = '', until = '', signature = '', ...more] = token.split('.');

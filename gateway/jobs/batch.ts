@@ -1,12 +1,12 @@
-/** Cutting a turn's requests into messages of about 1 MiB (docs/borders.md, Batches). */
+/** Splits the requests of one turn into messages of about 1 MiB (docs/borders.md, Batches). */
 import { BATCH_BYTES } from '../../lib/batches.ts';
 import { messageBytes } from '../../lib/payload.ts';
 import type { JobRequest, JobRequests } from '../../proto/gen/capstan/v1/jobs.ts';
 
-/** Ids, numbers and framing of one request. */
+/** Bytes for ids, numbers and framing of one request. */
 const OVERHEAD_BYTES = 160;
 
-/** The next message, with at least one request, and what stays for later ones. */
+/** Returns the next message, with at least one request, and the remaining requests. */
 export function nextMessage(queue: JobRequest[]): { message: JobRequests; rest: JobRequest[] } {
   let bytes = 0;
   for (let index = 0; index < queue.length; index += 1) {

@@ -35,18 +35,18 @@ import type { Log } from '../log.ts';
 import { nextMessage } from './batch.ts';
 import { StreamCursors } from './stream-cursors.ts';
 
-/** What is asked; the channel adds the request id. */
+/** The request; the channel adds the request id. */
 export type Operation = Exclude<NonNullable<JobRequest['operation']>, { $case: 'abandon' }>;
 
 export type Answer = { readonly job: Job } | { readonly stream: StreamPart };
 
-/** Called exactly once, never before `request` returned, unless the request is abandoned. */
+/** Called exactly once, never before `request` has returned, unless the request is abandoned. */
 export type Done = (error: CapstanError | null, answer: Answer | null) => void;
 
 export interface ChannelOptions {
   /** Count of pending requests. */
   readonly inFlight: Budget;
-  /** How long a submission stays pending while the scheduler is away, ms. */
+  /** How long a submission stays pending while the scheduler is unreachable, ms. */
   readonly submitTimeoutMs: number;
   /** The same for reads, ms. */
   readonly readTimeoutMs: number;
@@ -63,12 +63,12 @@ interface Pending {
   readonly since: number;
   readonly waitMs: number;
   readonly done: Done;
-  /** It went to the scheduler on some stream. */
+  /** It was sent to the scheduler on some stream. */
   sent: boolean;
 }
 
 const SWEEP_MS = 200;
-/** A stream that lived this long, or answered once, was a good one: the next backoff starts anew. */
+/** A stream that lasted this long, or received a reply, was good: the next backoff starts from its minimum. */
 const GOOD_STREAM_MS = 1000;
 const MAX_REQUEST_ID = 0xffff_ffff;
 
@@ -96,12 +96,12 @@ export class JobChannel {
   #flushing = false;
   #blocked = false;
   #nextId = 1;
-  /** Since when the scheduler is away; null while it is there. */
+  /** Since when the scheduler is unreachable; null while it is reachable. */
   #brokenAt: number | null;
   #closed = false;
   #lastFailure = '';
 
-  /** `metadata` must wait for readiness: opening a stream is then waiting for the connection. */
+  /** `metadata` must wait for readiness, so that opening a stream waits for the connection. */
   constructor(client: JobServiceClient, metadata: Metadata, options: ChannelOptions) {
     this.#client = client;
     this.#metadata = metadata;
@@ -113,7 +113,7 @@ export class JobChannel {
     this.#open();
   }
 
-  /** The stream stands on a live connection. */
+  /** The stream is on a live connection. */
   get connected(): boolean {
     return this.#call !== null && this.#client.getChannel().getConnectivityState(false) === connectivityState.READY;
   }
@@ -142,7 +142,7 @@ export class JobChannel {
     return requestId;
   }
 
-  /** The caller went away: its `done` will not be called, and the scheduler forgets the wait. */
+  /** Abandons a request whose caller disconnected: `done` is not called, and the scheduler drops the wait. */
   abandon(requestId: number): void {
     const entry = this.#take(requestId);
     if (entry === undefined) return;
@@ -157,12 +157,12 @@ export class JobChannel {
       });
   }
 
-  /** The answer to this read of a stream broke off before its reader had all of it. */
+  /** The response to this read of a stream was cut off before its reader had all of it. */
   lost(operation: Operation, part: StreamPart): void {
     if (operation.$case === 'stream') this.#cursors.lost(operation.value.jobId, part, operation.value.after);
   }
 
-  /** Lets every wait end at once: each pending request is asked again without waiting. */
+  /** Ends all waits at once: each pending request is sent again without a wait. */
   expireWaits(): void {
     for (const [requestId, entry] of this.#pending) {
       if (entry.waitMs === 0) continue;
@@ -170,12 +170,12 @@ export class JobChannel {
       entry.held = null;
       this.abandon(requestId);
       operation.value.waitMs = 0;
-      // It was counted when it was first asked.
+      // It was counted when it was first sent.
       this.request({ endpointId: entry.request.endpointId, operation, held, limitedAs: 'none' }, entry.done);
     }
   }
 
-  /** Ends the stream; what is still pending is answered UNAVAILABLE. */
+  /** Ends the stream; pending requests fail with UNAVAILABLE. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -201,7 +201,7 @@ export class JobChannel {
     return id;
   }
 
-  /** A read of a stream says what came so far, unless its caller said what it has. */
+  /** A read of a stream carries the reader's position so far, unless its caller sent one. */
   #place(operation: Operation): void {
     if (operation.$case !== 'stream' || operation.value.exact) return;
     const { jobId } = operation.value;
@@ -234,7 +234,7 @@ export class JobChannel {
   }
 
   #send(request: JobRequest): void {
-    // While there is no stream the pending map is the outbox.
+    // Without a stream, the map of pending requests is the outbox.
     if (this.#call === null) return;
     this.#outbox.push(request);
     if (this.#flushing || this.#blocked) return;
@@ -265,7 +265,7 @@ export class JobChannel {
     const stream = { name: 'JobService.Channel', log: this.#options.log };
     readClientStream<JobReplies>(call, stream, ({ replies }) => {
       for (const { requestId, result } of replies) {
-        // The fault of one reply does not concern the requests beside it.
+        // An error in one reply must not affect the other requests.
         handleItem(stream, () => this.#answer(requestId, result));
       }
       this.#attempt = 0;
@@ -273,7 +273,7 @@ export class JobChannel {
     call.on('drain', () => {
       if (this.#call !== call) return;
       this.#blocked = false;
-      // What was given up while the stream was full need not travel.
+      // A request that was abandoned while the stream was full is not sent.
       this.#outbox = this.#outbox.filter(({ requestId, operation }) => operation?.$case === 'abandon' || this.#pending.has(requestId));
       this.#flush();
     });
@@ -314,7 +314,7 @@ export class JobChannel {
   }
 
   #answer(requestId: number, result: JobReplies['replies'][number]['result']): void {
-    // Unknown ids are answers to requests that were abandoned or timed out.
+    // Unknown ids are replies to abandoned or timed-out requests.
     const entry = this.#take(requestId);
     if (entry === undefined) return;
     try {
@@ -347,7 +347,7 @@ export class JobChannel {
     else if (result?.$case === 'failure') this.#cursors.forget(jobId);
   }
 
-  /** Time-outs of all pending requests, checked together: no timer per request. */
+  /** Checks the time-outs of all pending requests together, without a timer per request. */
   #sweep(): void {
     const now = this.#options.now();
     const connected = this.connected;

@@ -1,8 +1,7 @@
 /**
- * How far the readers of each job's stream have got through this gateway. Chunks that came over the
- * channel go to a reader, so the next read can tell the scheduler to drop them; a read that is sent
- * again says the same as before, and gets what its lost answer held. Bounded; a cursor that fell
- * out costs nothing while the channel stands.
+ * Positions of the readers of each job's stream. Chunks that arrived over the channel go to a reader, so the next read
+ * can tell the scheduler to drop them; a read that is sent again carries the same position and gets the chunks of the
+ * lost response. The number of cursors is bounded; a dropped cursor has no effect while the channel is connected.
  */
 import type { StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 
@@ -14,24 +13,27 @@ export class StreamCursors {
   readonly #cursors = new Map<string, StreamCursor>();
   readonly #givenUp = new Set<string>();
 
-  /** What readers of the job's stream have; undefined when that is not known. */
+  /** Returns the position of the job's readers; undefined when unknown. */
   of(jobId: string): StreamCursor | undefined {
     return this.#cursors.get(jobId);
   }
 
-  /** A read was given up: its answer may be on its way, and nobody takes it. The next read has to say so. */
+  /** A read was abandoned: its response may be on its way and is dropped. The next read must say so. */
   giveUp(jobId: string): void {
     this.#givenUp.delete(jobId);
     this.#givenUp.add(jobId);
     dropOldest(this.#givenUp);
   }
 
-  /** True when chunks may have been answered to nobody since the last part came. */
+  /** True when chunks may have been sent to an abandoned read since the last part. */
   isGivenUp(jobId: string): boolean {
     return this.#givenUp.has(jobId);
   }
 
-  /** A part of the job's stream has come. `told`: the read said what its reader has; one asked before a read was given up did not. */
+  /**
+   * Handles a part of the job's stream. `told`: the read carried its reader's position; false for one that was sent
+   * before a read was abandoned.
+   */
   note(jobId: string, part: StreamPart, told = true): void {
     if (!told && this.#givenUp.has(jobId)) return;
     this.#givenUp.delete(jobId);
@@ -42,7 +44,10 @@ export class StreamCursors {
     dropOldest(this.#cursors);
   }
 
-  /** The answer with this part broke off on its way to its reader, who had what `before` says: unless someone read on, it is to come again. */
+  /**
+   * The response with this part was cut off; its reader's position was `before`. Unless someone has read further, the
+   * part is returned again.
+   */
   lost(jobId: string, part: StreamPart, before: StreamCursor | undefined): void {
     const now = this.#cursors.get(jobId);
     const told = cursorAfter(part);
@@ -67,7 +72,7 @@ function dropOldest(jobs: Map<string, unknown> | Set<string>): void {
   }
 }
 
-/** Where a reader stands that has this part; undefined when the part does not tell its place. */
+/** Returns the position of a reader that has this part; undefined when the part does not carry it. */
 export function cursorAfter({ token, firstIndex, chunks }: StreamPart): StreamCursor | undefined {
   return token === undefined || firstIndex === undefined ? undefined : { token, nextIndex: firstIndex + chunks.length };
 }

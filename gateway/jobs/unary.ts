@@ -1,4 +1,4 @@
-/** Calls that change or list jobs one at a time: one unary call each, with a deadline. */
+/** Calls that change or list jobs: one unary call each, with a deadline. */
 import type { CallOptions, ClientUnaryCall, Metadata, ServiceError } from '@grpc/grpc-js';
 
 import { schedulerRefusal } from '../grpc/refusals.ts';
@@ -10,7 +10,7 @@ export type UnaryMethod<Request, Response> = (
   callback: (error: ServiceError | null, response: Response) => void,
 ) => ClientUnaryCall;
 
-/** Makes the call; rejects with a CapstanError. `timeoutMs` includes waiting for the connection. */
+/** Makes the call. Rejects with a CapstanError. `timeoutMs` includes the wait for the connection. */
 export function callUnary<Request, Response>(
   method: UnaryMethod<Request, Response>,
   request: Request,

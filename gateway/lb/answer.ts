@@ -29,6 +29,6 @@ export function sendError(request: IncomingMessage, response: ServerResponse, er
   if (response.headersSent || response.destroyed) return;
   const { status, headers, body } = errorAnswer(error);
   response.writeHead(status, headers).end(request.method === 'HEAD' ? '' : body);
-  // The rest of a body that came too slowly is not awaited.
+  // The rest of a body that arrived too slowly is not read.
   if (status !== 408) drain(request, DRAIN);
 }

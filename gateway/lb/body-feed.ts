@@ -1,7 +1,7 @@
 /**
- * Passes the body of a load-balanced request on to its exchange as it comes. What is held of it
- * counts for the account (and, without a key, for the caller's address) until the worker has it,
- * and a body that comes too slowly is refused: it would hold a worker.
+ * Passes the body of a load-balanced request on to its exchange as it arrives. Bytes held count towards the account
+ * (without a key, towards the caller's address) until the worker has them. A body that arrives too slowly is rejected,
+ * because it would hold a worker.
  */
 import type { IncomingMessage } from 'node:http';
 
@@ -15,7 +15,7 @@ export interface BodyFeedOptions {
   readonly maxBytes: number;
   readonly reservation: Reservation;
   readonly monitor: UploadMonitor;
-  /** The body breaks a rule: nothing more of it is read. */
+  /** The body breaks a rule: the rest is not read. */
   readonly onRefused: (error: CapstanError) => void;
 }
 
@@ -26,7 +26,7 @@ export class BodyFeed {
   readonly #options: BodyFeedOptions;
   #exchange: Exchange | undefined;
   #meter: UploadMeter | undefined;
-  /** A short body that is not complete, and its length. */
+  /** An incomplete short body, and its length. */
   #parts: Buffer[] = [];
   #partBytes = 0;
   #bytes = 0;
@@ -37,7 +37,10 @@ export class BodyFeed {
     this.#options = options;
   }
 
-  /** Starts the exchange: at once for a long body, when it is complete for a short one, so that a slow caller takes no worker's time. */
+  /**
+   * Starts the exchange: at once for a long body, after the last byte for a short one, so that a slow caller does not
+   * hold a worker.
+   */
   start(exchange: Exchange): void {
     const { headers } = this.#request;
     const length = headers['content-length'];
@@ -61,7 +64,7 @@ export class BodyFeed {
     });
   }
 
-  /** The worker has taken some of it: more may come. */
+  /** The worker has taken some of it: more may be sent. */
   readOn(): void {
     if (this.#ended) return;
     this.#options.reservation.resize(this.#held());

@@ -15,14 +15,17 @@ import { ResponseValidator, type HeaderPair } from '../../lib/response-validator
 import type { AgentLink, LinkedRequest } from '../invoke/agent-link.ts';
 import type { Pools, PoolWorker, Seeker } from './pools.ts';
 
-/** The caller's side: an HTTP answer, or a connection that was handed over. */
+/** The caller's side: an HTTP response, or an upgraded connection. */
 export interface Responder {
   head(status: number, headers: string[]): void;
-  /** False when the caller does not keep up; `drained` of the exchange is called later. */
+  /** False when the caller is too slow; `drained` of the exchange is called later. */
   write(bytes: Buffer): boolean;
   /** The last bytes, and the end. */
   end(bytes: Buffer): void;
-  /** Before the head: an error answer. After it the connection is cut, so that the caller sees that the answer is not whole. */
+  /**
+   * Before the head: sends an error response. After it: cuts the connection, so that the caller sees that the response
+   * is incomplete.
+   */
   fail(error: CapstanError): void;
 }
 
@@ -30,23 +33,23 @@ export interface ExchangeOptions {
   readonly endpointId: string;
   readonly begin: Omit<Begin, 'workerId' | 'body' | 'ended' | 'timeoutMs'>;
   readonly pools: Pools<AgentLink>;
-  /** Time a worker has for the answer, ms. */
+  /** Time limit of a worker's response, ms. */
   readonly timeoutMs: number;
   readonly front: Responder;
   readonly headersOf: (headers: readonly HeaderPair[]) => string[];
-  /** The agent sent a response that no caller may get; agents validate, too. */
+  /** The agent sent an invalid response; agents validate responses, too. */
   readonly onInvalid: (node: string, reason: string) => void;
   /** More of the body may be pushed. */
   readonly onReady: () => void;
 }
 
-/** Bytes of a body that may be on their way, per direction (invoke.proto). */
+/** Window of a body, bytes per direction (invoke.proto). */
 const WINDOW_BYTES = 256 * 1024;
-/** Bytes of a body that are taken in before a worker has accepted the request. */
+/** Bytes of a body that are read before a worker has accepted the request. */
 export const RETAINED_BYTES = 64 * 1024;
-/** Credit for the answer's body is given in pieces of at least this size. */
+/** Credit for the body of a response is granted in pieces of at least this size. */
 const GRANT_BYTES = 64 * 1024;
-/** Bytes of a response that an agent may send ahead of its credit before it is taken for hostile. */
+/** Bytes that an agent may exceed its credit by before its stream is considered hostile. */
 const MAX_OWED_BYTES = 4 * WINDOW_BYTES;
 const NOTHING = Buffer.alloc(0);
 
@@ -58,19 +61,19 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   #retained: Buffer[] | null = [];
   #retainedBytes = 0;
   #ended = false;
-  /** Why the last worker did not take it. */
+  /** Why the last worker did not accept it. */
   #refusal = '';
-  /** A worker's connection was reset: it was not read, most likely. */
+  /** The connection of a worker was reset: the request was most likely not read. */
   #wasReset = false;
   #window = WINDOW_BYTES;
   #worker: PoolWorker<AgentLink> | undefined;
   #number = 0;
   #unseek: () => void = () => undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Bytes of the answer that no credit was given for. */
+  /** Bytes of the response without granted credit. */
   #owed = 0;
   #blocked = false;
-  /** The caller has its answer, or is gone. */
+  /** The caller has its response, or has disconnected. */
   #over = false;
 
   constructor(options: ExchangeOptions) {
@@ -88,14 +91,14 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     return this.#retained === null ? WINDOW_BYTES - this.#window : this.#retainedBytes;
   }
 
-  /** Looks for a worker, with what there is of the body. */
+  /** Starts to wait for a worker, with the part of the body that has arrived. */
   start(body: Buffer, ended: boolean): void {
     if (body.length > 0) this.#retain(body);
     this.#ended = ended;
     this.#seek();
   }
 
-  /** A part of the body; false when no more may be pushed until `onReady`. */
+  /** Adds a part of the body; returns false when no more may be pushed until `onReady`. */
   push(bytes: Buffer): boolean {
     if (this.#over) return true;
     if (this.#retained !== null) this.#retain(bytes);
@@ -119,7 +122,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     this.#grant(1);
   }
 
-  /** The caller is gone, or broke a rule while its body came. */
+  /** The caller disconnected, or broke a rule while its body arrived. */
   abandon(why: string): void {
     if (this.#over) return;
     this.#over = true;
@@ -191,7 +194,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     this.#fail(new CapstanError('NODE_LOST', 'the connection to the worker’s node was lost before it responded'));
   }
 
-  /** A fault in handling a frame of this request: it ends, and no other does. */
+  /** An error in handling a frame ends this request only. */
   broken(error: unknown): void {
     if (this.#worker !== undefined)
       this.#send({ $case: 'abort', value: { code: 'INTERNAL', message: 'the gateway failed', untouched: false } }, 0);
@@ -207,19 +210,19 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
         this.#refuse(head.reason, ended);
         return;
       }
-      // A handed-over connection has no end of its own time.
+      // An upgraded connection has no time limit.
       if (status === 101) clearTimeout(this.#timer);
       this.#options.front.head(status, this.#options.headersOf(head.headers));
     }
     this.#write(body, ended);
   }
 
-  /** A slow caller's response may take no more memory than the window; parts make it a little more. */
+  /** The response to a slow caller may use no more memory than the window, and a bit for the size of its parts. */
   #overrun(): string | null {
     return this.#owed > MAX_OWED_BYTES ? 'the agent exceeded its flow-control credit' : null;
   }
 
-  /** Ends the exchange with 500, or cuts a response that has begun. */
+  /** Ends the exchange with 500, or cuts off a response that has begun. */
   #refuse(reason: string, ended: boolean): void {
     this.#options.onInvalid(this.#worker?.host.node ?? '', reason);
     if (ended) this.#letGo(false);
@@ -277,7 +280,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     this.#options.front.fail(error);
   }
 
-  /** The agent is done with the request: the slot is free. */
+  /** The agent has finished the request: the slot is free. */
   #letGo(refused: boolean): void {
     const worker = this.#worker;
     if (worker === undefined) return;

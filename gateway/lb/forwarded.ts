@@ -1,4 +1,7 @@
-/** What a function is told of its caller: headers of the request, and the X-Forwarded-* ones, believed from trusted proxies only. */
+/**
+ * Headers that describe the caller to a function: those of the request, and X-Forwarded-*, which are accepted from
+ * trusted proxies only.
+ */
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 
@@ -14,7 +17,7 @@ const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-
 export class TrustedProxies {
   readonly #ranges: readonly [ipaddr.IPv4 | ipaddr.IPv6, number][];
 
-  /** @throws CapstanError CONFIG for what is neither an address nor a range. */
+  /** @throws CapstanError CONFIG for an entry that is neither an address nor a range. */
   constructor(list: readonly string[]) {
     this.#ranges = list.map((entry) => {
       try {
@@ -35,11 +38,11 @@ export class TrustedProxies {
   }
 }
 
-/** Who shares a limit with the sender of a request: its address, as far as proxies are trusted to tell it. */
+/** Returns the party that shares a limit with the sender of a request: its address, as reported by trusted proxies. */
 export function peerOfRequest({ headers, socket }: IncomingMessage, proxies: TrustedProxies): string {
   let peer = socket.remoteAddress;
   if (!proxies.trusts(peer)) return peerOf(peer);
-  // Each proxy appended the address that it saw: the last one that is no proxy's is the sender's.
+  // Each proxy appends the address that it saw: the last one that is not a trusted proxy is the sender.
   for (const address of String(headers['x-forwarded-for'] ?? '')
     .split(',')
     .reverse()) {
@@ -53,11 +56,11 @@ export function peerOfRequest({ headers, socket }: IncomingMessage, proxies: Tru
 
 export interface Origin {
   readonly scheme: 'http' | 'https';
-  /** Host and port that the caller asked for. */
+  /** Host and port of the request. */
   readonly authority: string;
 }
 
-/** What the caller asked, as far as its proxies are trusted to say so. */
+/** Protocol, host and port of the caller's request, as reported by trusted proxies. */
 export function originOf({ headers, socket }: IncomingMessage, proxies: TrustedProxies): Origin {
   const trusted = proxies.trusts(socket.remoteAddress);
   const encrypted = (socket as Partial<TLSSocket>).encrypted === true;
@@ -67,11 +70,11 @@ export function originOf({ headers, socket }: IncomingMessage, proxies: TrustedP
 }
 
 export interface Caller extends Origin {
-  /** The request's headers for the function. */
+  /** Returns the request's headers for the function. */
   readonly headers: Header[];
 }
 
-/** `keepKey`: the Authorization header is the application's own, not the key of this service. */
+/** `keepKey`: the Authorization header belongs to the application, not to this service. */
 export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keepKey: boolean): Caller {
   const { headers: given, rawHeaders, socket } = request;
   const remote = socket.remoteAddress ?? '';
@@ -93,7 +96,7 @@ export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keep
   return { scheme, authority, headers };
 }
 
-/** Returns the validated headers of a response as Node's HTTP server takes them: names and values in turn. */
+/** Returns the validated headers of a response in the form of Node's HTTP server: names and values alternate. */
 export function answerHeaders(headers: readonly HeaderPair[]): string[] {
   return headers.flat();
 }

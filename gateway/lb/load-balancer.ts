@@ -1,6 +1,6 @@
 /**
- * Load-balanced requests: from the socket to a worker and back, past the queue
- * API's framework, since their bodies are passed on as they come.
+ * Handles load-balanced requests from the socket to a worker and back, without the framework of the queue API, because
+ * bodies are passed on as they arrive.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -51,9 +51,9 @@ export interface LoadBalancerDeps {
   readonly closing: () => boolean;
 }
 
-/** A caller without a key holds at most this part of the memory for bodies. */
+/** A caller without a key may hold at most this share of the memory for bodies. */
 const PEER_FRACTION = 8;
-/** Spares other requests the look at their path. */
+/** Avoids parsing the path of other requests. */
 const MAYBE_DOCS = /^\/(docs|openapi)/;
 
 /** A request whose caller may call the endpoint. */
@@ -83,7 +83,7 @@ export class LoadBalancer {
   readonly #origins: Origins;
   readonly #routes = new RouteTables();
   #nextRequest = 1;
-  /** Connections that were handed over: the HTTP server does not know them any more. */
+  /** Upgraded connections, which the HTTP server no longer tracks. */
   readonly #handedOver = new Set<Duplex>();
 
   constructor(deps: LoadBalancerDeps) {
@@ -91,13 +91,13 @@ export class LoadBalancer {
     this.#origins = new Origins(deps.config.corsOrigins);
   }
 
-  /** True when the request is for a load-balanced endpoint: it was taken, and will be answered. */
+  /** Returns true when the request is for a load-balanced endpoint: it is handled here. */
   take(request: IncomingMessage, response: ServerResponse): boolean {
     const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
     if (address === null) return false;
     if (!this.#origins.isEmpty && this.#tellOrigin(request, response, address)) return true;
     const asked = this.#docsAsked(request, address);
-    // The gateway's own page has the same script.
+    // The gateway's own page uses the same script.
     if (asked === SCRIPT_PATH) return false;
     if (asked === DOCS_PATH) {
       sendPage(response, request.method === 'HEAD');
@@ -126,7 +126,7 @@ export class LoadBalancer {
     return true;
   }
 
-  /** The same for a connection that is to be handed over (WebSocket). */
+  /** The same for an upgrade (WebSocket). */
   takeUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
     const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
     if (address === null) return false;
@@ -153,31 +153,31 @@ export class LoadBalancer {
     return true;
   }
 
-  /** Pages of other origins (docs/api.md, Limits). True when the request was a browser's question, which is answered. */
+  /** Handles CORS (docs/api.md, Limits). Returns true when the request was a preflight, which then has its response. */
   #tellOrigin({ method, headers }: IncomingMessage, response: ServerResponse, { endpointId, target }: LbAddress): boolean {
-    // An answer's own header of the same name takes the place of these.
+    // A header of the response with the same name replaces these.
     for (const [name, value] of Object.entries(this.#origins.headersFor(headers, '*'))) response.setHeader(name, value);
     if (!this.#origins.allows(headers.origin) || !isPreflight(method, headers)) return false;
     const endpoint = this.#deps.lookup.knownEndpoint(endpointId);
-    // The question carries no key, so it reaches no one but those who ask for none.
+    // A preflight has no key, so it reaches only endpoints that need none.
     if (endpoint?.isPublic === true && (endpoint.routes.length === 0 || this.#routes.has(endpoint, target, 'OPTIONS'))) return false;
     response.writeHead(204, preflightHeaders(headers, null)).end();
     return true;
   }
 
-  /** Cuts the connections that were handed over. */
+  /** Cuts the upgraded connections. */
   closeHandedOver(): void {
     for (const socket of this.#handedOver) socket.destroy();
   }
 
-  /** Which part of its documentation an endpoint is asked for, unless it has a route there itself. */
+  /** Returns the part of its documentation that is requested, unless the endpoint has its own route there. */
   #docsAsked({ method }: IncomingMessage, { endpointId, target }: LbAddress): string | null {
     if (!MAYBE_DOCS.test(target) || (method !== 'GET' && method !== 'HEAD')) return null;
     const [given = ''] = target.split('?');
     const path = given === `${DOCS_PATH}/` ? DOCS_PATH : given;
     if (path !== DOCS_PATH && path !== DOCUMENT_PATH && path !== SCRIPT_PATH) return null;
     const endpoint = this.#deps.lookup.knownEndpoint(endpointId);
-    // One that listens itself knows its own paths.
+    // A worker that listens itself knows its own paths.
     if (endpoint === undefined || endpoint.routes.length === 0) return null;
     if (this.#routes.has(endpoint, path) || this.#routes.has(endpoint, given)) return null;
     return path;
@@ -251,7 +251,7 @@ export class LoadBalancer {
     feed.start(exchange);
   }
 
-  /** Memory of a body: the account pays for it, and a caller without a key has a share of its own in that. */
+  /** The account is charged for the memory of a body, and a caller without a key has a share of the account's. */
   #reserve(request: IncomingMessage, { accountId, isPublic }: EndpointEntry): Reservation {
     const { memory, config, proxies } = this.#deps;
     const parties: Party[] = partiesOf(accountId, request, config);
@@ -276,7 +276,7 @@ export class LoadBalancer {
     });
     socket.on('data', (chunk: Buffer) => {
       const hasRoom = exchange.push(chunk);
-      // Without memory for more the caller waits until the worker has what is on its way.
+      // Without free memory the caller waits until the worker has taken what was sent.
       if (reservation.resize(exchange.heldBytes) !== null || !hasRoom) socket.pause();
     });
     socket.on('end', () => exchange.finish());
@@ -301,16 +301,16 @@ export class LoadBalancer {
     return new Exchange({ ...options, onInvalid, onReady });
   }
 
-  /** An endpoint without routes has workers that listen themselves, and know their own. */
+  /** An endpoint without routes has workers that listen themselves. */
   #routeOf(endpoint: EndpointEntry, request: IncomingMessage, { target }: LbAddress): RouteMatch {
     if (endpoint.routes.length === 0) return { function: '', values: {} };
     return this.#routes.match(endpoint, request.method ?? 'GET', target);
   }
 
-  /** The status says nothing of it: it has gone out already. */
+  /** The status does not show it, because it was sent before. */
   #brokeOff(endpoint: string, { code, message }: CapstanError): void {
     this.#deps.metrics.brokeOff(endpoint, code);
-    // What a function says of itself is in its own log.
+    // What a function logs is in its own log.
     const reason = code === 'INTERNAL' ? 'the function failed' : message;
     this.#deps.log.info({ endpoint, code, reason }, 'response aborted after it had begun');
   }

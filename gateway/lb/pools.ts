@@ -1,13 +1,12 @@
 /**
- * The workers that take an endpoint's requests, and the requests that wait for one. A request goes
- * to the worker with the fewest in flight, ties to the one used last, so that idle workers become
- * idle. Waiting ones are served in the order they came, also those that a worker gave back; they are
- * bounded in number and time.
+ * The workers that serve an endpoint's requests, and the requests waiting for one. A request goes to the worker with
+ * the fewest in flight, ties to the most recently used one, so that idle workers become idle. Waiting requests are
+ * served in order of arrival, also those that a worker returned; their number and time are limited.
  */
 import { CapstanError } from '../../lib/errors.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 
-/** Where a worker's requests are sent; the agent's stream. */
+/** The stream of the worker's agent. */
 export interface WorkerHost {
   readonly node: string;
 }
@@ -17,36 +16,36 @@ export interface PoolWorker<Host extends WorkerHost> {
   readonly endpointId: string;
   readonly releaseId: string;
   readonly host: Host;
-  /** Functions it has; empty for a worker that listens itself. */
+  /** Its functions; empty for a worker that listens itself. */
   readonly functions: ReadonlySet<string>;
   slots: number;
   inFlight: number;
   /** Grows with each use. */
   lastUsed: number;
-  /** It refused a request: not asked again before this time. */
+  /** It rejected a request and gets no other before this time. */
   notBefore: number;
 }
 
-/** A request that wants a worker. Exactly one of the two is called, perhaps at once. */
+/** A request that waits for a worker. Exactly one of the two callbacks is called, possibly at once. */
 export interface Seeker<Host extends WorkerHost> {
-  /** Function of the request's route; empty where workers know their own. */
+  /** Function of the request's route; empty for workers that listen themselves. */
   readonly functionName: string;
-  /** When it first wanted one, monotonic ms; set here. */
+  /** When it started to wait, monotonic ms; set here. */
   soughtAt: number | undefined;
   placed(worker: PoolWorker<Host>): void;
   refused(error: CapstanError): void;
 }
 
 export interface PoolSettings {
-  /** Requests that may wait, per endpoint. */
+  /** Maximum number of waiting requests per endpoint. */
   readonly maxHeld: number;
   /** How long one may wait, ms. */
   readonly holdMs: number;
-  /** The release whose workers take an endpoint's requests now. */
+  /** The release whose workers get the endpoint's requests. */
   readonly releaseOf: (endpointId: string) => string | undefined;
   /** Monotonic, ms. */
   readonly now: () => number;
-  /** The endpoint's numbers have changed. `begun`: a request waits where none did. */
+  /** The endpoint's numbers have changed. `begun`: a first request waits. */
   readonly onChange: (endpointId: string, begun: boolean) => void;
 }
 
@@ -55,14 +54,14 @@ export type Served = Pick<ServingWorker, 'workerId' | 'endpointId' | 'releaseId'
 
 interface Pool<Host extends WorkerHost> {
   readonly workers: Map<string, PoolWorker<Host>>;
-  /** In the order in which they first came. */
+  /** In order of arrival. */
   held: Set<Seeker<Host>>;
   inFlight: number;
-  /** Fires when the first of those held has waited long enough, or a refused worker may be asked again. */
+  /** Fires when the oldest waiting request times out, or a worker that rejected one may be tried again. */
   timer: NodeJS.Timeout | undefined;
 }
 
-/** A worker that refused is left alone this long, ms; what it refused for is told by its agent, too. */
+/** Pause after a worker rejected a request, ms; its agent also reports when it is ready again. */
 const REFUSED_MS = 25;
 
 export class Pools<Host extends WorkerHost> {
@@ -74,7 +73,7 @@ export class Pools<Host extends WorkerHost> {
     this.#settings = settings;
   }
 
-  /** Finds a worker for a request, or lets it wait. The answer takes it out again. */
+  /** Finds a worker for a request, or lets it wait. The returned function removes it again. */
   seek(endpointId: string, seeker: Seeker<Host>): () => void {
     const pool = this.#poolOf(endpointId);
     const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, seeker.functionName) : undefined;
@@ -101,7 +100,7 @@ export class Pools<Host extends WorkerHost> {
     };
   }
 
-  /** A worker has one request less. `refused`: it did not take it. */
+  /** A worker has one request less. `refused`: it did not accept it. */
   release(worker: PoolWorker<Host>, refused: boolean): void {
     worker.inFlight -= 1;
     if (refused) worker.notBefore = this.#settings.now() + REFUSED_MS;
@@ -112,7 +111,7 @@ export class Pools<Host extends WorkerHost> {
     this.serve(worker.endpointId);
   }
 
-  /** The whole set of workers behind a host. */
+  /** Replaces the set of workers behind a host. */
   setServing(host: Host, workers: readonly Served[]): void {
     const named = new Set(workers.map(({ workerId }) => workerId));
     for (const pool of this.#pools.values()) {
@@ -142,14 +141,14 @@ export class Pools<Host extends WorkerHost> {
     for (const endpointId of touched) this.serve(endpointId);
   }
 
-  /** Gives free workers to those that wait. */
+  /** Assigns free workers to waiting requests. */
   serve(endpointId: string): void {
     const pool = this.#pools.get(endpointId);
     if (pool === undefined) return;
     for (const seeker of pool.held) {
       const worker = this.#choose(endpointId, pool, seeker.functionName);
       if (worker === undefined) {
-        // It waits for a function that only the new release has; others need not.
+        // It waits for a function that only the new release has; others need not wait.
         if (hasRoom(pool.workers.values())) continue;
         break;
       }
@@ -160,7 +159,7 @@ export class Pools<Host extends WorkerHost> {
     this.#arm(endpointId, pool);
   }
 
-  /** Held and in flight, and how long the first of those held has waited, ms. */
+  /** Returns the numbers of waiting and in-flight requests, and the age of the oldest waiting one, ms. */
   level(endpointId: string): { readonly held: number; readonly inFlight: number; readonly oldestHeldMs: number } {
     const pool = this.#pools.get(endpointId);
     if (pool === undefined) return { held: 0, inFlight: 0, oldestHeldMs: 0 };
@@ -172,7 +171,7 @@ export class Pools<Host extends WorkerHost> {
     };
   }
 
-  /** Every endpoint that has requests or workers. */
+  /** Returns every endpoint that has requests or workers. */
   endpoints(): IterableIterator<string> {
     return this.#pools.keys();
   }
@@ -198,7 +197,7 @@ export class Pools<Host extends WorkerHost> {
     return pool;
   }
 
-  /** Endpoints come and go without end: a pool that holds nothing goes with the next new one. */
+  /** Endpoints are created and deleted without limit: an empty pool is removed when the next one is created. */
   #dropIdle(): void {
     for (const [endpointId, { workers, held, inFlight, timer }] of this.#pools) {
       if (workers.size > 0 || held.size > 0 || inFlight > 0) continue;
@@ -207,7 +206,9 @@ export class Pools<Host extends WorkerHost> {
     }
   }
 
-  /** A worker of the present release; while none of them is there yet, one of before that has the function. */
+  /**
+   * Returns a worker of the current release; as long as it has none, one of the previous release that has the function.
+   */
   #choose(endpointId: string, pool: Pool<Host>, fn: string): PoolWorker<Host> | undefined {
     const release = this.#settings.releaseOf(endpointId);
     let best: PoolWorker<Host> | undefined;

@@ -1,4 +1,4 @@
-/** The two kinds of callers of an exchange: one that awaits an HTTP answer, and one whose connection is handed over. */
+/** The two kinds of callers of an exchange: HTTP responses and upgraded connections. */
 import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
@@ -8,16 +8,16 @@ import { drain } from '../http/drain.ts';
 import { DRAIN, sendError } from './answer.ts';
 import type { Responder } from './exchange.ts';
 
-/** As nginx has it: the caller went away before there was an answer. */
+/** As in nginx: the caller disconnected before the response. */
 const CALLER_GONE = 499;
 
-/** Time for what was written to leave before a connection is cut, ms. */
+/** Time for written bytes to be sent before a connection is cut, ms. */
 const CUT_MS = 5_000;
 
-/** Connections whose answer has begun before their request was complete. */
+/** Connections whose response began before their request was complete. */
 const answering = new WeakSet<Duplex>();
 
-/** An answer is under way on the connection of a request that still comes. */
+/** A response is being sent on the connection of an incomplete request. */
 export function isAnswering(socket: Duplex): boolean {
   return answering.has(socket);
 }
@@ -28,9 +28,9 @@ export class HttpResponder implements Responder {
   readonly #response: ServerResponse;
   #ended = false;
   onDrain: () => void = () => undefined;
-  /** The connection closed before the answer was complete. */
+  /** The connection closed before the response was complete. */
   onGone: () => void = () => undefined;
-  /** The answer had begun, and there will be no more of it. */
+  /** The response has begun, and is cut off here. */
   onBroken: (error: CapstanError) => void = () => undefined;
   /** Called once, when all is over. */
   onOver: () => void = () => undefined;
@@ -60,7 +60,7 @@ export class HttpResponder implements Responder {
 
   end(bytes: Buffer): void {
     this.#ended = true;
-    // One call for a short answer, which spares it a turn of corking.
+    // One call for a short response saves a turn of corking.
     if (bytes.length === 0 || this.#request.method === 'HEAD') this.#response.end();
     else this.#response.end(bytes);
     answering.delete(this.#request.socket);
@@ -75,7 +75,7 @@ export class HttpResponder implements Responder {
     } else sendError(this.#request, this.#response, error);
   }
 
-  /** What the function gave before it failed leaves; that the answer is not whole shows in its missing end. */
+  /** The output of the function before its failure is sent; the missing end shows that the response is incomplete. */
   #cut(): void {
     const { socket } = this.#response;
     if (socket === null || socket.destroyed) {
@@ -89,7 +89,7 @@ export class HttpResponder implements Responder {
   }
 }
 
-/** A connection that goes over to the worker once that answers 101. */
+/** A connection that is passed to the worker once it responds with 101. */
 export class SocketResponder implements Responder {
   readonly #socket: Duplex;
   readonly #refuse: (error: CapstanError) => void;

@@ -1,4 +1,4 @@
-/** The routes of load-balanced endpoints: method and path to a function and the values in the path. */
+/** Routes of load-balanced endpoints: maps method and path to a function and path parameters. */
 import router from 'find-my-way';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -29,7 +29,7 @@ export class RouteTables {
     throw new CapstanError('METHOD_NOT_ALLOWED', `${method} is not allowed here; use ${allowed.join(', ')}`, { field: allowed.join(', ') });
   }
 
-  /** Whether a route of the endpoint's own answers this path, by whatever method unless one is given. */
+  /** Returns whether the endpoint has its own route for this path, with any method unless one is given. */
   has(endpoint: EndpointEntry, target: string, method?: string): boolean {
     const table = this.#tableOf(endpoint);
     const path = pathOf(target);
@@ -56,11 +56,11 @@ function pathOf(target: string): string {
 
 function find(table: Router, method: string, path: string): router.FindResult<router.HTTPVersion.V1> | null {
   const found = table.find(method as router.HTTPMethod, path);
-  // The router takes an empty segment for the value of a parameter.
+  // The router accepts an empty segment as the value of a parameter.
   return found !== null && Object.entries(found.params).some(([name, value]) => name !== '*' && value === '') ? null : found;
 }
 
-/** `{name}` is how OpenAPI and Python write what the router calls `:name`. */
+/** OpenAPI and Python write `{name}` for the router's `:name`. */
 function routerPath(path: string): string {
   return path.replaceAll(/\{(\w+)\}/g, ':$1');
 }

@@ -9,12 +9,12 @@
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
 
 /**
- * Without `allow-same-origin` the document's origin is opaque: it reads nothing of the API's
- * origin and registers no service worker. A second policy can only restrict it further.
+ * Without `allow-same-origin` the document's origin is opaque: it cannot read the API's origin or register a service
+ * worker. A second policy can only restrict it further.
  */
 const SANDBOX = 'sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads';
 
-/** Headers of answers whose effect is on the origin or the host, not on the one document. */
+/** Response headers that affect the origin or the host, not only the document. */
 const ORIGIN_WIDE: ReadonlySet<string> = new Set([
   'set-cookie',
   'set-cookie2',
@@ -41,11 +41,11 @@ const ORIGIN_WIDE: ReadonlySet<string> = new Set([
   'attribution-reporting-register-trigger',
 ]);
 
-/** Cookies and request headers with these names are the service's own. */
+/** Cookies and request headers with these names belong to the service. */
 const OUR_HEADER = /^capstan-/;
 const OUR_COOKIE = /^(__host-|__secure-)?capstan[-_]/i;
 
-/** Headers of an answer in the path form. `flat`: names and values in turn. */
+/** Returns the headers of a response in the path form. `flat`: names and values alternate. */
 export function sharedOriginHeaders(flat: readonly string[]): string[] {
   const kept: string[] = [];
   for (let i = 0; i + 1 < flat.length; i += 2) {
@@ -56,7 +56,7 @@ export function sharedOriginHeaders(flat: readonly string[]): string[] {
   return kept;
 }
 
-/** Headers of an answer on the endpoint's own host: its cookies stay on that host, and do not reach the hosts of other endpoints. */
+/** Returns the headers of a response on the endpoint's own host: its cookies are limited to that host. */
 export function ownHostHeaders(flat: readonly string[]): string[] {
   const kept = [...flat];
   for (let i = 0; i + 1 < kept.length; i += 2) {
@@ -65,7 +65,7 @@ export function ownHostHeaders(flat: readonly string[]): string[] {
   return kept;
 }
 
-/** Headers of a request without cookies and headers that are not the endpoint's. */
+/** Returns the headers of a request without cookies and headers that do not belong to the endpoint. */
 export function tenantHeaders(headers: readonly Header[], pathForm: boolean): Header[] {
   return headers.flatMap((header) => {
     if (OUR_HEADER.test(header.name)) return [];

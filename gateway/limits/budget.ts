@@ -1,4 +1,4 @@
-/** An amount that requests take from and give back: a count, or bytes of memory. Never exceeded. */
+/** A limited amount that requests take from and give back: a count, or bytes of memory. */
 export class Budget {
   readonly limit: number;
   #used = 0;
@@ -11,7 +11,7 @@ export class Budget {
     return this.#used;
   }
 
-  /** False when the amount is not there; nothing was taken then. */
+  /** Returns false and takes nothing when the amount is not available. */
   take(amount: number): boolean {
     if (this.#used + amount > this.limit) return false;
     this.#used += amount;

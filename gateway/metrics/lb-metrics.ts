@@ -1,9 +1,12 @@
-/** Metrics of load-balanced endpoints (docs/metrics.md), by endpoint: their ids are bounded, since a caller cannot make one up. */
+/**
+ * Metrics of load-balanced endpoints (docs/metrics.md), by endpoint. Ids are bounded, because callers cannot invent
+ * them.
+ */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 import type { ErrorCode } from '../../lib/errors.ts';
 
-/** Levels of an endpoint, read when somebody asks. */
+/** Levels of an endpoint, read at each scrape. */
 export interface LbLevels {
   endpoints(): Iterable<string>;
   level(endpointId: string): { readonly held: number; readonly inFlight: number };
@@ -90,7 +93,10 @@ export class LbMetrics {
     return series;
   }
 
-  /** Endpoints come and go without end: the series of one that was removed go with the next new one. */
+  /**
+   * Endpoints are created and deleted without limit: the series of a removed one are dropped when the next one is
+   * created.
+   */
   #dropRemoved(): void {
     for (const [endpoint, { byStatus, codes }] of this.#series) {
       if (this.#levels.exists(endpoint)) continue;

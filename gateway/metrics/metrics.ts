@@ -1,16 +1,15 @@
 /**
- * The gateway's metrics (docs/metrics.md). A series is resolved once per route, method and status:
- * what a request costs is then a few additions. Labels are bounded: a route is its pattern, never
- * the path that was asked for.
+ * The gateway's metrics (docs/metrics.md). A series is resolved once per route, method and status, so that a request
+ * costs a few additions. Labels are bounded: a route is its pattern, never the requested path.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 import { addProcessMetrics } from '../../lib/process-metrics.ts';
 import { LbMetrics, type LbLevels } from './lb-metrics.ts';
 
-/** Levels that are read when somebody asks. */
+/** Levels that are read at each scrape. */
 export interface GatewayLevels {
-  /** Requests that await an answer of the scheduler. */
+  /** Requests waiting for a reply of the scheduler. */
   pending(): number;
   /** The job channel stands. */
   connected(): boolean;
@@ -27,7 +26,7 @@ export interface RouteSeries {
   readonly byStatus: Map<number, Counter.Internal>;
 }
 
-/** Includes what waits for a job: /runsync and /status-sync hold up to 300 s. */
+/** Includes waits for jobs: /runsync and /status-sync wait up to 300 s. */
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 90, 300];
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
@@ -49,7 +48,7 @@ export class GatewayMetrics {
   readonly #seconds: Histogram;
   readonly #requestBytes: Counter;
   readonly #responseBytes: Counter;
-  /** Requests that have come and are not answered. */
+  /** Requests in progress. */
   inFlight = 0;
   readonly lb: LbMetrics;
 
@@ -91,7 +90,7 @@ export class GatewayMetrics {
     addProcessMetrics(this.#registry, 'capstan_gateway_');
   }
 
-  /** A request was answered. `route` is its pattern, undefined for a path that has none. */
+  /** Counts a completed request. `route` is its pattern; undefined for an unknown path. */
   answered({ method, route, status, ms, requestBytes, responseBytes }: AnsweredRequest): void {
     const series = this.#seriesOf(METHODS.has(method) ? method : 'other', route ?? 'none');
     let count = series.byStatus.get(status);
@@ -105,7 +104,7 @@ export class GatewayMetrics {
     if (responseBytes > 0) series.responseBytes.inc(responseBytes);
   }
 
-  /** Everything, in Prometheus' text format. */
+  /** Returns all metrics in the Prometheus text format. */
   text(): Promise<string> {
     return this.#registry.metrics();
   }

@@ -1,4 +1,4 @@
-/** What goes back to an OpenAI client: one raw document, or server-sent events as the handler yields them. */
+/** Responses to OpenAI clients: one raw document, or server-sent events as the handler yields them. */
 import { OpenAiError, yieldedError, yieldedEventError } from './errors.ts';
 import { CallerGone, type OpenAiJob } from './job.ts';
 
@@ -11,8 +11,8 @@ export interface Document {
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /**
- * The answer of a call without `stream`: the one thing the generator yielded, or what a plain
- * handler returned. Throws OpenAiError.
+ * Returns the response of a call without `stream`: the only yield of the generator, or the result of a plain handler.
+ * Throws OpenAiError.
  */
 export async function documentOf(job: OpenAiJob): Promise<Document> {
   let first: Buffer | null = null;
@@ -22,7 +22,7 @@ export async function documentOf(job: OpenAiJob): Promise<Document> {
     count += 1;
   }
   const ended = await job.completed();
-  // Several yields have no other form than the list they are in the job's output.
+  // Several yields are returned as the list that is the job's output.
   const bytes = count === 1 && first !== null ? first : await job.bytesOf(ended.output);
   return bytes === null ? { type: JSON_TYPE, body: 'null' } : document(bytes);
 }
@@ -51,9 +51,8 @@ function isJson(text: string): boolean {
 }
 
 /**
- * The answer of a call with `stream`: the yielded texts as they are; yielded objects become events,
- * with the closing `[DONE]` that such a handler cannot write. Throws OpenAiError before the first
- * text; later an error is an event of its own, and the last.
+ * Yields the response of a call with `stream`: yielded texts unchanged; yielded objects become events, with a closing
+ * `[DONE]`. Throws OpenAiError before the first text; a later error is sent as a last event.
  */
 export async function* eventsOf(job: OpenAiJob): AsyncGenerator<string, void> {
   let last = '';
@@ -69,7 +68,7 @@ export async function* eventsOf(job: OpenAiJob): AsyncGenerator<string, void> {
       yield last;
     }
     if (last === '') {
-      // A handler that is no generator: what it returned is all there is.
+      // A handler that is not a generator: its result is the only text.
       const { output } = await job.completed();
       const value: unknown = JSON.parse((await job.bytesOf(output))?.toString('utf8') ?? 'null');
       const error = yieldedError(value);
@@ -82,7 +81,7 @@ export async function* eventsOf(job: OpenAiJob): AsyncGenerator<string, void> {
   } catch (thrown) {
     if (last === '' || thrown instanceof CallerGone) throw thrown;
     const error = thrown instanceof OpenAiError ? thrown : new OpenAiError(500, 'internal error');
-    // An event that was cut off ends here.
+    // Ends an event that was cut off.
     const separator = last.endsWith('\n\n') ? '' : last.endsWith('\n') ? '\n' : '\n\n';
     yield `${separator}event: error\n${event(error.text)}`;
     if (error !== thrown) throw thrown;

@@ -1,12 +1,9 @@
-/**
- * Errors as OpenAI's clients know them: `{"error":{"message","type","param","code"}}` with a real
- * HTTP status. Pure.
- */
+/** Errors in the shape of the OpenAI API: `{"error":{"message","type","param","code"}}` with an HTTP status. Pure. */
 import { assertNever, errorTable, retryAfterS, type CapstanError, type ErrorCode } from '../../lib/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../proto/gen/capstan/v1/jobs.ts';
 
-/** Something to be told in OpenAI's shape. */
+/** An error in the shape of the OpenAI API. */
 export class OpenAiError extends Error {
   readonly status: number;
   readonly type: string;
@@ -14,7 +11,7 @@ export class OpenAiError extends Error {
   readonly code: string | null;
   /** Whole seconds, for the header Retry-After. */
   readonly retryAfterS: number | null;
-  /** False: OpenAI's clients must not send the request again of themselves, it would be a new job. */
+  /** False when OpenAI clients must not retry by themselves, because that would create another job. */
   readonly mayRetry: boolean;
 
   constructor(
@@ -62,7 +59,7 @@ const codes: Partial<Record<ErrorCode, string>> = {
   DEADLINE_EXCEEDED: 'unavailable',
 };
 
-/** Why a job brought no answer; null for one that completed. */
+/** Returns the error of a job without a result; null for a completed one. */
 export function jobAsOpenAi(job: Job): OpenAiError | null {
   switch (job.state) {
     case JobState.COMPLETED:
@@ -84,21 +81,21 @@ export function jobAsOpenAi(job: Job): OpenAiError | null {
   }
 }
 
-/** A foreign worker's error is a JSON text with the message among other things. */
+/** The error of a foreign worker is a JSON text that contains the message. */
 function workerMessage(error: string): string {
   if (!error.startsWith('{')) return error;
   try {
     const { error_message: message } = JSON.parse(error) as { error_message?: unknown };
     return typeof message === 'string' ? message : error;
   } catch {
-    // A text that only looks like JSON is a message like any other.
+    // Invalid JSON is a plain message.
     return error;
   }
 }
 
 /**
- * An error that the handler yielded or returned instead of an answer: `{"error":…}`, or what vLLM
- * makes, `{"object":"error","message","type","param","code"}`. Null for everything else.
+ * Returns the error that the handler yielded or returned: `{"error":…}`, or the form of vLLM,
+ * `{"object":"error","message","type","param","code"}`. Null for anything else.
  */
 export function yieldedError(value: unknown): OpenAiError | null {
   if (!isRecord(value)) return null;
@@ -116,14 +113,14 @@ export function yieldedError(value: unknown): OpenAiError | null {
   });
 }
 
-/** The same inside the first server-sent event of a text. */
+/** The same for the first server-sent event of a text. */
 export function yieldedEventError(text: string): OpenAiError | null {
   const data = /^(?:event:[^\n]*\n)?data: ?(\{.*)$/m.exec(text)?.[1];
   if (data === undefined || !/"error"/.test(data)) return null;
   try {
     return yieldedError(JSON.parse(data));
   } catch {
-    // Not the whole of an event: passed on as it is.
+    // An incomplete event is passed on unchanged.
     return null;
   }
 }

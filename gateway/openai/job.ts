@@ -20,9 +20,9 @@ import type { Bodies } from '../blobs/bodies.ts';
 import type { Answer, JobChannel, Operation } from '../jobs/channel.ts';
 import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from './errors.ts';
 
-/** Waits for as long as any job can live. */
+/** The longest lifetime of a job. */
 const LIFETIME_MS = 604_800_000;
-/** One read of the stream; nothing comes of a shorter one but more of them. */
+/** Wait of one read of the stream; shorter ones only cause more reads. */
 const READ_WAIT_MS = 60_000;
 const AGAIN_MS = 100;
 const EMPTY = Buffer.alloc(0);
@@ -30,9 +30,9 @@ const EMPTY = Buffer.alloc(0);
 export interface OpenAiJobDeps {
   readonly channel: JobChannel;
   readonly bodies: Bodies;
-  /** Cancels at the scheduler, uncounted. */
+  /** Cancels at the scheduler, without counting towards rate limits. */
   readonly cancel: (endpointId: string, jobId: string) => Promise<unknown>;
-  /** A cancellation that could not be made: the job runs on to its end. */
+  /** A cancellation failed: the job continues. */
   readonly onUncancelled: (jobId: string, error: unknown) => void;
 }
 
@@ -45,7 +45,7 @@ interface NewJob {
   readonly held: Reservation | null;
 }
 
-/** The caller is gone: nobody wants to know any more. */
+/** The caller disconnected; its result is not needed. */
 export class CallerGone extends Error {}
 
 export class OpenAiJob {
@@ -67,7 +67,7 @@ export class OpenAiJob {
     this.id = id;
     const { promise, resolve, reject } = Promise.withResolvers<Job>();
     this.#result = promise;
-    // Whoever reads the chunks meets it; a caller that is gone does not.
+    // The reader of the chunks handles the error; a disconnected caller has no reader.
     promise.catch(() => undefined);
     const operation: Operation = {
       $case: 'submit',
@@ -91,17 +91,17 @@ export class OpenAiJob {
     this.#submitTicket = deps.channel.request({ endpointId, operation, held, limitedAs: 'openai' }, done);
   }
 
-  /** The job at its end. Throws OpenAiError for one that brought no answer. */
+  /** Waits for the end of the job. Throws OpenAiError for one without a result. */
   async completed(): Promise<Job> {
     let job: Job;
     try {
       job = await this.#result;
     } catch (thrown) {
       const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', 'internal error', { cause: thrown });
-      // It was accepted and is not there any more: its time was over.
+      // It was accepted and no longer exists: its ttl has ended.
       if (error.code === 'NOT_FOUND' && error.message.includes(this.id))
         throw new OpenAiError(504, error.message, { code: 'timeout', mayRetry: false });
-      // A fault is told as any other, and logged.
+      // An internal error is sent like any other, and logged.
       throw error.code === 'INTERNAL' ? error : refusalAsOpenAi(error);
     }
     const failure = jobAsOpenAi(job);
@@ -109,7 +109,7 @@ export class OpenAiJob {
     return job;
   }
 
-  /** The chunks' JSON texts, in order, as they come. Throws OpenAiError when the job fails. */
+  /** Yields the chunks' JSON texts in order as they arrive. Throws OpenAiError when the job fails. */
   async *chunks(): AsyncGenerator<Buffer, void> {
     let lost = false;
     for (;;) {
@@ -128,7 +128,7 @@ export class OpenAiJob {
     if (lost) yield* this.#fromOutput(job);
   }
 
-  /** The caller went away: nothing more is handed on, and the job is stopped unless it has ended. */
+  /** The caller disconnected: nothing more is passed on, and the job is cancelled unless it has ended. */
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
@@ -138,7 +138,7 @@ export class OpenAiJob {
     }
     if (this.#settled) return;
     this.#deps.channel.abandon(this.#submitTicket);
-    // On the same stream as the submission, hence after it: an answer says whether there is a job.
+    // Sent on the same stream as the submission, hence after it: the reply shows whether the job exists.
     const operation: Operation = { $case: 'get', value: { jobId: this.id, waitMs: 0 } };
     const found = (error: CapstanError | null, answer: Answer | null): void => {
       if (error?.code === 'NOT_FOUND') return;
@@ -166,7 +166,7 @@ export class OpenAiJob {
     return payload === undefined ? null : this.#deps.bodies.read(payload);
   }
 
-  /** The next part; null when there is no such job (any more): its submission says why. */
+  /** Reads the next part; null when the job does not exist (any more): its submission has the reason. */
   async #read(): Promise<StreamPart | null> {
     for (;;) {
       try {
@@ -174,7 +174,7 @@ export class OpenAiJob {
       } catch (thrown) {
         if (!(thrown instanceof CapstanError)) throw thrown;
         if (this.#settled || thrown.code === 'NOT_FOUND') return null;
-        // The scheduler is away: the submission decides for how long that is borne.
+        // The scheduler is unreachable: the submission decides how long to wait.
         await pause(AGAIN_MS);
         if (this.#stopped) throw new CallerGone();
       }
@@ -198,7 +198,7 @@ export class OpenAiJob {
     });
   }
 
-  /** What was handed on so far: an answer that got lost is asked for again. */
+  /** The position so far: a lost reply is requested again. */
   #place(): { exact: boolean; after?: StreamCursor } {
     return this.#token === undefined ? { exact: false } : { exact: true, after: { token: this.#token, nextIndex: this.#next } };
   }
@@ -220,10 +220,10 @@ export class OpenAiJob {
     }
   }
 
-  /** The last chunks came without their place: true when the output holds others between them and those handed on. */
+  /** The last chunks had no position: true when the output has others between them and those passed on. */
   async #outputTellsMore(count: number): Promise<boolean> {
     const job = await this.#result.catch(() => null);
-    // One that failed has no output to compare with.
+    // A failed job has no output to compare with.
     if (job?.state !== JobState.COMPLETED) return false;
     const all = await this.#outputList(job);
     return all !== null && all.length > this.#next + count;
@@ -238,7 +238,7 @@ export class OpenAiJob {
     }
   }
 
-  /** What a generator's job returned: all it yielded. Null when it is something else. */
+  /** Returns all yields of a generator from its job's output. Null for other functions. */
   async #outputList(job: Job): Promise<unknown[] | null> {
     const bytes = await this.bytesOf(job.output);
     const value: unknown = bytes === null ? null : JSON.parse(bytes.toString('utf8'));

@@ -1,4 +1,4 @@
-/** From a request on `/v2/<endpoint>/openai/*` to the input of its job. Pure. */
+/** Converts a request on `/v2/<endpoint>/openai/*` to the input of its job. Pure. */
 import { isUtf8 } from 'node:buffer';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -6,7 +6,7 @@ import { MAX_DEPTH, scanObject, textStart } from '../../lib/json-scan.ts';
 
 export interface OpenAiRequest {
   readonly method: string;
-  /** What follows `/openai`, decoded, for example `/v1/chat/completions`. */
+  /** The decoded path after `/openai`, for example `/v1/chat/completions`. */
   readonly route: string;
   /** The query string without its question mark; empty when there is none. */
   readonly query: string;
@@ -17,7 +17,7 @@ export interface OpenAiRequest {
 export interface OpenAiInput {
   /** The job's input, the caller's body in it byte for byte. */
   readonly bytes: Buffer;
-  /** The caller wants server-sent events. */
+  /** The caller requested server-sent events. */
   readonly stream: boolean;
 }
 

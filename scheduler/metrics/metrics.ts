@@ -148,7 +148,7 @@ export class SchedulerMetrics implements CommitWatcher {
     for (const [phase, ms] of Object.entries(phases)) this.#starts.observe({ runtime, phase }, ms / 1000);
   }
 
-  /** Everything, in Prometheus' text format. */
+  /** Returns all metrics in the Prometheus text format. */
   text(): Promise<string> {
     return this.#registry.metrics();
   }
@@ -172,7 +172,10 @@ export class SchedulerMetrics implements CommitWatcher {
     return series;
   }
 
-  /** Endpoints come and go without end: the series of one that was removed go with the next new one. */
+  /**
+   * Endpoints are created and deleted without limit: the series of a removed one are dropped when the next one is
+   * created.
+   */
   #forgetRemoved(): void {
     const endpoints = this.#source.image()?.endpoints;
     if (endpoints === undefined) return;

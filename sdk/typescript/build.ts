@@ -1,4 +1,4 @@
-/** Makes the package as it is published: `node sdk/typescript/build.ts [folder]`, by default into `dist`. */
+/** Builds the package for publishing: `node sdk/typescript/build.ts [folder]`, by default into `dist`. */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

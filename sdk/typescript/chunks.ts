@@ -1,10 +1,13 @@
-/** What another endpoint's route answers, from bytes to values: whole, or chunk by chunk as they come. */
+/** Decodes the responses of another endpoint's routes: as a whole, or chunk by chunk as they arrive. */
 import { ConnectionError } from './errors.ts';
 
-/** Asks a route for each chunk of its function as a JSON document of its own, whatever the chunks are. */
+/** Requests each chunk of the function as a JSON document of its own, whatever the chunks are. */
 export const JSON_LINES = 'application/x-ndjson';
 
-/** JSON as its value, text as text, anything else as bytes; undefined for nothing. @throws ConnectionError for broken JSON */
+/**
+ * Returns JSON as its value, text as text, anything else as bytes; undefined for an empty response. @throws
+ * ConnectionError for invalid JSON
+ */
 export function valueOf(call: string, headers: Headers, bytes: Uint8Array): unknown {
   if (bytes.length === 0) return undefined;
   const kind = mediaType(headers);
@@ -14,7 +17,10 @@ export function valueOf(call: string, headers: Headers, bytes: Uint8Array): unkn
   return isJson(kind) ? parsed(call, text) : text;
 }
 
-/** Chunks as they were yielded where the answer tells them apart (JSON lines); else text or bytes as they come. @throws ConnectionError */
+/**
+ * Yields the chunks as the function yielded them if the response separates them (JSON lines); else text or bytes as
+ * they arrive. @throws ConnectionError
+ */
 export async function* chunksOf(call: string, response: Response): AsyncGenerator<unknown, void, void> {
   const kind = mediaType(response.headers);
   if (response.body === null) return;
@@ -36,7 +42,7 @@ export async function* chunksOf(call: string, response: Response): AsyncGenerato
   if (rest !== '') yield parsed(call, rest);
 }
 
-/** Leaving it ends the request: then the caller is gone there, and its function is told. */
+/** Leaving the loop ends the request: the endpoint notices the disconnection and its function is stopped. */
 async function* partsOf(call: string, body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
   const reader = body.getReader();
   let isOver = false;
@@ -51,7 +57,7 @@ async function* partsOf(call: string, body: ReadableStream<Uint8Array>): AsyncGe
     isOver = true;
     throw new ConnectionError(`${call}: the stream ended early`, cause);
   } finally {
-    // Not awaited: what becomes of a body nobody wants is of no interest to anyone.
+    // Not awaited: the outcome of dropping a body is of no interest.
     if (!isOver) void reader.cancel().catch(() => undefined);
   }
 }

@@ -1,4 +1,4 @@
-/** A queue-based endpoint as its callers use it. */
+/** The client of a queue-based endpoint. */
 import { dotEnvVariable } from './dot-env.ts';
 import { variable } from './environment.ts';
 import { Deadline } from './deadline.ts';
@@ -9,12 +9,15 @@ import { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
 const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
 
 export interface EndpointOptions {
-  /** Default: SERVICE_API_KEY of the environment; in a worker its own token; else SERVICE_API_KEY of `.env` in the working folder. */
+  /**
+   * Default: SERVICE_API_KEY of the environment; in a worker the worker's token; else SERVICE_API_KEY of `.env` in the
+   * working folder.
+   */
   readonly apiKey?: string | undefined;
   /** Default: the environment variable CAPSTAN_URL, else http://127.0.0.1:8080. */
   readonly baseUrl?: string | undefined;
   readonly retry?: Partial<RetryPolicy> | undefined;
-  /** Longest time of one try of a call, ms, beyond the wait it asks the service for. Default: 30000. */
+  /** Timeout of one try of a call, ms, in addition to the wait that it requests from the service. Default: 30000. */
   readonly timeoutMs?: number | undefined;
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
@@ -45,7 +48,10 @@ export interface SubmitOptions extends CallOptions {
   readonly webhook?: string | undefined;
   readonly policy?: Policy | undefined;
   readonly s3Config?: S3Config | undefined;
-  /** The same key and body again give the same job. Default: a new one for each call, so that a retry makes no second job. */
+  /**
+   * The same key with the same body returns the same job. Default: a new key for each call, so that retries do not
+   * create a second job.
+   */
   readonly idempotencyKey?: string | undefined;
 }
 
@@ -70,12 +76,15 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
     this.#connection = connectionOf(options);
   }
 
-  /** Submits a job and gives its handle as soon as the service holds it. */
+  /** Submits a job and returns its handle as soon as the service has stored it. */
   async run(input: Input, options: SubmitOptions = {}): Promise<Job<Output>> {
     return new Job<Output>(this.#connection, this.#path, await this.#submit(`${this.#path}/run`, input, options));
   }
 
-  /** Submits a job, waits for its end and gives the result. Throws JobError when it does not complete, TimeoutError when it takes too long. */
+  /**
+   * Submits a job, waits for its end and returns the result. Throws JobError when it does not complete, TimeoutError
+   * when it takes too long.
+   */
   async runSync(input: Input, options: SyncOptions = {}): Promise<Output> {
     const deadline = new Deadline(options.timeoutMs);
     const waitMs = deadline.wait(LONGEST_WAIT_MS);
@@ -88,7 +97,7 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
     return this.runSync(input, options);
   }
 
-  /** The handle of a job that was submitted before. */
+  /** Returns the handle of an earlier job. */
   job(id: string): Job<Output> {
     return new Job<Output>(this.#connection, this.#path, { id, status: 'IN_QUEUE' });
   }
@@ -98,7 +107,7 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
     return call(this.#connection, { method: 'GET', path: `${this.#path}/health`, signal: options.signal });
   }
 
-  /** Ends every job that waits in the queue; how many there were. */
+  /** Cancels every queued job; returns their number. */
   async purgeQueue(options: CallOptions = {}): Promise<number> {
     const path = `${this.#path}/purge-queue`;
     const { removed } = await call<{ readonly removed: number }>(this.#connection, { method: 'POST', path, signal: options.signal });
@@ -117,12 +126,12 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
   }
 }
 
-/** @throws TypeError when there is no API key, or it or the address cannot be one. */
+/** @throws TypeError when there is no API key, or the key or the URL is invalid. */
 function connectionOf(options: EndpointOptions): Connection {
   const apiKey = options.apiKey ?? variable('SERVICE_API_KEY') ?? variable('CAPSTAN_WORKER_TOKEN') ?? dotEnvVariable('SERVICE_API_KEY');
   if (apiKey === undefined || apiKey === '')
     throw new TypeError('no API key: pass { apiKey } or set SERVICE_API_KEY, in the environment or in .env of the working folder');
-  // Found here, since fetch's own refusal would show the key.
+  // Checked here, because fetch's own error would contain the key.
   if (!/^[!-~]+$/.test(apiKey.trim())) throw new TypeError('the API key must be printable ASCII without spaces');
   const baseUrl = options.baseUrl ?? variable('CAPSTAN_URL') ?? DEFAULT_BASE_URL;
   if (!/^https?:\/\//i.test(baseUrl)) throw new TypeError(`baseUrl must start with http:// or https://, not ${JSON.stringify(baseUrl)}`);

@@ -1,12 +1,12 @@
-/** The end of the time that a caller gives to a call. */
+/** The deadline of a call. */
 
-/** The service waits at least this long, ms. */
+/** Minimum wait of the service, ms. */
 const SHORTEST_WAIT_MS = 1_000;
-/** How long beyond the deadline an answer that was asked for is waited for, ms: it tells the job's id. */
+/** How long beyond the deadline a requested response is awaited, ms, because it has the job's id. */
 const SLACK_MS = 5_000;
 
 export class Deadline {
-  /** Given time, ms; Infinity for none. */
+  /** The time limit, ms; Infinity for none. */
   readonly limitMs: number;
   readonly #end: number;
 
@@ -20,12 +20,12 @@ export class Deadline {
     return Math.max(0, this.#end - performance.now());
   }
 
-  /** ms until calls under it are given up. */
+  /** Time until calls with this deadline are aborted, ms. */
   get leftToAnswerMs(): number {
     return Math.max(0, this.#end + SLACK_MS - performance.now());
   }
 
-  /** The wait to ask the service for, ms. */
+  /** The wait to request from the service, ms. */
   wait(longestMs: number): number {
     return Math.round(Math.min(longestMs, Math.max(SHORTEST_WAIT_MS, this.leftMs)));
   }

@@ -27,9 +27,9 @@ export interface JobContext {
   readonly endpointId: string;
   /** 1 for the first started attempt. */
   readonly attempt: number;
-  /** Aborted when the job is cancelled or out of time; a second later the handler is stopped by force. */
+  /** Aborted when the job is cancelled or timed out; one second later the handler is killed. */
   readonly signal: AbortSignal;
-  /** Tells how far the job is; status calls show the last value. At most 64 KiB of JSON. */
+  /** Reports progress; status calls return the latest value. At most 64 KiB of JSON. */
   progress(value: unknown): void;
   /** As the caller sent it; secret. */
   readonly s3Config:
@@ -44,16 +44,18 @@ export interface JobContext {
 }
 
 export interface RouteOptions<S extends StandardSchema = StandardSchema> {
-  /** Checks the body's keys together with those of the query and the path. */
+  /** Validates the keys of the body together with those of the query and the path. */
   readonly schema?: S;
 }
 
-/** A function whose argument a schema has checked. `Returned` is a promise when the schema checks asynchronously. */
+/**
+ * A function whose argument a schema has validated. `Returned` is a promise when the schema validates asynchronously.
+ */
 export type Checked<S extends StandardSchema, Returned> = (input: InputOf<S>, context?: JobContext) => Returned;
 
 export class Declaration {
   readonly settings: CheckedSettings;
-  /** Where it was declared, `file:line`; empty when that is not known. */
+  /** The place of the declaration, `file:line`; empty when unknown. */
   readonly place: string;
   readonly #functions: FunctionDeclaration[] = [];
 
@@ -68,7 +70,7 @@ export class Declaration {
     return this.settings.name;
   }
 
-  /** What it serves, in the order of declaration. */
+  /** The functions that it serves, in the order of declaration. */
   get functions(): readonly FunctionDeclaration[] {
     return this.#functions;
   }
@@ -94,8 +96,9 @@ export class Declaration {
   }
 
   /**
-   * In a worker of another endpoint: runs a job at this one, found by its name, and gives the result; for an image that serves
-   * by itself, since functions have stubs. @throws RemoteError with the job's error; DispatchError, CapstanApiError, ConnectionError
+   * In a worker of another endpoint: runs a job at this endpoint, found by its name, and returns the result. For an
+   * image that serves by itself; functions have stubs. @throws RemoteError with the job's error; DispatchError,
+   * CapstanApiError, ConnectionError
    */
   async runSync(input: object): Promise<unknown> {
     return runAt(this.name, input);
@@ -106,17 +109,23 @@ export class Declaration {
     return this.runSync(input);
   }
 
-  /** The handle of this endpoint as it is deployed in the worker's environment. @throws DispatchError, CapstanApiError, ConnectionError */
+  /**
+   * Returns the handle of this endpoint as deployed in the worker's environment. @throws DispatchError,
+   * CapstanApiError, ConnectionError
+   */
   async deployed(): Promise<EndpointClient<object>> {
     return clientAt(this.name);
   }
 
-  /** Where it takes requests, or jobs, in the worker's environment; the key is CAPSTAN_WORKER_TOKEN. Throws as `deployed`. */
+  /**
+   * Returns the URL for requests or jobs in the worker's environment; the key is CAPSTAN_WORKER_TOKEN. Throws as
+   * `deployed`.
+   */
   async url(): Promise<string> {
     return urlOf(this.name);
   }
 
-  /** Binds GET requests of a path, whose parameters are written `{name}`, to a function, and gives that back. */
+  /** Binds GET requests of a path to a function, and returns the function. Path parameters are written `{name}`. */
   get<F extends AnyFunction>(path: string, fn: F): F;
   get<S extends StandardSchema, R>(
     path: string,
@@ -127,7 +136,7 @@ export class Declaration {
     return this.#route('GET', path, rest);
   }
 
-  /** As `get`, for POST; keys of the JSON body are the function's arguments. */
+  /** As `get`, for POST; the keys of the JSON body are the function's arguments. */
   post<F extends AnyFunction>(path: string, fn: F): F;
   post<S extends StandardSchema, R>(
     path: string,
@@ -171,7 +180,7 @@ export class Declaration {
     return this.#route('PATCH', path, rest);
   }
 
-  /** Makes the function, or a class, the one this endpoint runs; `endpoint(settings, fn)` is the short form. */
+  /** Sets the function or class that this endpoint runs; `endpoint(settings, fn)` is the short form. */
   serve(fn: AnyFunction, schema: StandardSchema | undefined): AnyFunction {
     const [first] = this.#functions;
     if (this.settings.loadBalanced && first === undefined)
@@ -217,7 +226,9 @@ export class Declaration {
 
 type RouteArguments = readonly [fn: AnyFunction] | readonly [options: RouteOptions, fn: AnyFunction];
 
-/** Declares a queue-based endpoint of one function or class, and gives that back. @throws DeclarationError */
+/**
+ * Declares a queue-based endpoint of one function or class, and returns the function or class. @throws DeclarationError
+ */
 export function endpoint<S extends StandardSchema, R>(
   settings: EndpointSettings & { readonly schema: S },
   fn: (input: OutputOf<S>, context: JobContext) => R,
@@ -227,7 +238,7 @@ export function endpoint(settings: EndpointSettings & { readonly schema?: Standa
   return new Declaration(settings).serve(fn, settings.schema);
 }
 
-/** The function behind its schema. Its parameter is called `input`, so that a worker hands over the input whole. */
+/** The function with its schema. Its parameter is called `input`, so that a worker passes the whole input. */
 function checking(fn: AnyFunction, schema: StandardSchema): AnyFunction {
   const call = fn as (input: unknown, context: unknown) => unknown;
   const checked = function (input: unknown, context: unknown): unknown {

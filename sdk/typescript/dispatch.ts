@@ -1,4 +1,4 @@
-/** One call of a function of another endpoint: manifest, state manager, target. */
+/** Calls a function of another endpoint: finds it in the manifest and the control plane, then calls it. */
 import { EndpointClient } from './client.ts';
 import { chunksOf, JSON_LINES, valueOf } from './chunks.ts';
 import { stopSignal, variable } from './environment.ts';
@@ -9,16 +9,16 @@ import { Peers, type Peer } from './peers.ts';
 import { defaultRetryPolicy } from './retry.ts';
 import { parameterOf, type RouteMethod } from './routes.ts';
 
-/** A load-balanced endpoint's own limits, 2 minutes' wait for a worker and 5.5 minutes' work, come first; ms. */
+/** The limits of a load-balanced endpoint (2 minutes of waiting, 5.5 minutes of work) apply before this one; ms. */
 const ROUTE_TIMEOUT_MS = 480_000;
 
 const peers = new Peers();
 
 export interface Target {
   readonly functionName: string;
-  /** Name of the endpoint that serves it; the manifest knows it. */
+  /** The endpoint that serves the function; the manifest has it. */
   readonly endpointName: string | undefined;
-  /** Of a load-balanced endpoint; the manifest knows it. */
+  /** The route of a load-balanced endpoint; the manifest has it. */
   readonly route?: Route | undefined;
 }
 
@@ -28,7 +28,7 @@ interface Route {
 }
 
 /**
- * Calls a function with its arguments by name and gives its value.
+ * Calls a function with its arguments by name and returns its value.
  * @throws RemoteError with the function's message; DispatchError, CapstanApiError, ConnectionError.
  */
 export async function invoke(target: Target, input: object): Promise<unknown> {
@@ -37,26 +37,35 @@ export async function invoke(target: Target, input: object): Promise<unknown> {
   );
 }
 
-/** Calls a generator, and gives its chunks as they come. Leaving it ends the job or the request there. Throws what `invoke` throws. */
+/**
+ * Calls a generator, and yields its chunks as they arrive. Leaving the loop ends the job or request. Throws what
+ * `invoke` throws.
+ */
 export async function* invokeStream(target: Target, input: object): AsyncGenerator<unknown, void, void> {
   yield* await withResolvedPeer(target, (connection, peer) =>
     peer.isLoadBalanced ? streamRoute(connection, peer, target, input) : streamJob(connection, peer, target, input),
   );
 }
 
-/** Runs a job at the endpoint of this name and gives its result. Throws what `invoke` throws. */
+/** Runs a job at the endpoint of this name and returns its result. Throws what `invoke` throws. */
 export async function runAt(endpointName: string, input: object): Promise<unknown> {
   const target = { functionName: 'runSync', endpointName };
   return withResolvedPeer(target, (connection, peer) => runJob(connection, mustTakeJobs(peer), target, input));
 }
 
-/** The handle of the endpoint of this name. @throws DispatchError when there is none that takes jobs; CapstanApiError, ConnectionError */
+/**
+ * Returns the handle of the queue-based endpoint of this name. @throws DispatchError when there is none;
+ * CapstanApiError, ConnectionError
+ */
 export async function clientAt(endpointName: string): Promise<EndpointClient<object>> {
   const { connection, peer } = await find(endpointName);
   return clientOf(connection, mustTakeJobs(peer));
 }
 
-/** Where the endpoint of this name takes requests or jobs. @throws DispatchError when there is none; CapstanApiError, ConnectionError */
+/**
+ * Returns the URL of the endpoint of this name. @throws DispatchError when there is none; CapstanApiError,
+ * ConnectionError
+ */
 export async function urlOf(endpointName: string): Promise<string> {
   return (await find(endpointName)).peer.url;
 }
@@ -73,7 +82,7 @@ function mustTakeJobs(peer: Peer): Peer {
   return peer;
 }
 
-/** Does what is to be done at the endpoint, and once more where it is now when it has moved meanwhile. */
+/** Runs the work at the endpoint, and once more at its new URL if it has moved. */
 async function withResolvedPeer<T>(target: Target, work: (connection: Connection, peer: Peer) => Promise<T>): Promise<T> {
   const connection = workerConnection();
   const environment = variable('CAPSTAN_ENVIRONMENT') ?? 'default';
@@ -83,7 +92,7 @@ async function withResolvedPeer<T>(target: Target, work: (connection: Connection
     return await work(connection, peer);
   } catch (error) {
     if (!remembered || !mayHaveMoved(error)) throw error;
-    // It may have been deployed anew, with another id and address.
+    // It may have been deployed again, with another id and URL.
     peers.drop(connection, environment, name);
     const { peer: fresh } = await peers.find(connection, environment, name);
     if (fresh.id === peer.id && fresh.url === peer.url) throw error;
@@ -91,7 +100,7 @@ async function withResolvedPeer<T>(target: Target, work: (connection: Connection
   }
 }
 
-/** How this worker reaches the service. */
+/** The connection of this worker to the service. */
 function workerConnection(): Connection {
   const url = variable('CAPSTAN_URL');
   const token = variable('CAPSTAN_WORKER_TOKEN') ?? variable('SERVICE_API_KEY');
@@ -111,7 +120,7 @@ async function runJob(connection: Connection, peer: Peer, { functionName }: Targ
   try {
     return await clientOf(connection, peer).runSync(input, { idempotencyKey, ...(signal === undefined ? {} : { signal }) });
   } catch (error) {
-    // The same submission again tells the id of a job that is not known yet.
+    // Sending the same submission again returns the id of a job whose id is not known yet.
     if (signal?.aborted === true)
       abandon(async () => {
         const job = await clientOf(connection, peer, hurried).run(input, { idempotencyKey });
@@ -144,10 +153,10 @@ async function streamJob(
   return chunks();
 }
 
-/** What is left of a worker that was told to stop is short. */
+/** A worker that was told to stop has little time left. */
 const hurried = { retry: { ...defaultRetryPolicy, retries: 2 }, timeoutMs: 5_000 };
 
-/** Cancels what nobody waits for any more, as far as that can be done: it may have ended, and has time limits of its own. */
+/** Cancels a job that no one waits for, if possible: it may have ended, and has its own time limits. */
 function abandon(cancel: () => Promise<void>): void {
   void cancel().catch(() => undefined);
 }
@@ -203,10 +212,10 @@ async function request<T>(
         method,
         ...wanted,
         headers,
-        // A caller that is gone is seen there.
+        // The endpoint notices the disconnection.
         signal: stopSignal(),
         accepts: (status) => status >= 200 && status < 300,
-        // After anything else the function may have run, and shall not run twice.
+        // After any other error the function may have run, and must not run twice.
         repeats: (status) => status === 429 || status === 503,
         againWhenUnreachable: method === 'GET',
       },
@@ -215,12 +224,12 @@ async function request<T>(
     return { answer, call: `${method} ${wanted.path}` };
   } catch (error) {
     if (!(error instanceof CapstanApiError)) throw error;
-    // What the service itself refuses on such an address has the same form as the function's own errors.
+    // Errors of the service itself on such a URL have the same form as the function's own errors.
     throw new RemoteError(error.problem.detail ?? error.message, { functionName, endpointName: peer.name, status: error.status }, error);
   }
 }
 
-/** Path with query, and body, that carry the arguments of a route's function. @throws DispatchError */
+/** Returns the path with query, and the body, that carry the arguments of a route's function. @throws DispatchError */
 function requestOf(method: RouteMethod, template: string, input: object): { readonly path: string; readonly body?: object } {
   const rest = new Map<string, unknown>(Object.entries(input).filter(([, value]) => value !== undefined));
   const path = template
@@ -240,7 +249,7 @@ function requestOf(method: RouteMethod, template: string, input: object): { read
   return { path: query.size === 0 ? path : `${path}?${query.toString()}` };
 }
 
-/** A value as a path or a query carries it: text as it is, anything else as JSON. */
+/** Encodes a value for a path or a query: text unchanged, anything else as JSON. */
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

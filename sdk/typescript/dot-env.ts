@@ -5,10 +5,10 @@ interface Node {
   readonly getBuiltinModule?: (name: 'node:fs') => { readonly readFileSync: (path: string, encoding: 'utf8') => string } | undefined;
 }
 
-/** Missing, or a folder: there is no file to read. */
+/** Missing, or a folder. */
 const ABSENT = ['ENOENT', 'EISDIR', 'ENOTDIR'];
 
-/** @throws TypeError when there is a file that cannot be read. */
+/** @throws TypeError when the file is not readable. */
 export function dotEnvVariable(name: string): string | undefined {
   const { process } = globalThis as { readonly process?: Node };
   const files = process?.getBuiltinModule?.('node:fs');
@@ -27,8 +27,8 @@ export function dotEnvVariable(name: string): string | undefined {
 }
 
 /**
- * Returns the value of the variable's last line `NAME=value`, `export` before it allowed. A value in quotes ends at the closing
- * quote; any other ends at a `#` and is trimmed. Undefined when it is absent or empty.
+ * Returns the value of the variable's last line `NAME=value`, with optional `export`. A quoted value ends at the
+ * closing quote; any other ends at a `#` and is trimmed. Undefined when absent or empty.
  */
 export function parseDotEnv(text: string, name: string): string | undefined {
   let value: string | undefined;

@@ -1,11 +1,11 @@
-/** `Endpoint`: one name for what runs already and for what is declared here. */
+/** `Endpoint`: one name for handles of deployed endpoints and for declarations. */
 import { EndpointClient, type EndpointOptions } from './client.ts';
 import { Declaration } from './declaration.ts';
 import { DeclarationError } from './errors.ts';
 import type { EndpointSettings } from './settings.ts';
 
 export interface EndpointConstructor {
-  /** A handle of an endpoint that runs. @throws TypeError when there is no API key. */
+  /** Creates a handle of a deployed endpoint. @throws TypeError when there is no API key. */
   new <Input extends object = Record<string, unknown>, Output = unknown>(
     id: string,
     options?: EndpointOptions,
@@ -13,7 +13,7 @@ export interface EndpointConstructor {
   new <Input extends object = Record<string, unknown>, Output = unknown>(
     options: EndpointOptions & { readonly id: string; readonly name?: never },
   ): EndpointClient<Input, Output>;
-  /** Declares an endpoint: bind routes to it, or name an `image` that serves by itself. @throws DeclarationError */
+  /** Declares an endpoint: bind routes to it, or set an `image` that serves by itself. @throws DeclarationError */
   new (settings: EndpointSettings & { readonly id?: never }): Declaration;
 }
 
@@ -28,7 +28,7 @@ function construct(first: string | (EndpointOptions & { readonly id: string }) |
   return new EndpointClient(id, rest);
 }
 
-/** What a constructor returns takes the place of the new object: a handle or a declaration. */
+/** The returned handle or declaration replaces the new object. */
 export const Endpoint = function Endpoint(first: string, options?: EndpointOptions): unknown {
   return construct(first, options);
 } as unknown as EndpointConstructor;

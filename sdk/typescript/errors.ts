@@ -1,9 +1,6 @@
-/**
- * What can go wrong, by consequence: a declaration is wrong, the service refused, it was not reached,
- * the job did not complete.
- */
+/** Errors by cause: an invalid declaration, an error response, no response, a job that did not complete. */
 
-/** The service's problem document. */
+/** The problem document of the service. */
 export interface Problem {
   readonly status: number;
   readonly title?: string;
@@ -20,7 +17,7 @@ export class DeclarationError extends CapstanError {
   override name = 'DeclarationError';
 }
 
-/** The service refused the call; trying the same again will not help, or was tried often enough. */
+/** The service returned an error; retrying does not help, or was done often enough. */
 export class CapstanApiError extends CapstanError {
   override name = 'CapstanApiError';
   readonly status: number;
@@ -38,17 +35,17 @@ export class CapstanApiError extends CapstanError {
   }
 }
 
-/** 401: the API key is missing, unknown or revoked, or may not do this. */
+/** 401: the API key is missing, unknown, revoked or not allowed to do this. */
 export class AuthenticationError extends CapstanApiError {
   override name = 'AuthenticationError';
 }
 
-/** 404: no such endpoint or job (any more). */
+/** 404: the endpoint or job does not exist, or is already deleted. */
 export class NotFoundError extends CapstanApiError {
   override name = 'NotFoundError';
 }
 
-/** 409: the job's state forbids it. */
+/** 409: the job's state does not allow it. */
 export class ConflictError extends CapstanApiError {
   override name = 'ConflictError';
 }
@@ -58,7 +55,7 @@ export class RateLimitedError extends CapstanApiError {
   override name = 'RateLimitedError';
 }
 
-/** The error that a refusal means. */
+/** Returns the error class of an error response. */
 export function apiError(call: string, problem: Problem, attempts: number): CapstanApiError {
   switch (problem.status) {
     case 401:
@@ -74,7 +71,7 @@ export function apiError(call: string, problem: Problem, attempts: number): Caps
   }
 }
 
-/** No answer came, or none that could be read; `cause` says why. */
+/** There was no readable response; `cause` has the reason. */
 export class ConnectionError extends CapstanError {
   override name = 'ConnectionError';
 
@@ -83,7 +80,7 @@ export class ConnectionError extends CapstanError {
   }
 }
 
-/** The time given to the call is over. A job that was submitted runs on. */
+/** The deadline of the call has passed. A submitted job continues. */
 export class TimeoutError extends CapstanError {
   override name = 'TimeoutError';
   /** Once it is known. */
@@ -95,12 +92,12 @@ export class TimeoutError extends CapstanError {
   }
 }
 
-/** The job ended without a result: FAILED (the function's message), TIMED_OUT or CANCELLED. */
+/** The job ended without a result: FAILED (with the function's message), TIMED_OUT or CANCELLED. */
 export class JobError extends CapstanError {
   override name = 'JobError';
   readonly jobId: string;
   readonly status: string;
-  /** The function's own message, when there is one. */
+  /** The function's own message, if any. */
   readonly error: string | undefined;
 
   constructor(jobId: string, status: string, error: string | undefined) {
@@ -121,12 +118,12 @@ export class JobCancelledError extends JobError {
   override name = 'JobCancelledError';
 }
 
-/** The function ran longer than the job's executionTimeout. */
+/** The job exceeded its executionTimeout. */
 export class JobTimedOutError extends JobError {
   override name = 'JobTimedOutError';
 }
 
-/** The error that a job's end other than COMPLETED means. */
+/** Returns the error of a job that ended without COMPLETED. */
 export function jobError(jobId: string, status: string, error: string | undefined): JobError {
   switch (status) {
     case 'CANCELLED':
@@ -143,9 +140,9 @@ export class RemoteError extends CapstanError {
   override name = 'RemoteError';
   readonly functionName: string;
   readonly endpointName: string;
-  /** The job that ran it, of a queue-based endpoint. */
+  /** The job that ran the function, at a queue-based endpoint. */
   readonly jobId: string | undefined;
-  /** HTTP status of a load-balanced endpoint's answer. */
+  /** HTTP status of the response, at a load-balanced endpoint. */
   readonly status: number | undefined;
 
   constructor(
@@ -161,12 +158,12 @@ export class RemoteError extends CapstanError {
   }
 }
 
-/** A call of another endpoint's function could not be sent: what is missing, or which rule the call breaks. */
+/** A call of another endpoint's function could not be sent; the message names what is missing or the broken rule. */
 export class DispatchError extends CapstanError {
   override name = 'DispatchError';
 }
 
-/** fetch says `fetch failed` and keeps the reason in its cause. */
+/** fetch's message is `fetch failed`; its cause has the reason. */
 function reasonOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);
   if (thrown.cause instanceof Error && thrown.cause.message !== '') return thrown.cause.message;

@@ -1,4 +1,4 @@
-/** What is known of a declared function or class: for the build, the worker and the stubs. */
+/** Facts about a declared function or class, for the build, the worker and the stubs. */
 import { placeOfCaller } from './caller.ts';
 import type { RouteMethod } from './routes.ts';
 
@@ -6,10 +6,10 @@ import type { RouteMethod } from './routes.ts';
 // oxlint-disable-next-line typescript/no-explicit-any -- the only type that every function and class fits
 export type AnyFunction = ((...args: any[]) => unknown) | (new (...args: any[]) => object);
 
-/** The endpoint that a function is declared for, as its functions and the registry know it. */
+/** The endpoint of a function, as its functions and the registry see it. */
 export interface DeclaredEndpoint {
   readonly name: string;
-  /** Where it was declared, `file:line`; empty when that is not known. */
+  /** The place of the declaration, `file:line`; empty when unknown. */
   readonly place: string;
   readonly functions: readonly FunctionDeclaration[];
   /** The entry under `resources` of the manifest. */
@@ -18,30 +18,30 @@ export interface DeclaredEndpoint {
 
 export interface FunctionDeclaration {
   readonly endpoint: DeclaredEndpoint;
-  /** As it was given, without its schema. */
+  /** The function as declared, without its schema. */
   readonly fn: AnyFunction;
-  /** What a worker calls: it checks by the schema, too. */
+  /** The function that a worker calls, which also validates by the schema. */
   readonly served: AnyFunction;
-  /** Its own name; empty for a function without one, which goes by the name of its export. */
+  /** Its own name; empty for an anonymous function, which is named after its export. */
   readonly name: string;
   readonly isAsync: boolean;
   readonly isClass: boolean;
   /** Of a load-balanced endpoint. */
   readonly route: { readonly method: RouteMethod; readonly path: string } | undefined;
-  /** Where it was declared, `file:line`; empty when that is not known. */
+  /** The place of the declaration, `file:line`; empty when unknown. */
   readonly place: string;
 }
 
-/** The same in every copy of this package: a bundle holds its own. */
+/** The same symbol in every copy of this package: each bundle has its own copy. */
 const MARK = Symbol.for('capstan.function');
 
-/** The declaration of a function that was declared; undefined for any other value. */
+/** Returns the declaration of a function; undefined for any other value. */
 export function declarationOf(value: unknown): FunctionDeclaration | undefined {
   if (typeof value !== 'function') return undefined;
   return (value as { readonly [MARK]?: FunctionDeclaration })[MARK];
 }
 
-/** Describes `fn` and marks what is served in its place, which may be itself. */
+/** Describes `fn` and marks the function that is served in its place, which may be `fn` itself. */
 export function markFunction(
   endpoint: DeclaredEndpoint,
   fn: AnyFunction,

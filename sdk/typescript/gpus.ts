@@ -1,6 +1,6 @@
-/** Names for the setting `gpu`. Plain strings do as well: operators add types and groups of their own. */
+/** Names for the setting `gpu`. Plain strings work as well: operators can add types and groups. */
 
-/** Groups of GPU types: a generation with its memory in GB, or any. */
+/** Groups of GPU types: a generation and its memory in GB, or any. */
 export const GpuGroup = {
   ANY: 'ANY',
   ADA_16: 'ADA_16',
@@ -29,5 +29,5 @@ export const GpuGroup = {
 
 export type GpuGroup = (typeof GpuGroup)[keyof typeof GpuGroup];
 
-/** What makes workers start: how long the oldest job has waited (s), or how many there are for each worker. */
+/** The scaling signal: the time that the oldest job has waited (s), or the number of jobs per worker. */
 export type ScalerType = 'QUEUE_DELAY' | 'REQUEST_COUNT';

@@ -4,7 +4,7 @@ import { apiError, ConnectionError, TimeoutError, type Problem } from './errors.
 import type { RouteMethod } from './routes.ts';
 import { isRetryable, pauseBefore, type RetryPolicy } from './retry.ts';
 
-/** The longest a timer can be set, ms. */
+/** Longest timer, ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export interface Connection {
@@ -13,7 +13,7 @@ export interface Connection {
   readonly apiKey: string;
   readonly fetch: typeof globalThis.fetch;
   readonly retry: RetryPolicy;
-  /** Longest time of one try, ms, beyond the wait it asks for. */
+  /** Timeout of one try, ms, in addition to the wait that it requests. */
   readonly timeoutMs: number;
 }
 
@@ -23,15 +23,15 @@ export interface CallRequest {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
-  /** How long the service may hold the answer, ms. */
+  /** How long the service may hold the response, ms. */
   readonly waitMs?: number;
   /** When no other try is made. */
   readonly deadline?: Deadline;
   /** Statuses of success; 200 alone by default. */
   readonly accepts?: (status: number) => boolean;
-  /** Statuses after which another try is made; 429 and 5xx by default. */
+  /** Statuses that are retried; 429 and 5xx by default. */
   readonly repeats?: (status: number) => boolean;
-  /** False where a call whose answer was lost must not be made again. */
+  /** False when a call whose response was lost must not be repeated. */
   readonly againWhenUnreachable?: boolean;
 }
 
@@ -42,14 +42,14 @@ export interface Answer {
 }
 
 /**
- * Calls and gives the parsed answer.
- * @throws what `exchange` throws; ConnectionError when the answer is not JSON.
+ * Makes the call and returns the parsed response.
+ * @throws what `exchange` throws; ConnectionError when the response is not JSON.
  */
 export async function call<T>(connection: Connection, request: CallRequest): Promise<T> {
   return parsed(request, await exchange(connection, request)) as T;
 }
 
-/** @throws ConnectionError when the answer is not JSON. */
+/** @throws ConnectionError when the response is not JSON. */
 export function parsed({ method, path }: CallRequest, { text }: Answer): unknown {
   try {
     return JSON.parse(text) as unknown;
@@ -59,14 +59,14 @@ export function parsed({ method, path }: CallRequest, { text }: Answer): unknown
 }
 
 /**
- * Calls until an answer is accepted. Tries again after 429, 5xx and broken connections.
- * @throws CapstanApiError, ConnectionError, TimeoutError; the signal's reason when it is raised.
+ * Makes the call until a response is accepted. Retries after 429, 5xx and broken connections.
+ * @throws CapstanApiError, ConnectionError, TimeoutError; the signal's reason when it is aborted.
  */
 export function exchange(connection: Connection, request: CallRequest): Promise<Answer> {
   return exchangeWith(connection, request, async (response) => ({ headers: response.headers, text: await response.text() }));
 }
 
-/** As `exchange`. `read` belongs to the try: what it throws is a broken connection. */
+/** As `exchange`. `read` is part of the try: an error that it throws counts as a broken connection. */
 export async function exchangeWith<T>(connection: Connection, request: CallRequest, read: (response: Response) => Promise<T>): Promise<T> {
   const name = `${request.method} ${request.path}`;
   const body = request.body === undefined ? undefined : JSON.stringify(request.body);
@@ -78,7 +78,7 @@ export async function exchangeWith<T>(connection: Connection, request: CallReque
     const left = request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY;
     if (left === 0) throw new TimeoutError(`${name}: no response within ${request.deadline?.limitMs ?? 0} ms`);
     const pause = outcome.again ? pauseBefore(connection.retry, attempt, outcome.retryAfter, Math.random()) : null;
-    // A pause that leaves no time for the try after it only keeps the caller waiting.
+    // A pause that leaves no time for another try would only delay the error.
     if (pause === null || pause >= left) throw outcome.error;
     await sleep(pause, request.signal);
   }
@@ -108,7 +108,7 @@ async function tryOnce<T>(
       },
       ...(body === undefined ? {} : { body }),
       signal: request.signal === undefined ? controller.signal : AbortSignal.any([request.signal, controller.signal]),
-      // The key must not follow to another address.
+      // The key must not be sent to another address.
       redirect: 'manual',
     });
     const { status, headers } = response;
@@ -138,11 +138,11 @@ function problemOf(status: number, text: string, location: string | null): Probl
       ...(typeof parsed?.detail === 'string' ? { detail: parsed.detail } : fallback),
     };
   } catch {
-    return { status, ...fallback }; // a proxy's page, perhaps: the status says what there is to say
+    return { status, ...fallback }; // Possibly a proxy's page; the status is sufficient.
   }
 }
 
-/** Throws the signal's reason when it is raised. */
+/** Throws the signal's reason when it is aborted. */
 export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const finish = (): void => {

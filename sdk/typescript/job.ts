@@ -6,14 +6,14 @@ import { call, exchange, parsed, sleep, type CallRequest, type Connection } from
 /** Status of a job, as the HTTP API returns it. */
 export type JobStatus = 'IN_QUEUE' | 'IN_PROGRESS' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
 
-/** A job as /status tells it; times in ms. */
+/** A job as returned by /status; times in ms. */
 export interface JobSnapshot<Output = unknown> {
   readonly id: string;
   readonly status: JobStatus;
   /** The result when COMPLETED, the last progress update while IN_PROGRESS. */
   readonly output?: Output;
   readonly error?: string;
-  /** Submission to the start of the attempt. */
+  /** Time from the submission to the start of the attempt. */
   readonly delayTime?: number;
   /** Duration of the attempt. */
   readonly executionTime?: number;
@@ -26,17 +26,17 @@ export interface JobSnapshot<Output = unknown> {
 
 export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
-  /** ms; without it the wait takes as long as the job. */
+  /** ms; without it the wait lasts until the end of the job. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** The longest wait asked of the service in one call, ms: proxies on the way cut longer ones. */
+/** The longest wait to request in one call, ms: proxies cut off longer ones. */
 export const LONGEST_WAIT_MS = 60_000;
 /** How long a call for chunks may be held, ms. */
 const STREAM_WAIT_MS = 8_000;
-/** The place before every chunk that is kept. */
+/** The position before the first kept chunk. */
 const STREAM_START = '0.0';
-/** Below this the service does not wait, ms. */
+/** The minimum wait of the service, ms. */
 const SHORTEST_WAIT_MS = 1_000;
 
 export class Job<Output = unknown> {
@@ -45,7 +45,7 @@ export class Job<Output = unknown> {
   readonly #path: string;
   #last: JobSnapshot<Output>;
 
-  /** `path` is that of the endpoint: `/v2/<id>`. */
+  /** `path` is the path of the endpoint: `/v2/<id>`. */
   constructor(connection: Connection, path: string, snapshot: JobSnapshot<Output>) {
     this.id = snapshot.id;
     this.#connection = connection;
@@ -53,12 +53,12 @@ export class Job<Output = unknown> {
     this.#last = snapshot;
   }
 
-  /** The last known state is an end. */
+  /** True when the last known state is final. */
   get done(): boolean {
     return isTerminal(this.#last.status);
   }
 
-  /** The job's error, when the last known state has one. */
+  /** The job's error, if the last known state has one. */
   get error(): string | undefined {
     return this.#last.error;
   }
@@ -68,23 +68,25 @@ export class Job<Output = unknown> {
     return (await this.snapshot(options)).status;
   }
 
-  /** Everything the service says about the job now. A NotFoundError means it was forgotten. */
+  /** Reads the current state of the job. A NotFoundError means that it was deleted. */
   async snapshot(options: { readonly signal?: AbortSignal } = {}): Promise<JobSnapshot<Output>> {
     this.#last = await this.#call('GET', 'status', options.signal);
     return this.#last;
   }
 
-  /** Waits for the end, however it ends, and gives the final state. Throws TimeoutError. */
+  /** Waits for the end and returns the final state, whatever it is. Throws TimeoutError. */
   wait(options: WaitOptions = {}): Promise<JobSnapshot<Output>> {
     return this.#waitBy(new Deadline(options.timeoutMs), options.signal);
   }
 
-  /** Waits for the end and gives the result. Throws JobError when there is none, TimeoutError when it takes too long. */
+  /**
+   * Waits for the end and returns the result. Throws JobError when there is none, TimeoutError when it takes too long.
+   */
   output(options: WaitOptions = {}): Promise<Output> {
     return this.outputBy(new Deadline(options.timeoutMs), options.signal);
   }
 
-  /** `output` within the time that a call around it was given. */
+  /** `output` within the deadline of an enclosing call. */
   async outputBy(deadline: Deadline, signal: AbortSignal | undefined): Promise<Output> {
     const { status, output, error } = await this.#waitBy(deadline, signal);
     if (status !== 'COMPLETED') throw jobError(this.id, status, error);
@@ -92,8 +94,8 @@ export class Job<Output = unknown> {
   }
 
   /**
-   * The chunks of a generator as they come, for as long as it runs, from the first that is kept. Throws what
-   * `output` throws, after the chunks. A connection that breaks loses none.
+   * Yields the chunks of a generator as they arrive, from the first kept one, until it ends. Throws what `output`
+   * throws, after the chunks. A broken connection loses no chunk.
    */
   async *stream(options: { readonly signal?: AbortSignal } = {}): AsyncGenerator<ChunkOf<Output>, void, void> {
     let count = 0;
@@ -119,12 +121,15 @@ export class Job<Output = unknown> {
     }
   }
 
-  /** Stops the job, queued or running. A ConflictError means it had ended. */
+  /** Cancels the job, queued or running. A ConflictError means that it had ended. */
   async cancel(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     await this.#change('cancel', ['CANCELLED'], options.signal);
   }
 
-  /** Queues a job that failed or timed out again, with the same id and input. A ConflictError means that it is in another state. */
+  /**
+   * Queues a FAILED or TIMED_OUT job again, with the same id and input. A ConflictError means that it is in another
+   * state.
+   */
   async retry(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     await this.#change('retry', ['IN_QUEUE', 'IN_PROGRESS'], options.signal);
   }
@@ -148,7 +153,7 @@ export class Job<Output = unknown> {
     try {
       this.#last = await this.#call('POST', operation, signal);
     } catch (error) {
-      // The first try may have done it, and its answer been lost.
+      // The first try may have succeeded and its response been lost.
       if (!(error instanceof ConflictError) || error.attempts === 1) throw error;
       const found = await this.snapshot(signal === undefined ? {} : { signal });
       if (!wanted.includes(found.status)) throw error;
@@ -156,8 +161,8 @@ export class Job<Output = unknown> {
   }
 
   /**
-   * A service that keeps no place (null) gives each chunk once: there a call whose answer was lost is not made
-   * again, and what was lost is taken from the output.
+   * A service without positions (null) returns each chunk once: a call whose response was lost is not repeated, and the
+   * lost chunks are taken from the output.
    */
   async #readChunks(
     cursor: string | null,
@@ -182,7 +187,7 @@ export class Job<Output = unknown> {
   }
 }
 
-/** Calls what answers with a job. @throws what `call` throws; ConnectionError when the answer is none */
+/** Makes a call that returns a job. @throws what `call` throws; ConnectionError when the response is not a job */
 export async function callJob<Output>(connection: Connection, request: CallRequest): Promise<JobSnapshot<Output>> {
   const answer = await call<Partial<JobSnapshot<Output>> | null>(connection, request);
   if (typeof answer?.id !== 'string' || typeof answer.status !== 'string') throw unreadable(request, 'the response is not a job');
@@ -193,7 +198,7 @@ function unreadable({ method, path }: CallRequest, why: string): ConnectionError
   return new ConnectionError(`${method} ${path}`, new Error(why));
 }
 
-/** A generator's output is the array of its chunks. */
+/** The output of a generator is the array of its chunks. */
 export type ChunkOf<Output> = Output extends readonly (infer Chunk)[] ? Chunk : unknown;
 
 interface StreamPage<Output> {

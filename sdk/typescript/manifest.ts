@@ -1,4 +1,4 @@
-/** Which function belongs to which endpoint: the manifest of the build that this worker runs. */
+/** Maps functions to endpoints: the manifest of the build that this worker runs. */
 import { DispatchError } from './errors.ts';
 import { startFolder } from './environment.ts';
 import type { RouteMethod } from './routes.ts';
@@ -13,7 +13,7 @@ interface ManifestDocument {
 
 let own: ManifestDocument | undefined;
 
-/** Name of the endpoint that serves a function. @throws DispatchError */
+/** Returns the endpoint of a function. @throws DispatchError */
 export async function endpointOf(functionName: string): Promise<string> {
   const manifest = await ownManifest();
   const registered = manifest.function_registry?.[functionName];
@@ -24,7 +24,7 @@ export async function endpointOf(functionName: string): Promise<string> {
   throw new DispatchError(`no endpoint of this build has the function ${functionName}`);
 }
 
-/** Method and path that a load-balanced endpoint bound to a function. @throws DispatchError */
+/** Returns method and path that a load-balanced endpoint bound to a function. @throws DispatchError */
 export async function routeOf(
   endpointName: string,
   functionName: string,
@@ -37,7 +37,7 @@ export async function routeOf(
   throw new DispatchError(`the endpoint ${endpointName} has no route for the function ${functionName}`);
 }
 
-/** Read once. @throws DispatchError when there is none. */
+/** Reads the manifest once. @throws DispatchError when there is none. */
 async function ownManifest(): Promise<ManifestDocument> {
   if (own !== undefined) return own;
   try {
@@ -52,7 +52,7 @@ interface Files {
   readonly promises: { readFile(path: string, encoding: 'utf8'): Promise<string> };
 }
 
-/** Only workers come here. An import, even one at run time, would keep the package out of bundles for browsers. */
+/** Only workers execute this. An import, even at run time, would keep the package out of browser bundles. */
 async function readText(path: string): Promise<string> {
   const { process } = globalThis as { readonly process?: { readonly getBuiltinModule?: (name: string) => Files | undefined } };
   const files = process?.getBuiltinModule?.('node:fs');

@@ -1,11 +1,11 @@
-/** The names of a function's parameters, read from its text; enough for a stub, which only has to name what it is given. */
+/** Reads the names of a function's parameters from its source text, for stubs, which need the names only. */
 import type { AnyFunction } from './functions.ts';
 
-/** Parameters of these names, at the end, get the job's context. */
+/** Last parameters with these names receive the job's context. */
 const contexts = ['ctx', 'context'];
 const closing: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}' };
 
-/** Undefined when the function takes its input as one object, or its text does not tell. */
+/** Undefined when the function takes its input as one object, or its text does not show the names. */
 export function parameterNames(fn: AnyFunction): string[] | undefined {
   const text = Function.prototype.toString.call(fn).replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, ' ');
   if (/\{\s*\[native code\]\s*\}\s*$/.test(text)) return undefined;
@@ -15,7 +15,7 @@ export function parameterNames(fn: AnyFunction): string[] | undefined {
   const names: string[] = [];
   for (const part of splitTop(inside)) {
     const name = /^\s*([\p{ID_Start}$_][\p{ID_Continue}$]*)\s*(=|$)/u.exec(part)?.[1];
-    // A pattern or a rest parameter: the function wants an object.
+    // A pattern or a rest parameter: the function takes an object.
     if (name === undefined) return undefined;
     names.push(name);
   }
@@ -23,13 +23,13 @@ export function parameterNames(fn: AnyFunction): string[] | undefined {
   return names.length === 1 && names[0] === 'input' ? undefined : names;
 }
 
-/** What stands between a bracket and the one that closes it. */
+/** Returns the text between a bracket and its closing bracket. */
 function insideOf(text: string, open: number): string | undefined {
   const end = open < 0 ? -1 : endOf(text, open);
   return end < 0 ? undefined : text.slice(open + 1, end);
 }
 
-/** Parts between commas that are in no bracket and no string. */
+/** Splits at commas outside of brackets and strings. */
 function splitTop(text: string): string[] {
   const parts: string[] = [];
   let from = 0;
@@ -47,7 +47,7 @@ function splitTop(text: string): string[] {
   return parts.filter((part) => part.trim() !== '');
 }
 
-/** Position of what closes the bracket or the quote at `open`; -1 without one. */
+/** Returns the position of the character that closes the bracket or quote at `open`; -1 when there is none. */
 function endOf(text: string, open: number): number {
   const opening = text[open] ?? '';
   const close = closing[opening] ?? opening;

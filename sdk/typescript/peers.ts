@@ -1,8 +1,8 @@
-/** Where the endpoints of this worker's environment are, asked of the state manager. */
+/** Finds the endpoints of this worker's environment, through the control plane. */
 import { DispatchError } from './errors.ts';
 import { call, type Connection } from './http.ts';
 
-/** Time an address is trusted, ms. */
+/** Time for which a URL is cached, ms. */
 const TRUSTED_MS = 300_000;
 
 const QUERY = 'query($environment: String!, $name: String!) { endpoint(environment: $environment, name: $name) { id name kind url } }';
@@ -11,7 +11,7 @@ export interface Peer {
   readonly id: string;
   readonly name: string;
   readonly isLoadBalanced: boolean;
-  /** Base address of its calls, without a slash at its end. */
+  /** Base URL of its calls, without a trailing slash. */
   readonly url: string;
 }
 
@@ -22,7 +22,7 @@ interface StateAnswer {
 
 export class Peers {
   readonly #now: () => number;
-  /** What is being asked is shared by all who want it. */
+  /** Concurrent callers share one look-up. */
   readonly #known = new Map<string, { readonly since: number; readonly peer: Promise<Peer> }>();
 
   /** `now` in ms. */
@@ -30,7 +30,10 @@ export class Peers {
     this.#now = now;
   }
 
-  /** The endpoint of this name, and whether that was known before. @throws DispatchError, CapstanApiError, ConnectionError */
+  /**
+   * Returns the endpoint of this name, and whether it was cached. @throws DispatchError, CapstanApiError,
+   * ConnectionError
+   */
   async find(connection: Connection, environment: string, name: string): Promise<{ readonly peer: Peer; readonly remembered: boolean }> {
     const key = keyOf(connection, environment, name);
     const known = this.#known.get(key);

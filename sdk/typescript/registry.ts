@@ -1,8 +1,8 @@
-/** The declarations of this process, in the order they were made: what the build and the development server read. */
+/** The declarations of this process, in order, for the build and the development server. */
 import { DeclarationError } from './errors.ts';
 import type { DeclaredEndpoint, FunctionDeclaration } from './functions.ts';
 
-/** One list for all copies of this package in the process: each bundle of a user's file holds its own. */
+/** One list for all copies of this package in the process: each bundle of a user's file has its own copy. */
 const KEY = Symbol.for('capstan.declarations');
 
 function list(): DeclaredEndpoint[] {
@@ -15,7 +15,7 @@ export function register(declaration: DeclaredEndpoint): void {
   list().push(declaration);
 }
 
-/** Every endpoint declared so far. */
+/** Returns all endpoints declared so far. */
 export function declarations(): readonly DeclaredEndpoint[] {
   return [...list()];
 }
@@ -26,8 +26,7 @@ export function forgetDeclarations(): void {
 }
 
 /**
- * The rules over all declarations of one application: one name is one
- * endpoint, and no two functions have one name.
+ * Checks the rules over all declarations of an application: names of endpoints and of functions are unique.
  * @throws DeclarationError with both places.
  */
 export function checkApplication(declared: Iterable<DeclaredEndpoint>): void {

@@ -10,18 +10,21 @@ import { isClass, type AnyFunction } from './functions.ts';
 import { parameterNames } from './parameters.ts';
 
 export interface RemoteOptions {
-  /** Names of the parameters in order. Without them a call takes one object: the arguments by name. */
+  /** Names of the parameters in order. Without them a call takes one object with the arguments by name. */
   readonly parameters?: readonly string[];
-  /** A generator: the call gives its chunks as they come. */
+  /** A generator: the call yields its chunks as they arrive. */
   readonly isGenerator?: boolean;
-  /** Name of the endpoint that serves it, when the manifest does not say. */
+  /** Name of the endpoint, when the manifest does not have it. */
   readonly endpoint?: string;
 }
 
 export type RemoteFunction = (...args: readonly unknown[]) => Promise<unknown>;
 export type RemoteGenerator = (...args: readonly unknown[]) => AsyncGenerator<unknown, void, void>;
 
-/** A function that calls another endpoint's. The call throws RemoteError with the function's own message. */
+/**
+ * Returns a function that calls another endpoint's function. The call throws RemoteError with the function's own
+ * message.
+ */
 export function remote(functionName: string, options: RemoteOptions & { readonly isGenerator: true }): RemoteGenerator;
 export function remote(functionName: string, options?: RemoteOptions): RemoteFunction;
 export function remote(functionName: string, options: RemoteOptions = {}): RemoteFunction | RemoteGenerator {
@@ -29,7 +32,7 @@ export function remote(functionName: string, options: RemoteOptions = {}): Remot
 }
 
 /**
- * A class whose methods call those of another endpoint's class. Its instance is the worker's own: it is made
+ * Returns a class whose methods call those of another endpoint's class. The workers construct their own instance,
  * without arguments.
  */
 export function remoteClass(
@@ -47,10 +50,12 @@ export function remoteClass(
   return Remote as unknown as new () => Record<string, RemoteFunction | RemoteGenerator>;
 }
 
-/** The stub of what another endpoint declared in this process. Its parameters are read from its text. */
+/**
+ * Returns the stub of a function that another endpoint declared in this process. Its parameters are read from its text.
+ */
 export function stubOfDeclared(fn: AnyFunction, hasSchema: boolean, endpoint: string, route: Target['route']): AnyFunction {
   if (!isClass(fn)) {
-    // A function without a name goes by its route, or by its endpoint, which serves no other.
+    // An anonymous function is identified by its route, or by its endpoint, which has no other function.
     const name = fn.name === '' ? (route === undefined ? endpoint : `${route.method} ${route.path}`) : fn.name;
     return stubOf(name, undefined, { endpoint, ...describe(fn, hasSchema) }, route);
   }
@@ -92,7 +97,7 @@ function stubOf(
   return stub;
 }
 
-/** A call's arguments by name. @throws TypeError */
+/** Returns the arguments of a call by name. @throws TypeError */
 function argumentsByName(name: string, parameters: readonly string[] | undefined, args: readonly unknown[]): object {
   if (parameters === undefined) {
     const [input = {}] = args;
@@ -101,7 +106,7 @@ function argumentsByName(name: string, parameters: readonly string[] | undefined
     return input;
   }
   if (args.length > parameters.length) throw new TypeError(`${name} takes ${parameters.length} arguments, not ${args.length}`);
-  // What is undefined was left out, as far as JSON is concerned.
+  // JSON omits undefined.
   return Object.fromEntries(args.flatMap((value, index) => (value === undefined ? [] : [[parameters[index] ?? '', value]])));
 }
 

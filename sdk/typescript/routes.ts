@@ -1,10 +1,10 @@
-/** Paths of load-balanced routes, and the rules they keep. */
+/** Paths of load-balanced routes, and their rules. */
 
 export type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PATCH';
 
 const PARAMETER = /^(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|:([A-Za-z_][A-Za-z0-9_]*))$/;
 
-/** The rule that a route's path breaks, or null. */
+/** Returns the rule that a route's path breaks, or null. */
 export function pathViolation(path: unknown): string | null {
   if (typeof path !== 'string') return 'must be a string';
   if (!path.startsWith('/')) return 'must start with /';
@@ -23,13 +23,13 @@ function pathParameters(path: string): string[] {
   return path.split('/').flatMap((segment) => parameterOf(segment) ?? []);
 }
 
-/** The name of the parameter that a path's segment is; null for any other. */
+/** Returns the name of the parameter in a path segment; null for a literal segment. */
 export function parameterOf(segment: string): string | null {
   const match = PARAMETER.exec(segment);
   return match === null ? null : (match[1] ?? match[2] ?? '');
 }
 
-/** Two paths that answer the same requests have the same form here, whatever their parameters are called. */
+/** Returns the same text for two paths that match the same requests, whatever their parameter names. */
 export function sameRoute(path: string): string {
   return path
     .split('/')

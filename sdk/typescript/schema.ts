@@ -1,6 +1,6 @@
 /**
- * Input checked by a schema. Any library that follows Standard Schema (https://standardschema.dev)
- * fits: zod, valibot, arktype and others. The interface is declared here, so that none is needed.
+ * Validates input by a schema of any library that follows Standard Schema (https://standardschema.dev): zod, valibot,
+ * arktype and others. The interface is declared here, so that none of them is a dependency.
  */
 
 export interface StandardSchema<Input = unknown, Output = Input> {
@@ -8,7 +8,7 @@ export interface StandardSchema<Input = unknown, Output = Input> {
     readonly version: 1;
     readonly vendor: string;
     readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
-    /** Carries the types; never there at run time. */
+    /** Carries the types; absent at run time. */
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
   };
 }
@@ -27,7 +27,7 @@ export type InputOf<S extends StandardSchema> = NonNullable<S['~standard']['type
 /** What a schema gives. */
 export type OutputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['output'];
 
-/** The input does not fit its schema; the message names every place and rule. */
+/** The input does not match its schema; the message names each place and rule. */
 export class InputError extends Error {
   override readonly name = 'InputError';
   readonly issues: readonly StandardIssue[];
@@ -39,7 +39,7 @@ export class InputError extends Error {
 }
 
 /**
- * Checks the value and hands on what the schema made of it; a promise only when the schema gives one.
+ * Validates the value and passes on the schema's result; a promise only if the schema returns one.
  * @throws InputError
  */
 export function withChecked<T, R>(schema: StandardSchema<unknown, T>, value: unknown, use: (checked: T) => R): R | Promise<Awaited<R>> {

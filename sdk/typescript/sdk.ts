@@ -1,4 +1,4 @@
-/** `@capstan/sdk`: declares endpoints, and calls them. */
+/** `@capstan/sdk`: declare endpoints and call them. */
 export {
   EndpointClient,
   type CallOptions,

@@ -1,4 +1,4 @@
-/** The settings of an endpoint, checked where they are declared. */
+/** Validates the settings of an endpoint where they are declared. */
 import { DECLARED_PARAMETERS, WORKERS_RANGE, type CheckedParameters, type DeclaredParameters } from './declared-parameters.ts';
 import { DeclarationError } from './errors.ts';
 import type { GpuGroup } from './gpus.ts';
@@ -7,7 +7,7 @@ import { ruleViolation } from './setting-rules.ts';
 type GpuName = GpuGroup | (string & {});
 
 export interface EndpointSettings extends DeclaredParameters {
-  /** 1 to 64 letters, digits, dots, dashes or underscores. One name is one endpoint. */
+  /** 1 to 64 letters, digits, dots, dashes or underscores. Must be unique. */
   readonly name: string;
   /** A GPU type or group, or several in order of preference. Not with `cpu`. */
   readonly gpu?: GpuName | readonly GpuName[];
@@ -15,12 +15,12 @@ export interface EndpointSettings extends DeclaredParameters {
   readonly workers?: number | readonly [min: number, max: number];
   /** Packages installed into the artifact at build time. */
   readonly dependencies?: readonly string[];
-  /** System packages; they need a container image built for them. */
+  /** System packages; they require a container image that has them. */
   readonly systemDependencies?: readonly string[];
-  /** Environment of the workers; secret. */
+  /** Environment variables of the workers; secret. */
   readonly env?: Readonly<Record<string, string>>;
   readonly volume?: string;
-  /** The image serves HTTP requests by itself, and no jobs. (Routes say so of functions.) */
+  /** The image serves HTTP requests by itself, and no jobs. (For functions, routes have this meaning.) */
   readonly loadBalanced?: boolean;
 }
 
@@ -95,7 +95,7 @@ export function resourceOf(settings: CheckedSettings): Record<string, unknown> {
   };
 }
 
-/** The rules of single settings: what comes may be untyped JavaScript. Every refusal names the endpoint. */
+/** Rules of single settings. The values may be untyped JavaScript. Every error names the endpoint. */
 class Rules {
   readonly #name: string;
 
@@ -167,7 +167,7 @@ class Rules {
     for (const [key, each] of Object.entries(value)) {
       if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(key))
         throw this.broken('env', `has the name ${JSON.stringify(key)}; a name must have letters, digits and underscores only`);
-      // The value may be a secret: only its name is told.
+      // The value may be a secret: only its name is shown.
       if (typeof each !== 'string') throw this.broken('env', `must have a string at ${key}, not ${typeof each}`);
       if (each.includes('\0')) throw this.broken('env', `must not contain the character NUL at ${key}`);
     }

@@ -17,7 +17,7 @@ import { answers } from './describe.ts';
 /** The most bytes of a build. */
 const MAX_BUILD_BYTES = 500_000_000;
 
-/** What an upload holds in memory on its way to the store, bytes. */
+/** Memory of an upload that is being forwarded to the store, bytes. */
 const UPLOAD_BYTES = 1024 * 1024;
 
 const params = z.object({
@@ -27,7 +27,7 @@ const params = z.object({
 const there = z.object({ digest: z.string(), size: z.int() }).meta({ description: 'The build exists.' });
 const put200 = there.extend({ existed: z.literal(true) }).meta({ description: 'The build existed already.' });
 const put201 = there.extend({ existed: z.literal(false) }).meta({ description: 'The build is new.' });
-/** Headers of a part, for the document: they are read by hand, before the body. */
+/** Headers of a part, for the OpenAPI document; they are read by hand before the body. */
 const partHeaders = z.object({
   'upload-length': z.string().meta({ type: 'integer', minimum: 1, description: 'Size of the whole build, bytes.' }),
   'upload-offset': z.string().meta({ type: 'integer', minimum: 0, description: 'Offset of the body within the build, bytes.' }),
@@ -40,7 +40,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   const { authenticator, config, blobs, memory, uploads } = services;
   const builds = new BuildUploads(blobs, config.readTimeoutMs);
 
-  /** Before the body is read. The caller's own key goes on to the store, which checks it again. */
+  /** Runs before the body is read. The caller's own key is forwarded to the store, which checks it again. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     if (!ownsAccount(key)) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL or OPERATOR');
@@ -61,13 +61,13 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
     onResponseClosed(reply, () => held.release());
   }
 
-  /** The body as it comes. @throws CapstanError REQUEST_TIMEOUT when it comes too slowly. */
+  /** Yields the body as it arrives. @throws CapstanError REQUEST_TIMEOUT when it arrives too slowly. */
   async function* bodyOf({ raw }: FastifyRequest): AsyncGenerator<Buffer, void> {
     const slow = Promise.withResolvers<never>();
     // The race below meets it, if it is still on.
     slow.promise.catch(() => undefined);
     const meter = uploads.watch(() => slow.reject(bodyError('too-slow', 0)));
-    // Iterated by hand: leaving a loop would destroy the request, and with it the answer's connection.
+    // Iterated by hand: leaving a loop would destroy the request, and with it the connection of the response.
     const pieces = raw[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
     try {
       for (;;) {
@@ -127,7 +127,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
     admit(request, reply).then(done, (thrown: unknown) => sendFailure(reply, thrown));
   };
 
-  // The bytes go on as they come: a parser would hold 500 MB.
+  // The bytes are forwarded as they arrive: a parser would hold 500 MB.
   void app.register((scope, _options, done) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, _payload, parsed) => parsed(null));
@@ -187,7 +187,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   });
 }
 
-/** Where a part lies in its build. @throws CapstanError naming the header and the rule. */
+/** Returns the position of a part in its build. @throws CapstanError naming the header and the rule. */
 function partOf({ headers }: FastifyRequest): { readonly offset: number; readonly size: number } {
   const whole = (name: 'Upload-Offset' | 'Upload-Length'): number => {
     const given = headers[name.toLowerCase()];

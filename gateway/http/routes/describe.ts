@@ -1,4 +1,4 @@
-/** A route's entry in the OpenAPI document. */
+/** The entry of a route in the OpenAPI document. */
 import type { FastifySchema } from 'fastify';
 import type { z } from 'zod';
 
@@ -23,7 +23,7 @@ const problems = {
   503: problemAnswer.describe('Temporarily unavailable; retry after Retry-After seconds.'),
 };
 
-/** Answers of what is no operation on jobs: its own, and the problems that it may be refused with. */
+/** Responses of routes that are not job operations: their own, and the errors that they may return. */
 export function answers(
   own: Readonly<Record<number, z.ZodType>>,
   ...refusals: readonly (keyof typeof problems)[]

@@ -41,7 +41,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
   let runner: Promise<GraphqlRunner> | undefined;
   const rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
 
-  /** Before the body is read: the key, and how often it asks. */
+  /** Runs before the body is read: checks the key and its rate. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(request.headers.authorization);
@@ -60,7 +60,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = keyText(request.headers.authorization);
-    // The library is a tenth of the gateway's start: it comes with the first query.
+    // Loading the library takes a tenth of the gateway's start-up: it is loaded by the first query.
     runner ??= import('../../graphql/run.ts').then(({ GraphqlRunner: Runner }) => new Runner(log));
     const { status, body } = await (
       await runner
@@ -101,7 +101,8 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       );
     },
     preValidation(request, _reply, done) {
-      // The parser of the queue API keeps inputs as bytes; here the values are wanted. A refusal is answered by the validation.
+      // The parser of the queue API keeps inputs as bytes; GraphQL needs the values. An error is reported by the
+      // validation.
       request.body = parseWhole(request.rawBody ?? NOTHING);
       done();
     },
@@ -120,7 +121,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
   });
 }
 
-/** What refuses a whole request has the HTTP status of its code, and GraphQL's shape. */
+/** Errors of a whole request have the HTTP status of their code, and the shape of GraphQL. */
 function sendGraphqlError(reply: FastifyReply, error: CapstanError): void {
   if (reply.sent) return;
   const { http } = errorTable[error.code];

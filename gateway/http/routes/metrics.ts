@@ -1,8 +1,7 @@
 /**
- * GET /metrics: the gateway's own metrics and the scheduler's, in one document. The scheduler has
- * no port of its own for them: what it says comes over the connection that is there anyway. Where
- * several gateways stand before one scheduler, `?part=gateway` is asked of each and
- * `?part=scheduler` of one.
+ * GET /metrics: the metrics of the gateway and of the scheduler in one document. The scheduler has no HTTP port; its
+ * metrics are fetched over the existing connection. With several gateways for one scheduler, scrape `?part=gateway` at
+ * each and `?part=scheduler` at one.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 
@@ -21,11 +20,11 @@ import { answers } from './describe.ts';
 
 const TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 const TIMEOUT_MS = 5000;
-/** Told instead of the scheduler's metrics while it cannot be reached: a scrape must not fail with it. */
+/** Returned instead of the scheduler's metrics while it is unreachable, so that the scrape does not fail. */
 const AWAY =
   '# HELP capstan_scheduler_up 1 when the scheduler answered this scrape.\n# TYPE capstan_scheduler_up gauge\ncapstan_scheduler_up';
 
-/** The account whose keys are the operators'. */
+/** The account of the operators' keys. */
 const OPERATORS = 'default';
 
 const partQuery = z.object({
@@ -40,7 +39,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
   async function authorize(request: FastifyRequest): Promise<void> {
     if (config.metrics === 'open' || (local && !wasForwarded(request.headers))) return;
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    // They name the endpoints of all accounts.
+    // Metrics name the endpoints of all accounts.
     if (key.accountId !== OPERATORS)
       throw new CapstanError('PERMISSION_DENIED', 'the metrics are for operators: keys of the account default');
     if (ownsAccount(key) || key.scope === KeyScope.READ_ONLY) return;
@@ -83,12 +82,12 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
   });
 }
 
-/** Whoever reaches a loopback address is on this host, unless a proxy there lets the world in. */
+/** Callers of a loopback address are on this host, unless a proxy on it forwards requests of others. */
 function isLocal({ host, trustedProxies, publicUrl }: GatewayConfig): boolean {
   return isLoopback(host) && trustedProxies.length === 0 && (publicUrl === '' || isLoopback(new URL(publicUrl).hostname));
 }
 
-/** A proxy that the settings do not tell of: most say so themselves. */
+/** Most proxies that the settings do not name identify themselves by a header. */
 function wasForwarded(headers: IncomingHttpHeaders): boolean {
   return ['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via'].some((name) => name in headers);
 }

@@ -1,4 +1,4 @@
-/** `/v2/<endpoint>/openai/*`: OpenAI's API in front of a queue endpoint. */
+/** `/v2/<endpoint>/openai/*`: the OpenAI API in front of a queue endpoint. */
 import { Readable } from 'node:stream';
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -35,7 +35,7 @@ const answer = z.any().meta({
     'What the handler yields, byte for byte. With `"stream": true` as server-sent events (text/event-stream) while it yields them; an error after the first event is sent as a last event `error`.',
 });
 
-/** For the document: the route reads its body itself. */
+/** For the OpenAPI document: the route reads its body itself. */
 const passedOn = z
   .any()
   .meta({ type: 'object', additionalProperties: true, description: 'A request of the OpenAI API, passed on byte for byte.' });
@@ -112,7 +112,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     }
   }
 
-  /** Starts the answer with the first text: until then an error has a status of its own. */
+  /** Starts the response with the first text: until then an error has its own status. */
   async function sendEvents(reply: FastifyReply, events: AsyncGenerator<string, void>): Promise<void> {
     const first = await events.next();
     const texts = async function* (): AsyncGenerator<string, void> {
@@ -127,7 +127,7 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
       }
     };
     reply.header('content-type', 'text/event-stream; charset=utf-8').header('x-accel-buffering', 'no');
-    // The pipe waits for a slow caller, and the generator for the pipe.
+    // The pipe waits for a slow caller, and the generator waits for the pipe.
     reply.send(Readable.from(texts(), { objectMode: false }));
   }
 }

@@ -1,4 +1,4 @@
-/** Which job a request is about: a path segment, `?id=`, or JSON `{"id":…}`. */
+/** Finds the job id of a request: a path segment, `?id=`, or JSON `{"id":…}`. */
 import type { FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
@@ -10,7 +10,7 @@ export function jobIdOf(request: FastifyRequest): string | CapstanError {
   const { jobId } = request.params as { jobId?: string };
   let id: unknown = jobId ?? (request.query as { id?: string }).id;
   if (id === undefined) {
-    // Where a route has no schema for its body, a body that could not be read arrives as its refusal.
+    // On a route without a schema for its body, a body that could not be read arrives as an error.
     if (request.body instanceof CapstanError) return request.body;
     id = (request.body as { id?: unknown } | null | undefined)?.id;
   }

@@ -1,4 +1,4 @@
-/** What the gateway says of itself, without a key: `/`, `/ping`, `/healthz`. */
+/** Information about the gateway that needs no key: `/`, `/ping`, `/healthz`. */
 import type { FastifyInstance } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';

@@ -27,7 +27,7 @@ import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 import { jobIdOf } from './reference.ts';
 
-/** A status request carries no body that matters; whatever is sent is small. */
+/** The body of a status request is not used; it must be small. */
 export const MAX_REFERENCE_BYTES = 64 * 1024;
 
 const streamDescription =
@@ -37,7 +37,7 @@ const streamDescription =
 export function statusRoutes(app: FastifyInstance, services: Services): void {
   const onRequest = createGuard(services, 'read', MAX_REFERENCE_BYTES);
   const common = { bodyLimit: MAX_REFERENCE_BYTES, onRequest };
-  // A read takes the chunks from whoever reads next.
+  // Reading consumes the chunks for all readers.
   const onStream = createGuard(services, 'take', MAX_REFERENCE_BYTES);
   const whenPosted = { 413: 'The body is too large.', 415: 'The body is not JSON, or has a Content-Encoding.' };
 
@@ -120,7 +120,7 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
   if (operation.value.waitMs > 0) onResponseClosed(reply, () => services.channel.abandon(ticket));
 }
 
-/** A reader that gives its place back as `after` gets the same chunks again when an answer was lost. */
+/** A reader that sends its position as `after` gets the same chunks again when a response was lost. */
 function tellCursor(reply: FastifyReply, part: StreamPart): void {
   const cursor = cursorAfter(part);
   if (cursor !== undefined) reply.header(CURSOR_HEADER, `${cursor.token}.${cursor.nextIndex}`);

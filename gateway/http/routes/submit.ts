@@ -131,7 +131,7 @@ function send(services: Services, reply: FastifyReply, value: Submit, { payload,
       else answered(services, reply, value, answer);
     },
   );
-  // A /run is answered within moments: there is nothing to give up. To abandon what was answered does nothing.
+  // A /run gets its response at once, so there is nothing to abandon. Abandoning a finished request has no effect.
   if (value.waitMs > 0) onResponseClosed(reply, () => services.channel.abandon(ticket));
 }
 
@@ -142,11 +142,11 @@ function answered(services: Services, reply: FastifyReply, { jobId, kind }: NewJ
   }
   const { job } = answer;
   if (kind === JobKind.RUN && job.id === jobId) {
-    // A new job is IN_QUEUE to its caller, however fast it was taken.
+    // A new job is IN_QUEUE for its caller, even if a worker has already taken it.
     reply.header('content-type', JSON_TYPE).send(submittedText(jobId, 'IN_QUEUE'));
     return;
   }
-  // One that was found by its Idempotency-Key is what it is.
+  // A job found by its Idempotency-Key has its current state.
   sendParts(reply, services, () => (kind === JobKind.RUN ? [submittedText(job.id, statusName(job.state))] : statusParts(job)));
 }
 
@@ -161,7 +161,7 @@ function policyOf(policy: Submission['policy']): Policy | undefined {
 
 function s3ConfigOf(config: Submission['s3Config']): S3Config | undefined {
   if (config === undefined || config === null) return undefined;
-  // The named fields are for agents that do not know the whole object.
+  // The named fields are for agents that do not support the whole object.
   const text = (name: string): string => (typeof config[name] === 'string' ? config[name] : '');
   return {
     accessId: text('accessId'),

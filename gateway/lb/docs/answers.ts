@@ -1,4 +1,4 @@
-/** What a browser gets of an endpoint's documentation: the page, which needs no key, and the document, which does. */
+/** Serves the documentation of an endpoint: the page, which needs no key, and the OpenAPI document, which does. */
 import type { ServerResponse } from 'node:http';
 
 import { PAGE_POLICY } from '../../http/docs.ts';
@@ -19,7 +19,7 @@ export function sendDocument(response: ServerResponse, document: object, headOnl
   send(response, { type: JSON_TYPE, text: JSON.stringify(document), headers: { 'cache-control': 'no-store' } }, headOnly);
 }
 
-/** What stands before the endpoint's own paths: nothing on its host, `/lb/<id>` in the path form. */
+/** Prefix of the endpoint's own paths: empty on its host, `/lb/<id>` in the path form. */
 export function serverOf(url: string, { endpointId, target }: LbAddress): string {
   const prefix = `/lb/${endpointId}`;
   return url === `${prefix}${target}` ? prefix : '';

@@ -1,8 +1,11 @@
-/** The OpenAPI document of a load-balanced endpoint: its routes, as the build read them from the signatures of its functions. Pure. */
+/**
+ * The OpenAPI document of a load-balanced endpoint: its routes, with the parameters that the build read from the
+ * functions. Pure.
+ */
 import type { EndpointEntry, RouteEntry } from '../../../proto/gen/capstan/v1/control.ts';
 import { CallStyle, type ParameterSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 
-/** Methods whose body goes to the parameters that the path does not name. */
+/** Methods whose body holds the parameters that are not in the path. */
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
 const REFUSALS: Readonly<Record<string, string>> = {
@@ -14,7 +17,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   503: 'No worker became free in time; the function has not run. Retry after Retry-After seconds.',
 };
 
-/** `server`: what stands before the routes' paths; empty on a host of the endpoint's own. */
+/** `server`: prefix of the routes' paths; empty on the endpoint's own host. */
 export function documentOf({ id, name, environment, description, routes, isPublic }: EndpointEntry, server: string): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
@@ -39,7 +42,7 @@ export function documentOf({ id, name, environment, description, routes, isPubli
   };
 }
 
-/** A paragraph with nothing but the text: an endpoint's owner cannot put markup on the page. */
+/** A paragraph of plain text: the endpoint's owner cannot put markup on the page. */
 function asMarkdown(text: string): string {
   return text === '' ? '' : `${text.replaceAll(/[\\`*_[\]<>&~|#!]/g, String.raw`\$&`)}\n\n`;
 }
@@ -75,7 +78,7 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, isPubli
   };
 }
 
-/** `known`: the parameters are all there are; else the function takes any keys. */
+/** `known`: the list of parameters is complete; otherwise the function takes any keys. */
 function jsonBody(parameters: readonly ParameterSpec[], known: boolean): object {
   const required = parameters.filter((each) => each.required).map(({ name }) => name);
   const properties = Object.fromEntries(parameters.map(({ name, type }) => [name, schemaOf(type)]));
@@ -83,7 +86,7 @@ function jsonBody(parameters: readonly ParameterSpec[], known: boolean): object 
   return { required: required.length > 0, content: { 'application/json': { schema } } };
 }
 
-/** Empty where the source does not tell. */
+/** Empty when the source does not show it. */
 function schemaOf(type: string): object {
   return type === '' ? {} : type === 'array' ? { type, items: {} } : { type };
 }

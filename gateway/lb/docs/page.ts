@@ -1,6 +1,6 @@
 /**
- * The page of an endpoint's routes. It holds nothing of the endpoint itself: the document is fetched from the
- * browser, with the key that the reader gives, which stays in the page's memory and is gone with it.
+ * The page of an endpoint's routes. It has no data of the endpoint: the browser fetches the document with the key that
+ * the reader enters, which is kept in the page's memory only.
  */
 import { REFERENCE_SETTINGS } from '../../http/docs.ts';
 

@@ -26,9 +26,9 @@ export interface JobContext {
   readonly endpointId: string;
   /** 1 for the first started attempt. */
   readonly attempt: number;
-  /** Aborted when the job is cancelled or out of time; a second later the handler is stopped by force. */
+  /** Aborted when the job is cancelled or timed out; one second later the handler is killed. */
   readonly signal: AbortSignal;
-  /** Tells how far the job is; status calls show the last value. At most 64 KiB of JSON. */
+  /** Reports progress; status calls return the latest value. At most 64 KiB of JSON. */
   progress(value: unknown): void;
   /** As the caller sent it. */
   readonly s3Config: WorkerS3Config | undefined;
