@@ -188,7 +188,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
   endpoint.unplaced.count = 0;
 }
 
-function ask(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
+function placeWorker(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
   const worker = requestWorker(ctx, endpoint, plan, reason);
   // Planned and asked for in one step: nothing can have come between.
   if ('reason' in worker) throw new Error(`the placement for endpoint ${endpoint.config.id} is out of date: ${worker.reason}`);
