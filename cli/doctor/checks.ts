@@ -144,10 +144,14 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   if (key === null) return [fault(name, `${address} was not asked: there is no API key`, 'Set SERVICE_API_KEY.')];
   const client = connectScheduler(address, key, settings);
   try {
+    const masterKey = await checkMasterKey(client);
+    if (masterKey === null) {
+      const text = `${address} answers; the key does not have the scope OPERATOR, so nodes and the master key were not checked`;
+      return [ok(name, text)];
+    }
     const nodes = await client.listNodes();
     const connected = nodes.filter((node) => node.connected).length;
     const text = `${address} answers; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
-    const masterKey = await checkMasterKey(client);
     return connected > 0
       ? [ok(name, text), ...masterKey, ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
       : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }, ...masterKey];
@@ -158,8 +162,8 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   }
 }
 
-/** Which key encrypts secrets at rest, and for how long. Other keys than an operator's may not know. */
-async function checkMasterKey(client: SchedulerClient): Promise<Finding[]> {
+/** Which key encrypts secrets at rest, and for how long; null when the API key is not an operator's. */
+async function checkMasterKey(client: SchedulerClient): Promise<Finding[] | null> {
   const name = 'master key';
   try {
     const { id, sinceMs, rotating } = await client.masterKey();
@@ -169,7 +173,8 @@ async function checkMasterKey(client: SchedulerClient): Promise<Finding[]> {
     const hint = 'It goes on by itself; the scheduler logs what keeps it.';
     return [{ name, verdict: 'warning', text: `${text}; some values are still encrypted with the one before it`, hint }];
   } catch (error) {
-    if (error instanceof CapstanError && (error.code === 'PERMISSION_DENIED' || error.code === 'CONFLICT')) return [];
+    if (error instanceof CapstanError && error.code === 'PERMISSION_DENIED') return null;
+    if (error instanceof CapstanError && error.code === 'CONFLICT') return [];
     throw error;
   }
 }

@@ -8,7 +8,7 @@ import { assertNever } from '../../lib/errors.ts';
 import { listEndpoints } from '../api/control.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { connectGateway, type GatewayClient } from '../api/gateway-client.ts';
-import { listNodes } from '../api/nodes.ts';
+import { listMachineTypes } from '../api/nodes.ts';
 import { buildOptions } from '../build-options.ts';
 import { build, type Built } from '../build/build.ts';
 import type { Settings } from '../config.ts';
@@ -67,7 +67,7 @@ async function deployFolder(options: SampleOptions, folder: string): Promise<End
   const client = connectGateway(url, apiKey(settings));
   const known = await listEndpoints(client, ENVIRONMENT);
   const needsGpu = built.application.endpoints.some(({ spec }) => spec.gpuIds !== '');
-  const hasGpu = needsGpu && (await listNodes(client)).some(({ devices }) => devices.length > 0);
+  const hasGpu = needsGpu && (await listMachineTypes(client)).some(({ devices }) => devices.length > 0);
   const rows: EndpointRow[] = [];
   for (const { spec } of built.application.endpoints) {
     const { name } = spec;

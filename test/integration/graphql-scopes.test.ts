@@ -181,6 +181,9 @@ test('what a tenant asks of nodes and accounts is refused alike whether they exi
     `{ apiKeys(account: "${id}") { id } }`,
   ];
   for (const key of [team, all]) {
+    t.like((await ask('mutation { createApiKey(name: "x", scope: OPERATOR) { text } }', key)).errors, [
+      { extensions: { code: 'PERMISSION_DENIED', field: 'scope' } },
+    ]);
     const unknown = await Promise.all(pairs('none-such').map((query) => refusals(query, key)));
     for (const id of [node.credentials.get('capstan-node')[0]?.toString() ?? '', 'other']) {
       t.deepEqual(await Promise.all(pairs(id).map((query) => refusals(query, key))), unknown, id);

@@ -5,6 +5,7 @@ import { baseImages } from '../../../lib/base-images.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { nodeInfo, workerInfos } from '../../../scheduler/services/fleet-view.ts';
+import { machineTypes } from '../../../scheduler/services/machine-types.ts';
 import { sharedNodeInfo } from '../../../scheduler/services/shared-hosts.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from '../core/fleet-world.ts';
@@ -50,4 +51,34 @@ test('an account sees what a shared host offers and its own work there, and noth
   );
   for (const hidden of ['GPU-1', 'secret-product', '"builds":["d"]', '"cpuPercent":50'])
     t.false(JSON.stringify(Inventory.toJSON(seen.inventory ?? Inventory.create())).includes(hidden), hidden);
+});
+
+test('machine types count equal nodes that are connected and not drained, and name none of them', (t) => {
+  const world = new FleetWorld();
+  const images = [`${baseImages[0]?.name ?? ''}:1`, 'registry.example/secret-product:7'];
+  const cpu = { packages: { torch: '2.9', numpy: '2.0' }, images, hostname: 'secret-name' };
+  const types = () =>
+    machineTypes(world.image).map(({ nodes, devices }) => [nodes, devices.map(({ model, count }) => `${count} ${model}`)]);
+  world.node('a', [], cpu);
+  // A few kilobytes less, and the packages in another order: the same machine.
+  world.node('b', [], { ...cpu, packages: { numpy: '2.0', torch: '2.9' }, memoryBytes: 511_999_900_000n });
+  world.node('c', ['GPU-1', 'GPU-2']);
+  t.deepEqual(types(), [
+    [2, []],
+    [1, ['2 NVIDIA RTX A5000']],
+  ]);
+  const text = JSON.stringify(machineTypes(world.image), (_key, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
+  for (const hidden of ['GPU-1', 'secret-name', 'secret-product', '"a"', '"c"']) t.false(text.includes(hidden), hidden);
+  t.like(machineTypes(world.image)[0], { packages: { torch: '2.9', numpy: '2.0' }, images: images.slice(0, 1), cpus: 64 });
+  world.inventory('c', (inventory) => ({
+    ...inventory,
+    devices: inventory.devices.map((device, index) => ({ ...device, healthy: index === 0 })),
+  }));
+  world.command({ kind: 'drain-node', node: 'a' });
+  t.deepEqual(types(), [
+    [1, []],
+    [1, ['1 NVIDIA RTX A5000']],
+  ]);
+  world.disconnect('b');
+  t.deepEqual(types(), [[1, ['1 NVIDIA RTX A5000']]]);
 });
