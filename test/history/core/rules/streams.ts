@@ -13,6 +13,8 @@ interface Reader {
   readonly earlier: Set<string>;
   /** An answer got lost since the last chunk. */
   lostAnswer: boolean;
+  /** The present call names the index that it reads from. */
+  byCursor: boolean;
 }
 
 export function chunksInOrder(facts: Facts): Violation[] {
@@ -24,12 +26,13 @@ export function chunksInOrder(facts: Facts): Violation[] {
 }
 
 function read(facts: Facts, job: JobFacts, reads: readonly Call[]): string | undefined {
-  const reader: Reader = { execution: '', next: 0, earlier: new Set(), lostAnswer: false };
+  const reader: Reader = { execution: '', next: 0, earlier: new Set(), lostAnswer: false, byCursor: false };
   for (const { record, answer } of reads) {
     if (answer === undefined) reader.lostAnswer = true;
     if (answer?.status !== 200) continue;
+    reader.byCursor = record.after !== undefined;
     for (const chunk of answer.chunks ?? []) {
-      const problem = take(facts, job, reader, chunk, record.after !== undefined);
+      const problem = take(facts, job, reader, chunk);
       if (problem !== undefined) return `${problem} (call ${record.call})`;
     }
     const status = answer.job?.status ?? '';
@@ -38,7 +41,7 @@ function read(facts: Facts, job: JobFacts, reads: readonly Call[]): string | und
   return undefined;
 }
 
-function take(facts: Facts, job: JobFacts, reader: Reader, chunk: Made, byCursor: boolean): string | undefined {
+function take(facts: Facts, job: JobFacts, reader: Reader, chunk: Made): string | undefined {
   const { execution, index = -1 } = chunk;
   const made = facts.executions.get(execution);
   if (made?.enter.job !== job.id) return `chunk ${index} is of execution ${execution}, which is of ${made?.enter.job ?? 'no job'}`;
@@ -50,8 +53,8 @@ function take(facts: Facts, job: JobFacts, reader: Reader, chunk: Made, byCursor
     reader.execution = execution;
     reader.next = 0;
   }
-  const again = index < reader.next && !byCursor;
-  const gapExplained = index > reader.next && !byCursor && reader.lostAnswer;
+  const again = index < reader.next && !reader.byCursor;
+  const gapExplained = index > reader.next && !reader.byCursor && reader.lostAnswer;
   if (index !== reader.next && !again && !gapExplained) return `chunk ${index} of execution ${execution} comes where ${reader.next} is due`;
   reader.next = Math.max(reader.next, index + 1);
   reader.lostAnswer = false;
