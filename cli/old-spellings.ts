@@ -40,25 +40,32 @@ export function currentSpelling(args: readonly string[]): Spelling {
   const [first = '', second = ''] = args;
   // Options in place of words, and a word that is no command.
   if (first === 'webhooks' && second === 'secret' && args.includes('--rotate'))
-    return replaced(args, 2, 'webhooks secret --rotate', 'webhooks secret rotate', '--rotate');
+    return replaced(args, { count: 2, from: 'webhooks secret --rotate', to: 'webhooks secret rotate', without: '--rotate' });
   if (first === 'webhooks' && second === 'redeliver' && args[2] === 'failed')
-    return replaced(args, 3, 'webhooks redeliver failed', 'webhooks redeliver --failed');
+    return replaced(args, { count: 3, from: 'webhooks redeliver failed', to: 'webhooks redeliver --failed' });
   if (first === 'builds' && second !== '' && second !== 'list' && second !== 'help' && !second.startsWith('-'))
-    return replaced(args, 1, 'builds <endpoint>', 'builds list');
+    return replaced(args, { count: 1, from: 'builds <endpoint>', to: 'builds list' });
   for (const count of [2, 1]) {
     const from = args.slice(0, count).join(' ');
     if (args.length < count) continue;
     const moved = own(MOVED, from);
-    if (moved !== undefined) return replaced(args, count, from, moved);
+    if (moved !== undefined) return replaced(args, { count, from, to: moved });
     const next = args[count];
     const bare = next === undefined || (next.startsWith('-') && !HELP.has(next)) ? own(BARE, from) : undefined;
-    if (bare !== undefined) return replaced(args, count, from, bare);
+    if (bare !== undefined) return replaced(args, { count, from, to: bare });
   }
   return { args };
 }
 
-/** Replaces the first words, and drops an option. */
-function replaced(args: readonly string[], count: number, from: string, to: string, without?: string): Spelling {
+/** `from`, the first `count` words, is spelt `to` now. `without`: an option that goes. */
+interface Replacement {
+  readonly count: number;
+  readonly from: string;
+  readonly to: string;
+  readonly without?: string;
+}
+
+function replaced(args: readonly string[], { count, from, to, without }: Replacement): Spelling {
   const rest = args.slice(count).filter((each) => each !== without);
   return { args: [...to.split(' '), ...rest], moved: { from, to } };
 }
