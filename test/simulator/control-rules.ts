@@ -138,7 +138,7 @@ export class ControlRules {
         const present = this.#newest(id, row.number)?.build;
         const earlier = this.#history.findLast(({ endpoints }) => endpoints.some((each) => each.id === id && each.build !== present));
         const wanted = earlier?.endpoints.find((each) => each.id === id);
-        if (wanted === undefined || wanted.build !== build || JSON.stringify(wanted.input) !== JSON.stringify(input))
+        if (wanted === undefined || wanted.build !== build || !isDeepStrictEqual(wanted.input, input))
           fail(
             `endpoint ${id} goes back from ${present ?? 'nothing'} to ${build}, not to ${wanted?.build ?? 'nothing'} as it was deployed`,
           );
