@@ -151,7 +151,7 @@ export const ENDPOINT_SETTINGS = {
     declared: { default: null, docs: 'processors and memory of each worker; without `gpu` and `cpu` the smallest' },
   },
   imageName: {
-    rule: { type: 'text', pattern: '\\S+', form: 'must be the reference of an image, without spaces' },
+    rule: { type: 'text', pattern: '\\S+', form: 'must be an image reference without spaces' },
     default: '',
     defaultDocs: "the base image of the functions' language, which the build of declared endpoints sets",
     docs: 'image of a container: your own, or a base image `capstan/base-python`, `capstan/base-node`, each also with `-cuda`. A base image is used on hosts that have it; others run the functions without it',
@@ -350,12 +350,11 @@ export function combinedViolations(
     const byDefault = isGiven('workersMax') ? '' : ', the default';
     violations.push({ name: 'workersMin', rule: `must be at most workersMax (${values.workersMax}${byDefault})` });
   }
-  if (values.gpuIds !== '' && values.cpu !== '')
-    violations.push({ name: 'cpu', rule: 'gpuIds and cpu are alternatives: give one of them' });
+  if (values.gpuIds !== '' && values.cpu !== '') violations.push({ name: 'cpu', rule: 'gpuIds and cpu are mutually exclusive' });
   for (const name of PLAIN_NAMES) {
     const { only, default: otherwise } = settingOf(name);
     if (only === undefined || only === kind || values[name] === otherwise) continue;
-    violations.push({ name, rule: `only a ${only === 'QUEUE' ? 'queue' : 'load-balanced'} endpoint has this setting` });
+    violations.push({ name, rule: `only a ${only === 'QUEUE' ? 'queue' : 'load-balanced'} endpoint may have this setting` });
   }
   return violations;
 }

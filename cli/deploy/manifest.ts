@@ -207,8 +207,8 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
   const routesPath = at('routes', endpoint.name);
   if (endpoint.kind === 'queue') {
     if (endpoint.functions.length > 1)
-      violation('functions', `a queue endpoint serves exactly one function, not ${endpoint.functions.length}`);
-    if (routes.length > 0) violations.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true has routes' });
+      violation('functions', `a queue endpoint must have exactly one function, not ${endpoint.functions.length}`);
+    if (routes.length > 0) violations.push({ path: routesPath, rule: 'only an endpoint with is_load_balanced: true may have routes' });
     return violations;
   }
   if (endpoint.functions.length === 0) {

@@ -124,7 +124,7 @@ export const DECLARED_PARAMETERS: Readonly<Record<keyof DeclaredParameters, Para
     rule: {
       type: 'text',
       pattern: '\\S+',
-      form: 'must be the reference of an image, without spaces',
+      form: 'must be an image reference without spaces',
     },
   },
 };

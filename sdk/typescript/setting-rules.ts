@@ -70,7 +70,7 @@ export interface RuleViolation {
   readonly rule: string;
 }
 
-const FILLED_TEXT = 'must be a string that is not empty';
+const FILLED_TEXT = 'must be a non-empty string';
 const CPU_FORM = 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8';
 const CPU_PATTERN = /^[Cc][Pp][Uu][A-Za-z0-9]+-([1-9][0-9]*)-([1-9][0-9]*)$/;
 
@@ -169,7 +169,7 @@ function listViolation({ notEmpty, values }: ListRule, value: unknown): RuleViol
     const path = `[${index}]`;
     if (values === undefined) {
       if (typeof item !== 'string' || item === '' || item.includes('\0'))
-        return { path, rule: `${FILLED_TEXT} and has no character NUL${shown(item)}` };
+        return { path, rule: `${FILLED_TEXT} without the character NUL${shown(item)}` };
     } else if (typeof item !== 'string' || !values.includes(item))
       return { path, rule: `must be one of ${values.join(', ')}${shown(item)}` };
   }

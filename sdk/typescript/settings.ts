@@ -58,8 +58,8 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
   for (const key of Object.keys(settings)) if (!known.has(key)) throw rules.broken(key, 'is not a setting of an endpoint');
   const gpu = rules.gpus(settings.gpu);
   const parameters = rules.parameters(settings);
-  if (gpu.length > 0 && parameters.cpu !== undefined) throw rules.broken('gpu', 'and cpu are alternatives: give one of them');
-  if (parameters.gpuCount !== 1 && gpu.length === 0) throw rules.broken('gpuCount', 'needs gpu');
+  if (gpu.length > 0 && parameters.cpu !== undefined) throw rules.broken('gpu', 'and cpu are mutually exclusive');
+  if (parameters.gpuCount !== 1 && gpu.length === 0) throw rules.broken('gpuCount', 'requires gpu');
   const [workersMin, workersMax] = rules.workers(settings.workers ?? [0, 1]);
   return {
     ...parameters,

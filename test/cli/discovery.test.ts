@@ -135,12 +135,12 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
   [
     'a value made at run time in Python',
     { 'a.py': py('@Endpoint(name="a", workers=(0, int("3")))\ndef a(): ...\n') },
-    /^a\.py:3: workers must be a literal, and `int\('3'\)` is none$/,
+    /^a\.py:3: workers must be a literal; `int\('3'\)` is not$/,
   ],
   [
     'a value made at run time in TypeScript',
     { 'a.ts': ts("endpoint({ name: 'a', workers: count() }, function a() {});") },
-    /^a\.ts:2: workers must be a literal, and `count\(\)` is none$/,
+    /^a\.ts:2: workers must be a literal; `count\(\)` is not$/,
   ],
   [
     'a setting against its rule',
@@ -170,7 +170,7 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
   [
     'two functions on a queue',
     { 'a.py': py('e = Endpoint(name="x")\n@e\ndef f(): ...\n@e\ndef g(): ...\n') },
-    /^a\.py:7: endpoint x serves f already \(a\.py:5\); /,
+    /^a\.py:7: endpoint x already serves f \(a\.py:5\); /,
   ],
   [
     'routes and a function',
@@ -196,7 +196,7 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
   [
     'system packages without an image',
     { 'a.py': py('@Endpoint(name="x", system_dependencies=["ffmpeg"])\ndef f(): ...\n') },
-    /^a\.py:3: endpoint x: ffmpeg are system packages, which need a container image/,
+    /^a\.py:3: endpoint x: ffmpeg are system packages, which require a container image/,
   ],
   ['a syntax error in Python', { 'a.py': py('def f(:\n') }, /^a\.py:3:7: /],
   [

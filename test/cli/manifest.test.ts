@@ -203,7 +203,7 @@ const broken: [string, unknown, string][] = [
     queue({ idleTimeout: 3601 }),
     'resources.a.idleTimeout: must be an integer between 1 and 3600 s, not 3601',
   ],
-  ['gpu and cpu', queue({ gpuIds: 'ANY', cpu: 'cpu3c-4-8' }), 'resources.a.cpu: gpuIds and cpu are alternatives: give one of them'],
+  ['gpu and cpu', queue({ gpuIds: 'ANY', cpu: 'cpu3c-4-8' }), 'resources.a.cpu: gpuIds and cpu are mutually exclusive'],
   ['a gpu count without gpus', queue({ gpuCount: 2 }), 'resources.a.gpuCount: needs gpuIds'],
   [
     'a cpu of another form',

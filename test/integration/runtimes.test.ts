@@ -115,9 +115,9 @@ test('what no worker could run is refused', async (t) => {
       'ts.functions: must name at least one function, unless there is a command or an image with its own worker',
     ],
     [{ ...node, functions: [], imageName: 'capstan/base-node' }, /^ts.functions: must name at least one function/],
-    [{ ...node, functions: [], command: [''] }, 'ts.command[0]: must be a string that is not empty and has no character NUL, not ""'],
+    [{ ...node, functions: [], command: [''] }, 'ts.command[0]: must be a non-empty string without the character NUL, not ""'],
     [{ ...node, imageName: 'capstan/base-python:2' }, 'ts.imageName: capstan/base-python:2 is for python, and the functions are not'],
-    [{ ...node, imageName: 'two words' }, 'ts.imageName: must be the reference of an image, without spaces, not "two words"'],
+    [{ ...node, imageName: 'two words' }, 'ts.imageName: must be an image reference without spaces, not "two words"'],
     [{ ...python, packages: ['scipy'] }, 'py.packages[0]: must be one of torch, torchvision, torchaudio, numpy, triton, not "scipy"'],
     [
       { ...python, kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /f': 'f' }, functions: [fn('f', 'main.py'), fn('g', 'main.ts')] },

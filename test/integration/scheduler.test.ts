@@ -514,7 +514,7 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
       /function f is also defined by a/,
     ],
     [[{ name: 'a', workersMin: 3, workersMax: 2 }], /a.workersMin: must be at most workersMax/],
-    [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /^a.cpu: gpuIds and cpu are alternatives/],
+    [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /^a.cpu: gpuIds and cpu are mutually exclusive/],
     [[{ name: 'a', env: { 'A=B': 'x' } }], /^a.env\["A=B"\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { '': 'x' } }], /^a.env\[""\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { A: 's3cret\0' } }], /^a.env.A: must not contain the character NUL$/],

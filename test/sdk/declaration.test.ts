@@ -152,7 +152,7 @@ test('routes keep their rules', (t) => {
   const queue = new Declaration({ name: 'queue' });
   queue.serve(fn, undefined);
   refuses(() => queue.serve(() => 2, undefined), /already serves fn; a queue-based endpoint must have exactly one function/);
-  refuses(() => queue.get('/x', fn), /serves fn as a queue-based endpoint already/);
+  refuses(() => queue.get('/x', fn), /already serves fn as a queue-based endpoint/);
 });
 
 test('a schema checks and changes the input', (t) => {

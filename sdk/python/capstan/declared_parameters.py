@@ -60,7 +60,7 @@ DECLARED_PARAMETERS: Dict[str, Dict[str, Any]] = {
     "max_concurrency": {"key": "maxConcurrency", "default": 1, "rule": {"type": "integer", "min": 1, "max": 1000}},
     "gpu_count": {"key": "gpuCount", "default": 1, "rule": {"type": "integer", "min": 1, "max": 64}},
     "cpu": {"key": "cpu", "default": None, "rule": {"type": "cpu", "maxCpus": 512, "maxMemoryGb": 8192}},
-    "image": {"key": "imageName", "default": None, "rule": {"type": "text", "pattern": "\\S+", "form": "must be the reference of an image, without spaces"}},
+    "image": {"key": "imageName", "default": None, "rule": {"type": "text", "pattern": "\\S+", "form": "must be an image reference without spaces"}},
 }
 
 #: Workers of an endpoint: from, to.

@@ -16,7 +16,7 @@ Workers = Union[int, Tuple[int, int]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CPU = re.compile(r"[Cc][Pp][Uu][A-Za-z0-9]+-([1-9][0-9]*)-([1-9][0-9]*)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FILLED_TEXT = "must be a string that is not empty"
+_FILLED_TEXT = "must be a non-empty string"
 #: Longest value that a refusal repeats, in characters of JSON.
 _LONGEST_SHOWN = 60
 
@@ -93,9 +93,9 @@ def check_settings(given: Mapping[str, Any]) -> Settings:
     gpus = rules.gpus(given.get("gpu"))
     parameters = {key: rules.parameter(key, given) for key in DECLARED_PARAMETERS}
     if gpus and parameters["cpu"]:
-        raise rules.broken("gpu", "and cpu are alternatives: give one of them")
+        raise rules.broken("gpu", "and cpu are mutually exclusive")
     if parameters["gpu_count"] != 1 and not gpus:
-        raise rules.broken("gpu_count", "needs gpu")
+        raise rules.broken("gpu_count", "requires gpu")
     if not gpus:
         parameters["gpu_count"] = 0
     least, most = rules.workers(given.get("workers", (0, 1)))
