@@ -6,7 +6,7 @@ import { certificateProblem } from './certificate-trust.ts';
 import { callHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
 
 const CALL_MS = 30_000;
-/** Time a store may take for the bytes it was sent, ms. */
+/** Time that the gateway may take to store the bytes it received, ms. */
 const UPLOAD_MS = 300_000;
 /** Bytes of one request of an upload: a slow line has the gateway's time for a request (120 s) for each. */
 const PART_BYTES = 16_000_000;
@@ -15,9 +15,9 @@ export interface BuildUpload {
   readonly digest: string;
   /** Bytes. */
   readonly size: number;
-  /** Its bytes from a place on, up to another. */
+  /** Reads its bytes from `start` up to `end`. */
   readonly read: (start: number, end: number) => AsyncIterable<Buffer>;
-  /** Told the bytes that are there so far. */
+  /** Receives the number of bytes stored so far. */
   readonly progress?: (sent: number) => void;
 }
 
@@ -26,7 +26,7 @@ export interface GatewayClient {
   readonly address: string;
   /** Runs a query; its data. Throws CapstanError with the code of its first error. */
   query<T>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<T>;
-  /** True when the build was there already. One try, which goes on where an earlier one broke off. */
+  /** Returns true when the build was stored before. Tries once, and continues an earlier upload that was interrupted. */
   putBuild(build: BuildUpload): Promise<boolean>;
 }
 
@@ -35,7 +35,7 @@ interface GraphqlProblem {
   readonly extensions?: { readonly code?: string; readonly field?: string; readonly retryAfterMs?: number };
 }
 
-/** It was there, and went away in the middle. */
+/** The connection was established and then reset. */
 function brokeOff(cause: unknown): boolean {
   return isErrno(cause, 'ECONNRESET', 'EPIPE');
 }

@@ -1,4 +1,4 @@
-/** Log lines as they come: asked for again and again, each given once. */
+/** New log lines: polled, each returned once. */
 import { setTimeout as pause } from 'node:timers/promises';
 
 import type { LogRow } from './control.ts';

@@ -45,10 +45,13 @@ export class QueueApi {
   }
 }
 
+/** The detail of a problem document, without its title in front. */
 function detailOf(text: string): string | null {
   try {
-    const { detail } = JSON.parse(text) as { readonly detail?: unknown };
-    return typeof detail === 'string' ? detail : null;
+    const { detail, title } = JSON.parse(text) as { readonly detail?: unknown; readonly title?: unknown };
+    if (typeof detail !== 'string') return null;
+    const prefix = typeof title === 'string' ? `${title.toLowerCase()}: ` : '';
+    return detail.startsWith(prefix) ? detail.slice(prefix.length) : detail;
   } catch {
     return null; // not a problem document: the status says what there is to say
   }

@@ -21,7 +21,7 @@ export interface WorkerRow {
   readonly runtime: string;
   /** Starts that failed in a row. */
   readonly failures: number;
-  /** Phases of the last start, ms since it was asked for; 0 when not reached. */
+  /** Phases of the last start, ms since the scheduler requested it; 0 when not reached. */
   readonly start: { readonly artifactMs: number; readonly startedMs: number; readonly loadedMs: number };
 }
 

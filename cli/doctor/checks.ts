@@ -1,4 +1,4 @@
-/** The checks of `capstan doctor`. Each answers with a finding and never throws; nothing is changed on the host. */
+/** The checks of `capstan doctor`. Each returns a finding and never throws; none changes the host. */
 import { execFile } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -26,7 +26,7 @@ export interface Finding {
 
 const LOW_DISK_BYTES = 2_000_000_000;
 const FULL_DISK_BYTES = 200_000_000;
-/** Wall clocks further apart than this, or before this source was written, are worth a word. */
+/** A clock that differs by more than this, or is before this source was written, is reported. */
 const CLOCK_SKEW_MS = 5000;
 const OLDEST_TIME = Date.UTC(2025, 0, 1);
 const ANSWER_MS = 3000;
@@ -52,8 +52,8 @@ function checkNode(): Finding {
   return {
     name,
     verdict: 'warning',
-    text: `${node} runs; Capstan is tested on 24`,
-    hint: 'npm install in the checkout brings Node.js 24 along.',
+    text: `${node}; Capstan is tested on 24`,
+    hint: 'npm install in the checkout installs Node.js 24.',
   };
 }
 
@@ -63,9 +63,9 @@ function checkDataFolder(dataDir: string): Finding {
   try {
     accessSync(existing, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch {
-    return fault(name, `${existing} cannot be written`, 'Choose another with --data-dir or CAPSTAN_DATA_DIR, or change its permissions.');
+    return fault(name, `${existing} is not writable`, 'Use another with --data-dir or CAPSTAN_DATA_DIR, or change its permissions.');
   }
-  if (existing !== dataDir) return ok(name, `${dataDir}, made at the first start`);
+  if (existing !== dataDir) return ok(name, `${dataDir}, created at the first start`);
   if (!existsSync(join(dataDir, 'version'))) return ok(name, `${dataDir}, not used yet`);
   return ok(name, `${dataDir}, layout ${readFileSync(join(dataDir, 'version'), 'utf8').trim()}`);
 }
@@ -75,8 +75,8 @@ async function checkDisk(dataDir: string): Promise<Finding> {
   const { bavail, bsize } = await statfs(nearestExisting(dataDir));
   const free = bavail * bsize;
   const text = `${(free / 1e9).toFixed(1)} GB free at the data folder`;
-  if (free < FULL_DISK_BYTES) return fault(name, text, 'Free some space: the queue cannot promise to keep what it cannot write.');
-  if (free < LOW_DISK_BYTES) return { name, verdict: 'warning', text, hint: 'Builds and big bodies need room.' };
+  if (free < FULL_DISK_BYTES) return fault(name, text, 'Free disk space: new jobs are refused when the disk is full.');
+  if (free < LOW_DISK_BYTES) return { name, verdict: 'warning', text, hint: 'Builds and large bodies need disk space.' };
   return ok(name, text);
 }
 
@@ -89,7 +89,7 @@ async function checkPorts(settings: Settings): Promise<Finding[]> {
     wanted.map(async ({ name, port, flag }): Promise<Finding> => {
       const code = await tryListen(port);
       if (code === null) return ok(name, `${port} is free`);
-      return fault(name, `${port} cannot be had (${code})`, `Stop the other program, or choose another port with ${flag}.`);
+      return fault(name, `${port} is not available (${code})`, `Stop the other program, or use another port with ${flag}.`);
     }),
   );
 }
@@ -102,7 +102,12 @@ async function checkGpus(): Promise<Finding> {
     });
     const found = stdout.split('\n').filter((line) => line.trim() !== '');
     if (found.length > 0) return ok(name, found.join('; '));
-    return { name, verdict: 'warning', text: 'nvidia-smi finds none', hint: 'CPU endpoints run; check the driver if this host has a GPU.' };
+    return {
+      name,
+      verdict: 'warning',
+      text: 'none found by nvidia-smi',
+      hint: 'CPU endpoints run; check the driver if this host has a GPU.',
+    };
   } catch (error) {
     const missing = isErrno(error, 'ENOENT');
     const text = missing ? 'none (there is no nvidia-smi)' : 'nvidia-smi fails';
@@ -115,19 +120,18 @@ async function checkGpus(): Promise<Finding> {
   }
 }
 
-/** A container engine is not needed, but some things only containers do. */
+/** A container engine is optional; only containers limit processor time. */
 async function checkEngine(setting: string): Promise<Finding> {
   const name = 'container engine';
   const socket = await findContainerSocket(setting);
-  if (socket === undefined)
-    return ok(name, 'none: workers are processes of this host, whose limits of memory are held, and those of processor time are not');
+  if (socket === undefined) return ok(name, 'none; workers run as processes, which limits their memory but not their processor time');
   try {
     accessSync(socket, constants.R_OK | constants.W_OK);
   } catch {
     const hint = `The agent's user must be allowed to use it; for Docker: usermod -aG docker <user>.`;
-    return { name, verdict: 'warning', text: `${socket} may not be used by this user`, hint };
+    return { name, verdict: 'warning', text: `no permission to use ${socket}`, hint };
   }
-  return ok(name, `${socket}; limits of processor time are held in containers, not in processes`);
+  return ok(name, `${socket}; containers limit processor time, processes do not`);
 }
 
 async function checkStack(settings: Settings, run: RunFile | null): Promise<Finding[]> {
@@ -141,7 +145,7 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   const name = 'scheduler';
   const address = schedulerAddress(settings);
   const key = settings.apiKey ?? storedApiKey(settings.dataDir);
-  if (key === null) return [fault(name, `${address} was not asked: there is no API key`, 'Set SERVICE_API_KEY.')];
+  if (key === null) return [fault(name, `cannot check ${address}: no API key is set`, 'Set SERVICE_API_KEY.')];
   const client = connectScheduler(address, key, settings);
   try {
     const masterKey = await checkMasterKey(client);
@@ -162,7 +166,7 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   }
 }
 
-/** Which key encrypts secrets at rest, and for how long; null when the API key is not an operator's. */
+/** The id and age of the key that encrypts secrets at rest; null when the API key is not an operator's. */
 async function checkMasterKey(client: SchedulerClient): Promise<Finding[] | null> {
   const name = 'master key';
   try {
@@ -170,8 +174,8 @@ async function checkMasterKey(client: SchedulerClient): Promise<Finding[] | null
     const days = sinceMs === undefined ? null : Math.max(0, Math.floor((Date.now() - Number(sinceMs)) / DAY_MS));
     const text = `${id}, ${days === null ? 'of unknown age' : days === 1 ? '1 day old' : `${days} days old`}`;
     if (!rotating) return [ok(name, text)];
-    const hint = 'It goes on by itself; the scheduler logs what keeps it.';
-    return [{ name, verdict: 'warning', text: `${text}; some values are still encrypted with the one before it`, hint }];
+    const hint = 'It continues by itself; the scheduler logs what delays it.';
+    return [{ name, verdict: 'warning', text: `${text}; some values are still encrypted with the previous one`, hint }];
   } catch (error) {
     if (error instanceof CapstanError && error.code === 'PERMISSION_DENIED') return null;
     if (error instanceof CapstanError && error.code === 'CONFLICT') return [];
@@ -179,7 +183,7 @@ async function checkMasterKey(client: SchedulerClient): Promise<Finding[] | null
   }
 }
 
-/** What a node says is wrong with its GPUs. */
+/** Problems of GPUs that a node reports. */
 function checkDevices({ name, inventory }: NodeInfo): Finding[] {
   const ill = (inventory?.devices ?? [])
     .filter(({ healthy }) => !healthy)
@@ -189,7 +193,7 @@ function checkDevices({ name, inventory }: NodeInfo): Finding[] {
   return ill.map((text) => ({ name: `GPU of ${name}`, verdict: 'warning', text, hint }));
 }
 
-/** The gateway's answer also tells its clock. */
+/** The gateway's response also has the time of its clock. */
 async function checkGateway(settings: Settings): Promise<Finding[]> {
   const base = httpBase(settings);
   let response: Response;
@@ -198,23 +202,23 @@ async function checkGateway(settings: Settings): Promise<Finding[]> {
   } catch (error) {
     const problem = certificateProblem(base, error);
     if (problem !== null) return [fault('gateway', problem.message, problem.hint)];
-    return [fault('gateway', `${base} does not answer`, 'Its log is in the data folder, logs/gateway.log.')];
+    return [fault('gateway', `${base} does not respond`, 'Its log is in the data folder, logs/gateway.log.')];
   }
-  return [ok('gateway', `${base} answers`), checkClock(response.headers.get('date'))];
+  return [ok('gateway', `${base} responds`), checkClock(response.headers.get('date'))];
 }
 
 function checkClock(date: string | null): Finding {
   const name = 'clock';
   const now = Date.now();
   if (now < OLDEST_TIME)
-    return fault(name, `${new Date(now).toISOString()} is in the past`, 'Set the clock: ttl and retention are told by it.');
+    return fault(name, `${new Date(now).toISOString()} is in the past`, 'Set the clock: ttl and retention depend on it.');
   const theirs = date === null ? Number.NaN : Date.parse(date);
   if (Number.isNaN(theirs) || Math.abs(now - theirs) <= CLOCK_SKEW_MS) return ok(name, new Date(now).toISOString());
   return {
     name,
     verdict: 'warning',
-    text: `${Math.round(Math.abs(now - theirs) / 1000)} s away from the gateway’s`,
-    hint: 'Keep the hosts’ clocks together with NTP.',
+    text: `differs from the gateway’s by ${Math.round(Math.abs(now - theirs) / 1000)} s`,
+    hint: 'Synchronize the clocks of the hosts with NTP.',
   };
 }
 
@@ -222,7 +226,7 @@ function nearestExisting(path: string): string {
   return existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path));
 }
 
-/** Null when the port could be had; else the system's code. */
+/** Returns null when the port is available, else the system's error code. */
 function tryListen(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer();

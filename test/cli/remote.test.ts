@@ -176,6 +176,9 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   }
 
   t.regex(await ok('jobs', 'list', 'hello'), /COMPLETED/);
+  const noJob = await runTool(home, ['jobs', 'get', 'hello', 'none']);
+  t.is(noJob.code, 66);
+  t.regex(noJob.err, /^✗ (?!not found: ).*none/, 'the title of the problem is not repeated');
   await ok('logs', 'hello');
   const key = await json<{ id: string; text: string }>('keys', 'create', 'reader', '--scope', 'read-only', '--expires-in', '1h');
   const reader = { SERVICE_API_KEY: key.text };

@@ -228,7 +228,7 @@ test('doctor finds a port in use', async (t) => {
   const port = await takenPort(t);
   const { code, stderr } = await capstan(['doctor', '--data-dir', await folderOf(t), '--http-port', String(port), '--grpc-port', '0']);
   t.is(code, 78);
-  t.regex(stderr, new RegExp(`^✗ HTTP port: ${port} cannot be had \\(EADDRINUSE\\)\nhint: `, 'm'));
+  t.regex(stderr, new RegExp(`^✗ HTTP port: ${port} is not available \\(EADDRINUSE\\)\nhint: `, 'm'));
 });
 
 /** Makes the program believe in an old Node, before its first line. */
