@@ -155,7 +155,7 @@ const refused: [string, Readonly<Record<string, string>>, string, RegExp][] = [
     'another language',
     { 'm.rb': 'def f() end' },
     'm.rb',
-    /^resources\.e\.functions\[0\]\.module: the module m\.rb is no JavaScript, TypeScript or Python/,
+    /^resources\.e\.functions\[0\]\.module: the module m\.rb must be JavaScript, TypeScript or Python/,
   ],
   [
     'no such function',

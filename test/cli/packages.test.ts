@@ -149,7 +149,7 @@ test('pyproject.toml: what is no TOML or no list is named with its place, what o
     "a>1; python_version > '3'",
     'b',
   ]);
-  await t.throwsAsync(read('[project\ndependencies = []\n'), { message: /^pyproject\.toml is not TOML: .*line 1/ });
+  await t.throwsAsync(read('[project\ndependencies = []\n'), { message: /^pyproject\.toml is not valid TOML: .*line 1/ });
   await t.throwsAsync(read('[project]\ndependencies = "a"\n'), { message: /dependencies of \[project\] must be an array of strings/ });
   const poetry = await read('[tool.poetry.dependencies]\npython = "^3.11"\nrequests = "*"\n');
   t.regex(poetry.warnings.join(), /\[tool\.poetry\] \(requests\) are not read/);

@@ -76,7 +76,7 @@ test('without an engine it says what to do', async (t) => {
   const { preview } = await world(t);
   const running = preview('none');
   t.is(await running.ended, 69);
-  t.regex(running.stderr(), /✗ there is no container engine here .*\nhint: Start Docker or Podman/);
+  t.regex(running.stderr(), /✗ no container engine .*\nhint: Start Docker or Podman/);
 });
 
 test('--image is for previews, and a preview has a stack of its own', async (t) => {
@@ -87,11 +87,11 @@ test('--image is for previews, and a preview has a stack of its own', async (t) 
   ] as const) {
     const running = preview('none', flag, value);
     t.is(await running.ended, 2);
-    t.true(running.stderr().includes(`${flag}: a preview has a stack and a data folder of its own`));
+    t.true(running.stderr().includes(`${flag}: not allowed with --preview, which starts its own stack`));
   }
   const running = run([tool, 'deploy', '.', '--image', 'a']);
   t.is(await running.ended, 2);
-  t.regex(running.stderr(), /--image: is for --preview/);
+  t.regex(running.stderr(), /--image: requires --preview/);
 });
 
 if (noEngine === undefined) {

@@ -52,7 +52,7 @@ test.serial('samples that the quota refuses are left out with the way to mend it
   // text-analysis wants 3 workers, reference 2.
   const refused = await serve(t, 'start', data);
   t.is((JSON.parse(refused.stdout()) as { status: string }).status, 'COMPLETED', 'the sample that fits serves');
-  t.regex(refused.stderr(), /^! the sample endpoint reference is left out: workersMax: .* would be 5, .*\nhint: .*capstan account set/m);
+  t.regex(refused.stderr(), /^! the sample endpoint reference is skipped: workersMax: .* would be 5, .*\nhint: .*capstan account set/m);
   t.deepEqual(await names(t, data), ['text-analysis'], 'the service is up');
   await tool(t, data, 'account', 'set', 'default', '--workers', '5');
   await end(t, refused);

@@ -102,7 +102,7 @@ test('a part that refuses its start: one line, a hint, its exit code', async (t)
   t.is(await up.ended, 69);
   t.regex(
     up.stderr(),
-    /^✗ 127\.0\.0\.1:8080 is in use by another program\nhint: Stop the other program, or choose other ports with --http-port and --grpc-port [^\n]*\n$/,
+    /^✗ 127\.0\.0\.1:8080 is in use by another program\nhint: Stop the other program, or use other ports: --http-port and --grpc-port [^\n]*\n$/,
   );
 });
 

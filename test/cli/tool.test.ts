@@ -161,7 +161,7 @@ const manifests: [string, string | null, RegExp][] = [
   [
     'a module that is not there',
     '{"resources": {"a": {"functions": [{"name": "f", "module": "m"}]}}}',
-    /^=> building .*\n✗ resources\.a\.functions\[0\]\.module: there is no module m .*\nhint: .*\n$/,
+    /^=> building .*\n✗ resources\.a\.functions\[0\]\.module: the module m is not in the folder .*\nhint: .*\n$/,
   ],
 ];
 for (const [what, manifest, message] of manifests) {

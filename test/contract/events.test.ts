@@ -47,7 +47,7 @@ for (const webhook of [
     for (const call of ['run', 'runsync']) {
       const answer = await api.call('POST', `/v2/:echo/${call}`, { body: { input: {}, webhook } });
       t.is(answer.status, 400);
-      t.regex(String(answer.json['detail']), /webhook: must not lead to a private address/);
+      t.regex(String(answer.json['detail']), /webhook: must not resolve to a private address/);
     }
   });
 }

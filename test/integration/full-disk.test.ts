@@ -64,7 +64,7 @@ onSmallDisk(`below the bound new jobs and bodies are refused; reads, results and
   disk.fill(2 * MEBIBYTE);
   let n = 0;
   const refusal = await until('new jobs are refused', async () => refusalOf(await channel.ask(endpoint, submit(`full-${n++}`))) || null);
-  t.regex(refusal, /^DISK_FULL less than 5 % of the disk of the scheduler's data folder is left/);
+  t.regex(refusal, /^DISK_FULL the disk of the scheduler's data folder has less than 5 % free space/);
   t.regex(refusalOf(await channel.ask(endpoint, submit('resent'), true)), /^DISK_FULL /);
   t.is(await codeOf(scheduler.putBody(Buffer.alloc(100_000))), 'DISK_FULL');
   t.is(await codeOf(scheduler.putBuild(Buffer.alloc(100_000))), 'DISK_FULL');
@@ -157,7 +157,7 @@ onSmallDisk(`capstan up outlives a full disk, and serves by itself once there is
   });
   t.regex(refused.response.headers.get('retry-after') ?? '', /^\d+$/);
   t.like(JSON.parse(refused.text), { status: 503, title: 'Service Unavailable' });
-  t.regex(refused.text, /less than 5 % of the disk of the scheduler's data folder is left/);
+  t.regex(refused.text, /the disk of the scheduler's data folder has less than 5 % free space/);
   t.is((await stack.status(echo, done)).status, 'COMPLETED');
   // Now nothing can be written at all: no line of a log, and no part can start.
   disk?.fill();

@@ -431,7 +431,7 @@ test('a host without Python, or with one too old, says so', async (t) => {
   t.regex((await start('/nonexistent/python3').hear('exited')).detail, /worker process failed: \/nonexistent\/python3 was not found/);
   await chmod(`${folder}/old`, 0o755);
   const old = start(`${folder}/old`);
-  await old.hear('log', ({ text }) => text.startsWith('Python 3.8 or newer is needed'));
+  await old.hear('log', ({ text }) => text.startsWith('Python 3.8 or newer is required'));
   t.regex((await old.hear('exited')).detail, /code 1/);
 });
 
