@@ -1,6 +1,6 @@
 /**
- * Everything the gateway can be told, read once at start and then frozen. Each setting names its
- * environment variable, default and unit; the table in the documentation comes from here.
+ * The settings of the gateway, read once at start and then frozen. Each setting names its environment variable, default
+ * and unit; the table in the documentation is generated from here.
  */
 import { readFileSync } from 'node:fs';
 
@@ -189,14 +189,17 @@ export const gatewayConfig = z.object({
 
 export type GatewayConfig = Readonly<z.output<typeof gatewayConfig>>;
 
-/** The gateway's settings: `overrides` (flags, tests), then the environment, then the defaults. CONFIG names what is wrong. */
+/**
+ * Reads the gateway's settings: `overrides` (flags, tests), then the environment, then the defaults. CONFIG names the
+ * invalid setting.
+ */
 export function readConfig(overrides: Readonly<Record<string, unknown>> = {}, env: NodeJS.ProcessEnv = process.env): GatewayConfig {
   const { corsOrigins } = overrides;
   return readSettings(gatewayConfig, { ...overrides, ...(Array.isArray(corsOrigins) ? { corsOrigins: corsOrigins.join(',') } : {}) }, env);
 }
 
 /**
- * The token to show the scheduler.
+ * Returns the token that authenticates the gateway to the scheduler.
  * @throws CapstanError CONFIG when none is configured or its file cannot be read.
  */
 export function gatewayToken(config: GatewayConfig): string {

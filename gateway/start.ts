@@ -1,4 +1,4 @@
-/** The gateway as a part: public HTTP in, gRPC out (docs/architecture.md). No state that a restart would lose. */
+/** Starts the gateway: public HTTP in, gRPC out (docs/architecture.md). It has no state that a restart would lose. */
 import { BlobServiceClient } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient } from '../proto/gen/capstan/v1/control.ts';
 import { GatewayServiceClient } from '../proto/gen/capstan/v1/invoke.ts';
@@ -37,30 +37,32 @@ export interface GatewayDeps {
 }
 
 export interface Gateway {
-  /** Where it serves, for example `http://127.0.0.1:8080`. */
+  /** Address at which it serves, for example `http://127.0.0.1:8080`. */
   readonly url: string;
   /**
-   * Stops accepting, lets requests under way finish within the configured time, asks waits to end
-   * with the state their job has, then closes everything. Without a scheduler there is nothing to
-   * wait for: what is pending is answered 503.
+   * Stops accepting, lets requests in progress finish within the configured time, ends waits with the present state of
+   * their job, then closes everything. Without a scheduler it does not wait: pending requests get 503.
    */
   close(): Promise<void>;
 }
 
-/** How often the keys that were used are told, ms. */
+/** Interval of reports of the used keys, ms. */
 const NOTE_MS = 60_000;
 
-/** After the grace time: how long the answers of waits that were asked to end may take, ms. */
+/** After the grace time: time limit for the responses of ended waits, ms. */
 const HURRY_MS = 1000;
 
-/** How often connections that became idle are closed while the gateway closes, ms. */
+/** Interval at which idle connections are closed while the gateway closes, ms. */
 const IDLE_CHECK_MS = 20;
 
-/** A scheduler that is away for this long while the gateway closes is ending as well: nobody waits for its answers, ms. */
+/**
+ * A scheduler that is unreachable for this long while the gateway closes is stopping too: its replies are not awaited,
+ * ms.
+ */
 const AWAY_MS = 1000;
 
 /**
- * Starts the gateway. It serves at once; until the scheduler was reached calls are answered 503.
+ * Starts the gateway. It serves at once; until the scheduler is reached, calls get 503.
  * @throws CapstanError ADDRESS_IN_USE, CONFIG.
  */
 export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Promise<Gateway> {
@@ -203,7 +205,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     const served = app.close().then(() => {
       finished = true;
     });
-    // Connections whose last answer has just gone are idle only now.
+    // Connections become idle only after their last response was sent.
     let connectedAt = now();
     const idle = setInterval(() => {
       app.server.closeIdleConnections();
@@ -221,7 +223,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     let timer = setTimeout(() => {
       pools.close(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
       channel.expireWaits();
-      // Counted from here: two timers set together would both be due after a stall, and the waits would get no time to be answered.
+      // The second timer starts here: two timers set together would both be due after a stall, leaving no time to
+      // answer the waits.
       timer = setTimeout(force, HURRY_MS);
     }, config.closeGraceMs);
     await served;

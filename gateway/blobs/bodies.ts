@@ -1,4 +1,4 @@
-/** Bodies above 64 KiB: put into the blob store before a job refers to them, fetched while the answer is sent. */
+/** Stores bodies above 64 KiB in the blob store before a job refers to them, and streams them into responses. */
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -12,7 +12,7 @@ const FRAME_BYTES = 256 * 1024;
 export class Bodies {
   readonly #client: BlobServiceClient;
   readonly #metadata: Metadata;
-  /** How long a put or the start of a get is tried again while the store is away, ms. */
+  /** Time for which a put, or the start of a get, is retried while the store is unavailable, ms. */
   readonly #patienceMs: number;
   readonly #now: () => number;
 
@@ -24,23 +24,23 @@ export class Bodies {
   }
 
   /**
-   * Durable when it resolves. A put that broke leaves an orphan, which the store sweeps.
-   * `accountId`: whose quota is checked before the bytes are kept; without it, it is checked with the submission.
-   * @throws CapstanError QUOTA_EXCEEDED when the account has no room for it.
+   * The body is durable when the promise resolves. An interrupted put leaves an orphan, which the store sweeps.
+   * `accountId`: whose quota is checked before the bytes are stored; without it, the submission checks the quota.
+   * @throws CapstanError QUOTA_EXCEEDED when the account's quota has no room for it.
    */
   async put(bytes: Buffer, accountId: string | undefined): Promise<BlobReference> {
     return this.#retrying(async () => this.#putOnce(bytes, accountId));
   }
 
   /**
-   * Opens a body. Resolves once the store has it (else NOT_FOUND); the frames then come as they
-   * are read. Ending the iteration early ends the call.
+   * Opens a body. Resolves once the store has it (else NOT_FOUND); the frames follow as they are read. Ending the
+   * iteration early ends the call.
    */
   async open(ref: BlobReference): Promise<AsyncIterable<Buffer>> {
     return this.#retrying(async () => this.#openOnce(ref));
   }
 
-  /** Reads a payload as a whole. */
+  /** Reads a whole payload. */
   async read(payload: Payload): Promise<Buffer> {
     if ('inline' in payload) return asBuffer(payload.inline);
     const frames: Buffer[] = [];

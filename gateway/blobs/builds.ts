@@ -1,4 +1,4 @@
-/** Builds from an HTTP request into the artifact store, piece by piece: a slow store slows the sender. */
+/** Streams builds from an HTTP request into the artifact store; a slow store slows the sender down. */
 import type { Metadata } from '@grpc/grpc-js';
 
 import {
@@ -15,7 +15,7 @@ const FRAME_BYTES = 256 * 1024;
 
 export interface BuildPart {
   readonly digest: string;
-  /** Bytes of the whole. */
+  /** Size of the whole build, bytes. */
   readonly size: number;
   readonly offset: number | null;
 }
@@ -29,14 +29,17 @@ export class BuildUploads {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Whether a build is there; if not, the bytes that have come of it. What was asked about is kept for an hour. */
+  /**
+   * Returns whether a build is stored; if not, how many of its bytes have arrived. The store keeps them for another
+   * hour.
+   */
   async stat(digest: string, metadata: Metadata): Promise<StatBlobResponse> {
     return callUnary(this.#client.stat.bind(this.#client), { id: `build/${digest}` }, metadata, this.#timeoutMs);
   }
 
   /**
-   * Stores the bytes under their digest, checked by the store. `offset` is where they begin in a build that comes in
-   * parts; null for a whole one.
+   * Stores the bytes under their digest, which the store checks. `offset` is the position of the bytes in a build that
+   * is sent in parts; null for a whole build.
    */
   async put(part: BuildPart, source: AsyncIterable<Buffer>, metadata: Metadata): Promise<PutBlobResponse> {
     const { digest, size, offset } = part;
@@ -49,7 +52,7 @@ export class BuildUploads {
       else reply.reject(schedulerRefusal(error));
       state.wake();
     });
-    // The stream's own error says the same as the reply's.
+    // The stream's error says the same as the reply's.
     call.on('error', () => undefined);
     call.on('drain', () => state.wake());
     const send = async (message: PutBlobRequest): Promise<void> => {
@@ -63,14 +66,15 @@ export class BuildUploads {
       await send({ part: { $case: 'header', value: header } });
       for await (const piece of source) {
         for (let start = 0; start < piece.length; start += FRAME_BYTES) {
-          // Answered early, the rest is read and dropped: a caller in the middle of sending need not notice.
+          // After an early response the rest is read and dropped: a caller that is still sending may not notice the
+          // response.
           if (!state.answered) await send({ part: { $case: 'data', value: piece.subarray(start, start + FRAME_BYTES) } });
         }
       }
       if (!state.answered) call.end();
     })();
-    // A caller that goes away in the middle breaks the source: the store must not wait for the rest. Of a part it keeps
-    // what came, all of it.
+    // A caller that disconnects breaks the source, so that the store does not wait for the rest. Of a part, the store
+    // keeps every byte that arrived.
     sending.catch(() => (offset === null ? call.cancel() : call.end()));
     const [response] = await Promise.all([reply.promise, sending]);
     return response;

@@ -1,7 +1,7 @@
 /**
- * The deployment form of an endpoint from a caller's JSON: the JSON form of the message EndpointSpec.
- * What the generated reader would take for something else (the text "false" for true, an object for
- * its name) or not look at (a misspelt key) is refused by its name here.
+ * Parses the deployment form of an endpoint from a caller's JSON: the JSON form of the message EndpointSpec. The
+ * generated reader would convert some values (the text "false" to true, an object to a name) and ignore unknown keys;
+ * both are rejected by name here.
  */
 import {
   DEFAULT_VALUES,
@@ -18,7 +18,7 @@ import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 
-/** Numbers of the messages: unsigned, 32 bits. */
+/** Numbers of the messages are unsigned, 32 bits. */
 const MAX_NUMBER = 4_294_967_295;
 const NAMED = 20;
 
@@ -35,7 +35,7 @@ const limit: Check = (field, value) => {
   if (violation !== null) throw refuse(field, violation.rule);
 };
 
-/** What the endpoint is, and tables whose keys the scheduler checks. */
+/** Fields that are not settings, and tables whose keys the scheduler checks. */
 const structure: Readonly<Record<string, Check>> = {
   name: text,
   kind: oneOf(Object.values(EndpointKind)),
@@ -59,36 +59,38 @@ const forms: Readonly<Record<string, Check>> = {
 };
 const checkForm = objectOf(forms);
 
-/** INVALID_ARGUMENT names field and rule. */
+/** INVALID_ARGUMENT names the field and the rule. */
 export function readSpec(value: unknown): EndpointSpec {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'must hold objects');
   const form = Object.fromEntries(Object.entries(value).map(([key, inner]) => [formKey(key), inner as unknown]));
   checkForm('endpoints', form);
-  // In the message 0 would be an endpoint that is paused.
+  // In the message, 0 would mean a paused endpoint.
   return EndpointSpec.fromJSON({ ...form, workersMax: form['workersMax'] ?? DEFAULT_VALUES.workersMax });
 }
 
-/** Returns a value that the setting's rule allows, or that stands for the default. `field` is its path in the request. */
+/**
+ * Returns a value that the setting's rule permits, or that stands for the default. `field` is its path in the request.
+ */
 export function checkSetting(name: SettingName, field: string, value: unknown): unknown {
   const violation = isAbsent(name, value) ? null : settingViolation(name, value);
   if (violation !== null) throw refuse(`${field}${violation.path}`, violation.rule);
   return value;
 }
 
-/** A number that a message can carry. */
+/** Returns a number that a message can hold. */
 export function whole(field: string, value: unknown): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_NUMBER) return value;
   throw refuse(field, typeof value === 'number' && value < 0 ? 'must not be negative' : `must be an integer of at most ${MAX_NUMBER}`);
 }
 
-/** The JSON form of a message has its own names, beside those of the settings (`idleTimeout`, `public`). */
+/** The JSON form of a message has its own names beside those of the settings (`idleTimeout`, `public`). */
 function formKey(key: string): string {
   const name = PLAIN_NAMES.find((each) => each === key);
   if (name !== undefined) return fieldOf(name);
   return key.replaceAll(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
 }
 
-/** Keys that are not of the form are refused; null stands for a key that is left out. */
+/** Rejects keys that the form does not have; null stands for an absent key. */
 function objectOf(checks: Readonly<Record<string, Check>>): Check {
   return (field, value) => {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse(field, 'must be an object');
@@ -108,7 +110,7 @@ function listOf(check: Check): Check {
   };
 }
 
-/** The names of its keys are for the scheduler to judge. */
+/** The scheduler checks the names of its keys. */
 function mapOf(check: Check): Check {
   return (field, value) => {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse(field, 'must be an object');

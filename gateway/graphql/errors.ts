@@ -1,9 +1,12 @@
-/** Our errors in GraphQL's shape (docs/api-control-plane.md, GraphQL), without the library: most refusals are said before it is needed. */
+/**
+ * Capstan's errors in GraphQL's shape (docs/api-control-plane.md, GraphQL), without the library: most refusals occur
+ * before it is loaded.
+ */
 import { errorTable, type CapstanError, type ErrorCode } from '../../lib/errors.ts';
 
 export interface GraphqlRefusal {
   readonly message: string;
-  /** The code of our table, and what it says besides. */
+  /** The error's code, and its extensions. */
   readonly extensions: {
     readonly code: ErrorCode;
     readonly status: number;

@@ -1,21 +1,21 @@
-/** How deep and how large a query may be: counted before it is validated, and before anything is asked of the scheduler. Pure. */
+/** Limits the depth and size of a query, before it is validated and before any call of the scheduler. Pure. */
 import { Kind, Lexer, Source, TokenKind, type DocumentNode, type FragmentDefinitionNode, type SelectionSetNode } from 'graphql';
 
 import { CapstanError } from '../../lib/errors.ts';
 
 const MAX_DEPTH = 20;
-/** Fields, those of a fragment counted wherever it is spread. */
+/** Fields; those of a fragment count wherever it is spread. */
 const MAX_FIELDS = 1_000;
 /** Root fields: each is at least one call of the scheduler. */
 const MAX_ROOT_FIELDS = 20;
 /** Tokens of the query's text. */
 const MAX_TOKENS = 5_000;
-/** Brackets open at once, those of arguments included. */
+/** Brackets open at once, including those of arguments. */
 const MAX_BRACKETS = 64;
 
 /**
- * Looks at the text before it is parsed: the parser calls itself for each bracket.
- * @throws CapstanError INVALID_ARGUMENT naming the limit, GraphQLError where the text is none of GraphQL.
+ * Checks the text before it is parsed, because the parser recurses at each bracket.
+ * @throws CapstanError INVALID_ARGUMENT naming the limit, GraphQLError when the text is not GraphQL.
  */
 export function checkText(query: string): void {
   const lexer = new Lexer(new Source(query));
@@ -40,7 +40,10 @@ export function checkText(query: string): void {
   }
 }
 
-/** @throws CapstanError INVALID_ARGUMENT naming the limit. The document need not be valid yet: validation takes time with the fields squared. */
+/**
+ * @throws CapstanError INVALID_ARGUMENT naming the limit. The document may still be invalid: validation takes time
+ * quadratic in the fields.
+ */
 export function checkLimits(document: DocumentNode): void {
   const fragments = new Map<string, FragmentDefinitionNode>();
   for (const definition of document.definitions) {
@@ -52,7 +55,7 @@ export function checkLimits(document: DocumentNode): void {
   }
 }
 
-/** What is counted of one operation. */
+/** The counts of one operation. */
 interface Count {
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   /** Fragments that are being spread. */
@@ -79,7 +82,7 @@ function measure(set: SelectionSetNode, depth: number, count: Count): void {
       case Kind.FRAGMENT_SPREAD: {
         const { value: name } = selection.name;
         const fragment = count.fragments.get(name);
-        // One that spreads itself is left to the validation.
+        // Validation rejects a fragment that spreads itself.
         if (fragment === undefined || count.within.has(name)) break;
         count.fields += 1;
         if (count.fields > MAX_FIELDS) throw refused(`selects more than ${MAX_FIELDS} fields`);

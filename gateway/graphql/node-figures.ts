@@ -1,7 +1,7 @@
-/** What a node has and does, in the numbers and words of the schema. */
+/** Converts the capacity and state of a node into the schema's numbers and words. */
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 
-/** Bytes and milliseconds as numbers; what an agent does not tell is null, texts may be empty. */
+/** Bytes and milliseconds become numbers. A value that the agent does not report is null; texts may be empty. */
 export function nodeFigures(node: NodeInfo) {
   const { id, name, connected, draining, workers, jobs, inventory } = node;
   return {
@@ -14,7 +14,7 @@ export function nodeFigures(node: NodeInfo) {
     cpus: inventory?.cpuCount ?? 0,
     memoryBytes: Number(inventory?.memoryBytes ?? 0n),
     allocated: { cpus: node.cpuMillisAllocated / 1_000, memoryBytes: Number(node.memoryBytesAllocated), devices: node.devicesAllocated },
-    // 0 stands for an agent that does not tell.
+    // 0 means that the agent does not report it.
     allocatable: { cpus: node.cpuMillisAllocatable / 1_000 || null, memoryBytes: Number(node.memoryBytesAllocatable) || null },
     memoryAvailableBytes: Number(inventory?.memoryAvailableBytes ?? 0n),
     diskAvailableBytes: Number(inventory?.diskAvailableBytes ?? 0n),

@@ -1,4 +1,7 @@
-/** The root fields: each is one call of ControlService with the caller's own key, so the scheduler checks its scope. */
+/**
+ * The root fields. Each is one call of ControlService with the caller's own key, so that the scheduler checks its
+ * scope.
+ */
 import { Metadata } from '@grpc/grpc-js';
 
 import { fieldOf, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
@@ -50,7 +53,7 @@ interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
 
 type Optional<T> = T | null | undefined;
 
-/** The functions behind Query and Mutation, for one request. */
+/** The resolvers of Query and Mutation for one request. */
 export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
   const metadata = new Metadata({ waitForReady: true });
   metadata.set('authorization', `Bearer ${key}`);
@@ -60,7 +63,7 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
   const shape = (info: EndpointInfo): object =>
     endpointShape(info, addresses, async () => scalingShape(await call(control.getEndpoint, { endpointId: info.id })));
 
-  /** Asked for by several fields of a query, read once. */
+  /** Several fields of a query need it; it is read once. */
   function endpointsOf(environment: string): Promise<EndpointInfo[]> {
     const known = read.get(environment);
     if (known !== undefined) return known;
@@ -218,7 +221,7 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
   };
 }
 
-/** A part of a list in order of id. */
+/** A page of a list, ordered by id. */
 interface Page {
   readonly after?: Optional<string>;
   readonly limit?: Optional<number>;
@@ -252,7 +255,7 @@ function changed(node: NodeInfo | undefined): object {
 
 function patchOf({ rateLimits, env, unsetEnv, ...settings }: Settings): EndpointPatch {
   const given = UPDATABLE_PLAIN_NAMES.filter((name) => (settings[name] ?? null) !== null);
-  // Does not compile while the message lacks a setting that may be changed.
+  // Compiles only if the message has every setting that may be changed.
   const fields = given.map((name): [keyof EndpointPatch, unknown] => [fieldOf(name), checkSetting(name, name, settings[name])]);
   const limits = (rateLimits ?? []).map(({ operation, requests, concurrent }) => [operation, { requests, concurrent }] as const);
   checkSetting('rateLimits', 'rateLimits', Object.fromEntries(limits));

@@ -1,4 +1,4 @@
-/** Runs one GraphQL request: text to document (cached), limits, execution, and errors with codes of our table. */
+/** Runs one GraphQL request: text to document (cached), limits, execution, and errors with Capstan's codes. */
 import {
   GraphQLError,
   GraphQLScalarType,
@@ -21,9 +21,9 @@ import { readSpec } from './endpoint-form.ts';
 import { rootFor, type RootDeps } from './root.ts';
 import { schema } from './schema.ts';
 
-/** Queries whose document is remembered. */
+/** Number of queries whose document is cached. */
 const REMEMBERED = 200;
-/** Longer texts are not worth remembering. */
+/** Longer texts are not cached. */
 const REMEMBERED_LENGTH = 20_000;
 
 export interface GraphqlRequest {
@@ -72,7 +72,7 @@ export class GraphqlRunner {
     });
     if (result.errors === undefined) return { status: 200, body: { data: result.data ?? null } };
     const errors = result.errors.map((error) => this.#explain(error).toJSON());
-    // Without data nothing was run: the variables do not fit.
+    // No data: nothing was executed, because the variables do not match.
     return 'data' in result ? { status: 200, body: { errors, data: result.data ?? null } } : { status: 400, body: { errors } };
   }
 
@@ -88,7 +88,7 @@ export class GraphqlRunner {
     return document;
   }
 
-  /** Faults of our own go to the log; the caller learns no more than that. */
+  /** Internal errors are logged; the caller receives no detail. */
   #explain(error: GraphQLError): GraphQLError {
     const { cause } = error;
     if (cause === undefined) return coded(error, 'INVALID_ARGUMENT');
@@ -99,7 +99,7 @@ export class GraphqlRunner {
   }
 }
 
-/** The error in GraphQL's shape, with the code of our table and what it says besides. */
+/** The error in GraphQL's shape, with its code and extensions. */
 function asGraphql(error: CapstanError, at?: GraphQLError): GraphQLError {
   const { message, extensions } = refusalOf(error);
   return new GraphQLError(message, {
@@ -129,7 +129,7 @@ function coded(error: GraphQLError, code: 'INVALID_ARGUMENT'): GraphQLError {
   return asGraphql(new CapstanError(code, error.message), error);
 }
 
-/** A literal in the query as the JSON it stands for. */
+/** The JSON value of a literal in the query. */
 function valueOf(node: ValueNode): unknown {
   switch (node.kind) {
     case Kind.INT:

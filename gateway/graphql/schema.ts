@@ -1,4 +1,4 @@
-/** The control plane's schema. Its descriptions are the reference: introspection shows them. */
+/** The control plane's schema. Its descriptions are the reference, which introspection shows. */
 import { buildSchema } from 'graphql';
 
 import { SETTINGS_INPUT, SETTINGS_OUTPUT } from './settings-types.ts';

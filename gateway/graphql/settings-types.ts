@@ -1,4 +1,4 @@
-/** The fields of the schema's types Settings and EndpointSettings, from the definition of the settings. */
+/** Generates the fields of the schema's types Settings and EndpointSettings from the definition of the settings. */
 import { READABLE_NAMES, settingOf, UPDATABLE_NAMES, type SettingName } from '../../lib/endpoint-settings.ts';
 import type { SettingRule } from '../../lib/setting-rules.ts';
 
@@ -37,7 +37,7 @@ function inputType(type: SettingRule['type']): string {
   }
 }
 
-/** Links of the docs lead nowhere from a schema. */
+/** Links of the docs do not work in a schema. */
 function description(name: SettingName): string {
   const text = settingOf(name).docs.replaceAll(/ \(\[[^\]]*\]\([^)]*\)\)/g, '');
   return `  ${JSON.stringify(`${text.charAt(0).toUpperCase()}${text.slice(1)}.`)}\n`;

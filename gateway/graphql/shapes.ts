@@ -1,4 +1,4 @@
-/** What the scheduler answers, in the shapes of the schema. */
+/** Converts the scheduler's replies into the shapes of the schema. */
 import { DEFAULT_VALUES, READABLE_NAMES, valuesOf } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -41,20 +41,23 @@ function scopeName(scope: KeyScope): ScopeName {
   throw new CapstanError('INTERNAL', 'the scheduler sent a key without a scope');
 }
 
-/** Where endpoints are called. */
+/** Addresses at which endpoints are called. */
 export interface Addresses {
-  /** Base URL of the HTTP API, as the caller reaches it. */
+  /** Base URL of the HTTP API as the caller reaches it. */
   readonly base: string;
-  /** Below it each load-balanced endpoint has a host of its own; lower case, without a port. */
+  /** Each load-balanced endpoint has its own host below this domain; lower case, without a port. */
   readonly lbDomain: string;
-  /** A worker asks, for a call of its own: by path it reaches the gateway that it knows, whatever its DNS and network let through. */
+  /**
+   * The caller is a worker that calls an endpoint. By path it reaches the gateway that it knows, whatever its DNS and
+   * network permit.
+   */
   readonly forWorker: boolean;
 }
 
-/** A domain of this host alone: its names are not resolved everywhere, not even on this host. */
+/** The domain is of this host only: its names do not resolve everywhere, and not always on this host. */
 const LOCAL_DOMAIN = /(^|\.)localhost$/;
 
-/** A load-balanced endpoint's own host where there is a domain for it; else its path on the gateway. */
+/** Returns a load-balanced endpoint's own host if there is a domain for it, else its path on the gateway. */
 function endpointUrl(addresses: Addresses, info: EndpointInfo): string {
   const { base, lbDomain, forWorker } = addresses;
   if (info.spec?.kind !== EndpointKind.LOAD_BALANCED) return `${base}/v2/${info.id}`;
@@ -64,7 +67,10 @@ function endpointUrl(addresses: Addresses, info: EndpointInfo): string {
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 
-/** With the scheme and port that the caller reaches the HTTP API by. A domain below `localhost` is of use on this host alone. */
+/**
+ * The scheme and port are those by which the caller reaches the HTTP API. A domain below `localhost` is usable on this
+ * host only.
+ */
 function hostUrl({ base, lbDomain }: Addresses, { id, spec }: EndpointInfo): string | null {
   if (spec?.kind !== EndpointKind.LOAD_BALANCED) return null;
   const { protocol, hostname, port } = new URL(base);
@@ -72,7 +78,7 @@ function hostUrl({ base, lbDomain }: Addresses, { id, spec }: EndpointInfo): str
   return `${protocol}//${id}.${lbDomain}${port === '' ? '' : `:${port}`}`;
 }
 
-/** What its workers do is read when it is asked for. */
+/** The state of its workers is read only when it is requested. */
 export function endpointShape(info: EndpointInfo, addresses: Addresses, scaling: () => Promise<object>): object {
   const { spec } = info;
   return {
@@ -126,7 +132,7 @@ export function scalingShape(detail: GetEndpointResponse): object {
   };
 }
 
-/** Its endpoints are read when they are asked for. */
+/** Its endpoints are read only when they are requested. */
 export function environmentShape(info: EnvironmentInfo, endpoints: () => Promise<object[]>): object {
   const { name, createdAtMs, workersMax, deployment } = info;
   return { name, createdAt: time(createdAtMs), workersMax, deployment, endpoints };
@@ -232,7 +238,7 @@ function orNull(text: string): string | null {
   return text === '' ? null : text;
 }
 
-/** 0 stands for unknown, or never. */
+/** 0 means unknown, or never. */
 export function time(ms: bigint): string | null {
   return ms === 0n ? null : new Date(Number(ms)).toISOString();
 }

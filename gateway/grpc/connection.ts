@@ -1,12 +1,12 @@
 /**
- * Connections to the scheduler. The job channel has one of its own; unary calls and bodies share
- * a second, so that a 20 MB body never stands in front of a submission.
+ * Connections to the scheduler. The job channel has its own; unary calls and bodies share a second one, so that a 20 MB
+ * body does not delay a submission.
  */
 import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
 
-/** First wait before a broken connection is tried again, and the longest one, ms. */
+/** First and longest wait before a broken connection is retried, ms. */
 const BACKOFF_MIN_MS = 50;
 const BACKOFF_MAX_MS = 1000;
 
@@ -18,23 +18,23 @@ export const channelOptions: ChannelOptions = {
   'grpc.keepalive_timeout_ms': 5000,
   'grpc.keepalive_permit_without_calls': 1,
   ...messageLimits,
-  // A connection of this client alone.
+  // The client has its own connection.
   'grpc.use_local_subchannel_pool': 1,
-  // We send again ourselves, knowing what is idempotent; the library's retries would buffer every message once more.
+  // The gateway retries idempotent calls itself; the library's retries would buffer every message again.
   'grpc.enable_retries': 0,
   'grpc.enable_channelz': 0,
   'grpc-node.flow_control_window': 4 * 1024 * 1024,
   'grpc.enable_http_proxy': 0,
 };
 
-/** Metadata of every call. `waitForReady`: wait for the connection instead of failing while it is down. */
+/** Metadata of every call. `waitForReady`: wait for the connection instead of failing while it is unavailable. */
 export function callMetadata(token: string, waitForReady: boolean): Metadata {
   const metadata = new Metadata({ waitForReady });
   metadata.set('authorization', `Bearer ${token}`);
   return metadata;
 }
 
-/** The wait before try number `attempt` (from 0), ms: doubling, with jitter over its upper half. */
+/** Returns the wait before retry `attempt` (from 0), ms: doubling, with jitter over its upper half. */
 export function backoffMs(attempt: number, random: () => number = Math.random): number {
   const full = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(attempt, 16));
   return full / 2 + (full / 2) * random();

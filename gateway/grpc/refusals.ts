@@ -1,8 +1,11 @@
-/** What callers are told when a call of the scheduler failed. */
+/** Converts failed calls of the scheduler into the errors that callers receive. */
 import { CapstanError } from '../../lib/errors.ts';
 import { fromServiceError, isNamed } from '../../lib/grpc-errors.ts';
 
-/** Refusals of the scheduler as they are; what the connection itself says (addresses, its inner states) is for the log, as the cause. */
+/**
+ * Refusals of the scheduler are passed on unchanged. Messages of the connection (addresses, internal states) are for
+ * the log, as the cause.
+ */
 export function schedulerRefusal(thrown: unknown): CapstanError {
   const error = fromServiceError(thrown);
   if (isNamed(thrown)) return error;
@@ -16,7 +19,7 @@ export function schedulerRefusal(thrown: unknown): CapstanError {
   }
 }
 
-/** The scheduler, for now. */
+/** Returns the error of an unavailable scheduler; the caller may retry after 1 s. */
 export function unavailable(message: string, cause?: unknown): CapstanError {
   return new CapstanError('UNAVAILABLE', message, { retryAfterMs: 1000, cause });
 }

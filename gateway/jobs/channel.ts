@@ -1,16 +1,15 @@
 /**
- * The job channel: one long-lived stream to the scheduler that carries every submission, status
- * read and wait of this gateway, in batches gathered per turn of the event loop.
+ * The job channel: one long-lived stream to the scheduler that carries every submission, status read and wait of this
+ * gateway, in batches gathered per turn of the event loop.
  *
  *            open()                     first reply
  *   (closed) ───────▶ opening ─────────────────────▶ open
  *                        ▲                             │ stream ends or breaks
  *                        └──────── backoff ◀───────────┘
  *
- * A request is pending from `request` until its reply, its caller's `abandon` or its time-out,
- * whatever happens to the stream: a new stream gets every pending request again (submissions are
- * idempotent by job id, reads of streams say what has come already, the rest only reads), waits
- * with what is left of them.
+ * A request is pending from `request` until its reply, its caller's `abandon` or its time-out, whatever happens to the
+ * stream. Every pending request is sent again on a new stream: submissions are idempotent by job id, a read of a stream
+ * carries its position, other requests only read. A wait is sent with its remaining time.
  */
 import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 import { connectivityState } from '@grpc/grpc-js';
@@ -68,7 +67,7 @@ interface Pending {
 }
 
 const SWEEP_MS = 200;
-/** A stream that lasted this long, or received a reply, was good: the next backoff starts from its minimum. */
+/** A stream that lasted this long, or received a reply, was healthy: the next backoff starts from its minimum. */
 const GOOD_STREAM_MS = 1000;
 const MAX_REQUEST_ID = 0xffff_ffff;
 
@@ -96,7 +95,7 @@ export class JobChannel {
   #flushing = false;
   #blocked = false;
   #nextId = 1;
-  /** Since when the scheduler is unreachable; null while it is reachable. */
+  /** Time since which the scheduler is unreachable; null while it is reachable. */
   #brokenAt: number | null;
   #closed = false;
   #lastFailure = '';
@@ -123,8 +122,8 @@ export class JobChannel {
   }
 
   /**
-   * Sends a request; the returned id is for `abandon`. `done` gets UNAVAILABLE when the gateway holds too much already,
-   * when the scheduler stayed away for too long, or when the channel was closed.
+   * Sends a request and returns its id for `abandon`. `done` receives UNAVAILABLE when the gateway holds too many
+   * bytes, when the scheduler was unreachable for too long, or when the channel was closed.
    */
   request({ endpointId, operation, held, limitedAs = '' }: ChannelRequest, done: Done): number {
     const refused = this.#admit();

@@ -1,13 +1,14 @@
 /**
- * One request of a caller and its answer, over an agent's stream:
+ * One request of a caller and its response, over an agent's stream:
  *
  *   seeking ──a worker is free──▶ sent ──first frame of the worker──▶ accepted ──▶ over
  *      ▲                           │
  *      └── the agent did not take it (nothing reached the function) ──┘
  *
- * All that it waits for workers counts from the first time on, and it keeps its place among those that wait. Until it is accepted the part of the body that was sent is kept, so that another worker can be
- * given the same request. A caller that goes away is told to the agent; the worker's slot is free
- * again when the agent says so.
+ * The time limit for finding a worker counts from the first attempt, and the exchange keeps its place in the queue.
+ * Until a worker accepts the request, the part of the body that was sent is kept, so that another worker can receive
+ * the same request. The agent is told when the caller disconnects; the worker's slot is free again when the agent
+ * reports it.
  */
 import { CapstanError, isErrorCode } from '../../lib/errors.ts';
 import type { AgentFrame, Begin, ResponseHead } from '../../proto/gen/capstan/v1/invoke.ts';

@@ -1,10 +1,10 @@
 /**
- * Keeps endpoints apart from the gateway's own origin and from each other.
+ * Isolates endpoints from the gateway's own origin and from each other.
  *
- * In the path form, `/lb/<endpoint id>/…`, a browser sees one origin for the API, its pages and
- * the endpoints of all accounts. An answer there must not act on that origin: its document runs in
- * a sandbox with an origin of its own, and headers that set something for the whole origin are
- * dropped. Cookies of that origin belong to no endpoint, so none are passed on. Pure.
+ * In the path form, `/lb/<endpoint id>/…`, a browser sees one origin for the API, its pages and the endpoints of all
+ * accounts. A response in this form must not affect that origin: its document runs in a sandbox with an opaque origin,
+ * and headers that apply to the whole origin are removed. Cookies of that origin do not belong to an endpoint and are
+ * not forwarded. Pure.
  */
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
 

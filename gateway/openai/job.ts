@@ -1,13 +1,11 @@
 /**
- * One job behind one OpenAI call: submitted, its stream read to the end, stopped when its caller
- * goes away.
+ * One job behind one OpenAI call: submits it, reads its stream to the end, and cancels it when its caller disconnects.
  *
- * The submission itself waits for the job's end: it is the one request that counts towards the
- * endpoint's limits, for as long as the call lasts. The stream is read beside it. Chunks are handed
- * on in order and each once: the scheduler tells where they stand, so a gap (a reply lost with a
- * broken connection, a caller so slow that chunks were dropped) is seen, and what is missing comes
- * out of the job's output, where all of them are. An attempt that begins anew after chunks were
- * handed on cannot be joined to them: that is an error.
+ * The submission waits for the job's end. It is the one request that counts towards the endpoint's limits, for the
+ * length of the call. The stream is read concurrently. Chunks are passed on in order and each once. The scheduler
+ * reports their positions, so a gap (a reply lost with a broken connection, chunks dropped because the caller is slow)
+ * is detected and filled from the job's output, which has all of them. If an attempt restarts after chunks were passed
+ * on, the two cannot be joined: the call fails.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 
