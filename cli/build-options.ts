@@ -15,7 +15,10 @@ export const buildOptionSpecs: readonly OptionSpec[] = [
   { flags: '--keep-build', description: 'keep .tool/.build' },
 ];
 
-/** Variables come from the shell, else from `.env` of the working folder, else from that of the project. @throws CapstanError INVALID_ARGUMENT */
+/**
+ * Reads variables from the shell, then from `.env` of the working folder, then from that of the project. @throws
+ * CapstanError INVALID_ARGUMENT
+ */
 export function buildOptions(options: OptionValues, { variables, cwd }: Environment, project: string = cwd): BuildOptions {
   const fromFile = readDotEnv(cwd);
   const ofProject = readDotEnv(project);

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /**
- * The `capstan` command. The sources want Node 22.18 or newer; on an older one this hands over to
- * the Node that came with the dependencies, or says in one line what is missing. Plain JavaScript
- * without imports of ours, so that every Node can read it.
+ * The `capstan` command. The sources need Node 22.18 or newer. On an older Node it starts the Node of the dependencies,
+ * or prints in one line what is missing. Plain JavaScript without local imports, so that every Node can parse it.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import module from 'node:module';
@@ -11,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url));
 const bundled = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
-// Stripping types and compiling is half of a start; the processes of this installation share what one of them has done.
+// Stripping types and compiling take half of a start; the processes of this installation share the cached result.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url));
 /** The exit code of OLD_NODE in lib/errors.ts. */
 const OLD_NODE = 78;
@@ -28,7 +27,10 @@ else {
   process.exitCode = OLD_NODE;
 }
 
-/** Runs the command on the bundled Node and ends as it ends; by its channel it also learns when we are gone. */
+/**
+ * Runs the command on the bundled Node and ends with its exit code or signal. The channel tells the command when this
+ * process has ended.
+ */
 function handOver() {
   const child = spawn(bundled, [main, ...process.argv.slice(2)], { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));

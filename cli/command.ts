@@ -32,17 +32,20 @@ interface Named {
 export interface Command extends Named {
   readonly arguments?: readonly ArgumentSpec[];
   readonly options?: readonly OptionSpec[];
-  /** Settings that the command reads: those with a flag are options, the help lists the others as environment variables. */
+  /**
+   * Settings that the command reads: those with a flag are options, the others are listed in the help as environment
+   * variables.
+   */
   readonly settings?: readonly SettingName[];
   /** Takes `--json` and `-o json`. */
   readonly json?: boolean;
-  /** Lines to type, without `capstan`. */
+  /** Example command lines, without `capstan`. */
   readonly examples?: readonly string[];
-  /** Returns the exit code; nothing means 0. A CapstanError becomes its line, hint and exit code. */
+  /** Returns the exit code; undefined means 0. A CapstanError is printed with its hint and determines the exit code. */
   run(invocation: Invocation): Promise<number | void>;
 }
 
-/** Commands that share a noun, such as `capstan node`. It does nothing by itself. */
+/** Commands that share a noun, such as `capstan node`. A group cannot be run. */
 export interface CommandGroup extends Named {
   readonly commands: readonly CommandNode[];
 }
@@ -60,17 +63,17 @@ export function isGroup(node: CommandNode): node is CommandGroup {
   return 'commands' in node;
 }
 
-/** The member of a group with this name or alias. */
+/** Returns the member of a group with this name or alias. */
 export function memberOf(group: CommandGroup, word: string): CommandNode | undefined {
   return group.commands.find(({ name, aliases = [] }) => name === word || aliases.includes(word));
 }
 
-/** All options of a command: its own, those of its output, those of its settings. */
+/** Returns all options of a command: its own, those of its output, those of its settings. */
 export function optionsOf({ options = [], settings = [], json = false }: Command): readonly OptionSpec[] {
   return [...options, ...(json ? jsonOptions : []), ...settingOptions(...settings)];
 }
 
-/** Prints the data as JSON where the command was told so; else calls `text`. */
+/** Prints the data as JSON if the command was run with `--json`; else calls `text`. */
 export function printResult({ options, terminal }: Invocation, data: unknown, text: () => void): void {
   if (flagOption(options, 'json')) terminal.data(JSON.stringify(data, null, 2));
   else text();

@@ -1,4 +1,4 @@
-/** All commands. A start loads only the one it runs: the modules of the others would take half as long again. */
+/** All commands. A start loads only the command it runs: loading the others would add half of the time. */
 import { isGroup, memberOf, type Command, type CommandNode } from './command.ts';
 
 interface Entry {
@@ -14,7 +14,7 @@ const MANAGE = 'Manage:';
 const OPERATE = 'Operate the service:';
 const OTHER = 'Other:';
 
-/** Created once: it is passed the list that it is part of. */
+/** Created once, because it receives the list that contains it. */
 let completionCommand: Command | undefined;
 
 /** Name → command, in the order of the help. */
@@ -75,9 +75,9 @@ export async function allCommands(): Promise<readonly CommandNode[]> {
   return Promise.all(Object.values(commands).map(({ load }) => load()));
 }
 
-/** Where words lead in the tree. */
+/** The result of looking up a command line in the tree. */
 export interface Found {
-  /** Top-level command; undefined when the first word is none. */
+  /** Top-level command; undefined when the first word is not a command. */
   readonly root: CommandNode | undefined;
   /** The deepest command or group that the words name. */
   readonly node: CommandNode | undefined;
@@ -87,7 +87,7 @@ export interface Found {
   readonly rest: readonly string[];
 }
 
-/** Follows words down the tree, by name or alias. */
+/** Looks up words in the tree, by name or alias. */
 export async function findCommand(words: readonly string[]): Promise<Found> {
   const root = await entryOf(words[0] ?? '')?.load();
   if (root === undefined) return { root, node: undefined, path: [], rest: words };
@@ -103,7 +103,7 @@ export async function findCommand(words: readonly string[]): Promise<Found> {
   return { root, node, path, rest: words.slice(at) };
 }
 
-/** Every command that runs, with its path: `node token create`. */
+/** Returns every command that can be run, with its path: `node token create`. */
 export async function leafCommands(): Promise<ReadonlyMap<string, Command>> {
   const leaves = (node: CommandNode, path: string): [string, Command][] =>
     isGroup(node) ? node.commands.flatMap((member) => leaves(member, `${path} ${member.name}`)) : [[path, node]];

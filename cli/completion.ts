@@ -1,4 +1,7 @@
-/** Completion scripts, made from the tree of commands: names at each level, options, and the values of options that have a fixed set. */
+/**
+ * Generates completion scripts from the tree of commands: names at each level, options, and the values of options with
+ * a fixed set.
+ */
 import { isGroup, optionsOf, type Command, type CommandNode } from './command.ts';
 
 interface Flag {
@@ -8,9 +11,9 @@ interface Flag {
   readonly choices: readonly string[];
 }
 
-/** One place in the tree. */
+/** One position in the tree. */
 interface Level {
-  /** Words before it, each after a space: ` node token`; empty at the root. */
+  /** Words before the position, each after a space: ` node token`; empty at the root. */
   readonly path: string;
   /** Names of subcommands, or the choices of the first argument, with their descriptions. */
   readonly words: readonly (readonly [word: string, description: string])[];

@@ -1,7 +1,7 @@
 /**
- * The settings of the tool. A flag overrides the shell's environment, which overrides `.env` in the
- * working folder, which overrides the default. The parts have schemas of their own; `capstan up`
- * passes settings to them through the environment.
+ * The settings of the tool. A flag overrides the shell's environment, which overrides `.env` in the working folder,
+ * which overrides the default. The parts have their own schemas; `capstan up` passes settings to them through the
+ * environment.
  */
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -16,7 +16,7 @@ import { errnoOf } from '../lib/to-error.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import type { OptionSpec, OptionValues } from './options.ts';
 
-/** What the process was started with. */
+/** Environment variables and working folder of the process. */
 export interface Environment {
   readonly variables: Readonly<Record<string, string | undefined>>;
   /** Working folder, absolute. */
@@ -100,9 +100,9 @@ export type Settings = Readonly<Omit<ParsedSettings, 'dataDir'>> & {
 
 export type SettingName = keyof ParsedSettings;
 
-/** What a command that calls the gateway reads. */
+/** Settings of commands that call the gateway. */
 export const GATEWAY_SETTINGS = ['url', 'httpPort', 'dataDir', 'apiKey'] as const satisfies readonly SettingName[];
-/** What a command for the scheduler's own host reads. */
+/** Settings of commands for the scheduler's own host. */
 export const SCHEDULER_SETTINGS = [
   'scheduler',
   'grpcPort',
@@ -114,7 +114,7 @@ export const SCHEDULER_SETTINGS = [
   'grpcPlain',
 ] as const satisfies readonly SettingName[];
 
-/** The options of the named settings. */
+/** Returns the options of the named settings. */
 export function settingOptions(...names: readonly SettingName[]): OptionSpec[] {
   return names.flatMap((name) => {
     const { flag, description, env } = settingsSchema.shape[name].meta() ?? {};
@@ -122,14 +122,14 @@ export function settingOptions(...names: readonly SettingName[]): OptionSpec[] {
   });
 }
 
-/** The description as a phrase, like those of other options: notes follow it. */
+/** The description as a phrase, like those of other options; notes follow it. */
 function phrase(description: unknown): string {
   return String(description)
     .replace(/\.$/, '')
     .replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
 }
 
-/** The named settings that have no option: their environment variables. */
+/** Returns the environment variables of the named settings that have no option. */
 export function settingVariables(...names: readonly SettingName[]): { readonly name: string; readonly description: string }[] {
   return names.flatMap((name) => {
     const { flag, description, env } = settingsSchema.shape[name].meta() ?? {};
@@ -138,8 +138,8 @@ export function settingVariables(...names: readonly SettingName[]): { readonly n
 }
 
 /**
- * Reads the settings. The API key may also stand in `.env` of the `project` that a command is about; nothing else is read there,
- * so that no project decides where its key is sent.
+ * Reads the settings. The API key may also be in `.env` of the command's `project`. Nothing else is read there, so that
+ * a project cannot decide where its key is sent.
  * @throws CapstanError INVALID_ARGUMENT for a flag and CONFIG for a variable, naming it and the rule.
  */
 export function readSettings(options: OptionValues, environment: Environment, project?: string): Settings {
@@ -175,7 +175,7 @@ function defaultDataDir(): string {
   return installRoot.split(/[\\/]/).includes('node_modules') ? join(homedir(), '.capstan') : join(installRoot, '.capstan');
 }
 
-/** `.env` of a folder; an absent one is empty. @throws CapstanError CONFIG */
+/** Reads `.env` of a folder; an absent file is empty. @throws CapstanError CONFIG */
 export function readDotEnv(folder: string): Readonly<Record<string, string | undefined>> {
   const path = join(folder, '.env');
   try {

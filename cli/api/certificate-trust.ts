@@ -1,4 +1,4 @@
-/** What the tool says when a gateway's certificate is not good here. */
+/** Explains a gateway certificate that this host does not trust. */
 import { ToolError } from '../terminal/tool-error.ts';
 
 const UNTRUSTED = new Set([
@@ -9,7 +9,7 @@ const UNTRUSTED = new Set([
   'DEPTH_ZERO_SELF_SIGNED_CERT',
 ]);
 
-/** Null when the failure is about something else. `cause`: what a request rejected with. */
+/** Returns null when the failure has another cause. `cause`: the error that a request was rejected with. */
 export function certificateProblem(address: string, cause: unknown): ToolError | null {
   const error = cause instanceof Error && !('code' in cause) && cause.cause instanceof Error ? cause.cause : cause;
   if (!(error instanceof Error && 'code' in error)) return null;

@@ -1,4 +1,4 @@
-/** The control plane as the tool uses it: queries with their rows. */
+/** The tool's client of the control plane: queries and the rows that they return. */
 import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { READABLE_NAMES, UPDATABLE_NAMES } from '../../lib/endpoint-settings.ts';
 import type { EndpointRow } from './endpoint-row.ts';
@@ -72,7 +72,7 @@ export interface AccountRow {
   readonly storage: { readonly [Kind in 'builds' | 'bodies']: { readonly used: number; readonly quota: number } };
 }
 
-/** Quotas to set; null leaves one as it is, or at the service's default. */
+/** Quotas to set; null leaves one unchanged, or at the service's default. */
 export interface Quotas {
   readonly workerQuota: number | null;
   readonly buildQuotaBytes: number | null;
@@ -121,7 +121,7 @@ export async function deploy(
 ): Promise<Deployed> {
   const query = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
     deploy(environment: $environment, build: $build, endpoints: $endpoints) { environment endpoints { ${ENDPOINT} } } }`;
-  // The JSON form leaves zeros out, and a workersMax that is left out is the service's default: 0 would not stay a pause.
+  // The JSON form omits zeros, and an omitted workersMax means the service's default: 0 would not remain a pause.
   const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointSpec.toJSON(spec) as object), workersMax: spec.workersMax }));
   const variables = { ...asked, endpoints };
   const { deploy: deployed } = await client.query<{ deploy: { environment: string; endpoints: EndpointData[] } }>(query, variables);
@@ -138,7 +138,7 @@ export async function rollback(
   return { environment: back.environment, endpoints: back.endpoints.map(row) };
 }
 
-/** One endpoint, or with null every one of the environment; what was deleted. */
+/** Deletes one endpoint, or with null every endpoint of the environment; returns what was deleted. */
 export async function deleteEndpoints(
   client: GatewayClient,
   environment: string,
@@ -178,7 +178,7 @@ export async function listEnvironments(client: GatewayClient): Promise<(Environm
   return environments.map((environment) => ({ ...environment, endpoints: environment.endpoints.length }));
 }
 
-/** Null when there is none of this name. */
+/** Returns null when none has this name. */
 export async function getEnvironment(
   client: GatewayClient,
   name: string,
@@ -226,7 +226,7 @@ export async function readLogs(
   return (await client.query<{ logs: LogRow[] }>(query, { ...asked })).logs;
 }
 
-/** A null account is that of the client's own key. */
+/** A null account means that of the client's own key. */
 export async function listKeys(client: GatewayClient, account: string | null): Promise<KeyRow[]> {
   const query = `query ($account: ID) { apiKeys(account: $account) { ${KEY} } }`;
   return (await client.query<{ apiKeys: KeyRow[] }>(query, { account })).apiKeys;
@@ -242,7 +242,7 @@ export async function createKey(
   return (await client.query<{ createApiKey: { text: string; key: KeyRow } }>(query, asked)).createApiKey;
 }
 
-/** A null account is that of the client's own key. */
+/** A null account means that of the client's own key. */
 export async function revokeKey(client: GatewayClient, id: string, account: string | null): Promise<KeyRow> {
   const query = `mutation ($id: ID!, $account: ID) { revokeApiKey(id: $id, account: $account) { ${KEY} } }`;
   return (await client.query<{ revokeApiKey: KeyRow }>(query, { id, account })).revokeApiKey;

@@ -1,4 +1,4 @@
-/** `key=value` as changes of an endpoint's settings (the schema's EndpointSettings). */
+/** Parses `key=value` as changes of an endpoint's settings (the schema's EndpointSettings). */
 import { ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
 import { isAbsent, settingOf, settingViolation, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
@@ -40,7 +40,7 @@ export function readChanges(given: readonly string[]): Readonly<Record<string, u
   return changes;
 }
 
-/** A 0 or an empty text that the rule refuses stands for the default. */
+/** A 0 or an empty text that the rule rejects stands for the default. */
 function readValue(name: UpdatablePlainName, text: string): unknown {
   const value = valueOf(settingOf(name).rule.type, text);
   const violation = isAbsent(name, value) ? null : settingViolation(name, value);

@@ -8,16 +8,16 @@ import { WORKER, workerOf, type WorkerData, type WorkerRow } from './workers.ts'
 
 export interface EndpointDetail extends EndpointRow {
   readonly settings: ShownSettings;
-  /** By what they do. */
+  /** Number of workers by state. */
   readonly workerCounts: Readonly<Record<string, number>>;
   readonly workerList: readonly WorkerRow[];
-  /** Why no node could take the last worker that was wanted. */
+  /** Reasons why no node could take the last requested worker. */
   readonly rejections: readonly {
     readonly reason: string;
     readonly nodes: number;
     readonly examples: readonly { readonly node: string; readonly detail: string }[];
   }[];
-  /** Starts that failed in a row. */
+  /** Consecutive failed starts. */
   readonly failedStarts: number;
   readonly lastStartError: string;
   /** Oldest first. */
@@ -48,7 +48,7 @@ interface DetailData {
   };
 }
 
-/** An endpoint by id or name; a null environment means all. Null when it was deleted meanwhile. */
+/** Gets an endpoint by id or name; a null environment means all. Returns null when it was deleted meanwhile. */
 export async function getEndpoint(client: GatewayClient, environment: string | null, wanted: string): Promise<EndpointDetail | null> {
   const row = findEndpoint(await listEndpoints(client, environment), wanted);
   const query = `query ($id: ID!) { endpoint(id: $id) { ${DETAIL} } }`;

@@ -1,4 +1,4 @@
-/** An endpoint by its id or its name. */
+/** Finds an endpoint by its id or its name. */
 import { CapstanError } from '../../lib/errors.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import { ToolError } from '../terminal/tool-error.ts';

@@ -1,4 +1,4 @@
-/** A node by its id or its name. */
+/** Finds a node by its id or its name. */
 import { CapstanError } from '../../lib/errors.ts';
 import type { NodeRow } from './nodes.ts';
 import { ToolError } from '../terminal/tool-error.ts';

@@ -1,4 +1,7 @@
-/** The tool's side of the gateway: GraphQL for the control plane, parts of builds by PATCH. All it needs is the HTTP address and a key. */
+/**
+ * The tool's client of the gateway: GraphQL for the control plane, PATCH for the parts of builds. It needs only the
+ * HTTP address and a key.
+ */
 import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -6,16 +9,16 @@ import { certificateProblem } from './certificate-trust.ts';
 import { callHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
 
 const CALL_MS = 30_000;
-/** Time that the gateway may take to store the bytes it received, ms. */
+/** Time limit for the gateway to store the bytes it received, ms. */
 const UPLOAD_MS = 300_000;
-/** Bytes of one request of an upload: a slow line has the gateway's time for a request (120 s) for each. */
+/** Bytes of one request of an upload: on a slow connection each request has the gateway's time limit (120 s). */
 const PART_BYTES = 16_000_000;
 
 export interface BuildUpload {
   readonly digest: string;
   /** Bytes. */
   readonly size: number;
-  /** Reads its bytes from `start` up to `end`. */
+  /** Reads the bytes from `start` up to `end`. */
   readonly read: (start: number, end: number) => AsyncIterable<Buffer>;
   /** Receives the number of bytes stored so far. */
   readonly progress?: (sent: number) => void;
@@ -24,9 +27,11 @@ export interface BuildUpload {
 export interface GatewayClient {
   /** Base URL. */
   readonly address: string;
-  /** Runs a query; its data. Throws CapstanError with the code of its first error. */
+  /** Runs a query and returns its data. Throws CapstanError with the code of its first error. */
   query<T>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<T>;
-  /** Returns true when the build was stored before. Tries once, and continues an earlier upload that was interrupted. */
+  /**
+   * Returns true when the build was stored before. Makes one attempt, which continues an earlier interrupted upload.
+   */
   putBuild(build: BuildUpload): Promise<boolean>;
 }
 
@@ -95,13 +100,13 @@ export function connectGateway(address: string, key: string): GatewayClient {
   };
 }
 
-/** Absent in what is no answer of a gateway. */
+/** Returns the stored offset; undefined when the response is not a gateway's. */
 function offsetOf({ headers }: HttpAnswer): number | undefined {
   const given = headers['upload-offset'];
   return typeof given === 'string' ? Number(given) : undefined;
 }
 
-/** Somebody else sent a part of the same build meanwhile: the next try goes on from there. */
+/** Another client sent a part of the same build meanwhile: the next attempt continues from there. */
 function uploadRefusal(address: string, status: number, detail: string | undefined): CapstanError {
   const code = codeOfStatus(status);
   return refusal(address, code === 'CONFLICT' ? 'UNAVAILABLE' : code, detail ?? `the upload failed with status ${status}`, undefined);
@@ -127,7 +132,7 @@ function answerOf(address: string, status: number, text: string): object {
     const answer: unknown = JSON.parse(text);
     if (typeof answer === 'object' && answer !== null) return answer;
   } catch {
-    // Something else answers there: said below.
+    // Another program answers at this address; the error below says so.
   }
   throw notAGateway(address, status);
 }

@@ -1,4 +1,6 @@
-/** One HTTP request of the tool. Node's own client does: one with pools would take a quarter of a command's start to load. */
+/**
+ * Sends one HTTP request with Node's own client: loading a client with pools would take a quarter of a command's start.
+ */
 import { request as plainRequest, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { text as textOf } from 'node:stream/consumers';
@@ -7,9 +9,9 @@ import { pipeline } from 'node:stream/promises';
 export interface HttpQuestion {
   readonly method: 'GET' | 'HEAD' | 'POST' | 'PATCH';
   readonly headers: Readonly<Record<string, string>>;
-  /** Pieces need a content-length among the headers. */
+  /** A body in pieces needs a content-length header. */
   readonly body?: string | AsyncIterable<Buffer>;
-  /** Longest time in which nothing goes either way, ms. */
+  /** Longest time without a byte in either direction, ms. */
   readonly idleMs: number;
 }
 
@@ -19,13 +21,13 @@ export interface HttpAnswer {
   readonly text: string;
 }
 
-/** Rejects with the system's error, or that of TLS, when there is no whole answer. */
+/** Rejects with the system's or the TLS error when there is no complete response. */
 export async function callHttp(url: string, { method, headers, body, idleMs }: HttpQuestion): Promise<HttpAnswer> {
   const { request } = url.startsWith('https:') ? await import('node:https') : { request: plainRequest };
   const sent = request(url, { method, headers });
   sent.setTimeout(idleMs, () => sent.destroy(new Error(`no data for ${idleMs} ms`)));
   const answer = answerTo(sent);
-  // An answer that comes before the body was sent is the answer: what then becomes of the rest does not matter.
+  // A response that arrives before the body was sent is final: an error in sending the rest is ignored.
   const failure = typeof body === 'object' ? failureOf(pipeline(Readable.from(body), sent)) : new Promise<never>(() => undefined);
   if (typeof body !== 'object') sent.end(body);
   const response = await Promise.race([answer, failure]);
@@ -39,7 +41,7 @@ function answerTo(sent: ClientRequest): Promise<IncomingMessage> {
   });
 }
 
-/** Rejects as the work does; never resolves. */
+/** Rejects when the work rejects; never resolves. */
 function failureOf(work: Promise<void>): Promise<never> {
   return new Promise((_resolve, reject) => {
     work.catch(reject);

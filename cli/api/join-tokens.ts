@@ -6,9 +6,9 @@ export interface JoinTokenRow {
   readonly name: string;
   /** ISO 8601. */
   readonly createdAt: string | null;
-  /** ISO 8601; null: never. */
+  /** ISO 8601; null means that it does not expire. */
   readonly expiresAt: string | null;
-  /** Null: no limit. */
+  /** Null means no limit. */
   readonly maxUses: number | null;
   readonly uses: number;
 }
@@ -19,7 +19,7 @@ export async function listJoinTokens(client: GatewayClient): Promise<JoinTokenRo
   return (await client.query<{ joinTokens: JoinTokenRow[] }>(`{ joinTokens { ${TOKEN} } }`)).joinTokens;
 }
 
-/** The text of the token is in this result and nowhere else. A null time never comes, a null number is no limit. */
+/** Only this result contains the token's plaintext. A null time means no expiry, a null number no limit. */
 export async function createJoinToken(
   client: GatewayClient,
   request: { readonly name: string; readonly expiresInS: number | null; readonly maxUses: number | null },

@@ -1,11 +1,13 @@
-/** New log lines: polled, each returned once. */
+/** Polls for new log lines and returns each one once. */
 import { setTimeout as pause } from 'node:timers/promises';
 
 import type { LogRow } from './control.ts';
 
 const ASK_EVERY_MS = 1000;
 
-/** Lines after those given; ends when the signal does. `read` gives lines from after a time, ms since 1970. */
+/**
+ * Yields the lines after those given, until the signal is aborted. `read` returns lines after a time, ms since 1970.
+ */
 export async function* newLines(
   given: readonly LogRow[],
   read: (afterMs: number) => Promise<readonly LogRow[]>,
@@ -13,7 +15,7 @@ export async function* newLines(
   everyMs: number = ASK_EVERY_MS,
 ): AsyncGenerator<LogRow> {
   let last = timeOf(given.at(-1));
-  // Of the last millisecond more may come: these of it are known.
+  // The lines of the last millisecond that are known: more may follow.
   let known = given.filter((line) => timeOf(line) === last).map(keyOf);
   while (!signal.aborted) {
     for (const line of await read(last - 1)) {
@@ -24,7 +26,7 @@ export async function* newLines(
       known.push(keyOf(line));
       yield line;
     }
-    // The end of the wait is the end of the command.
+    // An abort of the wait ends the command.
     await pause(everyMs, undefined, { signal }).catch(() => undefined);
   }
 }

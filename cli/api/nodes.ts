@@ -1,4 +1,4 @@
-/** Nodes and what they offer, as the gateway returns them. */
+/** Nodes and their resources, as the gateway returns them. */
 import type { GatewayClient } from './gateway-client.ts';
 
 export interface NodeRow {
@@ -39,9 +39,9 @@ export interface NodeRow {
   readonly deviceProblem: string;
 }
 
-/** Nodes that offer the same. */
+/** Nodes with the same resources. */
 export interface MachineType {
-  /** How many there are. */
+  /** Number of nodes. */
   readonly nodes: number;
   readonly os: string;
   readonly arch: string;
@@ -49,7 +49,7 @@ export interface MachineType {
   readonly cpuModel: string;
   readonly memoryBytes: number;
   readonly runtimes: readonly string[];
-  /** Names of the packages that its Python has, of those of the base image. */
+  /** Packages of the base image that its Python has. */
   readonly packages: readonly string[];
   /** Base images that its container engine has. */
   readonly images: readonly string[];
@@ -69,12 +69,12 @@ type NodeData = Omit<NodeRow, 'devices' | 'deviceProblem'> & {
   readonly devices: readonly (Omit<Device, 'problem'> & { readonly problem: string | null })[];
 };
 
-/** All nodes with an operator's key; else those on which workers of the account run. */
+/** All nodes for an operator's key; otherwise the nodes on which workers of the account run. */
 export async function listNodes(client: GatewayClient): Promise<NodeRow[]> {
   return (await client.query<{ nodes: NodeData[] }>(`{ nodes { ${NODE} } }`)).nodes.map(nodeOf);
 }
 
-/** What the connected nodes offer, the same for every account. */
+/** The resources of the connected nodes, the same for every account. */
 export async function listMachineTypes(client: GatewayClient): Promise<MachineType[]> {
   return (await client.query<{ machineTypes: MachineType[] }>(`{ machineTypes { ${MACHINE_TYPE} } }`)).machineTypes;
 }
@@ -90,7 +90,7 @@ export async function removeNode(client: GatewayClient, id: string, force: boole
   await client.query('mutation ($id: ID!, $force: Boolean) { removeNode(id: $id, force: $force) }', { id, force });
 }
 
-/** What is null in the schema is empty in a row. */
+/** Null in the schema is an empty text in a row. */
 function nodeOf({ deviceProblem, devices, ...node }: NodeData): NodeRow {
   return {
     ...node,

@@ -1,4 +1,4 @@
-/** The queue API as the tool's own commands call it: one try, refusals as CapstanError. */
+/** The tool's client of the queue API: one attempt per call, refusals as CapstanError. */
 import { CapstanError, codeOfStatus } from '../../lib/errors.ts';
 import { certificateProblem } from './certificate-trust.ts';
 
@@ -45,7 +45,7 @@ export class QueueApi {
   }
 }
 
-/** The detail of a problem document, without its title in front. */
+/** The detail of a problem document, without its leading title. */
 function detailOf(text: string): string | null {
   try {
     const { detail, title } = JSON.parse(text) as { readonly detail?: unknown; readonly title?: unknown };
@@ -53,6 +53,6 @@ function detailOf(text: string): string | null {
     const prefix = typeof title === 'string' ? `${title.toLowerCase()}: ` : '';
     return detail.startsWith(prefix) ? detail.slice(prefix.length) : detail;
   } catch {
-    return null; // not a problem document: the status says what there is to say
+    return null; // not a problem document: the status is all there is to report
   }
 }

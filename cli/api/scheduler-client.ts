@@ -1,4 +1,4 @@
-/** The tool's client of the scheduler's gRPC, for what concerns the scheduler's own host: backup, master key, doctor. */
+/** The tool's client of the scheduler's gRPC, for commands on the scheduler's own host: backup, master key, doctor. */
 import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
@@ -9,10 +9,10 @@ import type { ListNodesRequest, MasterKeyInfo, NodeInfo } from '../../proto/gen/
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
-/** google.rpc.Code of a method that a server lacks. */
+/** google.rpc.Code for a method that the server does not have. */
 const UNIMPLEMENTED = 12;
 const CALL_MS = 15_000;
-/** A copy of the database, or its secrets encrypted anew, take as long as the disk does. */
+/** The time to copy the database, or to encrypt its secrets again, depends on the disk. */
 const WHOLE_MS = 3_600_000;
 
 export interface SchedulerClient {
@@ -21,7 +21,10 @@ export interface SchedulerClient {
   /** Makes the scheduler write a copy of its database; returns the path of the copy on its host. */
   snapshotQueue(): Promise<string>;
   masterKey(): Promise<MasterKeyInfo>;
-  /** Replaces it; resolves when everything is encrypted with the new one. CONFLICT while a rotation or a backup is in progress. */
+  /**
+   * Replaces the key; resolves when everything is encrypted with the new one. CONFLICT while a rotation or a backup is
+   * in progress.
+   */
   rotateMasterKey(): Promise<MasterKeyInfo>;
   close(): void;
 }
@@ -34,7 +37,7 @@ type Unary<Request, Reply> = (
 ) => unknown;
 
 /**
- * A client of the scheduler at `host:port` or `unix:<path>`. Its calls throw CapstanError.
+ * Creates a client of the scheduler at `host:port` or `unix:<path>`. Its calls throw CapstanError.
  * @throws CapstanError CONFIG when the scheduler is on another host and no certificates are set.
  */
 export function connectScheduler(address: string, apiKey: string, tls: TlsConfig): SchedulerClient {

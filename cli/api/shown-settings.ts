@@ -18,10 +18,10 @@ const SHOWN_NAMES = READABLE_NAMES.filter(
   (name): name is ShownName => name !== 'workersMin' && name !== 'workersMax' && name !== 'rateLimits',
 );
 
-/** Fields of GraphQL's Settings, named so that they are ShownSettings. */
+/** Fields of GraphQL's Settings, with aliases that make them ShownSettings. */
 export const SETTINGS_SELECTION = [...SHOWN_NAMES.map((name) => `${printed(name)}: ${name}`), 'rateLimits'].join(' ');
 
-/** Name and value of each setting that is not the default and not among `printedNames`, for people. */
+/** Returns name and value of each setting that is not the default and not in `printedNames`, as people read them. */
 export function otherSettings(settings: ShownSettings, printedNames: readonly (keyof ShownSettings)[]): [name: string, value: string][] {
   const all: Readonly<Record<string, unknown>> = settings;
   return SHOWN_NAMES.flatMap((name): [string, string][] => {

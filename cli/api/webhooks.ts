@@ -2,18 +2,18 @@
 import type { GatewayClient } from './gateway-client.ts';
 
 export interface WebhookRow {
-  /** What the receiver sees as webhook-id. */
+  /** The webhook-id that the receiver sees. */
   readonly id: string;
   readonly endpointId: string;
   readonly url: string;
   readonly state: 'pending' | 'failed';
-  /** Failed tries. */
+  /** Failed attempts. */
   readonly tries: number;
   /** ISO 8601; null when it was given up. */
   readonly nextTry: string | null;
-  /** When one that was given up is forgotten, ISO 8601. */
+  /** When a webhook that was given up is deleted, ISO 8601. */
   readonly keptUntil: string | null;
-  /** Why the last try failed. */
+  /** Why the last attempt failed. */
   readonly error: string;
 }
 
@@ -41,7 +41,7 @@ export async function listWebhooks(client: GatewayClient): Promise<WebhookRow[]>
   for (let after: string | null = null; ;) {
     const { webhooks: page }: { webhooks: WebhookPage } = await client.query(query, { after, limit: PAGE });
     rows.push(...page.webhooks.map(webhookOf));
-    // A server that names the same page again would never end.
+    // Prevents an endless loop with a server that returns the same cursor again.
     if (page.next === null || page.next === after) return rows;
     after = page.next;
   }
@@ -55,7 +55,7 @@ export async function webhookSecret(client: GatewayClient): Promise<string> {
   return (await client.query<{ webhookSecret: string }>('{ webhookSecret }')).webhookSecret;
 }
 
-/** `previousUntil`: ISO 8601, null when there was no secret before. */
+/** `previousUntil`: ISO 8601, null when there was no earlier secret. */
 export async function rotateWebhookSecret(
   client: GatewayClient,
 ): Promise<{ readonly secret: string; readonly previousUntil: string | null }> {

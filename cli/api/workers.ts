@@ -19,7 +19,7 @@ export interface WorkerRow {
   readonly devices: readonly string[];
   readonly releaseId: string;
   readonly runtime: string;
-  /** Starts that failed in a row. */
+  /** Consecutive failed starts. */
   readonly failures: number;
   /** Phases of the last start, ms since the scheduler requested it; 0 when not reached. */
   readonly start: { readonly artifactMs: number; readonly startedMs: number; readonly loadedMs: number };
@@ -34,7 +34,7 @@ export type WorkerData = Omit<WorkerRow, 'endpoint' | 'reason' | 'detail'> & {
   readonly detail: string | null;
 };
 
-/** The workers of one endpoint, by id or name, or of all. */
+/** Lists the workers of one endpoint, by id or name, or of all. */
 export async function listWorkers(client: GatewayClient, endpoint: string | undefined): Promise<WorkerRow[]> {
   const known = await listEndpoints(client, null);
   const id = endpoint === undefined ? null : findEndpoint(known, endpoint).id;
@@ -43,7 +43,7 @@ export async function listWorkers(client: GatewayClient, endpoint: string | unde
   return (await client.query<{ workers: WorkerData[] }>(query, { id })).workers.map((worker) => workerOf(worker, names));
 }
 
-/** `names` are those of the endpoints, by id. */
+/** `names`: names of the endpoints by id. */
 export function workerOf(worker: WorkerData, names: ReadonlyMap<string, string>): WorkerRow {
   const { endpointId, reason, detail } = worker;
   return { ...worker, endpoint: names.get(endpointId) ?? endpointId, reason: reason ?? '', detail: detail ?? '' };

@@ -1,10 +1,10 @@
 /**
- * A copy of the data folder of a scheduler that runs, good to start from.
+ * Copies the data folder of a running scheduler into a folder that a scheduler can start from.
  *
- * Order makes it whole: what the database names (builds, big bodies) is copied before the database
- * is, and what came meanwhile after it. Whatever the copy of the database names was there at one of
- * the two times: blobs never change, and a young one is never removed. What is removed between the
- * two belonged to jobs whose time was over, and is forgotten by a restored scheduler at once.
+ * The order makes the copy complete. The blobs that the database names (builds, large bodies) are copied before the
+ * database, and those added meanwhile after it. Every blob that the copied database names existed at one of the two
+ * times: blobs never change, and a young blob is never removed. Blobs removed between the two belonged to expired jobs,
+ * which a restored scheduler deletes at once.
  */
 import { constants } from 'node:fs';
 import { chmod, copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm } from 'node:fs/promises';
@@ -18,9 +18,9 @@ import { ToolError } from '../terminal/tool-error.ts';
 export interface BackupOptions {
   /** Data folder of the running scheduler, absolute. */
   readonly dataDir: string;
-  /** The copy; not there yet, absolute. */
+  /** Path of the copy, absolute; it must not exist. */
   readonly target: string;
-  /** Has the scheduler write a copy of its database; answers with its absolute path. */
+  /** Makes the scheduler write a copy of its database; returns the absolute path of the copy. */
   readonly snapshot: () => Promise<string>;
 }
 
@@ -29,14 +29,17 @@ export interface Backup {
   readonly bytes: number;
 }
 
-/** Files of the data folder that are not the scheduler's: an agent's, logs, where the stack serves. */
+/** Copied parts of the data folder. An agent's files, logs and the stack's addresses are not copied. */
 const SECRETS = 'secrets';
 const DATABASE = join('scheduler', 'capstan.db');
 const BLOBS = join('scheduler', 'blobs');
-/** Last: a folder without it counts as one whose first start has not finished. */
+/** Copied last: a folder without it counts as one whose first start has not finished. */
 const VERSION = 'version';
 
-/** @throws CapstanError INVALID_ARGUMENT, ALREADY_EXISTS, DATA_DIR or what `snapshot` throws; nothing is left under the target's name then. */
+/**
+ * @throws CapstanError INVALID_ARGUMENT, ALREADY_EXISTS, DATA_DIR or what `snapshot` throws; on failure the target does
+ * not exist.
+ */
 export async function backUp({ dataDir, target, snapshot }: BackupOptions): Promise<Backup> {
   await mustBeDataFolder(dataDir);
   await mustBeNew(target, dataDir);
@@ -76,7 +79,7 @@ class FolderCopy {
     return { files: this.#copied.size, bytes: this.#bytes };
   }
 
-  /** Those that were not copied yet; what is only arriving is nobody's. */
+  /** Copies the blobs that were not copied yet. Unfinished uploads are skipped. */
   async blobs(): Promise<void> {
     for (const kind of await names(join(this.#from, BLOBS))) if (kind !== 'incoming') await this.folder(join(BLOBS, kind));
   }
@@ -90,7 +93,7 @@ class FolderCopy {
     }
   }
 
-  /** The scheduler's own copy is taken away: it would only take room. */
+  /** Deletes the scheduler's own copy, which only uses space. */
   async database(snapshot: string): Promise<void> {
     const expected = await realpath(join(this.#from, 'scheduler'));
     if ((await realpath(dirname(snapshot)).catch(unlessGone)) !== expected)
@@ -105,8 +108,8 @@ class FolderCopy {
   }
 
   /**
-   * Puts the keys that read the copied database in the place of those in the folder, which may be other ones by now. The
-   * scheduler has written them beside the database; one of before the rotation of master keys has not, and needs it not.
+   * Replaces the copied keys, which may be newer by now, with the keys that decrypt the copied database. The scheduler
+   * writes them beside the copy; a version without rotation of master keys does not, and does not need to.
    */
   async masterKeys(keys: string): Promise<void> {
     const text = await readFile(keys, 'utf8').catch(unlessGone);
@@ -145,7 +148,7 @@ class FolderCopy {
     try {
       await copyFile(from, to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     } catch (error) {
-      if (path.startsWith(BLOBS) && isErrno(error, 'ENOENT', 'ENOTDIR')) return; // swept meanwhile
+      if (path.startsWith(BLOBS) && isErrno(error, 'ENOENT', 'ENOTDIR')) return; // the sweep removed it meanwhile
       throw error;
     }
     await chmod(to, 0o600);
@@ -180,7 +183,7 @@ async function mustBeNew(target: string, dataDir: string): Promise<void> {
     });
 }
 
-/** None for a folder that is not there. */
+/** Returns nothing for a folder that does not exist. */
 async function names(folder: string): Promise<string[]> {
   return readdir(folder).catch((error: unknown) => {
     if (isErrno(error, 'ENOENT', 'ENOTDIR')) return [];

@@ -1,7 +1,7 @@
 /**
- * The artifact as a tar in several gzip members: the application's files, then layers of
- * installed packages, each packed once and kept, then the tar's end. Any reader of gzip joins the members. The same
- * input gives the same bytes: entries in order of path, no times, no owners, two modes.
+ * Writes the artifact as a tar in several gzip members: the application's files, then layers of installed packages,
+ * each packed once and cached, then the tar's end. Any gzip reader joins the members. The same input gives the same
+ * bytes: entries ordered by path, no times, no owners, two modes.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream, createWriteStream, type Stats } from 'node:fs';
@@ -17,9 +17,9 @@ const END_BYTES = 1024;
 const GZIP = { level: 6 };
 
 export interface ArchiveEntry {
-  /** On disk, relative to the root. */
+  /** Path on disk, relative to the root. */
   readonly path: string;
-  /** In the archive. */
+  /** Path in the archive. */
   readonly name: string;
   readonly stat: Stats;
 }
@@ -31,15 +31,15 @@ export interface Written {
   readonly size: number;
 }
 
-/** More bytes than an artifact may have. */
+/** The archive exceeds the limit of an artifact. */
 export class TooLarge extends Error {}
 
-/** Writes entries of `root` as one member without the tar's end, for `writeArchive` to take. */
+/** Writes entries of `root` as one member without the tar's end, as input of `writeArchive`. */
 export async function writeMember(root: string, entries: readonly ArchiveEntry[], path: string): Promise<void> {
   await pipeline(Readable.from(packed(root, entries)), withoutEnd(), createGzip(GZIP), createWriteStream(path));
 }
 
-/** Joins members to an archive. @throws TooLarge as soon as it has more than `limit` bytes. */
+/** Joins members to an archive. @throws TooLarge as soon as it exceeds `limit` bytes. */
 export async function writeArchive(members: readonly string[], path: string, limit: number): Promise<Written> {
   const hash = createHash('sha256');
   let size = 0;
@@ -60,7 +60,7 @@ async function* joined(members: readonly string[]): AsyncGenerator<Buffer> {
   yield gzipSync(Buffer.alloc(END_BYTES), GZIP);
 }
 
-/** `Pack` itself, not `create`: that one takes a name with a leading `@` for an archive to include. */
+/** `Pack` itself, not `create`, which takes a name with a leading `@` for an archive to include. */
 function packed(root: string, entries: readonly ArchiveEntry[]): AsyncIterable<Buffer> {
   const sorted = [...entries].sort((a, b) => (a.name < b.name ? -1 : 1));
   const names = new Map(sorted.map(({ path, name }) => [path, name]));
@@ -69,7 +69,7 @@ function packed(root: string, entries: readonly ArchiveEntry[]): AsyncIterable<B
     portable: true,
     mtime: new Date(0),
     strict: true,
-    // Known beforehand, so that what depends on the disk (modes, hard links) does not get in.
+    // Set explicitly, so that the disk's modes and hard links have no effect.
     statCache: new Map(sorted.map(({ path, stat }) => [join(root, path), normalise(stat)])),
     onWriteEntry: (entry) => {
       entry.path = names.get(entry.path) ?? entry.path;
@@ -80,7 +80,7 @@ function packed(root: string, entries: readonly ArchiveEntry[]): AsyncIterable<B
   return archive;
 }
 
-/** Holds back the last bytes, which are the tar's end, until they are known to be the last. */
+/** Holds back the last bytes until they are known to be the tar's end. */
 function withoutEnd(): Transform {
   let held = Buffer.alloc(0);
   return new Transform({

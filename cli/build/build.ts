@@ -1,6 +1,6 @@
 /**
- * `capstan build`: discovers what is declared, groups it by endpoint, generates a handler
- * file for each, writes the manifest, installs the packages, packs all of it.
+ * `capstan build`: discovers the declarations, groups them by endpoint, generates a handler file for each, writes the
+ * manifest, installs the packages and packs the artifact.
  */
 import { createHash } from 'node:crypto';
 import { readFile, readlink, rm } from 'node:fs/promises';
@@ -33,7 +33,7 @@ import { manifestOf } from './manifest.ts';
 import { nodeSdk, pythonSdk } from './sdk-files.ts';
 
 export interface BuildOptions extends InstallOptions {
-  /** Variables of the shell and of `.env`, for the values of `env` that name one. */
+  /** Variables of the shell and of `.env`, for `env` values that reference one. */
   readonly lookUp: LookUp;
   /** Keeps `.tool/.build`. */
   readonly keepStaging: boolean;
@@ -45,7 +45,7 @@ export interface Built {
 }
 
 /**
- * What an earlier build made is removed first: a build that fails leaves nothing to deploy.
+ * Removes the output of an earlier build first, so that a failed build leaves nothing to deploy.
  * @throws CapstanError INVALID_MANIFEST, INVALID_ARCHIVE or CONFIG, with the place and the rule.
  */
 export async function build(folder: string, options: BuildOptions, terminal: Terminal): Promise<Built> {
@@ -60,7 +60,7 @@ export async function build(folder: string, options: BuildOptions, terminal: Ter
   return built;
 }
 
-/** A folder whose manifest somebody wrote. */
+/** A folder with a hand-written manifest. */
 async function buildWritten(folder: string, { keepStaging, exclude }: BuildOptions, terminal: Terminal): Promise<Built> {
   const application = await readApplication(folder);
   if (exclude.length > 0) terminal.warn(`--exclude: has no effect, because a written ${MANIFEST_NAME} installs no packages`);
@@ -74,7 +74,7 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   const written = await writtenManifest(folder);
   const [first] = endpoints;
   if (written?.path === join(folder, TOOL_FOLDER, MANIFEST_NAME)) {
-    // Left by a build of the time before the endpoints were declared: that folder is the build's own.
+    // Output of a version before endpoints were declared in code: that folder belongs to the build.
     terminal.warn(`${TOOL_FOLDER}/${MANIFEST_NAME} is replaced: the endpoints are declared in the sources`);
     await rm(written.path);
   } else if (written !== null)
@@ -96,7 +96,7 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   const artifact = await packArtifact(folder, published, {
     generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints))],
     layers: packages.layers satisfies readonly Layer[],
-    // What was installed for this machine may not fit the hosts.
+    // Packages installed for this machine may not fit the hosts.
     skip: (_name, path) => path === 'node_modules/@capstan/sdk' || (path === 'node_modules' && packages.replacesNodeModules),
     keepStaging: options.keepStaging,
   });
@@ -140,7 +140,7 @@ async function sdkFiles(endpoints: readonly DeclaredEndpoint[]): Promise<Generat
   return [...(uses('python') ? await pythonSdk() : []), ...(uses('node') ? await nodeSdk() : [])];
 }
 
-/** Over the application's own files: what is installed or generated does not count. */
+/** Hash of the application's own files; installed and generated files do not count. */
 async function fingerprintOf(folder: string): Promise<string> {
   const { entries } = await listFiles(folder, { skip: (name) => name === 'node_modules' });
   const hash = createHash('sha256');

@@ -1,6 +1,6 @@
 /**
- * One build of a folder at a time: all of them write its `.tool`, and the artifact that one uploads must not be
- * another's. Whoever comes second waits.
+ * Allows one build of a folder at a time, because all builds write its `.tool` and an upload must not send another
+ * build's artifact. A second build waits.
  */
 import { mkdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import type { Terminal } from '../terminal/terminal.ts';
 
 const LOOK_EVERY_MS = 100;
 
-/** @throws CapstanError NOT_FOUND when there is no such folder, and whatever the work throws. */
+/** @throws CapstanError NOT_FOUND when the folder does not exist, and whatever the work throws. */
 export async function withFolder<T>(folder: string, terminal: Terminal, work: () => Promise<T>): Promise<T> {
   await mustBeFolder(folder);
   const inside = join(folder, TOOL_FOLDER);
@@ -35,7 +35,7 @@ export async function withFolder<T>(folder: string, terminal: Terminal, work: ()
   }
 }
 
-/** The one before may take the folder away with its lock, if it made nothing. */
+/** The previous build may remove the folder with its lock if it produced nothing. */
 function acquire(inside: string, path: string): ReturnType<typeof acquireLock> {
   for (;;) {
     mkdirSync(inside, { recursive: true });

@@ -1,11 +1,11 @@
-/** Files that a build makes, beside those of the application. */
+/** Files that a build generates besides those of the application. */
 export interface GeneratedFile {
-  /** Place in the artifact, with forward slashes. */
+  /** Path in the artifact, with forward slashes. */
   readonly path: string;
   readonly content: string | Uint8Array;
 }
 
-/** Folder in the artifact for what the build generates. */
+/** Folder in the artifact for generated files. */
 export const GENERATED = '_capstan';
-/** Folder of installed Python packages; the runtimes look there. */
+/** Folder of installed Python packages, where the runtimes look for them. */
 export const PYTHON_PACKAGES = 'python_packages';

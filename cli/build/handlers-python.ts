@@ -1,7 +1,7 @@
 /**
- * Handler files in Python, one for each endpoint: they load the endpoint's own file as it is, and let stubs stand
- * in for the files of other endpoints. So an import of another endpoint's function,
- * wherever it is written, gives a stub, and neither runs that file nor needs what it imports.
+ * Generates handler files in Python, one for each endpoint. A handler loads the endpoint's own file unchanged and
+ * replaces the files of other endpoints with stubs. An import of another endpoint's function, anywhere in the code,
+ * returns a stub; that file is not run, and its imports are not needed.
  */
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from '../discovery/declared.ts';
@@ -34,7 +34,7 @@ export function pythonHandler(endpoint: DeclaredEndpoint, all: readonly Declared
   return [{ path: `${folder}/handler.py`, content: lines.join('') }, ...stubs];
 }
 
-/** What stands in for a file: its functions as calls of their endpoints, anything else as the file itself has it. */
+/** The replacement of a file: its functions call their endpoints; any other name comes from the file itself. */
 function stubFile(file: string, endpoints: readonly DeclaredEndpoint[]): string {
   const stubs = new Map<string, string>();
   for (const { name: endpoint, functions } of endpoints) {
@@ -66,14 +66,14 @@ function shape({ reading, isAsync, isGenerator }: DeclaredMethod): string {
   ].join(', ');
 }
 
-/** `workers/gpu.py` → `workers.gpu`; null for a file that no import can name. */
+/** Returns `workers.gpu` for `workers/gpu.py`; null for a file that cannot be imported by name. */
 function moduleName(file: string): string | null {
   const parts = file.replace(/\.py$/, '').split('/');
   if (parts.at(-1) === '__init__' && parts.length > 1) parts.pop();
   return parts.every((part) => /^[\p{ID_Start}_][\p{ID_Continue}]*$/u.test(part)) ? parts.join('.') : null;
 }
 
-/** A string as both Python and JSON write it. */
+/** A string literal that is valid in Python and in JSON. */
 function quote(text: string): string {
   return JSON.stringify(text);
 }

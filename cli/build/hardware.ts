@@ -1,10 +1,10 @@
-/** What the build can say about the hardware that endpoints ask for. */
+/** Warns about the hardware that endpoints request. */
 import { GpuTable } from '../../lib/gpu-table.ts';
 import type { Application } from '../deploy/application.ts';
 
 /**
- * One sentence for each endpoint that asks for a GPU that Capstan does not know. A warning, since the service may know more: its
- * operator can add types and groups, and every model that its hosts have counts.
+ * Returns one sentence for each endpoint that requests a GPU that Capstan does not know. It is a warning, because the
+ * service may know more: its operator can add types and groups, and every model of its hosts counts.
  */
 export function unknownGpus({ endpoints }: Pick<Application, 'endpoints'>): string[] {
   const table = new GpuTable();

@@ -1,4 +1,4 @@
-/** Which names the application's own files import from one another at their top. */
+/** Reads which names the application's own files import from one another at module level. */
 import { readFile } from 'node:fs/promises';
 import { extname, join, posix } from 'node:path';
 
@@ -7,10 +7,10 @@ import { parseSync } from 'oxc-parser';
 import { listFiles } from '../deploy/files.ts';
 
 const loadable = new Set(['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs']);
-/** Code that people write is shorter. */
+/** Files that people write are smaller. */
 const LONGEST = 2_000_000;
 
-/** By the path of the file that is imported. Namespaces and `export *` name nothing. */
+/** Keyed by the path of the imported file. Namespaces and `export *` add no names. */
 export async function importedNames(folder: string, targets: ReadonlySet<string>): Promise<Map<string, Set<string>>> {
   const found = new Map<string, Set<string>>();
   const { entries } = await listFiles(folder, { skip: (name, path) => name === 'node_modules' || path === 'python_packages' });

@@ -1,4 +1,7 @@
-/** Installed packages, packed once: a layer is known by everything it was made from, so a rebuild after a change of code takes it as it is. */
+/**
+ * Caches installed packages as layers. The key of a layer covers all its inputs, so a rebuild after a code change
+ * reuses it.
+ */
 import { createHash } from 'node:crypto';
 import { lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,9 +11,9 @@ import { z } from 'zod';
 import type { Layer } from '../deploy/artifact.ts';
 import { writeMember, type ArchiveEntry } from './archive.ts';
 
-/** The least recently used go first. */
+/** The least recently used layers are deleted first. */
 const KEPT = 20;
-/** What a killed build left goes when it is older: no installation takes as long, ms. */
+/** Age at which leftovers of a killed build are deleted, ms; no installation takes as long. */
 const ABANDONED_MS = 24 * 3_600_000;
 const FACTS = 'layer.json';
 const MEMBER = 'layer.tar.gz';
@@ -18,24 +21,24 @@ const MEMBER = 'layer.tar.gz';
 const factsSchema = z.object({
   files: z.number(),
   packages: z.record(z.string(), z.number()),
-  /** What the installer tells about it. */
+  /** The installer's result. */
   notes: z.unknown(),
 });
 
 export interface KeptLayer<Notes> {
   readonly layer: Layer;
   readonly notes: Notes;
-  /** False when it was there already. */
+  /** False when the layer was cached. */
   readonly isNew: boolean;
 }
 
 export interface LayerOrder<Notes> {
   readonly cacheDir: string;
-  /** Everything that decides what gets installed. */
+  /** All inputs that determine what is installed. */
   readonly key: unknown;
   readonly refresh: boolean;
   readonly notes: z.ZodType<Notes>;
-  /** Installs into an empty folder, as it will lie in the artifact. */
+  /** Installs into an empty folder, in the layout of the artifact. */
   readonly install: (folder: string) => Promise<Notes>;
 }
 
@@ -57,7 +60,7 @@ export async function layerOf<Notes>({ cacheDir, key, refresh, notes, install }:
     const facts = { files: entries.length, packages: sizesOf(entries), notes: told };
     await writeFile(join(made, FACTS), JSON.stringify(facts));
     await rm(folder, { recursive: true, force: true });
-    // Another build may have made the same meanwhile: then that one is as good.
+    // Another build may have created the same layer meanwhile; the two are equal.
     await rm(place, { recursive: true, force: true });
     await rename(made, place);
   } finally {
@@ -74,7 +77,7 @@ async function readLayer<Notes>(place: string, notes: z.ZodType<Notes>): Promise
   try {
     text = await readFile(join(place, FACTS), 'utf8');
   } catch {
-    return null; // not made yet
+    return null; // not created yet
   }
   const facts = factsSchema.parse(JSON.parse(text));
   const now = new Date();
@@ -86,7 +89,7 @@ async function readLayer<Notes>(place: string, notes: z.ZodType<Notes>): Promise
 async function sweep(root: string): Promise<void> {
   const ages: { readonly name: string; readonly used: number }[] = [];
   for (const name of await readdir(root)) {
-    // Another build may take its own away just now.
+    // Another build may delete its own layer at this moment.
     const found = await stat(join(root, name)).catch(() => null);
     if (found !== null) ages.push({ name, used: found.mtimeMs });
   }
@@ -110,7 +113,7 @@ async function entriesOf(folder: string): Promise<ArchiveEntry[]> {
   return entries;
 }
 
-/** By the folder right inside `python_packages` or `node_modules`, a scope's with its package. */
+/** Grouped by the folder directly in `python_packages` or `node_modules`, a scoped one with its package. */
 function sizesOf(entries: readonly ArchiveEntry[]): Record<string, number> {
   const sizes: Record<string, number> = {};
   for (const { name, stat } of entries) {

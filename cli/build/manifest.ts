@@ -1,4 +1,4 @@
-/** The manifest of a declared application. */
+/** Generates the manifest of a declared application. */
 import { defaultBaseImage } from '../../lib/base-images.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { resourceOf } from '../../sdk/typescript/settings.ts';
@@ -9,7 +9,7 @@ export interface ManifestFacts {
   readonly fingerprint: string;
   /** Packages left out because the base image has them, by endpoint. */
   readonly packages: ReadonlyMap<string, readonly string[]>;
-  /** Python that the build's compiled packages are for; empty for any. */
+  /** Python version that compiled packages of the build require; empty for any. */
   readonly python: string;
   /** The handler file of each endpoint. */
   readonly handlers: ReadonlyMap<string, string>;
@@ -27,14 +27,14 @@ export function manifestOf(endpoints: readonly DeclaredEndpoint[], facts: Manife
   };
 }
 
-/** The name of a declared application's manifest key that no hand-written manifest has. */
+/** The manifest key that marks a generated manifest; hand-written manifests do not have it. */
 export const FINGERPRINT_KEY = 'source_fingerprint';
 
 function resourceFor(endpoint: DeclaredEndpoint, { packages, python, handlers }: ManifestFacts): Record<string, unknown> {
   const left = packages.get(endpoint.name) ?? [];
   const handler = handlers.get(endpoint.name);
   const rows = endpoint.functions.filter(({ name }, index) => endpoint.functions.findIndex((other) => other.name === name) === index);
-  // A worker that brings its own program names its image itself, where it needs one.
+  // A worker with its own program names its image itself, if it needs one.
   const image = rows.length === 0 ? null : defaultBaseImage(endpoint.language, endpoint.settings.gpu.length > 0);
   return {
     ...(image === null ? {} : { imageName: image.name }),

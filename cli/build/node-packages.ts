@@ -1,4 +1,4 @@
-/** Packages of npm for Linux x86_64, whatever machine builds: those of `package.json` and of the declarations. */
+/** Installs npm packages for Linux x86_64 on any machine: those of `package.json` and of the declarations. */
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 
@@ -15,14 +15,17 @@ const notesSchema = z.null();
 
 export interface NodeOrder {
   readonly folder: string;
-  /** As they are declared, `name@range` or a path in the folder. */
+  /** As declared: `name@range`, or a path in the folder. */
   readonly declared: readonly string[];
   readonly exclude: readonly string[];
   readonly cacheDir: string;
   readonly refresh: boolean;
 }
 
-/** Null when there is nothing to install. @throws CapstanError INVALID_MANIFEST with what npm says, CONFIG without npm. */
+/**
+ * Returns null when there is nothing to install. @throws CapstanError INVALID_MANIFEST with npm's message, CONFIG
+ * without npm.
+ */
 export async function installNode(order: NodeOrder): Promise<KeptLayer<null> | null> {
   const { folder, exclude, cacheDir, refresh } = order;
   const leave = new Set([SDK, ...exclude]);
@@ -51,7 +54,7 @@ async function install(
   declared: readonly string[],
   lock: string | null,
 ): Promise<void> {
-  // Beside the target: what a killed build leaves goes with what else it left.
+  // Beside the target, so that leftovers of a killed build are deleted with its other leftovers.
   const folder = await mkdtemp(join(dirname(target), 'npm-'));
   try {
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'application', private: true, dependencies }));
@@ -65,7 +68,7 @@ async function install(
         `installing npm packages failed:\n  ${faultOf(ended)}`,
         'Correct the dependencies; npm’s own settings (registry, proxy) apply.',
       );
-    // It says where each came from, on this machine.
+    // This file records where on this machine each package came from.
     await rm(join(folder, 'node_modules/.package-lock.json'), { force: true });
     await rename(join(folder, 'node_modules'), join(target, 'node_modules'));
   } finally {
@@ -78,7 +81,7 @@ export async function dependenciesOf(folder: string): Promise<Readonly<Record<st
   try {
     text = await readFile(join(folder, 'package.json'), 'utf8');
   } catch {
-    return {}; // an application need not have one
+    return {}; // the file is optional
   }
   try {
     return packageSchema.parse(JSON.parse(text)).dependencies ?? {};
@@ -87,7 +90,7 @@ export async function dependenciesOf(folder: string): Promise<Readonly<Record<st
   }
 }
 
-/** Paths hold from anywhere then. */
+/** Makes relative paths absolute. */
 function absolute(folder: string, spec: string): string {
   const path = /^file:(.+)$/.exec(spec)?.[1] ?? (/^\.{1,2}\//.test(spec) ? spec : undefined);
   return path === undefined ? spec : `file:${resolve(folder, path)}`;

@@ -1,4 +1,4 @@
-/** The packages of a declared application: installed for the hosts, whatever machine builds, in layers that are kept. */
+/** Installs the packages of a declared application for the hosts, on any machine, in cached layers. */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -19,11 +19,11 @@ export interface InstallOptions {
   readonly exclude: readonly string[];
   /** Bundles the packages that the base image has, for hosts without it. */
   readonly bundleBasePackages: boolean;
-  /** Python of the hosts, `3.11`; the one that reads the sources when undefined. */
+  /** Python version of the hosts, `3.11`; undefined means the one that reads the sources. */
   readonly python: string | undefined;
-  /** Where layers are kept, absolute. */
+  /** Folder of the cached layers, absolute. */
   readonly cacheDir: string;
-  /** Installs anew what is there already. */
+  /** Installs again what is cached. */
   readonly refresh: boolean;
 }
 
@@ -33,12 +33,12 @@ export interface InstalledPackages {
   readonly files: readonly GeneratedFile[];
   /** Packages that hosts must have, by endpoint. */
   readonly promised: ReadonlyMap<string, readonly string[]>;
-  /** Python that compiled packages among them are for, `3.12`; empty for any. */
+  /** Python version that compiled packages require, `3.12`; empty for any. */
   readonly compiledFor: string;
   readonly replacesNodeModules: boolean;
 }
 
-/** @throws CapstanError INVALID_MANIFEST with what pip or npm says, CONFIG when one is missing. */
+/** @throws CapstanError INVALID_MANIFEST with the message of pip or npm, CONFIG when one is missing. */
 export async function installPackages(
   declared: DeclaredApplication,
   options: InstallOptions,
@@ -116,18 +116,21 @@ async function installForPython(
   };
 }
 
-/** `requirements.txt` of an artifact for which nothing of Python is installed: the folder's own where there is one, else an empty file. */
+/**
+ * Returns `requirements.txt` of an artifact without installed Python packages: the folder's own if it exists, else an
+ * empty file.
+ */
 export async function emptyRequirements(folder: string): Promise<GeneratedFile[]> {
   const found = await stat(join(folder, REQUIREMENTS)).catch(() => null); // absent
   return found?.isFile() === true ? [] : [requirementsOf([])];
 }
 
-/** What pip installed, exact. Packages of npm are listed by `node_modules` itself. */
+/** The exact versions that pip installed. `node_modules` itself lists npm packages. */
 function requirementsOf(pinned: readonly string[]): GeneratedFile {
   return { path: REQUIREMENTS, content: pinned.map((line) => `${line}\n`).join('') };
 }
 
-/** A name that no endpoint asks for is a slip, more often than not; so is a package of npm that only another one needs. */
+/** A name that no endpoint requests is most likely a mistake; so is an npm package that only another package needs. */
 function warnOfExcluded({ exclude }: InstallOptions, known: readonly string[], terminal: Terminal): void {
   const names = new Set([...known, ...preinstalledPackages].map(normalised));
   for (const name of exclude) {

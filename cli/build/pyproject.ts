@@ -1,4 +1,7 @@
-/** The dependencies of `pyproject.toml` (PEP 621). Python reads the file: pip, which is needed to install them, brings a parser where Python has none. */
+/**
+ * Reads the dependencies of `pyproject.toml` (PEP 621). Python parses the file; pip, which installs them anyway, has a
+ * parser where Python has none.
+ */
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -30,15 +33,15 @@ export interface Pyproject {
   readonly warnings: readonly string[];
 }
 
-/** @throws CapstanError INVALID_MANIFEST for a file that is not TOML or has no list of strings there. */
+/** @throws CapstanError INVALID_MANIFEST when the file is not TOML or its dependencies are not a list of strings. */
 export async function readPyproject(folder: string): Promise<Pyproject> {
   let text: string;
   try {
     text = await readFile(join(folder, FILE), 'utf8');
   } catch {
-    return { dependencies: [], warnings: [] }; // an application need not have one
+    return { dependencies: [], warnings: [] }; // the file is optional
   }
-  // Most say nothing of them, and a start of Python takes its time.
+  // Most files name no dependencies, and starting Python takes time.
   if (!text.includes('dependencies')) return { dependencies: [], warnings: [] };
   const { dependencies, poetry } = await parse(text);
   const others = poetry.filter((name) => name !== 'python');

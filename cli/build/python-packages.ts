@@ -1,6 +1,6 @@
 /**
- * Python packages for Linux x86_64, whatever machine builds: pip resolves all of them first, then those that the
- * hosts do not have are installed from wheels, without what only the others need.
+ * Installs Python packages for Linux x86_64 on any machine. pip resolves all packages first; those that the hosts lack
+ * are then installed from wheels, without packages that only the others need.
  */
 import { glob, mkdir, readFile, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -12,7 +12,7 @@ import { PYTHON_PACKAGES } from './generated.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
 import { digestOf, faultOf, runInstaller, type Ended } from './run-installer.ts';
 
-/** From the newest C library that hosts may be expected to have (Debian 11, Ubuntu 20.04) to the oldest. */
+/** From the newest C library that hosts can be expected to have (Debian 11, Ubuntu 20.04) to the oldest. */
 const platforms = [
   'manylinux_2_28_x86_64',
   'manylinux_2_17_x86_64',
@@ -23,11 +23,11 @@ const platforms = [
 ];
 
 const notesSchema = z.object({
-  /** `requirements.txt`: what was installed, pinned. */
+  /** `requirements.txt`: the installed packages, pinned. */
   pinned: z.array(z.string()),
   /** Resolved packages → the packages they need, by normalised names. */
   needs: z.record(z.string(), z.array(z.string())),
-  /** Modules among them are compiled for this very Python: their names carry its version (PEP 3149). */
+  /** True when compiled modules require this Python version: their file names contain it (PEP 3149). */
   isCompiled: z.boolean(),
 });
 type Notes = z.output<typeof notesSchema>;
@@ -46,19 +46,19 @@ type Resolved = z.output<typeof reportSchema>['install'];
 
 export interface PythonOrder {
   readonly folder: string;
-  /** As they are written, in order. */
+  /** As written, in order. */
   readonly requirements: readonly string[];
   /** Normalised names. */
   readonly leaveOut: ReadonlySet<string>;
   /** `3.11`. */
   readonly version: string;
-  /** That of the Python here: only then can this machine build what has no wheel. */
+  /** Version of the local Python: only if the two are equal can this machine build a package without a wheel. */
   readonly ownVersion: string | null;
   readonly cacheDir: string;
   readonly refresh: boolean;
 }
 
-/** @throws CapstanError INVALID_MANIFEST with what pip says, CONFIG without pip. */
+/** @throws CapstanError INVALID_MANIFEST with pip's message, CONFIG without pip. */
 export async function installPython(order: PythonOrder): Promise<KeptLayer<Notes>> {
   const { folder, requirements, leaveOut, version } = order;
   const locals = await Promise.all(requirements.map((each) => digestOf(resolve(folder, each))));
@@ -94,7 +94,7 @@ async function install(order: PythonOrder, target: string): Promise<Notes> {
 
   let platform: readonly string[] = wheels;
   let answer = await resolving(platform);
-  // What has no wheel can be built where host and target are the same.
+  // Packages without a wheel can be built when host and target are the same.
   if (!answer.ok && here) {
     platform = [];
     answer = await resolving(platform);
@@ -124,7 +124,7 @@ async function isCompiled(target: string): Promise<boolean> {
   return false;
 }
 
-/** What lies there for this machine only, or says where it came from. */
+/** Files that are valid on this machine only, or that record where a package came from. */
 async function removeCaches(target: string): Promise<void> {
   await rm(join(target, 'bin'), { recursive: true, force: true });
   for await (const path of glob('*.dist-info/{direct_url.json,REQUESTED,INSTALLER}', { cwd: target })) await rm(join(target, path));
@@ -144,7 +144,7 @@ function failed(ended: Ended, version: string): ToolError {
   return new ToolError('INVALID_MANIFEST', `installing Python packages failed:\n  ${fault}`, hint);
 }
 
-/** An extra's packages count only where something asked for them: where they were resolved and nothing else needs them. */
+/** Packages of an extra count only if something requested them: if they were resolved and nothing else needs them. */
 function needsOf(resolved: Resolved): Map<string, Set<string>> {
   const names = new Set(resolved.map(({ metadata }) => normalised(metadata.name)));
   const plain = new Map<string, Set<string>>();
@@ -167,7 +167,7 @@ function rootsOf(resolved: Resolved): string[] {
   return resolved.filter(({ requested }) => requested === true).map(({ metadata }) => normalised(metadata.name));
 }
 
-/** What the roots need, directly or not, without what is left out and what only that needs. */
+/** Returns the packages that the roots need, directly or not, without those left out and what only those need. */
 export function reachable(
   roots: readonly string[],
   needs: ReadonlyMap<string, ReadonlySet<string>>,
@@ -188,20 +188,20 @@ export function normalised(name: string): string {
   return name.toLowerCase().replaceAll(/[-_.]+/g, '-');
 }
 
-/** The name a requirement asks for; the text itself for a path or an address. */
+/** Returns the package name of a requirement; the text itself for a path or a URL. */
 export function requirementName(line: string): string {
   const wheel = /(?:^|\/)([^/]+?)-\d[^/]*\.whl$/.exec(line);
   if (wheel?.[1] !== undefined) return normalised(wheel[1]);
   return normalised(/^\s*([A-Za-z0-9][\w.-]*)/.exec(line)?.[1] ?? line);
 }
 
-/** The requirements of a `requirements.txt`; options of pip in it are refused by pip itself. */
+/** Reads the requirements of a `requirements.txt`; pip itself rejects options of pip in it. */
 export async function readRequirements(folder: string): Promise<string[]> {
   let text: string;
   try {
     text = await readFile(join(folder, 'requirements.txt'), 'utf8');
   } catch {
-    return []; // an application need not have one
+    return []; // the file is optional
   }
   return text
     .split('\n')

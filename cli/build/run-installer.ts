@@ -1,4 +1,4 @@
-/** Runs pip or npm, and tells what it said when it failed. */
+/** Runs pip or npm, and reports its message when it fails. */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -13,7 +13,7 @@ export interface Ended {
   readonly stderr: string;
 }
 
-/** @throws CapstanError CONFIG when the program is not there. */
+/** @throws CapstanError CONFIG when the program does not exist. */
 export async function runInstaller(program: string, args: readonly string[], cwd: string): Promise<Ended> {
   return new Promise((resolve, reject) => {
     execFile(program, args, { cwd, maxBuffer: MOST_OUTPUT }, (error, stdout, stderr) => {
@@ -24,7 +24,7 @@ export async function runInstaller(program: string, args: readonly string[], cwd
   });
 }
 
-/** The last lines that say what is wrong. */
+/** Returns the last lines that describe the error. */
 export function faultOf({ stderr, stdout }: Ended): string {
   const lines = `${stderr}\n${stdout}`.split('\n').filter((line) => /error|no matching|could not/i.test(line) && line.trim() !== '');
   return lines
@@ -33,13 +33,13 @@ export function faultOf({ stderr, stdout }: Ended): string {
     .join('\n  ');
 }
 
-/** SHA-256 of a file, hex; null when there is none. */
+/** Returns the SHA-256 of a file, hex; null when the file does not exist. */
 export async function digestOf(path: string): Promise<string | null> {
   try {
     return createHash('sha256')
       .update(await readFile(path))
       .digest('hex');
   } catch {
-    return null; // no file: the requirement is no path
+    return null; // no file: the requirement is not a path
   }
 }

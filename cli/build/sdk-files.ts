@@ -1,4 +1,4 @@
-/** The SDKs as files of an artifact, so that a worker installs nothing. */
+/** Adds the SDKs to an artifact, so that a worker installs nothing. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stripTypeScriptTypes } from 'node:module';
@@ -18,10 +18,10 @@ export async function pythonSdk(): Promise<GeneratedFile[]> {
 }
 
 const NODE_SDK = 'node_modules/@capstan/sdk';
-/** They make the package, and are no part of it. */
+/** Files that build the package and are not part of it. */
 const notShipped = new Set(['build.ts']);
 
-/** The package `@capstan/sdk` in JavaScript: Node strips no types inside `node_modules`. */
+/** The package `@capstan/sdk` in JavaScript, because Node strips no types inside `node_modules`. */
 export async function nodeSdk(): Promise<GeneratedFile[]> {
   const folder = join(installRoot, 'sdk/typescript');
   const names = (await readdir(folder)).filter((name) => /\.(ts|js)$/.test(name) && !name.endsWith('.d.ts') && !notShipped.has(name));
@@ -36,7 +36,7 @@ export async function nodeSdk(): Promise<GeneratedFile[]> {
   return [{ path: `${NODE_SDK}/package.json`, content: `${JSON.stringify(manifest, null, 2)}\n` }, ...files];
 }
 
-/** Its imports name the files as they are called then. */
+/** Imports are rewritten to the new file names. */
 function withoutTypes(name: string, source: string): string {
   const plain = quietly(() => stripTypeScriptTypes(source));
   const { module } = parseSync(name.replace(/\.ts$/, '.js'), plain);
@@ -44,12 +44,12 @@ function withoutTypes(name: string, source: string): string {
     ...module.staticImports.map(({ moduleRequest }) => moduleRequest),
     ...module.staticExports.flatMap(({ entries }) => entries.flatMap(({ moduleRequest }) => moduleRequest ?? [])),
   ];
-  // From the end, so that the other places stay what they are.
+  // Replaced from the end, so that the other offsets stay valid.
   const ends = new Set(specifiers.filter(({ value }) => value.startsWith('.') && value.endsWith('.ts')).map(({ end }) => end));
   return [...ends].sort((a, b) => b - a).reduce((text, end) => `${text.slice(0, end - 4)}.js${text.slice(end - 1)}`, plain);
 }
 
-/** Node warns that the function may change; the people who build cannot do anything about it. */
+/** Suppresses Node's warning that the function is experimental, which users cannot act on. */
 function quietly<T>(work: () => T): T {
   const { emitWarning } = process;
   process.emitWarning = () => undefined;

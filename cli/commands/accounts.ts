@@ -10,7 +10,7 @@ import { renderTable } from '../terminal/table.ts';
 
 const accountArgument = { name: 'account', description: 'id of the account' };
 
-/** Options of the quotas; `otherwise` is what applies to those that are not given. */
+/** Options of the quotas; `otherwise` describes what applies when an option is absent. */
 const quotaOptions = (otherwise: string): readonly OptionSpec[] => [
   { flags: '--workers <count>', description: 'quota of workers: the sum of workersMax over its endpoints', default: otherwise },
   { flags: '--build-bytes <size>', description: 'quota of stored builds and uploads, such as 50GB', default: otherwise },

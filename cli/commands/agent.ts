@@ -3,7 +3,7 @@ import { readSettings } from '../config.ts';
 import { runPart } from '../parts/part-process.ts';
 import { startAgent } from '../parts/start-part.ts';
 
-/** `capstan agent`: one part as its own process, as `capstan up` starts it. */
+/** `capstan agent`: runs this part as its own process, as `capstan up` does. */
 export const agent: Command = {
   name: 'agent',
   summary: 'Run an agent: the workers of this host.',

@@ -5,7 +5,7 @@ import type { Command } from '../command.ts';
 import { flagOption } from '../options.ts';
 import { sizeText } from '../deploy/size-text.ts';
 
-/** `capstan build [folder]`: the build alone. */
+/** `capstan build [folder]`: builds without deploying. */
 export const build: Command = {
   name: 'build',
   summary: 'Build a folder: discover its endpoints, install their packages, create the artifact.',

@@ -9,7 +9,7 @@ import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
 import { sizeText } from '../deploy/size-text.ts';
 
-/** `capstan deploy <folder>`: builds it, uploads it, creates or updates its endpoints. */
+/** `capstan deploy <folder>`: builds the folder, uploads it, creates or updates its endpoints. */
 export const deploy: Command = {
   name: 'deploy',
   summary: 'Build a folder, upload the artifact, and create or update its endpoints.',
@@ -84,7 +84,7 @@ async function preview(folder: string, settings: Settings, { options, env, termi
   ]);
   return runPreview({
     settings,
-    // The variable is that of the user's own service, which may run beside.
+    // The variable sets the port of the user's own service, which may run at the same time.
     httpPort: options['httpPort'] === undefined ? 0 : (settings.httpPort ?? 0),
     environment: env,
     into: textOption(options, 'env') ?? 'default',

@@ -147,7 +147,7 @@ const set: Command = {
   },
 };
 
-/** `capstan endpoints`: what is deployed. */
+/** `capstan endpoints`: deployed endpoints. */
 export const endpoints: CommandGroup = {
   name: 'endpoints',
   summary: 'List, inspect, configure and delete endpoints.',

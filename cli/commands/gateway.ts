@@ -3,7 +3,7 @@ import { readSettings } from '../config.ts';
 import { runPart } from '../parts/part-process.ts';
 import { startGateway } from '../parts/start-part.ts';
 
-/** `capstan gateway`: one part as its own process, as `capstan up` starts it. */
+/** `capstan gateway`: runs this part as its own process, as `capstan up` does. */
 export const gateway: Command = {
   name: 'gateway',
   summary: 'Run a gateway: the HTTP API in front of a scheduler.',

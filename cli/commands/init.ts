@@ -4,7 +4,7 @@ import { textOption } from '../options.ts';
 
 const LANGUAGES = ['python', 'typescript'] as const;
 
-/** `capstan init <name>`: a project with a worker file of each kind. */
+/** `capstan init <name>`: creates a project with a worker file of each kind. */
 export const init: Command = {
   name: 'init',
   summary: 'Create a project with a worker file for each kind of endpoint.',

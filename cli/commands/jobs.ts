@@ -10,7 +10,7 @@ const endpointArgument: ArgumentSpec = { name: 'endpoint', description: 'id or n
 const jobArgument: ArgumentSpec = { name: 'job', description: 'id of the job' };
 const STATUSES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
 
-/** Finds the endpoint of the first argument, and the queue API of it. */
+/** Finds the endpoint of the first argument, and its queue API. */
 async function open({ args, options, env }: Invocation): Promise<{ readonly endpoint: EndpointRow; readonly api: QueueApi }> {
   const settings = readSettings(options, env);
   const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
@@ -73,7 +73,7 @@ const get: Command = {
   },
 };
 
-/** A command that changes one job, and prints its new status. */
+/** Creates a command that changes one job and prints its new status. */
 function change(name: 'cancel' | 'retry', summary: string): Command {
   return {
     name,

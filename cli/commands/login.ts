@@ -6,7 +6,9 @@ import { loginFile, removeLogin, writeLogin } from '../login-file.ts';
 import { readRunFile } from '../run-file.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
-/** `capstan login --url <base URL>`: stores the address and the key of a remote gateway after it accepted them. */
+/**
+ * `capstan login --url <base URL>`: stores the address and the key of a remote gateway after the gateway accepted them.
+ */
 export const login: Command = {
   name: 'login',
   summary: 'Store the address and API key of a remote gateway. Reads the key from SERVICE_API_KEY or stdin.',
@@ -43,7 +45,7 @@ export const login: Command = {
   },
 };
 
-/** `capstan logout`: removes what login stored. */
+/** `capstan logout`: removes what `capstan login` stored. */
 export const logout: Command = {
   name: 'logout',
   summary: 'Remove the stored address and API key.',

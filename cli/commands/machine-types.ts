@@ -28,5 +28,5 @@ const list: Command = {
   },
 };
 
-/** `capstan machine-types`: what the nodes offer, the same for every account. */
+/** `capstan machine-types`: the resources of the nodes, the same for every account. */
 export const machineTypes: CommandGroup = { name: 'machine-types', summary: 'List what the nodes offer.', commands: [list] };

@@ -33,11 +33,11 @@ export const nodeList: Command = {
   },
 };
 
-/** Allocated of allocatable, of each resource that the node reports. */
+/** Allocated and allocatable amounts of each resource that the node reports. */
 function allocated({ allocated, allocatable, devices }: NodeRow): string {
   const cpus = allocatable.cpus === null ? '' : `${round(allocated.cpus)}/${round(allocatable.cpus)} CPU`;
   const memory = allocatable.memoryBytes === null ? '' : `${round(allocated.memoryBytes / 1e9)}/${round(allocatable.memoryBytes / 1e9)} GB`;
-  // A device that is lost or unhealthy is not allocatable, unless it is allocated already.
+  // A lost or unhealthy device is not allocatable, unless it is already allocated.
   const usable = Math.max(devices.filter(({ healthy }) => healthy).length, allocated.devices);
   const gpus = devices.length === 0 ? '' : `${allocated.devices}/${usable} GPU`;
   return [cpus, memory, gpus].filter((part) => part !== '').join(', ');

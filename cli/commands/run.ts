@@ -60,7 +60,7 @@ export const run: Command = {
       await server.close();
     } finally {
       await project.close();
-      // Also the channel of one that handed over to this process.
+      // Also the channel of a process that handed over to this one.
       end.release();
     }
   },

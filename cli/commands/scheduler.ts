@@ -3,7 +3,7 @@ import { readSettings } from '../config.ts';
 import { runPart } from '../parts/part-process.ts';
 import { startScheduler } from '../parts/start-part.ts';
 
-/** `capstan scheduler`: one part as its own process, as `capstan up` starts it. */
+/** `capstan scheduler`: runs this part as its own process, as `capstan up` does. */
 export const scheduler: Command = {
   name: 'scheduler',
   summary: 'Run the scheduler: the queue, its store and the control plane.',

@@ -9,7 +9,10 @@ const SAMPLES = ['text-analysis', 'reference'];
 /** The endpoint that runs the first job. */
 const FIRST = 'text-analysis';
 
-/** What `npm start` runs: the stack, the sample endpoints, one job through HTTP, then serving until Ctrl+C. */
+/**
+ * The command behind `npm start`: starts the stack, deploys the sample endpoints, runs one job over HTTP, then serves
+ * until Ctrl+C.
+ */
 export const start: Command = {
   name: 'start',
   summary: 'Run the service, deploy the sample endpoints, and run one job.',

@@ -5,14 +5,17 @@ import { apiKey, apiKeyForShell, ownSettings, quote } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { explain } from '../terminal/tool-error.ts';
 
-/** A path of an endpoint that can be called as it is: the health of a queue, or a route without a body and parameters. */
+/**
+ * Returns a path of an endpoint that can be called without changes: the health of a queue, or a route without a body
+ * and parameters.
+ */
 function callable({ id, kind, routes }: EndpointRow): string | null {
   if (kind === 'queue') return `/v2/${quote(id)}/health`;
   const route = Object.keys(routes).find((each) => /^GET [^{:]+$/.test(each));
   return route === undefined ? null : `/lb/${quote(id)}${quote(route.slice('GET '.length))}`;
 }
 
-/** `capstan up`: scheduler, gateway and agent on this host, until Ctrl+C. */
+/** `capstan up`: runs scheduler, gateway and agent on this host, until Ctrl+C. */
 export const up: Command = {
   name: 'up',
   summary: 'Run the whole service on this host: scheduler, gateway and agent. Restarts a part that dies.',
@@ -35,7 +38,7 @@ export const up: Command = {
   },
 };
 
-/** A list that fails is reported; the stack continues. */
+/** A failure to list is reported; the stack continues. */
 function reportUnlisted(error: unknown, terminal: Terminal): undefined {
   terminal.warn(`cannot list the endpoints: ${explain(error).message}`);
 }

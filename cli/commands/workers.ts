@@ -29,5 +29,5 @@ export const workerList: Command = {
   },
 };
 
-/** `capstan workers`: the running copies of endpoints. */
+/** `capstan workers`: the workers of endpoints. */
 export const workers: CommandGroup = { name: 'workers', summary: 'List the workers.', commands: [workerList] };
