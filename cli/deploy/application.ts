@@ -1,4 +1,4 @@
-/** A folder read as an application: its manifest, and the functions it names as they stand in the source. */
+/** Reads a folder as an application: its manifest, and the functions that it names, from their sources. */
 import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 
@@ -22,15 +22,15 @@ export interface Application {
   /** Absolute. */
   readonly folder: string;
   readonly endpoints: readonly ApplicationEndpoint[];
-  /** The manifest as it goes into the artifact. */
+  /** The manifest as stored in the artifact. */
   readonly published: string;
-  /** What its manifest says and may not mean. */
+  /** Warnings about the manifest. */
   readonly warnings: readonly string[];
 }
 
 /**
- * Reads a folder with a manifest; nothing of it is run.
- * @throws CapstanError INVALID_MANIFEST with the place and the rule, NOT_FOUND when there is no such folder.
+ * Reads a folder with a manifest; nothing in it is run.
+ * @throws CapstanError INVALID_MANIFEST with the place and the rule, NOT_FOUND when the folder does not exist.
  */
 export async function readApplication(folder: string): Promise<Application> {
   await mustBeFolder(folder);
@@ -46,7 +46,7 @@ export async function readApplication(folder: string): Promise<Application> {
   return { folder, endpoints, published: manifest.published, warnings: manifest.warnings };
 }
 
-/** `.tool/tool_manifest.json`, unless the manifest was written there by hand. */
+/** `.tool/tool_manifest.json`, unless that manifest is hand-written. */
 export async function publishManifest(folder: string, published: string): Promise<void> {
   const target = join(folder, TOOL_FOLDER, MANIFEST_NAME);
   if ((await writtenManifest(folder))?.path === target) return;
@@ -54,14 +54,14 @@ export async function publishManifest(folder: string, published: string): Promis
   await writeFile(target, published);
 }
 
-/** Removes the manifest that an earlier build generated; one that somebody wrote stays. */
+/** Removes the manifest that an earlier build generated; a hand-written one remains. */
 export async function removePublishedManifest(folder: string): Promise<void> {
   const target = join(folder, TOOL_FOLDER, MANIFEST_NAME);
-  const text = await readFile(target, 'utf8').catch(() => ''); // absent, or not readable: the build says so
+  const text = await readFile(target, 'utf8').catch(() => ''); // absent or not readable: the build reports it
   if (text.includes(`"${FINGERPRINT_KEY}"`)) await rm(target, { force: true });
 }
 
-/** The manifest that somebody wrote; null when there is none. One that a build generated is nobody's. */
+/** Returns the hand-written manifest; null when there is none. A generated one does not count. */
 export async function writtenManifest(folder: string): Promise<{ path: string; text: string } | null> {
   for (const path of [join(folder, MANIFEST_NAME), join(folder, TOOL_FOLDER, MANIFEST_NAME)]) {
     try {
@@ -94,7 +94,7 @@ export async function mustBeFolder(folder: string): Promise<void> {
     });
 }
 
-/** An endpoint as the scheduler is told it. */
+/** Converts an endpoint to the form that the scheduler receives. */
 export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunction[]): EndpointSpec {
   return {
     name: endpoint.name,

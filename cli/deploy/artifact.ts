@@ -1,4 +1,4 @@
-/** From a folder, what the build generates and what it installed to `.tool/artifact.tar.gz`. */
+/** Packs a folder, the generated files and the installed packages into `.tool/artifact.tar.gz`. */
 import { lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
@@ -10,11 +10,11 @@ import { MANIFEST_NAME } from './manifest.ts';
 import { sizeText } from './size-text.ts';
 
 const ARTIFACT_LIMIT = 500_000_000;
-/** Where the tool keeps what it makes, inside the application's folder. */
+/** Folder for the tool's output, inside the application's folder. */
 export const TOOL_FOLDER = '.tool';
 const ARTIFACT = `${TOOL_FOLDER}/artifact.tar.gz`;
 const STAGING = `${TOOL_FOLDER}/.build`;
-/** How many of the biggest are named when there is too much. */
+/** Number of the largest files that the error names when the artifact is too large. */
 const NAMED = 5;
 
 /** Installed packages, packed once. */
@@ -37,24 +37,24 @@ export interface Artifact {
 }
 
 export interface ArtifactParts {
-  /** Besides the manifest. */
+  /** Not counting the manifest. */
   readonly generated?: readonly GeneratedFile[];
   readonly layers?: readonly Layer[];
-  /** Files of the folder to leave out, by name and path. */
+  /** Selects files of the folder to leave out, by name and path. */
   readonly skip?: (name: string, path: string) => boolean;
   readonly keepStaging?: boolean;
   /** Bytes. */
   readonly limit?: number;
 }
 
-/** Removes what an earlier build packed, so that a build that fails leaves no artifact of other sources. */
+/** Removes the artifact of an earlier build, so that a failed build leaves no artifact of other sources. */
 export async function removeArtifact(folder: string): Promise<void> {
   await rm(join(folder, ARTIFACT), { force: true });
 }
 
 /**
- * Packs the folder with the manifest. A generated file takes the place of one of the folder.
- * @throws CapstanError INVALID_ARCHIVE when it grows beyond the limit or holds what an artifact may not.
+ * Packs the folder with the manifest. A generated file replaces a file of the folder with the same path.
+ * @throws CapstanError INVALID_ARCHIVE when it exceeds the limit or contains what an artifact must not.
  */
 export async function packArtifact(folder: string, manifest: string, parts: ArtifactParts = {}): Promise<Artifact> {
   const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMIT } = parts;

@@ -1,9 +1,9 @@
-/** Which known word somebody may have meant. Pure. */
+/** Finds the known word that is closest to a misspelt one. Pure. */
 
-/** One mistake in four letters is as far as a slip goes. */
+/** At most one mistake in four characters. */
 const LETTERS_A_SLIP = 4;
 
-/** The known word that is nearest to a misspelt one; null when none is near. Case and underscores do not count. */
+/** Returns the nearest known word; null when none is near. Case and underscores do not count. */
 export function closest(word: string, known: readonly string[]): string | null {
   const asked = plain(word);
   const ranked = known
@@ -17,7 +17,7 @@ function plain(word: string): string {
   return word.toLowerCase().replaceAll(/[_-]/g, '');
 }
 
-/** Letters added, left out, changed or swapped with their neighbour (optimal string alignment). */
+/** Counts inserted, deleted, changed and transposed characters (optimal string alignment). */
 function distance(a: string, b: string): number {
   let older: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, column) => column);

@@ -1,4 +1,4 @@
-/** `capstan deploy`: from a folder to its endpoints. */
+/** `capstan deploy`: creates or updates the endpoints of a folder. */
 import { createReadStream } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -11,15 +11,15 @@ import type { Application } from './application.ts';
 import type { Artifact } from './artifact.ts';
 import { sizeText } from './size-text.ts';
 
-/** Tries after the first, for what passes by itself. */
+/** Retries of transient errors. */
 const RETRIES = 3;
-/** Where the gateway has answered before: it, or the scheduler, starts again. Half a minute. */
+/** Retries once the gateway has responded before: it, or the scheduler, is restarting. Half a minute. */
 const RETRIES_OF_KNOWN = 16;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 2_000;
 const PIECE_BYTES = 256 * 1024;
 
-/** False where every endpoint is served by an image of its own: nothing of the folder is needed on a host. */
+/** False when every endpoint has its own image: the hosts need nothing of the folder. */
 function needsArtifact({ endpoints }: Application): boolean {
   return endpoints.some(({ spec }) => spec.functions.length > 0 || spec.imageName === '' || baseImageOf(spec.imageName) !== null);
 }
@@ -30,7 +30,7 @@ export interface Deployment {
   readonly environment: string;
 }
 
-/** Uploads the artifact, where one is needed, and creates or updates the endpoints, all or none. Throws CapstanError. */
+/** Uploads the artifact, if one is needed, and creates or updates the endpoints, all or none. Throws CapstanError. */
 export async function deployApplication(
   client: GatewayClient,
   { application, artifact, environment }: Deployment,
@@ -38,7 +38,7 @@ export async function deployApplication(
 ): Promise<Deployed> {
   const upload = needsArtifact(application);
   if (upload) await uploadArtifact(client, artifact, terminal);
-  // The same deployment again is the same deployment: safe to repeat.
+  // Repeating a deployment has no further effect, so a retry is safe.
   return retrying(
     () =>
       deploy(client, {
@@ -70,7 +70,7 @@ async function uploadArtifact(client: GatewayClient, artifact: Artifact, termina
   terminal.progress('');
 }
 
-/** `progress` counts what the tries achieved: while it grows, a try that breaks off is as good as the first. */
+/** `progress` counts what the attempts achieved: after progress, the retries start again. */
 async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress: () => number): Promise<T> {
   let reached = 0;
   for (let attempt = 0; ; attempt += 1) {

@@ -19,19 +19,19 @@ export interface ParsedModule extends Module {
   readonly folder: string;
 }
 
-/** Where an export leads. */
+/** What an export resolves to. */
 export type Found =
   | { readonly kind: 'function'; readonly node: Callable; readonly module: ParsedModule }
   /** A class, at this place. */
   | { readonly kind: 'class'; readonly at: string }
-  /** It is there, but what it is shows only when the module runs. */
+  /** It exists, but what it is depends on running the module. */
   | { readonly kind: 'unclear' }
-  /** `names` are the functions that are there. `hidden` is the place of a function of this name that is not exported. */
+  /** `names`: the functions that exist. `hidden`: the place of a function of this name that is not exported. */
   | { readonly kind: 'missing'; readonly names: readonly string[]; readonly hidden: string | null };
 
 type Declared = Callable | Class | 'unclear' | { readonly from: string; readonly name: string };
 
-/** Follows at most this many re-exports: a circle has no end. */
+/** Follows at most this many re-exports, because they can form a cycle. */
 const DEEPEST = 20;
 
 /**
@@ -39,7 +39,7 @@ const DEEPEST = 20;
  * @throws CapstanError INVALID_MANIFEST with file and line for a syntax error.
  */
 export function parseModule(module: Module, folder: string): ParsedModule {
-  // A .cjs file is a script, everything else may be either; the parser decides by what it finds.
+  // A .cjs file is a script, any other file may be either; the parser decides by the content.
   const result = parseSync(module.path, module.source);
   const parsed = { ...module, program: result.program, folder };
   const fault = result.errors.find((error) => error.severity === 'Error');
@@ -52,7 +52,7 @@ export function parseModule(module: Module, folder: string): ParsedModule {
   return parsed;
 }
 
-/** The exported function `name`; the default export counts when it has this name or is the only function. */
+/** Finds the exported function `name`; the default export counts if it has this name or is the only function. */
 export async function findExport(module: ParsedModule, name: string, depth = 0): Promise<Found> {
   const { exported, passedOn, unclear } = readExports(module);
   const declared = exported.get(name) ?? defaultAs(exported, name);
@@ -69,7 +69,7 @@ export async function findExport(module: ParsedModule, name: string, depth = 0):
   return { kind: 'missing', names, hidden: isCallable(hidden) ? placeOf(module, hidden.start) : null };
 }
 
-/** `file:line` of an offset. */
+/** Returns `file:line` of an offset. */
 function placeOf(module: Module, offset: number): string {
   return `${module.path}:${module.source.slice(0, offset).split('\n').length}`;
 }
@@ -109,7 +109,7 @@ interface Exports {
   readonly exported: Map<string, Declared>;
   /** Modules of `export * from`. */
   readonly passedOn: readonly string[];
-  /** CommonJS whose exports are made while it runs. */
+  /** CommonJS whose exports are computed at run time. */
   readonly unclear: boolean;
 }
 

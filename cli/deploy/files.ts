@@ -1,4 +1,4 @@
-/** Which files of a folder go into the artifact: all but those that ignore files, or their nature, leave out. */
+/** Selects the files of a folder for the artifact: all but those that ignore files or the rules below exclude. */
 import { lstat, readdir, readFile, readlink, realpath } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
 import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
@@ -9,10 +9,10 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
-/** Never in an artifact: our own output, version control, compiled Python, data and secrets. */
+/** Never in an artifact: the tool's own output, version control, compiled Python, data and secrets. */
 const NEVER = /^(\.git|\.tool|\.capstan|__pycache__|\.env(\..+)?)$/;
 const NODE_MODULES = 'node_modules';
-/** Folders of installed packages; the runtimes look for them by these names. */
+/** Folders of installed packages, which the runtimes find by these names. */
 const dependencies = [NODE_MODULES, 'python_packages'];
 
 export interface FileEntry {
@@ -24,21 +24,20 @@ export interface FileEntry {
 export interface FileList {
   /** Files and links, ordered by path. */
   readonly entries: readonly FileEntry[];
-  /** What was left out although nobody asked for it, for people. */
+  /** Files that were left out without a rule of the user, for messages. */
   readonly leftOut: readonly string[];
 }
 
-/** The rules of the ignore files from the folder down to some subfolder. */
+/** The rules of the ignore files from the folder down to a subfolder. */
 interface Rules {
   readonly git: readonly { readonly base: string; readonly rules: Ignore }[];
   readonly tool: Ignore;
 }
 
 /**
- * Lists the folder. `.gitignore` files hold for their subtree, `.toolignore` of the folder for
- * everything; installed dependencies are taken along whatever `.gitignore` says, since a node
- * installs nothing.
- * What `skip` says of a name and its path is left out.
+ * Lists the folder. `.gitignore` files apply to their subtree, `.toolignore` to the whole folder. Installed
+ * dependencies are included whatever `.gitignore` says, because a node installs nothing. `skip` excludes files by name
+ * and path.
  * @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder.
  */
 export async function listFiles(
@@ -56,7 +55,7 @@ export async function listFiles(
     const ownRules = isDependency(base) ? '' : await textOf(join(here, '.gitignore'));
     const rules: Rules = ownRules === '' ? outer : { ...outer, git: [...outer.git, { base, rules: ignore().add(ownRules) }] };
     const names = await readdir(here);
-    // A virtual environment holds what was installed for this machine.
+    // A virtual environment contains packages for this machine.
     if (base !== '' && names.includes('pyvenv.cfg')) return;
     for (const name of names) {
       const path = base === '' ? name : `${base}/${name}`;
@@ -81,7 +80,7 @@ export async function listFiles(
     }
   }
 
-  /** Links are followed to their end: links through links may lead out although each alone does not. */
+  /** Links are resolved fully: a chain of links may lead out although no single link does. */
   async function staysInside(path: string): Promise<boolean> {
     const target = await readlink(join(root, path));
     if (isAbsolute(target)) return false;
@@ -89,7 +88,7 @@ export async function listFiles(
     try {
       return isInside(root, await realpath(join(root, path)));
     } catch {
-      return false; // it leads to nothing
+      return false; // a dangling link
     }
   }
 }
@@ -103,7 +102,7 @@ function isIgnored(path: string, isFolder: boolean, { git, tool }: Rules): boole
   if (tool.ignores(asked(path))) return true;
   if (isDependency(path)) return false;
   let ignored = false;
-  // A rule nearer to the file wins over one further up.
+  // A rule nearer to the file overrides one further up.
   for (const { base, rules } of git) {
     const relative = base === '' ? path : path.slice(base.length + 1);
     const verdict = rules.test(asked(relative));

@@ -1,9 +1,9 @@
-/** Whether any host has what the endpoints' builds left out because the base image has it. */
+/** Checks whether any host has the packages that builds left out because the base image has them. */
 import { baseImageOf, baseImages, preinstalledPackages } from '../../lib/base-images.ts';
 import type { MachineType } from '../api/nodes.ts';
 import type { Application } from './application.ts';
 
-/** One sentence for each endpoint that no host can serve as it is. */
+/** Returns one sentence for each endpoint that no host can serve at present. */
 export function lackingPackages({ endpoints }: Application, types: readonly Pick<MachineType, 'packages' | 'images'>[]): string[] {
   const withPackages = baseImages.filter(({ packages }) => packages.length > 0).map(({ name }) => name);
   return endpoints.flatMap(({ spec }) => {

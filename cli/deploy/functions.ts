@@ -1,4 +1,4 @@
-/** The functions of a manifest as the scheduler and the agents are told them. */
+/** Converts the functions of a manifest to the form that the scheduler and the agents receive. */
 import { CapstanError } from '../../lib/errors.ts';
 import { findExport, parseModule, type Found } from './exports.ts';
 import type { ManifestEndpoint, ManifestFunction } from './manifest.ts';
@@ -47,7 +47,7 @@ async function readFunction(
   return { name, module: module.path, ...reading };
 }
 
-/** The function that a manifest names, and where in the manifest. */
+/** The function that a manifest names, and its place in the manifest. */
 interface Wanted {
   readonly name: string;
   readonly file: string;
@@ -55,13 +55,13 @@ interface Wanted {
   readonly where: string;
 }
 
-/** What is known of a function that could not be read; throws when it is none. */
+/** Returns what is known of a function that could not be read; throws when it is not a function. */
 function refusalOf(found: Exclude<Found, { kind: 'function' }>, { name, file, kind, where }: Wanted): Reading {
   switch (found.kind) {
     case 'unclear':
       return UNREAD;
     case 'class':
-      // The worker reads its methods once it has made it.
+      // The worker reads its methods after creating it.
       if (kind === 'queue') return UNREAD;
       throw invalid(where, `${found.at}: ${name} is a class, and a route must have a function`);
     case 'missing': {

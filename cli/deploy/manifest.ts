@@ -1,6 +1,6 @@
 /**
- * The manifest of an application (docs/tool.md).
- * Keys we do not know are kept and carried along, and told where they look like a slip; a key we know must fit its rule.
+ * Reads the manifest of an application (docs/tool.md). Unknown keys are kept, with a warning when they look like a
+ * misspelt known key; a known key must satisfy its rule.
  */
 import { z } from 'zod';
 
@@ -27,15 +27,15 @@ export interface ManifestFunction {
   readonly module: string;
 }
 
-/** One endpoint with the defaults filled in. */
+/** One endpoint with its defaults. */
 export interface ManifestEndpoint extends SettingValues {
   readonly name: string;
   readonly kind: 'queue' | 'load-balanced';
-  /** Empty for a worker that brings its own program. */
+  /** Empty for a worker with its own program. */
   readonly functions: readonly ManifestFunction[];
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;
-  /** Rate limits that differ from the account's, by operation; 0 stands for none. */
+  /** Rate limits that differ from the account's, by operation; 0 means no limit. */
   readonly rateLimits: Readonly<Record<string, { readonly requests: number; readonly concurrent: number }>>;
   /** `<METHOD> <path>` → function name. */
   readonly routes: Readonly<Record<string, string>>;
@@ -43,9 +43,9 @@ export interface ManifestEndpoint extends SettingValues {
 
 export interface Manifest {
   readonly endpoints: readonly ManifestEndpoint[];
-  /** As it goes into the artifact: every key as it came, but no values of `env`, which are secrets. */
+  /** The manifest as stored in the artifact: every key unchanged, but no values of `env`, which are secrets. */
   readonly published: string;
-  /** Keys that are not ours and look like one that is. */
+  /** Unknown keys that resemble a known one. */
   readonly warnings: readonly string[];
 }
 
@@ -54,7 +54,7 @@ const functionName = z.string('must be a string').regex(/^[\p{ID_Start}$_][\p{ID
 
 const functionSchema = z.looseObject({ name: functionName, module: text }, 'must be an object with the keys name and module');
 
-/** What the endpoint is; its settings have rules of their own. */
+/** Fields that are not settings; settings have their own rules. */
 const resourceSchema = z.looseObject(
   {
     is_load_balanced: z.boolean('must be true or false').nullish(),
@@ -82,7 +82,7 @@ const manifestSchema = z.looseObject(
   'must be an object with the key resources',
 );
 
-/** Ours, and those that builds and the service's first tool write beside them. */
+/** Known keys, and those that builds and the service's first tool add. */
 const knownKeys = {
   manifest: [
     ...Object.keys(manifestSchema.shape),
@@ -92,14 +92,14 @@ const knownKeys = {
   function: [...Object.keys(functionSchema.shape), 'is_async', 'is_class', 'http_method', 'http_path'],
 };
 
-/** A rule that the manifest breaks, at a place in it. */
+/** A broken rule and its place in the manifest. */
 interface Breach {
   readonly path: string;
   readonly rule: string;
 }
 
 /**
- * Reads a manifest's text. `file` is how messages call it.
+ * Reads a manifest's text. `file` is its name in messages.
  * @throws CapstanError INVALID_MANIFEST, naming every broken rule with its path.
  */
 export function readManifest(source: string, file: string): Manifest {
@@ -151,7 +151,7 @@ export function readManifest(source: string, file: string): Manifest {
   };
 }
 
-/** Keys of other tools pass; one that is nearly ours is a setting that somebody believes to have made. */
+/** Keys of other tools are permitted; a key that resembles a known one is probably a misspelt setting. */
 function slips(value: unknown, path: string, known: readonly string[]): string[] {
   if (typeof value !== 'object' || value === null) return [];
   return Object.keys(value).flatMap((key) => {
@@ -160,7 +160,7 @@ function slips(value: unknown, path: string, known: readonly string[]): string[]
   });
 }
 
-/** Settings that break their own rule; those over several settings come later. */
+/** Settings that break their own rule; rules over several settings are checked later. */
 function settingViolations(resource: unknown, prefix: string): Breach[] {
   return SETTING_NAMES.flatMap((name) => {
     const value = valueAt(resource, name);
@@ -215,7 +215,7 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
     if (routes.length > 0) violations.push({ path: routesPath, rule: 'require functions; a foreign worker serves every path itself' });
     return violations;
   }
-  // A worker of one's own listens itself, and knows its routes.
+  // A worker with its own program listens itself and defines its own routes.
   if (routes.length === 0 && endpoint.functions.length > 0)
     violations.push({ path: routesPath, rule: 'a load-balanced endpoint needs at least one route' });
   for (const [route, name] of routes) {
@@ -225,7 +225,7 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
   return violations;
 }
 
-/** Two functions with the same name must not be defined in one application. */
+/** Two functions of one application must not have the same name. */
 function checkFunctionNames(endpoints: readonly ManifestEndpoint[]): Breach[] {
   const seen = new Map<string, string>();
   const violations: Breach[] = [];
@@ -244,7 +244,7 @@ function parseJson(source: string, file: string): unknown {
   try {
     return JSON.parse(source.replace(/^\uFEFF/, '')) as unknown;
   } catch (cause) {
-    // The parser's own message quotes the text around the fault, and that may hold a secret.
+    // The parser's own message is not used: it quotes the surrounding text, which may contain a secret.
     const where = /position (\d+)/.exec(cause instanceof Error ? cause.message : '')?.[1];
     const place = where === undefined ? '' : ` (${lineAndColumn(source, Number(where))})`;
     const empty = source.trim() === '' ? ': it is empty' : '';
@@ -270,14 +270,14 @@ function invalid(file: string, violations: readonly Breach[]): CapstanError {
   return new CapstanError('INVALID_MANIFEST', message, details);
 }
 
-/** `value` is what was checked, `prefix` its place in the manifest. */
+/** `value` is the checked value, `prefix` its place in the manifest. */
 function violationsOf(error: z.ZodError, value: unknown, prefix: string): Breach[] {
   return error.issues.map((issue) => {
     const path = issue.path.reduce<string>(
       (parent, key) => (typeof key === 'number' ? `${parent}[${key}]` : at(parent, String(key))),
       prefix,
     );
-    // The rule of a record's key stands inside the issue.
+    // The rule for a record's key is nested in the issue.
     const rule = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
     const missing = issue.code === 'invalid_type' && issue.path.reduce<unknown>(valueAt, value) === undefined;
     return { path, rule: missing ? `is required and ${rule}` : rule };
@@ -294,7 +294,10 @@ function at(parent: string, key: string): string {
   return parent === '' ? key : `${parent}.${key}`;
 }
 
-/** Builds are stored as they are, readable by every node: values of `env` travel apart, encrypted at rest. */
+/**
+ * Builds are stored in plain text and every node can read them: values of `env` are sent separately and encrypted at
+ * rest.
+ */
 function withoutSecrets(manifest: z.output<typeof manifestSchema>): unknown {
   const resources = Object.entries(manifest.resources).map(([name, resource]) => {
     if (typeof resource !== 'object' || resource === null || !('env' in resource)) return [name, resource];

@@ -1,19 +1,19 @@
-/** From a module's name in the manifest to its file in the folder, by the rules the agent follows. */
+/** Resolves a module's name in the manifest to its file in the folder, by the agent's rules. */
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { extname, join, relative, resolve, sep } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 
-/** What may follow the name as written. */
+/** Suffixes that may follow the name as written. */
 const endings = ['', '.ts', '.mts', '.js', '.mjs', '.cjs', '/index.ts', '/index.mts', '/index.js', '/index.mjs', '/index.cjs'];
 const pythonEndings = ['.py', '/__init__.py'];
 
-/** What the runtimes can load. */
+/** File types that the runtimes load. */
 const loadable = new Set(['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs']);
 const PYTHON = '.py';
 
 export interface Module {
-  /** Relative to the folder, with forward slashes: what the agent is told. */
+  /** Path that the agent receives, relative to the folder, with forward slashes. */
   readonly path: string;
   readonly source: string;
 }
@@ -24,7 +24,8 @@ export function isPython({ path }: Module): boolean {
 
 /**
  * Finds and reads a module. `where` is its place in the manifest.
- * @throws CapstanError INVALID_MANIFEST when it is not there, outside of the folder, or of a language that does not run.
+ * @throws CapstanError INVALID_MANIFEST when it does not exist, is outside of the folder, or is of an unsupported
+ * language.
  */
 export async function readModule(folder: string, name: string, where: string): Promise<Module> {
   const root = await realpath(folder);
@@ -46,7 +47,7 @@ export async function readModule(folder: string, name: string, where: string): P
   );
 }
 
-/** The file that a relative import in `from` means; null when there is none (the caller then knows less, and nothing is wrong). */
+/** Returns the file of a relative import in `from`; null when there is none, which is not an error. */
 export async function readImport(folder: string, from: string, specifier: string): Promise<Module | null> {
   const root = await realpath(folder);
   const target = resolve(root, from, '..', specifier);
@@ -70,7 +71,7 @@ async function isFile(path: string): Promise<boolean> {
   try {
     return (await stat(path)).isFile();
   } catch {
-    return false; // not there, or not for us: another spelling may be
+    return false; // absent or not readable: another suffix may match
   }
 }
 

@@ -1,14 +1,14 @@
 /**
- * Reads from a function's source how the input's keys reach it (CallStyle and ParameterSpec of
+ * Reads from a function's source how the input's keys become its parameters (CallStyle and ParameterSpec of
  * nodes.proto), without running it:
  *
- *   f(a, b = 1, c?)            POSITIONAL   a; b and c need not be given
- *   f({ a, b = 1 })            OBJECT       a; b need not be given
+ *   f(a, b = 1, c?)            POSITIONAL   a; b and c are optional
+ *   f({ a, b = 1 })            OBJECT       a; b is optional
  *   f(order: Order)            OBJECT       the members of Order, when this application declares it
  *   f(input), f({ a, ...b })   WHOLE        any keys
  *
- * A last parameter `ctx`, or `context` unless its type is a plain value, gets the job's context
- * and is no key of the input.
+ * A last parameter `ctx`, or `context` unless its type is a plain value, receives the job's context and is not a key of
+ * the input.
  */
 import type { ParamPattern, TSSignature, TSType } from 'oxc-parser';
 
@@ -17,7 +17,7 @@ import { parseModule, topLevel, type Callable, type ParsedModule } from './expor
 import { readImport } from './modules.ts';
 
 export interface Parameter extends ParameterSpec {
-  /** A value of the parameter's type, for the command to try next. */
+  /** An example value of the parameter's type, for the command that is printed. */
   readonly sample: unknown;
 }
 
@@ -28,22 +28,22 @@ export interface Reading {
 
 const WHOLE: Reading = { style: CallStyle.WHOLE, parameters: [] };
 
-/** The module was there, but what it exports shows only when it runs. */
+/** The module exists, but what it exports depends on running it. */
 export const UNREAD: Reading = { style: CallStyle.UNSPECIFIED, parameters: [] };
 
-/** What a type says about the values it allows. */
+/** What a type says about its values. */
 type Shape =
   | { readonly kind: 'value'; readonly sample: unknown; readonly type?: string }
   /** An object with exactly these keys. */
   | { readonly kind: 'members'; readonly members: readonly Parameter[] }
   /** Some object. */
   | { readonly kind: 'object' }
-  /** Nothing. */
+  /** Nothing is known. */
   | { readonly kind: 'unknown' };
 
 const UNKNOWN: Shape = { kind: 'unknown' };
 const OBJECT: Shape = { kind: 'object' };
-/** Types of the language whose values are no objects with keys. */
+/** Types of the language whose values are not objects with keys. */
 const values: Readonly<Record<string, unknown>> = {
   Array: [],
   ReadonlyArray: [],
@@ -52,9 +52,9 @@ const values: Readonly<Record<string, unknown>> = {
   Uint8Array: [],
   Buffer: '',
 };
-/** Types whose values JSON has, by their names. */
+/** Names of types whose values JSON can represent. */
 const jsonTypes: Readonly<Record<string, string>> = { Array: 'array', ReadonlyArray: 'array', Date: 'string' };
-/** How deep a type may lie behind names of types. */
+/** Maximum number of type names to follow. */
 const DEEPEST = 10;
 
 export async function readParameters(node: Callable, module: ParsedModule): Promise<Reading> {
@@ -74,7 +74,7 @@ interface Taken {
   readonly name: string | null;
   readonly required: boolean;
   readonly shape: Shape;
-  /** The keys that a destructured object names; null for any other parameter, and where its keys are open. */
+  /** Returns the keys that a destructured object names; null for any other parameter, and when its keys are open. */
   readonly keys: readonly Parameter[] | null;
 }
 
@@ -125,7 +125,7 @@ async function take(parameter: ParamPattern, module: ParsedModule): Promise<Take
   }
 }
 
-/** The keys a destructuring names, with those its type adds; null when it takes any. */
+/** Returns the keys of a destructuring and those that its type adds; null when it takes any key. */
 function keysOf(pattern: ParamPattern & { type: 'ObjectPattern' }, shape: Shape): Parameter[] | null {
   const members = new Map((shape.kind === 'members' ? shape.members : []).map((member) => [member.name, member]));
   const keys: Parameter[] = [];
@@ -182,11 +182,11 @@ async function shapeOf(type: TSType | undefined, module: ParsedModule, depth = 0
   }
 }
 
-/** Plain values stay plain; with an object among them nothing is known but that. */
+/** A union of plain values stays plain; with an object among them nothing more is known. */
 function unionOf(shapes: readonly Shape[]): Shape {
   const sample = shapes.find((shape) => shape.kind === 'value' && shape.sample !== null) ?? shapes[0];
   if (shapes.every((shape) => shape.kind === 'value')) {
-    // A value of several types, null among them, is not checked.
+    // A value of several types, including null, is not checked.
     const types = new Set(shapes.map(typeOf));
     return sample?.kind === 'value' ? { ...sample, type: types.size === 1 ? typeOf(sample) : '' } : UNKNOWN;
   }
@@ -204,7 +204,7 @@ async function membersOf(signatures: readonly TSSignature[], module: ParsedModul
   return { kind: 'members', members };
 }
 
-/** A type by its name: declared in this file, or imported from another of the application. */
+/** Resolves a type by its name: declared in this file, or imported from another file of the application. */
 async function namedShape(name: string, generic: boolean, module: ParsedModule, depth: number): Promise<Shape> {
   for (const statement of module.program.body) {
     const node = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
@@ -242,7 +242,7 @@ function sampleOf(shape: Shape): unknown {
   }
 }
 
-/** What JSON's own types are called; empty when the source does not tell. */
+/** Returns the names of JSON's own types; empty when the source does not state them. */
 function typeOf(shape: Shape): string {
   switch (shape.kind) {
     case 'value':
@@ -260,7 +260,7 @@ function literal(value: unknown): Shape {
   return { kind: 'value', sample: plain(value), type: type === 'string' || type === 'number' || type === 'boolean' ? type : '' };
 }
 
-/** A literal as JSON can carry it. */
+/** Returns a literal in a form that JSON can represent. */
 function plain(value: unknown): unknown {
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
 }

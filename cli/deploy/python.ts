@@ -1,4 +1,4 @@
-/** Finds a function in a Python module and reads its parameters, with the Python of this machine; nothing of the module is run. */
+/** Finds a function in a Python module and reads its parameters, with this machine's Python; the module is not run. */
 import { execFile, type ExecFileException } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +13,7 @@ import type { Module } from './modules.ts';
 import { UNREAD, type Reading } from './parameters.ts';
 
 const READER = fileURLToPath(new URL('python/read_function.py', import.meta.url));
-/** Reading takes a fraction of a second; a machine that is busy far beyond its means takes its time. */
+/** Reading takes a fraction of a second; the limit allows for an overloaded machine. */
 const TIMEOUT_MS = 60_000;
 
 const answerSchema = z.discriminatedUnion('kind', [
@@ -33,8 +33,8 @@ type Answer = z.output<typeof answerSchema>;
 export type FoundInPython = Exclude<Found, { kind: 'function' }> | { readonly kind: 'read'; readonly reading: Reading };
 
 /**
- * Where this machine has no Python 3.8 or newer the function stays unread: the worker checks the
- * input against the function's own signature in any case.
+ * Without Python 3.8 or newer on this machine the function is not read: the worker always checks the input against the
+ * function's own signature.
  * @throws CapstanError INVALID_MANIFEST with file and line for a syntax error.
  */
 export async function findInPython(folder: string, module: Module, name: string): Promise<FoundInPython> {
@@ -70,8 +70,9 @@ function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>)
 }
 
 /**
- * Undefined when there is no Python that can answer.
- * @throws CapstanError UNAVAILABLE when it does not end: to go on without would deploy another reading on each try.
+ * Returns undefined when no suitable Python exists.
+ * @throws CapstanError UNAVAILABLE when it does not end: continuing without it would make the result of each attempt
+ * differ.
  */
 async function runReader(path: string, name: string): Promise<Answer | undefined> {
   try {

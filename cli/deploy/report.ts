@@ -1,4 +1,4 @@
-/** What a deployment is told to people: the endpoints by kind and the command to try next. */
+/** Prints the result of a deployment: the endpoints by kind and the command to try next. */
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { quote } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
@@ -16,19 +16,22 @@ export function printEndpoints(rows: readonly EndpointRow[], terminal: Terminal)
   for (const { name, url } of queued) terminal.line(`  ${name}  ${url}`);
 }
 
-/** A complete call of a queue endpoint; `key` is how the shell writes the API key. */
+/** Returns a complete call of a queue endpoint; `key` is the shell expression of the API key. */
 export function curlFor(url: string, input: unknown, key: string): string {
   const body = quote(JSON.stringify({ input }));
   return `curl -s ${quote(`${url}/runsync`)} -H "Authorization: Bearer ${key}" -H 'Content-Type: application/json' -d ${body}`;
 }
 
-/** An input with a value of the right type for every parameter that must be given. */
+/** Returns an input with a value of the right type for every required parameter. */
 function sampleInput({ functions }: ApplicationEndpoint): unknown {
   const parameters = functions[0]?.parameters ?? [];
   return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
 }
 
-/** The curl line for the first queue endpoint, else for the first route that needs no body; null when there is neither. */
+/**
+ * Returns the curl line for the first queue endpoint, else for the first route that needs no body; null when there is
+ * neither.
+ */
 export function nextCommand(application: Application, rows: readonly EndpointRow[], key: string): string | null {
   const row = rows.find(({ kind }) => kind === 'queue');
   const endpoint = application.endpoints.find(({ spec }) => spec.name === row?.name);

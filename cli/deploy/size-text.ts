@@ -1,4 +1,4 @@
-/** Sizes for people, in powers of 1000 as the limits are. */
+/** Formats sizes in powers of 1000, like the limits. */
 export function sizeText(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;
   if (bytes < 1_000_000) return `${(bytes / 1000).toFixed(1)} kB`;

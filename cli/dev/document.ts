@@ -1,4 +1,4 @@
-/** The OpenAPI document of what is under development, made from the functions' signatures. */
+/** Generates the OpenAPI document of the project under development from the functions' signatures. */
 import type { Parameter } from '../deploy/parameters.ts';
 import { isReadable } from './fit.ts';
 import type { DevRoute } from './routes.ts';

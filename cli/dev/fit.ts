@@ -1,4 +1,4 @@
-/** Whether what a caller sent fits the function, as its source says: told before the function is called. */
+/** Checks whether a caller's input matches the function's source, before the function is called. */
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { fitsParameter, typeMismatch } from '../../lib/parameter-types.ts';
 import type { Parameter } from '../deploy/parameters.ts';
@@ -11,19 +11,22 @@ export interface RouteValues {
   readonly body: unknown;
 }
 
-/** The function's source tells what it takes, and it does not read the request itself. */
+/** The source states the parameters, and the function does not read the request itself. */
 export function isReadable({ reading }: DeclaredFunction): boolean {
   const known = reading.style === CallStyle.POSITIONAL || reading.style === CallStyle.OBJECT;
   return known && !reading.parameters.some(({ name, type }) => type === 'request' || (type === '' && name === 'request'));
 }
 
-/** The rule that a job's input breaks, or null: keys too few or too many, values of another type. */
+/** Returns the rule that a job's input breaks, or null: missing or unknown keys, values of another type. */
 export function inputViolation(fn: DeclaredFunction, input: Readonly<Record<string, unknown>>): string | null {
   if (!isReadable(fn)) return null;
   return strayKey(fn, input) ?? firstBreach(fn, (parameter) => jsonBreach(parameter, input[parameter.name]));
 }
 
-/** The same of a request, whose path comes before its body, and its query last. Other keys of a query are nobody's concern. */
+/**
+ * The same for a request. Its path takes precedence over its body, and its body over its query. Unknown keys of a query
+ * are ignored.
+ */
 export function routeViolation(fn: DeclaredFunction, { path, query, body }: RouteValues): string | null {
   if (!isReadable(fn)) return null;
   if (body !== undefined && !isObject(body)) return 'the body must be a JSON object whose keys are the parameters';
@@ -65,7 +68,7 @@ function jsonBreach(parameter: Parameter, value: unknown): string | null {
   return fitsParameter(value, parameter) ? null : typeMismatch(name, type);
 }
 
-/** Text is converted by the worker: what it can make of it fits. */
+/** The worker converts text: any text that it can convert is valid. */
 function textBreach({ name, type }: Parameter, text: string): string | null {
   const isNumber = text.trim() !== '' && Number.isFinite(Number(text));
   switch (type) {

@@ -1,6 +1,6 @@
 /**
- * What the development server's workers load: in Python the worker files themselves; in Node a file for each
- * endpoint that loads its worker file with this very SDK and takes from it what was declared.
+ * Generates the files that the development server's workers load. In Python these are the worker files themselves. In
+ * Node a generated file for each endpoint loads its worker file with this SDK and takes the declaration from it.
  */
 import { mkdir, rm, rmdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -11,7 +11,7 @@ import { servedExports } from '../build/handlers-node.ts';
 import { installRoot } from '../config.ts';
 import type { DeclaredEndpoint, DeclaredFunction } from '../discovery/declared.ts';
 
-/** In the project's folder: a worker loads nothing from outside of it. */
+/** In the project's folder, because a worker loads nothing outside of it. */
 const FOLDER = '.tool/dev';
 
 export async function writeHandlers(folder: string, endpoints: readonly DeclaredEndpoint[]): Promise<void> {
@@ -23,7 +23,7 @@ export async function writeHandlers(folder: string, endpoints: readonly Declared
 
 export async function removeHandlers(folder: string): Promise<void> {
   await rm(join(folder, FOLDER), { recursive: true, force: true });
-  // It stays where a build left something there.
+  // The folder remains if it contains the output of a build.
   await rmdir(dirname(join(folder, FOLDER))).catch(() => undefined);
 }
 
@@ -37,7 +37,7 @@ function specOf(endpoint: DeclaredEndpoint, { name, isClass, reading }: Declared
   return {
     name,
     module: moduleOf(endpoint),
-    // The worker reads a class's methods once it has made it.
+    // The worker reads a class's methods after creating it.
     callStyle: isClass ? CallStyle.UNSPECIFIED : reading.style,
     parameters: isClass ? [] : reading.parameters.map(({ name: key, required, type }) => ({ name: key, required, type })),
   };

@@ -1,27 +1,30 @@
-/** One HTTP request of a route's function: its body to the worker, the worker's answer to the caller, neither further ahead than the other reads. */
+/**
+ * Passes one HTTP request to a route's function and the worker's response to the caller, with flow control in both
+ * directions.
+ */
 import type { ServerResponse } from 'node:http';
 
 import type { HttpCall, HttpRequest, LocalWorker } from '../../agent/local-workers.ts';
 
-/** Bytes of a request's body that may be on their way unread (proto/capstan/v1/invoke.proto). */
+/** Unread bytes of a request's body in transit (proto/capstan/v1/invoke.proto). */
 const WINDOW_BYTES = 256 * 1024;
 const PART_BYTES = 64 * 1024;
 
 export interface Answering {
   readonly worker: LocalWorker;
   readonly request: Omit<HttpRequest, 'body' | 'ended'>;
-  /** Empty for none. */
+  /** Empty when there is none. */
   readonly body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
   readonly response: ServerResponse;
-  /** The worker has the request: from now on the answer is its own. */
+  /** The worker has the request: the response now comes from it. */
   readonly taken: () => void;
-  /** No answer has begun; whoever asked says what is left to say. */
+  /** No response has begun; the caller of this function sends one. */
   readonly failed: (message: string) => void;
-  /** The function threw before it answered; the text of its answer. */
+  /** Receives the body of an error response; returns the body to send instead, or null. */
   readonly threw: (answer: Buffer) => Buffer | null;
 }
 
-/** Settles when the answer is over, however it ends. @throws CapstanError as LocalWorker.ready */
+/** Settles when the response has ended, in any way. @throws CapstanError as LocalWorker.ready */
 export async function answerByWorker({ worker, request, body, response, taken, failed, threw }: Answering): Promise<void> {
   const over = Promise.withResolvers<void>();
   const window = new Window(WINDOW_BYTES);
@@ -71,7 +74,7 @@ async function send(call: HttpCall, body: Answering['body'], window: Window): Pr
     }
     call.body(new Uint8Array(), true);
   } catch {
-    // The caller broke off in the middle of its body: `close` of the response says so to the worker.
+    // The caller disconnected while sending its body: `close` of the response tells the worker.
     call.abort(true);
   }
 }
@@ -86,7 +89,7 @@ class Window {
     this.#left = bytes;
   }
 
-  /** False once nobody reads any more. */
+  /** False when nobody reads any more. */
   async take(bytes: number): Promise<boolean> {
     while (this.#left <= 0 && !this.#closed) {
       const { promise, resolve } = Promise.withResolvers<void>();

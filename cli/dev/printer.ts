@@ -1,10 +1,10 @@
-/** What workers print: each line behind its endpoint's name, and the last ones kept for error pages. */
+/** Prints the output of workers, each line after its endpoint's name, and keeps the last lines for error pages. */
 
 const KEPT_LINES = 30;
 
 export interface Printer {
   readonly print: (endpoint: string, text: string) => void;
-  /** The last lines of an endpoint. */
+  /** Returns the last lines of an endpoint. */
   readonly printed: (endpoint: string) => readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** A project under development: what it declares now, with a worker for each of its endpoints. */
+/** A project under development: its present declarations, with a worker for each endpoint. */
 import { watch, type FSWatcher } from 'node:fs';
 import { glob, stat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
@@ -11,19 +11,19 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { functionSpecs, removeHandlers, writeHandlers } from './handlers.ts';
 import { routesOf, type DevRoute } from './routes.ts';
 
-/** Changes within this time are one: an editor writes a file in several steps. */
+/** Changes within this time count as one, because an editor writes a file in several steps. */
 const SETTLED_MS = 50;
-/** What code is made of, and what says which of it counts; anything else a function may write while it runs. */
+/** File types of code, and ignore files. A function may write any other file while it runs. */
 const FOLLOWED = /\.(py|[mc]?[jt]s|[jt]sx|json)$|(^|\/)\.(git|tool)ignore$/;
-/** `*` matches no name that begins with a dot. */
+/** `*` does not match names that begin with a dot. */
 const PATTERNS = ['**/*', '**/.{git,tool}ignore'];
 const IGNORED = /(^|\/)(\.git|\.tool|node_modules|__pycache__)(\/|$)/;
 
-/** Requests that one endpoint serves at once, at least. */
+/** Minimum number of requests that one endpoint serves at once. */
 const LEAST_REQUESTS = 64;
 
 export interface ProjectEvents {
-  /** Read anew; `error` when it cannot be. */
+  /** Receives the new declarations; `error` when they cannot be read. */
   readonly changed: (routes: readonly DevRoute[], error: CapstanError | null) => void;
 }
 
@@ -33,18 +33,18 @@ export class Project {
   readonly #workers: LocalWorkers;
   readonly #events: ProjectEvents;
   readonly #serving = new Map<string, LocalWorker>();
-  /** One for each folder: Node's own watching of trees misses files that are replaced by others. */
+  /** One watcher for each folder: Node's recursive watching misses files that are replaced by others. */
   readonly #watchers = new Map<string, FSWatcher>();
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
-  /** The sources as they were when they were read. */
+  /** The state of the sources when they were read. */
   #marks: ReadonlyMap<string, string> = new Map();
   routes: readonly DevRoute[] = [];
   /** Why the sources cannot be read; null when they can. */
   error: CapstanError | null = null;
 
-  /** `variables`: what discovery reads of the environment. */
+  /** `variables`: the environment that discovery reads. */
   constructor(folder: string, variables: Readonly<Record<string, string | undefined>>, workers: LocalWorkers, events: ProjectEvents) {
     this.#folder = folder;
     this.#variables = variables;
@@ -52,19 +52,19 @@ export class Project {
     this.#events = events;
   }
 
-  /** Reads the sources and starts what they declare; from now on changes are followed. */
+  /** Reads the sources and starts the declared workers; from now on changes are followed. */
   async start(): Promise<void> {
     await this.#follow();
     await this.#read();
   }
 
-  /** The worker of an endpoint: of the newest code that could be read. */
+  /** Returns the worker of an endpoint, with the newest code that could be read. */
   worker(endpoint: DeclaredEndpoint): LocalWorker {
     const known = this.#serving.get(endpoint.name);
     return known === undefined || known.isOver ? this.#startWorker(endpoint) : known;
   }
 
-  /** Settles when what has changed so far is read. */
+  /** Settles when all changes so far were read. */
   async settled(): Promise<void> {
     await this.#reading;
   }
@@ -72,7 +72,7 @@ export class Project {
   async close(): Promise<void> {
     this.#closed = true;
     for (const watcher of this.#watchers.values()) watcher.close();
-    // A change that was just seen is let through: it finds the project closed.
+    // A change that was just detected finishes first; it finds the project closed.
     await this.#reading;
     await this.#workers.close();
     await removeHandlers(this.#folder);
@@ -89,14 +89,17 @@ export class Project {
     }, SETTLED_MS);
   }
 
-  /** An editor that puts a new file in the old one's place is told by the new file's first name alone: what counts is what lies there then. */
+  /**
+   * When an editor replaces a file by renaming, the event names only the temporary file: the present files are compared
+   * instead.
+   */
   async #readChanged(): Promise<void> {
     if (this.#closed) return;
     await this.#follow();
     if (changedIn(this.#marks, await marksOf(this.#folder)).size > 0) await this.#read();
   }
 
-  /** Watches the folders that are there now. */
+  /** Watches the present folders. */
   async #follow(): Promise<void> {
     const folders = new Set(['', ...(await foldersOf(this.#folder))]);
     for (const [path, watcher] of this.#watchers) {
@@ -114,7 +117,7 @@ export class Project {
         if (name !== null && !IGNORED.test(name)) this.#touched();
       });
     } catch {
-      return; // it went: the watcher of the folder around it tells
+      return; // the folder was removed: the watcher of its parent reports it
     }
     watcher.once('error', () => this.#watchers.delete(path));
     this.#watchers.set(path, watcher);
@@ -132,10 +135,10 @@ export class Project {
       if (endpoints.length === 0) throw new ToolError('INVALID_MANIFEST', `no endpoint is declared in ${this.#folder}`, EXAMPLE);
       await writeHandlers(this.#folder, endpoints);
     } catch (error) {
-      // A file may vanish while it is read: the next change reads again.
+      // A file may disappear while it is read: the next change reads again.
       this.error = error instanceof CapstanError ? error : new CapstanError('INVALID_MANIFEST', String(error), { cause: error });
     }
-    // Calls in flight end on the code they began with.
+    // Calls in progress end on the code they began with.
     for (const worker of this.#serving.values()) worker.retire();
     this.#serving.clear();
     if (this.#closed) return;
@@ -146,8 +149,8 @@ export class Project {
   }
 
   /**
-   * Starts what nobody has called for yet, one after another: a start is half a second of a processor, which the endpoint
-   * whose file has changed gets first. Whoever calls another one starts it at once.
+   * Starts the workers that nobody has called, one after another. A start takes half a second of a processor, and the
+   * endpoint whose file changed is first. A call of another endpoint starts its worker at once.
    */
   async #warm(endpoints: readonly DeclaredEndpoint[]): Promise<void> {
     const routes = this.routes;
@@ -155,7 +158,7 @@ export class Project {
     for (const endpoint of endpoints) {
       if (this.#closed || this.routes !== routes) return;
       if (!served.has(endpoint) || this.#serving.has(endpoint.name)) continue;
-      // Why it does not load is told to its callers.
+      // Callers receive the reason why it does not load.
       await this.#startWorker(endpoint).ready.catch(() => undefined);
     }
   }
@@ -170,7 +173,7 @@ export class Project {
       functions: functionSpecs(endpoint),
       env: settings.env,
       servesHttp,
-      // One worker stands for the several that a deployed endpoint would start: an open stream must not hold up the rest.
+      // One worker stands for the several of a deployed endpoint: an open stream must not block other requests.
       maxConcurrency: servesHttp ? Math.max(settings.maxConcurrency, LEAST_REQUESTS) : settings.maxConcurrency,
     });
     this.#serving.set(name, worker);
@@ -185,19 +188,19 @@ async function foldersOf(folder: string): Promise<string[]> {
   return found;
 }
 
-/** Each source with what changes when it does: its size, time and inode. */
+/** Returns each source with a mark of its content: size, time and inode. */
 async function marksOf(folder: string): Promise<ReadonlyMap<string, string>> {
   const marks = new Map<string, string>();
   for await (const path of glob(PATTERNS, { cwd: folder, exclude: (name) => IGNORED.test(name) })) {
     if (!FOLLOWED.test(path)) continue;
-    // One that vanished meanwhile is told by the next event.
+    // The next event reports a file that disappeared meanwhile.
     const found = await stat(join(folder, path)).catch(() => null);
     if (found?.isFile() === true) marks.set(path, `${found.size} ${found.mtimeMs} ${found.ino}`);
   }
   return marks;
 }
 
-/** The sources that came, went or changed. */
+/** Returns the sources that were added, removed or changed. */
 function changedIn(before: ReadonlyMap<string, string>, now: ReadonlyMap<string, string>): ReadonlySet<string> {
   return new Set([...before.keys(), ...now.keys()].filter((path) => before.get(path) !== now.get(path)));
 }

@@ -1,4 +1,4 @@
-/** What the development server says where no function answers: an HTML page for browsers, `{error, detail}` for other clients. */
+/** Sends the development server's own errors: an HTML page for browsers, `{error, detail}` for other clients. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 export interface Refusal {
@@ -6,7 +6,7 @@ export interface Refusal {
   /** A few words. */
   readonly error: string;
   readonly detail: string;
-  /** For a page alone: what the worker printed last. */
+  /** Only on the page: what the worker printed last. */
   readonly log?: readonly string[];
 }
 

@@ -1,17 +1,20 @@
-/** Where the development server serves what is declared: by the worker file's name. */
+/** Maps declarations to the paths of the development server, by the worker file's name. */
 import type { DeclaredEndpoint, DeclaredFunction } from '../discovery/declared.ts';
 
 export interface DevRoute {
   readonly method: string;
-  /** With the file's name before it; parameters as `{name}`. */
+  /** With the file's name in front; parameters as `{name}`. */
   readonly path: string;
-  /** What stands before the path that is declared. */
+  /** The part before the declared path. */
   readonly prefix: string;
   readonly endpoint: DeclaredEndpoint;
   readonly fn: DeclaredFunction;
 }
 
-/** A queue function at `/<file>/runsync` where it is the only one of its file, and always at `/<file>/<function>/runsync`. */
+/**
+ * A queue function is served at `/<file>/runsync` if it is the only one of its file, and always at
+ * `/<file>/<function>/runsync`.
+ */
 export function routesOf(endpoints: readonly DeclaredEndpoint[]): DevRoute[] {
   return endpoints.flatMap((endpoint) => {
     const prefix = `/${endpoint.file.replace(/\.\w+$/, '')}`;
@@ -31,8 +34,8 @@ export interface RouteMatch {
 }
 
 /**
- * The route of a request, as a deployed endpoint would choose it: fixed segments win over parameters, a slash at the
- * end counts, HEAD is GET without its body. Else the methods that the path takes; none when it is no path.
+ * Finds the route of a request as a deployed endpoint would: fixed segments take precedence over parameters, a slash at
+ * the end counts, HEAD is GET without its body. Without a match, returns the methods that the path permits, if any.
  */
 export function matchRoute(routes: readonly DevRoute[], method: string, path: string): RouteMatch | readonly string[] {
   const found = routes.flatMap((route) => {
@@ -61,7 +64,7 @@ function parametersOf(template: string, path: string): Record<string, string> | 
   return parameters;
 }
 
-/** A segment that is no proper encoding is text as it stands. */
+/** A segment with an invalid encoding is used as it is. */
 function decoded(segment: string): string {
   try {
     return decodeURIComponent(segment);

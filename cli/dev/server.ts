@@ -1,4 +1,4 @@
-/** The development server: what a project declares, on localhost, without keys, queues or builds. */
+/** The development server: serves a project's declarations on localhost, without keys, queues or builds. */
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
 
@@ -25,17 +25,17 @@ export interface DevServer {
 
 export interface DevServerDeps {
   readonly project: Project;
-  /** What an endpoint's worker printed last. */
+  /** Returns the last lines that an endpoint's worker printed. */
   readonly printed: (endpoint: string) => readonly string[];
   /** A progress update of a job, JSON text. */
   readonly onProgress: (endpoint: string, text: string) => void;
 }
 
-/** Serves on loopback. @throws Error of the system when the port is in use. */
+/** Serves on loopback. @throws the system's Error when the port is in use. */
 export async function serveProject(deps: DevServerDeps, port: number): Promise<DevServer> {
   const app = fastify({ bodyLimit: MAX_BODY_BYTES, forceCloseConnections: true });
   const { project } = deps;
-  // Functions may take the request as it comes: bodies are read where it is known who wants them.
+  // Functions may read the raw request: bodies are parsed only where the consumer is known.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
   app.setErrorHandler((error: Error & { statusCode?: number }, request, reply) =>
@@ -60,7 +60,7 @@ export async function serveProject(deps: DevServerDeps, port: number): Promise<D
   return { url: `http://localhost:${bound}`, close: () => app.close() };
 }
 
-/** The page of the routes, made with the first request for it: its plugin takes a third as long to load as all the rest. */
+/** Created at the first request for it, because its plugin takes a third as long to load as everything else. */
 async function makePage(): Promise<FastifyInstance> {
   const { default: scalar } = await import('@scalar/fastify-api-reference');
   const page = fastify();
@@ -100,7 +100,7 @@ async function answer(deps: DevServerDeps, request: FastifyRequest, reply: Fasti
   throw new Refused({ status: 404, error: 'Not Found', detail: `no route ${request.method} ${url.pathname}; the routes are\n${known}` });
 }
 
-/** As /runsync of a deployed endpoint, which waits as long as it takes. */
+/** Like /runsync of a deployed endpoint, without a time limit for the wait. */
 async function runJob(
   deps: DevServerDeps,
   { endpoint, fn }: DevRoute,
@@ -121,7 +121,7 @@ async function runJob(
     stop.abort();
   }, executionTimeoutMs);
   if (executionTimeoutMs === 0) clearTimeout(timer);
-  // Nobody else could ask for its result.
+  // Nobody else can request its result.
   reply.raw.once('close', () => stop.abort());
   const task = {
     jobId: id,
@@ -181,7 +181,7 @@ async function callRoute(
   return reply;
 }
 
-/** As a deployed endpoint would get it: its path is the one that was declared. */
+/** The function sees the declared path, as on a deployed endpoint. */
 function requestOf(
   request: FastifyRequest,
   name: string,
@@ -197,7 +197,7 @@ function requestOf(
   return { function: name, method, url: `http://${request.headers.host ?? 'localhost'}${path}`, headers, pathValues };
 }
 
-/** Hands a call to the endpoint's worker; one whose file does not load is told with what it printed. */
+/** Passes a call to the endpoint's worker. If its file does not load, the response contains what it printed. */
 async function running<T>(
   { project, printed }: DevServerDeps,
   endpoint: DeclaredEndpoint,
@@ -211,13 +211,15 @@ async function running<T>(
   }
 }
 
-/** Returns the HTML page for a function that threw (its answer is `{error, detail}`), or null for any other answer. */
+/**
+ * Returns the HTML page for a function that threw (its response is `{error, detail}`), or null for any other response.
+ */
 function errorPage(answer: Buffer, log: readonly string[]): Buffer | null {
   let body: unknown;
   try {
     body = JSON.parse(answer.toString());
   } catch {
-    return null; // the function's own words
+    return null; // the function's own error message
   }
   if (!isObject(body) || body['error'] !== 'Internal Server Error' || typeof body['detail'] !== 'string') return null;
   return Buffer.from(pageOf({ status: 500, error: 'The function failed', detail: body['detail'], log }));

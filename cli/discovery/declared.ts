@@ -1,4 +1,4 @@
-/** What discovery finds in an application's sources, in either language. */
+/** The result of discovery in an application's sources, in either language. */
 import type { Reading } from '../deploy/parameters.ts';
 import type { CheckedSettings } from '../../sdk/typescript/settings.ts';
 
@@ -13,7 +13,7 @@ export interface DeclaredMethod {
 /** A function or class that an endpoint serves. */
 export interface DeclaredFunction extends DeclaredMethod {
   readonly name: string;
-  /** False for a function that only its declaration holds: a worker gets it from there. */
+  /** False for a function that only its declaration holds; a worker gets it from the declaration. */
   readonly isExported: boolean;
   readonly isClass: boolean;
   /** Public methods of a class; empty for a function. */
@@ -32,9 +32,12 @@ export interface DeclaredEndpoint {
   /** `file:line`. */
   readonly place: string;
   readonly settings: CheckedSettings;
-  /** In the order of declaration; empty for an image that serves by itself. A function of several routes stands several times. */
+  /**
+   * In the order of declaration; empty for an image with its own program. A function with several routes occurs several
+   * times.
+   */
   readonly functions: readonly DeclaredFunction[];
-  /** First names of the packages that its file imports. */
+  /** Top-level names of the packages that its file imports. */
   readonly imports: readonly string[];
 }
 
@@ -42,8 +45,8 @@ export interface DeclaredApplication {
   /** Absolute. */
   readonly folder: string;
   readonly endpoints: readonly DeclaredEndpoint[];
-  /** Of the Python that read the sources, `3.11`; null where there is none in Python. */
+  /** Version of the Python that read the sources, `3.11`; null when no source is Python. */
   readonly pythonVersion: string | null;
-  /** What is wrong but no reason to stop, for people. */
+  /** Warnings. */
   readonly warnings: readonly string[];
 }

@@ -1,4 +1,4 @@
-/** From a folder to the endpoints its sources declare, with the rules over all of them. */
+/** Finds the endpoints that a folder's sources declare, and checks the rules over all of them. */
 import { sameRoute } from '../../sdk/typescript/routes.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -8,7 +8,7 @@ import { readPythonFiles } from './python.ts';
 import type { LookUp } from './settings.ts';
 import { sourcesOf } from './sources.ts';
 
-/** Shown where nothing is declared. */
+/** Printed when nothing is declared. */
 export const EXAMPLE = `Declare one, in Python:
     from capstan import Endpoint
 
@@ -20,7 +20,7 @@ or in TypeScript:
 
     export const hello = endpoint({ name: 'hello', workers: [0, 1] }, (name: string) => \`Hello \${name}\`);`;
 
-/** The endpoints may be none. @throws CapstanError INVALID_MANIFEST with file, line and rule. */
+/** The list may be empty. @throws CapstanError INVALID_MANIFEST with file, line and rule. */
 export async function discover(folder: string, lookUp: LookUp): Promise<DeclaredApplication> {
   const sources = await sourcesOf(folder);
   const endpoints: DeclaredEndpoint[] = [];
@@ -78,7 +78,7 @@ function checkEndpoint({ name, place, functions, settings }: DeclaredEndpoint): 
   }
 }
 
-/** One name is one endpoint, and no two functions have one name. */
+/** Endpoint names are unique, and so are function names. */
 function checkNames(endpoints: readonly DeclaredEndpoint[]): void {
   const names = new Map<string, DeclaredEndpoint>();
   const functions = new Map<string, DeclaredFunction>();

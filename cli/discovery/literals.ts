@@ -1,9 +1,12 @@
-/** What an expression of a source says without being run: literals, constants of the same file, members of the SDK's enumerations. */
+/**
+ * Evaluates an expression of a source without running it: literals, constants of the same file, members of the SDK's
+ * enumerations.
+ */
 import type { Expression, Program, Span } from 'oxc-parser';
 
 import type { VariableReference } from './settings.ts';
 
-/** An expression whose value only running tells. */
+/** An expression whose value is known only at run time. */
 export class NotLiteral extends Error {
   readonly node: Span;
 
@@ -14,7 +17,7 @@ export class NotLiteral extends Error {
 }
 
 export interface Scope {
-  /** `const` declarations of the top level. */
+  /** `const` declarations at module level. */
   readonly constants: ReadonlyMap<string, Expression>;
   /** Local names of the SDK's enumerations, and of the SDK itself. */
   readonly enumerations: ReadonlySet<string>;
@@ -22,7 +25,7 @@ export interface Scope {
 }
 
 const ENUMERATIONS = new Set(['GpuGroup']);
-/** Constants may lead to constants. */
+/** Constants may refer to constants. */
 const DEEPEST = 20;
 
 export function constantsOf(program: Program): Map<string, Expression> {
@@ -35,7 +38,7 @@ export function constantsOf(program: Program): Map<string, Expression> {
   return constants;
 }
 
-/** @throws NotLiteral at the first expression that is none. */
+/** @throws NotLiteral at the first expression that is not literal. */
 export function literalOf(node: Expression, scope: Scope, depth = 0): unknown {
   switch (node.type) {
     case 'Literal':
@@ -92,7 +95,7 @@ export function literalOf(node: Expression, scope: Scope, depth = 0): unknown {
   }
 }
 
-/** The name of a property that is not computed; null else. */
+/** The name of a property that is not computed; otherwise null. */
 export function keyOf(property: { readonly key: { readonly type: string }; readonly computed: boolean }): string | null {
   if (property.computed) return null;
   const key = property.key as { readonly type: string; readonly name?: string; readonly value?: unknown };
@@ -100,7 +103,7 @@ export function keyOf(property: { readonly key: { readonly type: string }; reado
   return key.type === 'Literal' ? String(key.value) : null;
 }
 
-/** `GpuGroup.ADA_24`, or with the SDK's own name before it. */
+/** `GpuGroup.ADA_24`, or the same after the SDK's own name. */
 function enumerationMember(node: Expression, { enumerations, packages }: Scope): string | null {
   if (node.type !== 'MemberExpression' || node.computed || node.property.type !== 'Identifier') return null;
   const { object } = node;

@@ -1,4 +1,6 @@
-/** What a TypeScript or JavaScript file declares with `endpoint(…)` and `new Endpoint(…)`, read from its syntax tree. */
+/**
+ * Reads the declarations of a TypeScript or JavaScript file, `endpoint(…)` and `new Endpoint(…)`, from its syntax tree.
+ */
 import type { Class, Expression, NewExpression, CallExpression, Statement } from 'oxc-parser';
 
 import { parseModule, topLevel, type Callable, type ParsedModule } from '../deploy/exports.ts';
@@ -93,7 +95,7 @@ class FileReader {
       await this.#route(open, node, { method: callee.property.name.toUpperCase(), variable, isExported });
   }
 
-  /** Null for a handle of an endpoint that runs: `new Endpoint('<id>')`. */
+  /** Null for a handle of an existing endpoint: `new Endpoint('<id>')`. */
   #declare(node: NewExpression | CallExpression): Open | null {
     const place = this.#placeOf(node);
     const [given] = node.arguments;
@@ -108,7 +110,7 @@ class FileReader {
       const line = this.#lineOf(property.start);
       const name = property.type === 'Property' ? keyOf(property) : null;
       if (property.type !== 'Property' || name === null) throw notLiteral('a setting', this.#text(property), { ...place, line });
-      // The schema is an object made at run time; it checks there.
+      // The schema is an object of the run time and is checked there.
       if (name !== 'schema') read[name] = this.#argument(property.value);
     }
     if (node.type === 'NewExpression' && 'id' in read && !('name' in read)) return null;
@@ -179,7 +181,7 @@ class FileReader {
     const local = node.type === 'Identifier' ? topLevel(this.#module.program).get(node.name) : undefined;
     const found = isFunctionNode(node) ? node : typeof local === 'object' && 'type' in local ? local : undefined;
     const ownName = node.type === 'Identifier' ? node.name : found?.id?.name;
-    // What others import is the variable; a name of its own comes next.
+    // Other files import the variable; the function's own name comes second.
     const name = variable !== null && isExported ? variable : (ownName ?? variable ?? identifierOf(otherwise));
     const common = { name, isExported, route, place: `${place.file}:${place.line}` };
     if (found === undefined) return { ...common, isClass: false, methods: {}, isAsync: false, isGenerator: false, reading: UNREAD };
@@ -249,7 +251,7 @@ class FileReader {
 
 const WHOLE: Reading = { style: CallStyle.WHOLE, parameters: [] };
 
-/** What the file calls the SDK and its parts. */
+/** Local names of the SDK and its members. */
 function namesOf({ program }: ParsedModule): Names {
   const short = new Set<string>();
   const long = new Set<string>();
@@ -288,7 +290,7 @@ function isRequire(node: Expression): boolean {
   return argument?.type === 'Literal' && argument.value === SDK;
 }
 
-/** The expressions of a statement, each with the variable that gets its value. */
+/** The expressions of a statement, each with the variable that receives its value. */
 function expressionsOf(statement: Statement): { readonly expression: Expression; readonly variable: string | null }[] {
   switch (statement.type) {
     case 'ExpressionStatement':
@@ -308,7 +310,7 @@ function expressionsOf(statement: Statement): { readonly expression: Expression;
   }
 }
 
-/** `exports.embed = …` gives its value a name, too. */
+/** `exports.embed = …` also names its value. */
 function assigned(expression: Expression): { readonly expression: Expression; readonly variable: string | null } {
   if (expression.type !== 'AssignmentExpression') return { expression, variable: null };
   const { left, right } = expression;
@@ -316,7 +318,7 @@ function assigned(expression: Expression): { readonly expression: Expression; re
   return { expression: right, variable: name };
 }
 
-/** Names that `export { … }` and `exports.name = …` give out under their own name. */
+/** Names that `export { … }` and `exports.name = …` export unchanged. */
 function exportedNames(body: readonly Statement[]): Set<string> {
   const names = new Set<string>();
   for (const statement of body) {
@@ -358,7 +360,7 @@ function bare(node: Expression): Expression {
   }
 }
 
-/** A name for a function that has none: `get_/items/{id}` → `get_items_id`. */
+/** Returns a name for an anonymous function: `get_/items/{id}` → `get_items_id`. */
 function identifierOf(text: string): string {
   const name = text.replaceAll(/[^A-Za-z0-9]+/g, '_').replaceAll(/^_+|_+$/g, '');
   return /^\d/.test(name) || name === '' ? `_${name}` : name;

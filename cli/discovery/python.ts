@@ -1,4 +1,7 @@
-/** What Python files declare, read by the Python of this machine from their text: one run over all files, none of them is run. */
+/**
+ * Reads the declarations of Python files with this machine's Python: one process parses all files, and none of them is
+ * run.
+ */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
@@ -45,13 +48,13 @@ type Row = z.output<typeof functionRow>;
 export interface PythonSources {
   readonly version: string;
   readonly endpoints: readonly DeclaredEndpoint[];
-  /** Files that mention the SDK no more than in passing, and do not parse. */
+  /** Files that only mention the SDK and do not parse. */
   readonly warnings: readonly string[];
 }
 
 /**
- * Reads the files. @throws CapstanError INVALID_MANIFEST with file, line and column of a syntax error or of what is
- * no literal; CONFIG when this machine has no Python that can read them.
+ * Reads the files. @throws CapstanError INVALID_MANIFEST with file, line and column of a syntax error or of a value
+ * that is not literal; CONFIG when this machine has no suitable Python.
  */
 export async function readPythonFiles(folder: string, files: readonly string[], lookUp: LookUp): Promise<PythonSources> {
   const { version, files: read } = await runDiscovery({ root: folder, files });
@@ -140,7 +143,7 @@ async function runDiscovery(order: object): Promise<z.output<typeof answerSchema
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  // One that cannot even start closes its pipe before it was written to.
+  // A Python that cannot start closes its pipe before anything is written to it.
   child.stdin.on('error', () => undefined);
   child.stdin.end(JSON.stringify(order));
   const code = await new Promise<number | string>((resolve) => {

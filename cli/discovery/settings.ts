@@ -1,23 +1,26 @@
-/** From a declaration's literal arguments to checked settings, by the rules of the SDK, with the place of what breaks one. */
+/**
+ * Converts a declaration's literal arguments to checked settings, by the rules of the SDK; errors name the place in the
+ * source.
+ */
 import type { CapstanError } from '../../lib/errors.ts';
 import { DeclarationError } from '../../sdk/typescript/errors.ts';
 import { checkSettings, type CheckedSettings, type EndpointSettings } from '../../sdk/typescript/settings.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { Language } from './declared.ts';
 
-/** One argument as it stands in the source. */
+/** One argument of the source. */
 export interface Argument {
   readonly line: number;
-  /** Its value; absent when the source does not say it. */
+  /** Its value; absent when it is not literal. */
   readonly value?: unknown;
-  /** The text that is no literal. */
+  /** Source text that is not literal. */
   readonly problem?: string | undefined;
 }
 
-/** A value of the tool's own environment, named where `env` is declared. */
+/** A variable of the tool's own environment that a value of `env` references. */
 export interface VariableReference {
   readonly $variable: string;
-  /** Null: it must be set. */
+  /** Null means that the variable must be set. */
   readonly default: string | null;
 }
 
@@ -27,7 +30,7 @@ export interface Place {
   readonly language: Language;
 }
 
-/** Gives a variable of the shell or of `.env`. */
+/** Returns a variable of the shell or of `.env`. */
 export type LookUp = (name: string) => string | undefined;
 
 /** `idle_timeout` → `idleTimeout`. */
@@ -40,7 +43,7 @@ export function settingsOf(given: Readonly<Record<string, Argument>>, place: Pla
   const settings: Record<string, unknown> = {};
   for (const [key, argument] of Object.entries(given)) {
     if (argument.problem !== undefined) throw notLiteral(key, argument.problem, { ...place, line: argument.line });
-    // None in Python is as good as absent.
+    // None in Python means absent.
     if (argument.value === undefined || argument.value === null) continue;
     const name = place.language === 'python' ? inCamelCase(key) : key;
     settings[name] = key === 'env' ? withVariables(argument, place, lookUp) : withoutVariables(argument.value, key, argument.line, place);
@@ -50,7 +53,7 @@ export function settingsOf(given: Readonly<Record<string, Argument>>, place: Pla
   } catch (error) {
     if (!(error instanceof DeclarationError)) throw error;
     const names = new Map(Object.keys(given).map((key) => [place.language === 'python' ? inCamelCase(key) : key, key]));
-    // The SDK of TypeScript checks both languages: the message names the setting as it stands in the source.
+    // The TypeScript SDK checks both languages: the message uses the setting's name in the source.
     const message = error.message.replace(
       /^(endpoint [^:]*: )(\w+)/,
       (_match, start: string, name: string) => start + (names.get(name) ?? name),

@@ -1,4 +1,7 @@
-/** Which files of an application may declare endpoints: those that ignore files leave in, and that name the SDK. */
+/**
+ * Selects the files of an application that may declare endpoints: those that ignore files do not exclude and that name
+ * the SDK.
+ */
 import { readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 
@@ -18,7 +21,7 @@ const mentions: Readonly<Record<Language, RegExp>> = {
   python: /^\s*(import|from)\s+capstan\b|\bimport\s.*\bcapstan\b/m,
   node: /@capstan\/sdk/,
 };
-/** Code that people write is shorter; bundles and data are not. */
+/** Files that people write are smaller; bundles and data are not. */
 const LONGEST = 2_000_000;
 
 export interface Source {
@@ -27,7 +30,10 @@ export interface Source {
   readonly source: string;
 }
 
-/** The files by language, in order of path. @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder. */
+/**
+ * Returns the files by language, ordered by path. @throws CapstanError INVALID_ARCHIVE for a link that leads out of the
+ * folder.
+ */
 export async function sourcesOf(folder: string): Promise<Readonly<Record<Language, readonly Source[]>>> {
   const found: Record<Language, Source[]> = { python: [], node: [] };
   const { entries } = await listFiles(folder, { skip: (name, path) => name === 'node_modules' || path === 'python_packages' });
