@@ -1,9 +1,9 @@
-/** Durations as people write them: 90s, 30m, 12h, 7d. */
+/** Parses durations: 90s, 30m, 12h, 7d. */
 import { CapstanError } from '../lib/errors.ts';
 
 const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 
-/** Seconds; null when none is given. @throws CapstanError INVALID_ARGUMENT. */
+/** Returns seconds; null when no duration is given. @throws CapstanError INVALID_ARGUMENT. */
 export function readDuration(field: string, text: string | undefined): number | null {
   if (text === undefined) return null;
   const [, count = '', unit = ''] = /^([1-9]\d{0,6})([smhd])$/.exec(text) ?? [];

@@ -1,4 +1,4 @@
-/** Which gateway a command talks to, and with which key. */
+/** Selects the gateway that a command calls, and the key. */
 import type { GatewayClient } from './api/gateway-client.ts';
 import type { Environment, Settings } from './config.ts';
 import { apiKey, httpBase } from './local.ts';
@@ -7,8 +7,8 @@ import { readRunFile } from './run-file.ts';
 import { ToolError } from './terminal/tool-error.ts';
 
 /**
- * The address given (--url, CAPSTAN_URL), else the stack that runs on the data folder, else where
- * the user logged in, else this host's default address.
+ * Returns the given address (--url, CAPSTAN_URL), else that of the stack on the data folder, else that of `capstan
+ * login`, else this host's default address.
  * @throws CapstanError CONFIG when there is no key for it.
  */
 export function gatewayOf(settings: Settings, environment: Environment): Login {
@@ -27,7 +27,7 @@ function local(settings: Settings): Login {
   return { url: httpBase(settings), key: apiKey(settings) };
 }
 
-/** A client of that gateway. */
+/** Creates a client of that gateway. */
 export async function connect(settings: Settings, environment: Environment): Promise<GatewayClient> {
   const { connectGateway } = await import('./api/gateway-client.ts');
   const { url, key } = gatewayOf(settings, environment);

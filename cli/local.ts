@@ -1,4 +1,4 @@
-/** How a command reaches a stack: addresses and API key, from the settings, else from what runs on the data folder. */
+/** Resolves the addresses and the API key of a stack: from the settings, else from the stack on the data folder. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -22,7 +22,7 @@ export function httpBase(settings: Settings): string {
   return run === null ? `http://127.0.0.1:${DEFAULT_HTTP_PORT}` : (run.url ?? `http://${run.http}`);
 }
 
-/** 0 lets a server choose; to a client it says nothing. */
+/** Port 0 lets a server choose; a client ignores it. */
 function isPort(port: number | undefined): port is number {
   return port !== undefined && port !== 0;
 }
@@ -31,18 +31,18 @@ function apiKeyFile(dataDir: string): string {
   return join(dataDir, 'secrets', 'api-key');
 }
 
-/** The key in the data folder; null when there is none. */
+/** Returns the key in the data folder; null when there is none. */
 export function storedApiKey(dataDir: string): string | null {
   try {
     const text = readFileSync(apiKeyFile(dataDir), 'utf8').trim();
     return text === '' ? null : text;
   } catch {
-    return null; // not made yet, or not for this user
+    return null; // absent, or not readable by this user
   }
 }
 
 /**
- * The key to send.
+ * Returns the key to send.
  * @throws CapstanError CONFIG when there is none.
  */
 export function apiKey(settings: Settings): string {
@@ -58,20 +58,20 @@ export function apiKey(settings: Settings): string {
   );
 }
 
-/** How a shell writes the key without showing it. `source` is where a setting of it comes from. */
+/** Returns a shell expression for the key that does not show it. `source` is where a setting of it comes from. */
 export function apiKeyForShell(settings: Settings, source: KeySource | undefined): string {
   if (source?.kind === 'shell') return '$SERVICE_API_KEY';
-  // Read, not sourced: a project's file must not run as a program.
+  // Reads the file instead of sourcing it: a project's file must not run as a program.
   if (source !== undefined) return `$(sed -n 's/^SERVICE_API_KEY=//p' ${quote(source.path)} | tr -d '"')`;
   return `$(cat ${quote(apiKeyFile(settings.dataDir))})`;
 }
 
-/** A word for a POSIX shell. */
+/** Quotes a word for a POSIX shell. */
 export function quote(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-/** Settings for the stack on the data folder itself: its addresses, and the key that is stored there. */
+/** Returns settings for the stack on the data folder itself: its addresses, and the key that is stored there. */
 export function ownSettings(settings: Settings): Settings {
   const key = storedApiKey(settings.dataDir);
   const { httpPort: _http, grpcPort: _grpc, scheduler: _scheduler, ...rest } = settings;
@@ -79,8 +79,8 @@ export function ownSettings(settings: Settings): Settings {
 }
 
 /**
- * Runs `work` with a client of the scheduler, for what concerns the scheduler's own host.
- * @throws CapstanError CONFIG when there is no key: the one of `capstan login` is for a gateway.
+ * Runs `work` with a client of the scheduler, for commands on the scheduler's own host.
+ * @throws CapstanError CONFIG when there is no key; the key of `capstan login` is for a gateway.
  */
 export async function withScheduler<T>(settings: Settings, work: (client: SchedulerClient) => Promise<T>): Promise<T> {
   if (settings.apiKey === undefined && storedApiKey(settings.dataDir) === null)

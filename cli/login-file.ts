@@ -1,4 +1,4 @@
-/** Where `capstan login` keeps the address and the key of a remote gateway: one file of the user's own. */
+/** Stores the address and the key of a remote gateway for `capstan login`, in one file of the user. */
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -8,7 +8,7 @@ import { isErrno } from '../lib/to-error.ts';
 import type { Environment } from './config.ts';
 
 export interface Login {
-  /** Base URL of the HTTP API, without a slash at its end. */
+  /** Base URL of the HTTP API, without a trailing slash. */
   readonly url: string;
   /** Secret. */
   readonly key: string;
@@ -19,7 +19,7 @@ export function loginFile({ variables }: Environment): string {
   return join(configured === '' ? join(variables['HOME'] ?? homedir(), '.config') : configured, 'capstan', 'login.json');
 }
 
-/** Null when nobody logged in. @throws CapstanError CONFIG for a file that is none of ours. */
+/** Returns null when there is no login. @throws CapstanError CONFIG when the file is not valid. */
 export function readLogin(environment: Environment): Login | null {
   const path = loginFile(environment);
   let text: string;
@@ -33,12 +33,12 @@ export function readLogin(environment: Environment): Login | null {
     const { url, key } = JSON.parse(text) as Partial<Login>;
     if (typeof url === 'string' && typeof key === 'string') return { url, key };
   } catch {
-    // Its text may hold the key: no more is said of it than below.
+    // Its text may contain the key: the error below does not quote it.
   }
   throw new CapstanError('CONFIG', `${path} is not what capstan login wrote: log in again`);
 }
 
-/** Readable by the user alone, and whole or not there. */
+/** Writes the file atomically, readable by the user only. */
 export function writeLogin(environment: Environment, login: Login): void {
   const path = loginFile(environment);
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });

@@ -1,4 +1,4 @@
-/** The tool: runs one command, and turns whatever it throws into a line, a hint and an exit code. */
+/** Runs one command, and converts whatever it throws to a message, a hint and an exit code. */
 import { CommanderError } from 'commander';
 
 import { allCommands, findCommand, type Found } from './commands.ts';
@@ -21,7 +21,7 @@ async function main(given: readonly string[]): Promise<number> {
     tool: ['npx', 'start', 'capstan'].includes(env.variables['npm_lifecycle_event'] ?? '') ? 'npx capstan' : 'capstan',
   });
   const { args, moved } = currentSpelling(withHelpOption(given));
-  // People learn the new spelling; a script's output stays as it was.
+  // The notice is for people; a script's output is unchanged.
   if (moved !== undefined && process.stderr.isTTY)
     terminal.hint(`"${moved.from}" is now "${moved.to}"; the next version removes the old spelling`);
   const found = await findCommand(args);
@@ -50,7 +50,7 @@ function withHelpOption(args: readonly string[]): readonly string[] {
   return first === 'help' && about.length > 0 && about[0] !== 'help' ? [...about, '--help'] : args;
 }
 
-/** The words with names in place of aliases. A word that is no command is a mistake, also with --help after it. */
+/** Replaces aliases by names. A word that is not a command is an error, also with --help after it. */
 function wordsOf({ node, path, rest }: Found): string[] {
   const [next = ''] = rest;
   const group = node === undefined || isGroup(node);
@@ -59,14 +59,14 @@ function wordsOf({ node, path, rest }: Found): string[] {
   return [...path, ...(unknown ? [next] : rest)];
 }
 
-/** The stack with those of its causes: the outermost error often only names the step. */
+/** Returns the stack with those of its causes: the outermost error often only names the step. */
 function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const cause = error.cause === undefined ? '' : `\ncaused by: ${stackOf(error.cause)}`;
   return `${error.stack ?? error.message}${cause}`;
 }
 
-/** Help and version are no errors. A command that is missing shows the help, and is a mistake. */
+/** Help and version are not errors. A missing command shows the help, and is an error. */
 function usage(error: CommanderError, { path }: Found, terminal: Terminal): number {
   if (error.exitCode === 0) return 0;
   if (error.code === 'commander.help') return USAGE_EXIT;
@@ -77,12 +77,12 @@ function usage(error: CommanderError, { path }: Found, terminal: Terminal): numb
   return USAGE_EXIT;
 }
 
-// A reader that closes the pipe early (`capstan endpoints list | head -1`) is no fault.
+// A reader that closes the pipe early (`capstan endpoints list | head -1`) is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0);
   throw error;
 });
-// Nobody reads messages any more: the command still ends in order.
+// Nobody reads messages any more; the command still ends normally.
 process.stderr.on('error', () => undefined);
 
 process.exitCode = await main(process.argv.slice(2));

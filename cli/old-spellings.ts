@@ -1,6 +1,6 @@
 /** Spellings of commands before they had subcommands. Accepted in this version, and removed with the next one. Pure. */
 
-/** Matches where the words stand alone or before an option. */
+/** Matches when the words are alone or before an option. */
 const BARE: Readonly<Record<string, string>> = {
   account: 'account get',
   builds: 'builds list',
@@ -31,14 +31,14 @@ const HELP = new Set(['-h', '--help']);
 
 export interface Spelling {
   readonly args: readonly string[];
-  /** What replaced the old words, and they; undefined for a current spelling. */
+  /** The old words and their replacement; undefined for a current spelling. */
   readonly moved?: { readonly from: string; readonly to: string };
 }
 
-/** The command line in its current spelling. */
+/** Returns the command line in its current spelling. */
 export function currentSpelling(args: readonly string[]): Spelling {
   const [first = '', second = ''] = args;
-  // Options in place of words, and a word that is no command.
+  // An option that became a word, and a word that became an option.
   if (first === 'webhooks' && second === 'secret' && args.includes('--rotate'))
     return replaced(args, { count: 2, from: 'webhooks secret --rotate', to: 'webhooks secret rotate', without: '--rotate' });
   if (first === 'webhooks' && second === 'redeliver' && args[2] === 'failed')
@@ -57,7 +57,7 @@ export function currentSpelling(args: readonly string[]): Spelling {
   return { args };
 }
 
-/** `from`, the first `count` words, is spelt `to` now. `without`: an option that goes. */
+/** The first `count` words, `from`, are now spelt `to`. `without`: an option that is removed. */
 interface Replacement {
   readonly count: number;
   readonly from: string;

@@ -1,24 +1,24 @@
-/** Options of commands: how they are declared, and reading their values. */
+/** Declares options of commands and reads their values. */
 import { CapstanError } from '../lib/errors.ts';
 
 export interface OptionSpec {
-  /** As commander reads it: `--json`, `--env <environment>`. */
+  /** In commander's syntax: `--json`, `--env <environment>`. */
   readonly flags: string;
   readonly description: string;
   /** The only values it accepts. */
   readonly choices?: readonly string[];
-  /** What applies without the option, for the help. */
+  /** Description of the default, for the help. */
   readonly default?: string;
-  /** Environment variable that sets the same. */
+  /** Environment variable with the same effect. */
   readonly env?: string;
-  /** Heading in the help; that of the options by default. */
+  /** Heading in the help; by default that of the options. */
   readonly section?: string;
 }
 
 /** Values by the option's long name in camel case; true for an option without a value. */
 export type OptionValues = Readonly<Record<string, string | boolean | undefined>>;
 
-/** A text option; undefined when it was not given. */
+/** Returns a text option; undefined when it was not given. */
 export function textOption(options: OptionValues, name: string): string | undefined {
   const value = options[name];
   return typeof value === 'string' ? value : undefined;
@@ -29,7 +29,7 @@ export function flagOption(options: OptionValues, name: string): boolean {
 }
 
 /**
- * A whole number from 1; undefined when it was not given.
+ * Returns a whole number from 1; undefined when it was not given.
  * @throws CapstanError INVALID_ARGUMENT naming the flag.
  */
 export function countOption(options: OptionValues, name: string, flag: string): number | undefined {

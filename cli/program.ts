@@ -1,4 +1,4 @@
-/** Builds commander's tree of the commands: what each takes, and its help. */
+/** Builds commander's tree of the commands: their arguments and their help. */
 import { Argument, Command as Commander, Option } from 'commander';
 
 import { isGroup, optionsOf, type ArgumentSpec, type Command, type CommandNode, type Invocation } from './command.ts';
@@ -10,13 +10,16 @@ import { ToolError } from './terminal/tool-error.ts';
 import { toolVersion } from './version.ts';
 
 export interface ProgramHooks {
-  /** Calls the command with what was parsed. */
+  /** Runs the command with the parsed arguments. */
   readonly execute: (command: Command, invocation: Pick<Invocation, 'args' | 'options'>) => Promise<void>;
-  /** Prints help that was requested, and the version; on stdout by default. */
+  /** Prints requested help, and the version; to stdout by default. */
   readonly print?: (text: string) => void;
 }
 
-/** Its parse throws CommanderError for help and most mistakes, and CapstanError for a value that is not allowed. It prints help only. */
+/**
+ * Its parse throws CommanderError for help and most errors, and CapstanError for a value that is not allowed. It prints
+ * help only.
+ */
 export function buildProgram(commands: readonly CommandNode[], hooks: ProgramHooks): Commander {
   const help = new Commander('help').argument('[command...]').description('Print the help of a command.').helpGroup(sectionOf('help'));
   const program = groupOf({ name: 'capstan', summary: 'Turns your own GPU hosts into a serverless endpoint service.' }, '', hooks)
@@ -69,7 +72,7 @@ function argumentOf({ name, description, optional, choices }: ArgumentSpec, path
   return choices === undefined ? argument : argument.argParser((value: string) => oneOf(name, value, choices, path));
 }
 
-/** The default and the variable are only described: commander would read the variable by itself. */
+/** The default and the variable are only described, because commander would read the variable itself. */
 function optionOf(spec: OptionSpec, path: string): Option {
   const { flags, description, choices, default: fallback, env, section } = spec;
   const option = new Option(flags, describe(description, { choices, fallback, env }));
@@ -98,7 +101,7 @@ function oneOf(field: string, value: string, choices: readonly string[], path: s
   throw new ToolError('INVALID_ARGUMENT', `${field}: must be one of ${choices.join(', ')}`, hint, { field });
 }
 
-/** `-o json` is `--json` to the commands. */
+/** Commands receive `-o json` as `--json`. */
 function valuesOf(command: Commander): OptionValues {
   const { output, ...values } = command.opts<Record<string, string | boolean | undefined>>();
   return output === undefined ? values : { ...values, json: output === 'json' };

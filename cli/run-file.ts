@@ -1,4 +1,4 @@
-/** `run.json` in the data folder: where the running stack serves, for the commands on this host. */
+/** `run.json` in the data folder: the addresses of the running stack, for the commands on this host. */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -8,7 +8,10 @@ import { isErrno } from '../lib/to-error.ts';
 
 const schema = z.object({ pid: z.int().positive(), http: z.string(), grpc: z.string(), url: z.string().optional() });
 
-/** `http` and `grpc` are `host:port`; `url` is the gateway's for this host (`http://` and `http` where an older version wrote it); `pid` is the supervisor's. */
+/**
+ * `http` and `grpc` are `host:port`; `url` is the gateway's for this host (`http://` and `http` where an older version
+ * wrote it); `pid` is the supervisor's.
+ */
 export type RunFile = Readonly<z.output<typeof schema>>;
 
 export function writeRunFile(dataDir: string, run: RunFile): void {
@@ -21,19 +24,19 @@ export function removeRunFile(dataDir: string): void {
   rmSync(pathOf(dataDir), { force: true });
 }
 
-/** What runs on this data folder; null when nothing does, or nothing that can be told. */
+/** Returns the stack that runs on this data folder; null when there is none, or when it cannot be determined. */
 export function readRunFile(dataDir: string): RunFile | null {
   let text: string;
   try {
     text = readFileSync(pathOf(dataDir), 'utf8');
   } catch {
-    return null; // no file, or none that this user may read: the defaults apply
+    return null; // no file, or not readable by this user: the defaults apply
   }
   try {
     const run = schema.parse(JSON.parse(text));
     return isAlive(run.pid) ? run : null;
   } catch {
-    return null; // left over by something else
+    return null; // left by another program
   }
 }
 

@@ -1,11 +1,11 @@
 /**
- * Behind `npm start`, `npm test`, `npm run bench`, `npm run history` and `npm run sdk`: sets up what is missing, then runs it.
+ * The program behind `npm start`, `npm test`, `npm run bench`, `npm run history` and `npm run sdk`: installs what is
+ * missing, then runs the command.
  *
- *   node cli/setup.mjs start|test|bench|history|sdk [arguments for what is run]
+ *   node cli/setup.mjs start|test|bench|history|sdk [arguments of the command]
  *
- * Runs on the system's Node, however old (it needs 20), without a dependency; what it starts runs
- * on the Node that the dependencies bring. The exit code is that of what was run; 130 or 143 when
- * a signal ended it or the set-up before it.
+ * It runs on the system's Node, version 20 or newer, without a dependency; the command runs on the Node of the
+ * dependencies. The exit code is that of the command; 130 or 143 when a signal ended it or the set-up.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -22,7 +22,7 @@ const stampFile = join(modules, '.capstan-setup');
 /** Exit codes of sysexits.h, as in lib/errors.ts. */
 const EXIT = { usage: 2, unavailable: 69, config: 78 };
 
-/** What each word runs, and whether that needs the development dependencies. */
+/** The command of each word, and whether it needs the development dependencies. */
 const targets = {
   start: { full: false, channel: true, args: ['cli/main.ts', 'start'] },
   test: { full: true, channel: false, args: ['node_modules/ava/entrypoints/cli.js'] },
@@ -43,9 +43,9 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   });
 }
 
-// The scripts of package.json say `exec`, so that npm's signals reach this process: a shell in
-// between keeps SIGINT to itself, and dies of SIGTERM alone. A parent that is gone without a word
-// (npm killed, a shell after all) is a signal too; outside of npm it may go, as with nohup.
+// The scripts of package.json use `exec`, so that npm's signals reach this process: a shell in between keeps SIGINT to
+// itself, and SIGTERM ends only the shell. A parent that ended without a signal (npm killed, a shell after all) counts
+// as a signal; outside of npm the parent may end, as with nohup.
 const parent = process.ppid;
 const watch = setInterval(() => {
   if (process.ppid === parent) return;
@@ -70,14 +70,17 @@ async function setUpAndRun({ full, channel, args }) {
 
 // ---------------------------------------------------------------- dependencies
 
-/** Installs the dependencies when they are not those of package.json and package-lock.json. Gives the exit code, 0 when all is there. */
+/**
+ * Installs the dependencies when they do not match package.json and package-lock.json. Returns the exit code, 0 on
+ * success.
+ */
 async function install(full) {
   if (isInstalled(full)) return 0;
   mkdirSync(modules, { recursive: true });
   const lock = await lockSetup();
   if (lock === null) return signalCode(caught);
   try {
-    if (isInstalled(full)) return 0; // another set-up did it meanwhile
+    if (isInstalled(full)) return 0; // another set-up installed them meanwhile
     const withDev = full || readStamp()?.mode === 'full' || hasDevDependencies();
     const wanted = wantedHash();
     console.error(`=> installing dependencies${withDev ? '' : ' (what running needs)'}`);
@@ -118,13 +121,13 @@ function writeStamp(stamp) {
   renameSync(`${stampFile}.new`, stampFile);
 }
 
-/** A checkout that once held the development dependencies keeps them: `npm install --omit=dev` would take them away. */
+/** A checkout with the development dependencies keeps them: `npm install --omit=dev` would remove them. */
 function hasDevDependencies() {
   const { devDependencies = {} } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   return Object.keys(devDependencies).every((name) => existsSync(join(modules, name, 'package.json')));
 }
 
-/** One set-up at a time in a folder; null when a signal came while waiting. */
+/** Allows one set-up at a time in a folder; null when a signal arrived while waiting. */
 async function lockSetup() {
   const path = join(modules, '.capstan-setup.lock');
   let said = false;
@@ -138,18 +141,18 @@ async function lockSetup() {
   }
 }
 
-/** Runs npm quietly; what it said is shown only when it failed. */
+/** Runs npm quietly; prints its output only when it failed. */
 function runNpm(args) {
   const { npm_execpath: npmScript, npm_node_execpath: npmNode } = process.env;
   const viaNode = npmScript !== undefined && /npm-cli\.c?js$/.test(npmScript);
   const [command, first] = viaNode ? [npmNode ?? process.execPath, [npmScript]] : ['npm', []];
   return new Promise((done) => {
     const said = [];
-    // A process group of its own, so that a signal ends npm with everything it started.
+    // A separate process group, so that a signal ends npm with every process it started.
     const npm = spawn(command, [...first, ...args], { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
     running = (signal) => {
       killGroup(npm.pid, signal);
-      // npm tidies up for many seconds; what it leaves behind is installed anew in any case.
+      // npm cleans up for many seconds; the next set-up installs again in any case.
       setTimeout(() => npm.exitCode ?? killGroup(npm.pid, 'SIGKILL'), 2000).unref();
     };
     npm.stdout.on('data', (chunk) => said.push(chunk));
@@ -178,7 +181,7 @@ function killGroup(pid, signal) {
   }
 }
 
-/** npm links the commands of dependencies only; this is our own: `npx capstan` in the checkout. */
+/** npm links only the commands of dependencies; this links the package's own: `npx capstan` in the checkout. */
 function linkTool() {
   const link = join(modules, '.bin', 'capstan');
   const to = join('..', '..', 'cli', 'capstan.mjs');
@@ -189,9 +192,9 @@ function linkTool() {
   renameSync(fresh, link);
 }
 
-// ---------------------------------------------------------------- what is run
+// ---------------------------------------------------------------- the command
 
-/** The Node that came with the dependencies, where there is one for this platform, else this one, when it is new enough. */
+/** Returns the Node of the dependencies if it exists for this platform, else this Node if it is new enough. */
 function findNode() {
   const bundled = join(modules, '.bin', 'node');
   if (spawnSync(bundled, ['--version']).status === 0) return bundled;
@@ -200,14 +203,14 @@ function findNode() {
 }
 
 /**
- * Ctrl+C may reach this process alone, or the whole group and then this process once more through
- * npm. So every signal is passed on, and `start` counts signals that come together as one. Where
- * it has a channel it also ends when this process is gone without a word.
+ * Ctrl+C may reach this process alone, or the whole group and then this process once more through npm. So every signal
+ * is passed on, and `start` counts signals that arrive together as one. If it has a channel, it also ends when this
+ * process ends without a signal.
  */
 function runTarget(node, args, channel) {
   return new Promise((done) => {
     const env = {
-      // Stripping types and compiling is half of a start; processes share what one of them has done.
+      // Stripping types and compiling take half of a start; processes share the cached result.
       NODE_COMPILE_CACHE: join(modules, '.cache', 'compile'),
       ...process.env,
       PATH: `${join(modules, '.bin')}${delimiter}${process.env.PATH ?? ''}`,

@@ -20,13 +20,13 @@ export interface Finding {
   readonly name: string;
   readonly verdict: 'ok' | 'warning' | 'fault';
   readonly text: string;
-  /** What to do; empty when there is nothing to do. */
+  /** Remedy; empty when there is nothing to do. */
   readonly hint: string;
 }
 
 const LOW_DISK_BYTES = 2_000_000_000;
 const FULL_DISK_BYTES = 200_000_000;
-/** A clock that differs by more than this, or is before this source was written, is reported. */
+/** A clock that differs by more than this, or is earlier than this source, is reported. */
 const CLOCK_SKEW_MS = 5000;
 const OLDEST_TIME = Date.UTC(2025, 0, 1);
 const ANSWER_MS = 3000;
@@ -120,7 +120,7 @@ async function checkGpus(): Promise<Finding> {
   }
 }
 
-/** A container engine is optional; only containers limit processor time. */
+/** A container engine is optional; without one, processor time is not limited. */
 async function checkEngine(setting: string): Promise<Finding> {
   const name = 'container engine';
   const socket = await findContainerSocket(setting);
@@ -193,7 +193,7 @@ function checkDevices({ name, inventory }: NodeInfo): Finding[] {
   return ill.map((text) => ({ name: `GPU of ${name}`, verdict: 'warning', text, hint }));
 }
 
-/** The gateway's response also has the time of its clock. */
+/** The gateway's response also contains the time of its clock. */
 async function checkGateway(settings: Settings): Promise<Finding[]> {
   const base = httpBase(settings);
   let response: Response;

@@ -8,7 +8,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { pythonProject } from './python-project.ts';
 import { typescriptProject } from './typescript-project.ts';
 
-/** Gives the names of the files. @throws CapstanError ALREADY_EXISTS when the folder is there and holds anything. */
+/** Returns the names of the files. @throws CapstanError ALREADY_EXISTS when the folder exists and is not empty. */
 export async function createProject(parent: string, name: string, language: 'python' | 'typescript'): Promise<string[]> {
   const folder = join(parent, name);
   try {

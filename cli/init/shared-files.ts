@@ -1,4 +1,4 @@
-/** What projects of both languages have. */
+/** Files of a new project in either language. */
 
 export const ENV_EXAMPLE = `# Copy to .env. Variables of the shell take precedence.
 # The key of your account; on the host that runs \`capstan up\` the tool finds it itself.

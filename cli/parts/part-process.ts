@@ -1,6 +1,6 @@
 /**
- * One part as a process (docs/borders.md, Processes under `capstan up`): starts it, says so,
- * and closes it when it is told to end or when the supervisor is gone.
+ * Runs one part as a process (docs/borders.md, Processes under `capstan up`): starts it, reports its address, and
+ * closes it when it is told to end or when the supervisor is gone.
  */
 import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
@@ -15,25 +15,26 @@ export interface PartHandle {
 
 export interface RunningPart {
   readonly handle: PartHandle;
-  /** Where it serves, for people and for the other parts; empty when it serves nothing. */
+  /** Address at which it serves, for people and for the other parts; empty when it serves nothing. */
   readonly address: string;
-  /** Resolves when the part ended by itself, and says why. */
+  /** Resolves with the reason when the part ends by itself. */
   readonly gaveUp?: Promise<CapstanError>;
 }
 
-/** Set by the supervisor for its parts: others may start a process with a channel, too. */
+/** Set by the supervisor for its parts, because other programs may start a process with a channel, too. */
 export const SUPERVISED = 'CAPSTAN_SUPERVISED';
 
 /**
- * Arguments for Node before those of a part. On a host with much memory the young generation of V8 may grow to 128 MiB in each thread, in steps
- * that come after hours under load, while a part keeps some 50 MiB; this bounds it to 32 MiB. Known when the process starts or never, so whatever
- * starts a part names them: the supervisor and the units in deploy/systemd.
+ * Arguments for Node before those of a part. On a host with much memory the young generation of V8 may grow to 128 MiB
+ * in each thread, in steps after hours under load, while a part keeps about 50 MiB; this limits it to 32 MiB. It can
+ * only be set when the process starts, so every program that starts a part sets it: the supervisor and the units in
+ * deploy/systemd.
  */
 export const PART_NODE_ARGS: readonly string[] = ['--max-semi-space-size=16'];
 
 /**
- * Runs a part until it is told to end; gives the exit code. A refusal goes over the supervisor's channel
- * where there is one, else it is thrown.
+ * Runs a part until it is told to end; returns the exit code. A refusal is sent over the supervisor's channel if there
+ * is one, else it is thrown.
  */
 export async function runPart({ variables }: Environment, start: () => Promise<RunningPart>): Promise<number> {
   const isSupervised = process.connected && variables[SUPERVISED] === '1';
@@ -43,7 +44,7 @@ export async function runPart({ variables }: Environment, start: () => Promise<R
     running = await start();
   } catch (thrown) {
     const error = nameSystemError(thrown);
-    // What a start that failed has left open would keep the process.
+    // Resources that a failed start left open would keep the process alive.
     setTimeout(() => process.exit(), 1000).unref();
     if (!isSupervised || !(error instanceof CapstanError)) throw error;
     await tell({ type: 'failed', code: error.code, message: error.message });
@@ -54,14 +55,17 @@ export async function runPart({ variables }: Environment, start: () => Promise<R
   if (reason !== undefined && isSupervised) await tell({ type: 'failed', code: reason.code, message: reason.message });
   await running.handle.close();
   end.release();
-  // What may still be open (a pipe that nobody reads) must not keep a closed part alive.
+  // Resources that may still be open (a pipe that nobody reads) must not keep a closed part alive.
   setTimeout(() => process.exit(), 1000).unref();
   if (process.connected) process.disconnect();
   if (reason !== undefined) throw reason;
   return 0;
 }
 
-/** Settles when the supervisor ends the part, or is gone. SIGINT and SIGHUP are the supervisor's own: the terminal sends them to everyone. */
+/**
+ * Settles when the supervisor ends the part, or is gone. Only the supervisor handles SIGINT and SIGHUP, because the
+ * terminal sends them to every process.
+ */
 function supervisorsWish(): Promise<void> {
   return new Promise((resolve) => {
     process.on('SIGTERM', () => resolve());
@@ -70,7 +74,7 @@ function supervisorsWish(): Promise<void> {
   });
 }
 
-/** Sends a message and waits until it is written; a supervisor that is gone hears nothing. */
+/** Sends a message and waits until it is written; without a supervisor it is dropped. */
 function tell(message: PartMessage): Promise<void> {
   return new Promise((resolve) => {
     if (process.send === undefined || !process.connected) resolve();
@@ -78,7 +82,7 @@ function tell(message: PartMessage): Promise<void> {
   });
 }
 
-/** The system errors that a start meets in practice: a port that is taken, a disk that is full. */
+/** The usual system errors of a start: a port in use, a full disk. */
 function nameSystemError(thrown: unknown): unknown {
   if (isErrno(thrown, 'ENOSPC', 'EDQUOT')) return new CapstanError('DISK_FULL', 'the disk of the data folder is full', { cause: thrown });
   if (!isErrno(thrown, 'EADDRINUSE')) return thrown;

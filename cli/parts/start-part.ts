@@ -1,8 +1,8 @@
-/** Each part by its two doors, `config.ts` and `start.ts`, loaded only when its command runs. */
+/** Loads each part through `config.ts` and `start.ts`, and only when its command runs. */
 import type { Environment, Settings } from '../config.ts';
 import type { RunningPart } from './part-process.ts';
 
-/** The parts read their own settings from the environment; flags and defaults of the tool come first. */
+/** The parts read their own settings from the environment; flags and defaults of the tool override them. */
 function variables(settings: Settings, environment: Environment): NodeJS.ProcessEnv {
   const { httpPort, grpcPort, dataDir, scheduler, apiKey } = settings;
   return {

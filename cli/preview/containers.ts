@@ -1,4 +1,4 @@
-/** Waits until each endpoint of a preview has its container, and says what holds one up. */
+/** Waits until each endpoint of a preview has its container, and reports what delays one. */
 import { setTimeout as pause } from 'node:timers/promises';
 
 import type { EndpointRow } from '../api/endpoint-row.ts';

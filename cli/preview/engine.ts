@@ -1,4 +1,4 @@
-/** What a preview keeps at the container engine: one network, and the containers of its agent. */
+/** The resources of a preview at the container engine: one network, and the containers of its agent. */
 import type Docker from 'dockerode';
 
 import { findContainerSocket } from '../../lib/container-socket.ts';
@@ -10,29 +10,29 @@ const PREVIEW = 'capstan.preview';
 const FOLDER = 'capstan.preview.folder';
 /** The agent's label for the name of its node (docs/runtimes.md). */
 const NODE = 'capstan.node';
-/** An engine that says nothing for so long does not answer, ms. */
+/** An engine that does not respond within this time is unavailable, ms. */
 const CALL_MS = 30_000;
 
 /** One preview: its name is that of its node and of its network. */
 export interface PreviewName {
   readonly name: string;
-  /** Everything it keeps on this host; a lock file in it tells whether it lives. */
+  /** Its files on this host; a lock file among them shows whether it is running. */
   readonly folder: string;
 }
 
 export interface PreviewNetwork {
-  /** The address of this host in it; undefined when the engine does not tell. */
+  /** The address of this host in the network; undefined when the engine does not report it. */
   readonly gateway: string | undefined;
 }
 
-/** @throws CapstanError UNAVAILABLE when there is no engine, or none that answers. */
+/** @throws CapstanError UNAVAILABLE when there is no engine, or it does not respond. */
 export async function connectEngine(socket: string): Promise<Docker> {
   const hint = 'Start Docker or Podman, or set CAPSTAN_CONTAINER_SOCKET to its socket. Without containers: capstan run.';
   const path = await findContainerSocket(socket);
   if (path === undefined)
     throw new ToolError('UNAVAILABLE', `no container engine (CAPSTAN_CONTAINER_SOCKET is ${socket}); a preview requires one`, hint);
   const { default: Engine } = await import('dockerode');
-  // The environment's DOCKER_HOST may be another machine, whose containers could not reach this one.
+  // DOCKER_HOST of the environment may be another machine, whose containers could not reach this one.
   const engine = new Engine({ socketPath: path, host: undefined, protocol: 'http', timeout: CALL_MS });
   try {
     await engine.ping();
@@ -48,7 +48,7 @@ export async function localImages(engine: Docker): Promise<string[]> {
   return images.flatMap(({ RepoTags }) => RepoTags ?? []);
 }
 
-/** Makes the preview's network; rejects where the engine has no way to. */
+/** Creates the preview's network; rejects when the engine cannot. */
 export async function createNetwork(engine: Docker, { name, folder }: PreviewName): Promise<PreviewNetwork> {
   const network = await engine.createNetwork({ Name: name, Driver: 'bridge', Labels: { [PREVIEW]: name, [FOLDER]: folder } });
   const facts = (await network.inspect()) as { readonly IPAM?: { readonly Config?: readonly { readonly Gateway?: string }[] } };
@@ -57,7 +57,7 @@ export async function createNetwork(engine: Docker, { name, folder }: PreviewNam
   return { gateway: addresses.find((address) => address !== undefined && address !== '')?.replace(/\/.*$/, '') };
 }
 
-/** Removes all that a preview has there; how much that was. */
+/** Removes all resources of a preview at the engine; returns their number. */
 export async function removePreview(engine: Docker, name: string): Promise<number> {
   const containers = await engine.listContainers({ all: true, filters: { label: [`${NODE}=${name}`] } });
   await Promise.all(containers.map(({ Id }) => forgiving(engine.getContainer(Id).remove({ force: true, v: true }))));
@@ -66,7 +66,7 @@ export async function removePreview(engine: Docker, name: string): Promise<numbe
   return containers.length + networks.length;
 }
 
-/** Every preview that has a network there. */
+/** Returns every preview that has a network at the engine. */
 export async function knownPreviews(engine: Docker): Promise<PreviewName[]> {
   const networks = await engine.listNetworks({ filters: { label: [PREVIEW] } });
   return networks.flatMap(({ Labels }) => {
@@ -75,7 +75,7 @@ export async function knownPreviews(engine: Docker): Promise<PreviewName[]> {
   });
 }
 
-/** What is gone already, or goes just now, is as good as removed. */
+/** A resource that is already removed, or is being removed, counts as removed. */
 async function forgiving(removal: Promise<unknown>): Promise<void> {
   try {
     await removal;

@@ -1,4 +1,4 @@
-/** The temporary folder of a preview, and those that previews left which were killed. */
+/** The temporary folder of a preview, and folders that killed previews left. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { readdir, rm, stat } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import type { PreviewName } from './engine.ts';
 const PREFIX = 'capstan-preview-';
 const LOCK = 'preview.lock';
 
-/** Makes the folder and holds it. @throws CapstanError DATA_DIR */
+/** Creates the folder and locks it. @throws CapstanError DATA_DIR */
 export function createPreviewFolder(): PreviewName {
   const name = `${PREFIX}${randomBytes(6).toString('hex')}`;
   const folder = join(tmpdir(), name);
@@ -27,7 +27,7 @@ export function createPreviewFolder(): PreviewName {
   return { name, folder };
 }
 
-/** With the lock in it: the last that goes. */
+/** Removes the folder with its lock, as the last step of a clean-up. */
 export async function removePreviewFolder({ folder }: PreviewName): Promise<void> {
   await rm(folder, { recursive: true, force: true, maxRetries: 5 });
 }
@@ -37,7 +37,7 @@ export async function previewFolders(): Promise<PreviewName[]> {
   return names.filter((name) => new RegExp(`^${PREFIX}[0-9a-f]{12}$`).test(name)).map((name) => ({ name, folder: join(tmpdir(), name) }));
 }
 
-/** True once nobody holds the folder, or it is gone; a folder of another user is let alone. */
+/** Returns true when nobody holds the folder, or it does not exist; a folder of another user is not touched. */
 export async function isDead({ folder }: PreviewName): Promise<boolean> {
   try {
     await stat(folder);

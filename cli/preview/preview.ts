@@ -1,6 +1,6 @@
 /**
- * `capstan deploy --preview`: a stack of its own on a temporary folder, a container
- * network of its own, one container for each endpoint; all of it gone when it ends.
+ * `capstan deploy --preview`: runs its own stack on a temporary folder, with its own container network and one
+ * container for each endpoint; removes everything when it ends.
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -24,7 +24,7 @@ import { connectEngine, createNetwork, knownPreviews, localImages, removePreview
 import { createPreviewFolder, isDead, previewFolders, removePreviewFolder } from './folder.ts';
 import { planPreview } from './specs.ts';
 
-/** A driver that hangs has no GPU to give, ms. */
+/** A driver that hangs offers no GPU, ms. */
 const GPU_MS = 15_000;
 
 export interface PreviewOptions {
@@ -34,7 +34,7 @@ export interface PreviewOptions {
   readonly environment: Environment;
   /** Name of the environment to deploy into. */
   readonly into: string;
-  /** For endpoints without one of their own. */
+  /** For endpoints without their own image. */
   readonly image: string | undefined;
   readonly asJson: boolean;
   readonly terminal: Terminal;
@@ -42,8 +42,9 @@ export interface PreviewOptions {
 }
 
 /**
- * Runs until Ctrl+C; gives the exit code of `capstan up`.
- * @throws CapstanError UNAVAILABLE without a container engine, CONFIG without an image, and what build, stack and deployment refuse.
+ * Runs until Ctrl+C; returns the exit code of `capstan up`.
+ * @throws CapstanError UNAVAILABLE without a container engine, CONFIG without an image, and the errors of build, stack
+ * and deployment.
  */
 export async function runPreview(options: PreviewOptions): Promise<number> {
   const { settings, terminal, image } = options;
@@ -74,7 +75,7 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
   }
 }
 
-/** The stack that a preview runs in, and the URL of its gateway. */
+/** The stack of a preview, and the URL of its gateway. */
 interface PreviewStack {
   readonly preview: PreviewName;
   readonly url: string;
@@ -95,9 +96,12 @@ async function serve(built: Built, options: PreviewOptions, { preview, url }: Pr
 }
 
 interface Network {
-  /** As CAPSTAN_CONTAINER_NETWORK takes it. */
+  /** In the form of CAPSTAN_CONTAINER_NETWORK. */
   readonly name: string;
-  /** Address on which the gateway listens: that of the network where this host has it, so that containers can call each other. */
+  /**
+   * Address on which the gateway listens: that of the network if this host has it, so that containers can call each
+   * other.
+   */
   readonly host: string | undefined;
 }
 
@@ -115,7 +119,7 @@ async function networkOf(engine: Docker, preview: PreviewName, terminal: Termina
   }
 }
 
-/** Engines in a virtual machine, and those of a user alone, have their networks elsewhere. */
+/** Engines in a virtual machine, and rootless engines, have their networks elsewhere. */
 async function canListen(host: string): Promise<boolean> {
   const server = createServer();
   try {
@@ -134,7 +138,7 @@ function settingsOf({ settings, httpPort }: PreviewOptions, { folder }: PreviewN
   return { ...rest, httpPort, grpcPort: 0, dataDir: join(folder, 'data') };
 }
 
-/** Of the settings of the user's own service only those count that say how containers are made here. */
+/** Of the settings of the user's own service, only those for creating containers on this host apply. */
 function environmentOf({ environment, settings }: PreviewOptions, { name }: PreviewName, network: Network): Environment {
   const kept = Object.entries(environment.variables).filter(
     ([key]) => !key.startsWith('CAPSTAN_') || /^CAPSTAN_(CONTAINER_|REGISTRY_AUTH_FILE$|NVIDIA_SMI|DEBUG$)/.test(key),
@@ -146,14 +150,14 @@ function environmentOf({ environment, settings }: PreviewOptions, { name }: Prev
       CAPSTAN_NODE_NAME: name,
       CAPSTAN_CONTAINER_SOCKET: settings.containerSocket,
       CAPSTAN_CONTAINER_NETWORK: network.name,
-      // One container for each endpoint, and no other.
+      // Exactly one container for each endpoint.
       CAPSTAN_CONTAINER_SPARES: '0',
       ...(network.host === undefined ? {} : { CAPSTAN_HTTP_HOST: network.host }),
     },
   };
 }
 
-/** Takes away what previews left that were killed. */
+/** Removes what killed previews left. */
 async function removeLeftovers(engine: Docker, terminal: Terminal): Promise<void> {
   const known = new Map([...(await knownPreviews(engine)), ...(await previewFolders())].map((each) => [each.name, each]));
   for (const preview of known.values()) {
@@ -163,7 +167,7 @@ async function removeLeftovers(engine: Docker, terminal: Terminal): Promise<void
       await removePreviewFolder(preview);
       terminal.warn(`removed ${preview.name}, left by a preview that was killed`);
     } catch (error) {
-      // No reason to refuse this one.
+      // A failure must not stop this preview.
       terminal.warn(`removing ${preview.name}, left by a preview that was killed, failed: ${messageOf(error)}`);
     }
   }
@@ -178,7 +182,10 @@ async function hasGpu(): Promise<boolean> {
   }
 }
 
-/** From the first thing made to the last removed a signal must not end this process; the stack has its own ears for it. */
+/**
+ * From the first resource created to the last one removed, a signal must not end this process; the stack handles
+ * signals itself.
+ */
 function endSignals(): { came: () => boolean; release: () => void } {
   const names = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
   let came = false;

@@ -1,12 +1,12 @@
-/** An application's endpoints as a preview runs them: one container each, and which image it is made of. */
+/** Selects an application's endpoints for a preview, each with one container, and their images. */
 import { baseImageOf, defaultBaseImage, imageReference } from '../../lib/base-images.ts';
 import type { Application, ApplicationEndpoint } from '../deploy/application.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 export interface PreviewChoice {
-  /** Of `--image`. */
+  /** Image of `--image`. */
   readonly image: string | undefined;
-  /** References that the engine has. */
+  /** Images that the engine has. */
   readonly localImages: readonly string[];
   readonly hasGpu: boolean;
 }
@@ -18,8 +18,8 @@ export interface PreviewPlan {
 }
 
 /**
- * An endpoint's own image comes first, then that of `--image`, then the base image of its language.
- * @throws CapstanError CONFIG when an endpoint has none of them, or none is left to preview.
+ * An endpoint's own image is used first, then that of `--image`, then the base image of its language.
+ * @throws CapstanError CONFIG when an endpoint has none of them, or when no endpoint can be previewed.
  */
 export function planPreview(application: Application, choice: PreviewChoice): PreviewPlan {
   const runs = ({ spec }: ApplicationEndpoint): boolean => spec.gpuIds === '' || choice.hasGpu;
@@ -46,7 +46,7 @@ function imageFor({ spec }: ApplicationEndpoint, { image, localImages }: Preview
     throw new ToolError('CONFIG', `${spec.name} has its own program and no image`, 'Set one with --image, or as its imageName.');
   const language = fn.module.endsWith('.py') ? 'python' : 'node';
   const base = defaultBaseImage(language, spec.gpuIds !== '');
-  // A manifest may say which tag; any other of that base serves as well.
+  // A manifest may name a tag; any other tag of that base image is suitable, too.
   const named = localImages.find((reference) => spec.imageName !== '' && imageReference(reference) === imageReference(spec.imageName));
   const found = named ?? localImages.find((reference) => baseImageOf(reference) === base);
   if (found !== undefined) return imageReference(found);

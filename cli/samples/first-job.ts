@@ -1,4 +1,7 @@
-/** What `npm start` shows of the samples that serve: one job of a queue endpoint with its result, and the routes of the others. */
+/**
+ * Prints the samples that serve after `npm start`: one job of a queue endpoint with its result, and the routes of the
+ * others.
+ */
 import { Endpoint } from '../../sdk/typescript/endpoint.ts';
 import { CapstanError as SdkError, TimeoutError } from '../../sdk/typescript/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
@@ -8,7 +11,7 @@ import { apiKey, ownSettings } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
-/** For the one job; and another for the reader to try, the one that shows how characters are counted. */
+/** The input of that job, and another for the reader to try, which shows how characters are counted. */
 const FIRST_TEXT = 'Capstan runs your functions on your own hosts. Does it work? It does!';
 const NEXT_TEXT = '😀 hi!';
 const LONGEST_WAIT_MS = 60_000;
@@ -17,7 +20,7 @@ export interface FirstJobOptions {
   readonly settings: Settings;
   /** Base URL of the gateway. */
   readonly url: string;
-  /** How a shell writes the API key. */
+  /** Shell expression of the API key. */
   readonly key: string;
   readonly terminal: Terminal;
   readonly signal: AbortSignal;

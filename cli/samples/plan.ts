@@ -1,9 +1,9 @@
 /** Decides what `npm start` does with one sample endpoint. */
 
 export type SamplePlan =
-  /** The endpoint has the sample's build already. */
+  /** The endpoint already has the sample's build. */
   | { readonly kind: 'present' }
-  /** It is new, or an older build of the same sample. */
+  /** It is new, or has an older build of the same sample. */
   | { readonly kind: 'deploy' }
   /** It needs a GPU and no host has one. */
   | { readonly kind: 'no-gpu' }

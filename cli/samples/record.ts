@@ -1,6 +1,6 @@
 /**
- * Records which sample endpoints `npm start` deployed, in `samples.json` of the data folder. A sample that is recorded and no
- * longer there was undeployed by somebody, and stays away.
+ * Records which sample endpoints `npm start` deployed, in `samples.json` of the data folder. A recorded sample that no
+ * longer exists was undeployed by somebody, and is not deployed again.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

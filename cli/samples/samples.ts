@@ -1,6 +1,6 @@
 /**
- * The samples of `npm start`: each endpoint is deployed when it is new, and updated when its files changed. A sample that cannot
- * be deployed is reported and left out; the service goes on.
+ * Deploys the samples of `npm start`: each endpoint is deployed when it is new, and updated when its files changed. A
+ * sample that cannot be deployed is reported and skipped; the service continues.
  */
 import { relative } from 'node:path';
 
@@ -42,7 +42,7 @@ export async function deploySamples(options: SampleOptions): Promise<EndpointRow
   return rows;
 }
 
-/** Runs one piece of work; what it throws is reported, and the result is then undefined. */
+/** Runs one step; reports what it throws, and then returns undefined. */
 export async function attempt<T>(
   { terminal, signal }: Pick<SampleOptions, 'terminal' | 'signal'>,
   what: string,
@@ -90,7 +90,7 @@ async function deployFolder(options: SampleOptions, folder: string): Promise<End
   return rows;
 }
 
-/** Endpoints are deployed one by one: one that is refused does not keep out the others. */
+/** Endpoints are deployed one by one, so that a refusal of one does not affect the others. */
 async function deployOne(
   { application, artifact }: Built,
   client: GatewayClient,

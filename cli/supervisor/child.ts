@@ -1,17 +1,17 @@
-/** One run of a part: a process of its own with a channel, over which it says `ready` or why it refuses. */
+/** One run of a part: a process with a channel, over which it sends `ready` or the reason of its refusal. */
 import { spawn } from 'node:child_process';
 
 import { z } from 'zod';
 
 import type { Refusal } from './core/restart.ts';
 
-/** What a part sends over its channel (docs/borders.md, Processes under `capstan up`). */
+/** Messages of a part over its channel (docs/borders.md, Processes under `capstan up`). */
 const messageSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ready'), address: z.string().default('') }),
   z.object({ type: z.literal('failed'), code: z.string(), message: z.string() }),
 ]);
 
-/** Time for what a part printed last to arrive after its exit, ms. */
+/** Time limit for a part's last output to arrive after its exit, ms. */
 const DRAIN_MS = 250;
 
 export type PartMessage = z.input<typeof messageSchema>;
@@ -24,9 +24,9 @@ export interface ChildCommand {
 
 export interface ChildEvents {
   ready(address: string): void;
-  /** It is gone, and everything it said before was passed on. */
+  /** It has ended, and everything it sent before was passed on. */
   exited(how: string, refusal: Refusal | null): void;
-  /** What it printed, stdout and stderr alike. */
+  /** Its output, stdout and stderr alike. */
   printed(chunk: Buffer): void;
 }
 
@@ -42,7 +42,7 @@ export function startChild(command: ChildCommand, events: ChildEvents): Child {
   let drained = false;
   let over = false;
 
-  /** The exit can overtake the last messages of the channel and the last lines of the pipes. */
+  /** The exit event may overtake the last messages of the channel and the last lines of the pipes. */
   const finish = (): void => {
     if (over || how === null || child.connected || !drained) return;
     over = true;
@@ -56,7 +56,7 @@ export function startChild(command: ChildCommand, events: ChildEvents): Child {
   };
   child.on('message', (raw) => {
     const message = messageSchema.safeParse(raw);
-    if (!message.success) return; // a newer part may say more
+    if (!message.success) return; // a newer part may send other messages
     if (message.data.type === 'ready') events.ready(message.data.address);
     else refusal = { code: message.data.code, message: message.data.message };
   });
@@ -65,13 +65,13 @@ export function startChild(command: ChildCommand, events: ChildEvents): Child {
   child.on('disconnect', finish);
   child.on('exit', (code, signal) => {
     how = signal ?? `exit code ${String(code)}`;
-    // What the part started may still hold the pipes: their end is waited for, but not for long.
+    // Processes that the part started may still hold the pipes: the wait for their end is limited.
     setTimeout(allRead, DRAIN_MS);
     finish();
   });
   child.on('close', allRead);
   child.on('error', (error) => {
-    // The process could not be made; there will be no exit. A failed send comes here too, and its exit follows.
+    // The process could not be started; there is no exit event. A failed send comes here too, and its exit follows.
     if (child.pid !== undefined || over) return;
     over = true;
     events.exited(error.message, null);

@@ -1,9 +1,9 @@
 /**
- * A log file that stays small: at its limit it becomes `<name>.1`, what was that becomes
- * `<name>.2`, and so on. Written synchronously: what a part said right before it died is there.
+ * A log file of bounded size: at its limit it becomes `<name>.1`, the previous one becomes `<name>.2`, and so on.
+ * Writes are synchronous, so that the last lines of a part before a crash are in the file.
  *
- * A file that cannot be written (a full disk, a folder that is gone) ends nobody: its lines are dropped
- * and counted, each further line tries again, and the first one that is written follows the count.
+ * A file that cannot be written (a full disk, a missing folder) stops nothing: its lines are dropped and counted, each
+ * further line tries again, and the first written line follows the count.
  */
 import { closeSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 
@@ -17,7 +17,10 @@ export interface LogFile {
   close(): void;
 }
 
-/** Opens the file for appending. `limit` is in bytes. `onTrouble` is told once that lines are dropped, and once that they are written again. */
+/**
+ * Opens the file for appending. `limit` is in bytes. `onTrouble` is called when lines are first dropped, and when they
+ * are written again.
+ */
 export function openLogFile(
   path: string,
   limit: number = ROTATE_BYTES,
@@ -47,7 +50,7 @@ export function openLogFile(
       file = openSync(path, 'a', 0o600);
       size = fstatSync(file).size;
     }
-    // One write may take only a part, where the disk ends.
+    // A write may be partial when the disk becomes full.
     for (let written = 0; written < bytes.length;) {
       const count = writeSync(file, bytes, written);
       written += count;
@@ -72,7 +75,7 @@ export function openLogFile(
   };
 }
 
-/** A line as parts log them. */
+/** A line in the format of the parts' logs. */
 function missing(count: number): string {
   const msg = `${count} lines are missing: the file was not writable`;
   return `${JSON.stringify({ level: 40, time: Date.now(), name: 'supervisor', msg })}\n`;

@@ -1,4 +1,7 @@
-/** What the parts print: JSON lines of pino, read for the terminal; and text that is none, such as a crash report. */
+/**
+ * Reads the output of the parts: JSON lines of pino, formatted for the terminal, and other text, such as a crash
+ * report.
+ */
 import { z } from 'zod';
 
 const lineSchema = z.object({
@@ -7,7 +10,7 @@ const lineSchema = z.object({
   err: z.object({ message: z.string() }).optional(),
 });
 
-/** pino's numbers. */
+/** pino's levels. */
 const WARN = 40;
 const ERROR = 50;
 
@@ -16,14 +19,14 @@ export interface Notice {
   readonly text: string;
 }
 
-/** A warning or an error of a part in one line for people; null for anything else. */
+/** Returns a warning or an error of a part in one line for people; null for anything else. */
 export function readNotice(line: string): Notice | null {
   if (!line.startsWith('{')) return null;
   let raw: unknown;
   try {
     raw = JSON.parse(line);
   } catch {
-    return null; // not a log line; it stands in the file as it came
+    return null; // not a log line; the file has it unchanged
   }
   const parsed = lineSchema.safeParse(raw);
   if (!parsed.success || parsed.data.level < WARN) return null;
@@ -33,7 +36,7 @@ export function readNotice(line: string): Notice | null {
   return { level: level >= ERROR ? 'error' : 'warn', text: text === '' ? 'no message' : text };
 }
 
-/** Cuts what a process prints into lines; a line longer than the bound is cut there. */
+/** Splits the output of a process into lines; a longer line is split at the bound. */
 export function splitLines(onLine: (line: string) => void, longest = 256 * 1024): { push(chunk: Buffer): void; end(): void } {
   const decoder = new TextDecoder();
   let rest = '';

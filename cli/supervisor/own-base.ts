@@ -1,4 +1,4 @@
-/** Where this host's own tool and workers reach the gateway of a stack, by HTTP or HTTPS. */
+/** The address at which this host's tool and workers reach the gateway of a stack, by HTTP or HTTPS. */
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
@@ -6,8 +6,8 @@ import { isIP } from 'node:net';
 import type { Environment } from '../config.ts';
 
 /**
- * Base URL, without a slash at its end. With a certificate it is CAPSTAN_PUBLIC_URL, else by a name that the
- * certificate is for: whoever calls checks that.
+ * Base URL, without a trailing slash. With a certificate it is CAPSTAN_PUBLIC_URL, else a name of the certificate,
+ * because clients check the name.
  */
 export function ownBase({ variables }: Environment, port: string): string {
   const host = reachableHost(variables['CAPSTAN_HTTP_HOST'] ?? '');
@@ -17,7 +17,7 @@ export function ownBase({ variables }: Environment, port: string): string {
   return given === '' ? `https://${authority(nameFor(certificate, host), port)}` : given;
 }
 
-/** One that listens everywhere listens on loopback, too. */
+/** A server that listens on all addresses listens on loopback, too. */
 function reachableHost(host: string): string {
   return ['', '0.0.0.0', '::', 'localhost'].includes(host) ? '127.0.0.1' : host;
 }
@@ -27,7 +27,7 @@ function nameFor(path: string, host: string): string {
   try {
     certificate = new X509Certificate(readFileSync(path));
   } catch {
-    return host; // the gateway does not start with it, and says why
+    return host; // the gateway refuses to start with it, and reports why
   }
   if (isIP(host) === 0 || certificate.checkIP(host) !== undefined) return host;
   if (host === '127.0.0.1' && certificate.checkHost('localhost') !== undefined) return 'localhost';

@@ -1,4 +1,4 @@
-/** The three parts of a stack on one host: how each is started, and in which order they come and go. */
+/** The three parts of a stack on one host: how each is started, and their start and stop order. */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -9,17 +9,20 @@ import type { PartPlan } from './supervisor.ts';
 
 const main = fileURLToPath(new URL('../main.ts', import.meta.url));
 
-/** Gateways first, so that nobody is promised anything any more; then the agent, whose results the scheduler still takes. */
+/**
+ * Gateways stop first, so that no new request is accepted; then the agent, while the scheduler still accepts its
+ * results.
+ */
 export const STOP_ORDER: readonly string[] = ['gateway', 'agent', 'scheduler'];
 
-/** The gateway and the agent may take their own 10 s for what is under way. */
+/** The gateway and the agent may use their own 10 s for requests in progress. */
 const GRACE_MS = 20_000;
 
 export function stackPlans(settings: Settings, environment: Environment): PartPlan[] {
   const { SERVICE_API_KEY: _key, NODE_CHANNEL_FD: _channel, ...inherited } = environment.variables;
   const secrets = join(settings.dataDir, 'secrets');
   const common = { ...inherited, [SUPERVISED]: '1', CAPSTAN_DATA_DIR: settings.dataDir };
-  // A part that comes back must come back where the others know it.
+  // A restarted part must return to the address that the others know.
   const grpcPort = (addresses: ReadonlyMap<string, string>): string =>
     portOf(addresses.get('scheduler')) ?? String(settings.grpcPort ?? DEFAULT_GRPC_PORT);
   const httpPort = (addresses: ReadonlyMap<string, string>): string =>
@@ -55,7 +58,7 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
     },
     {
       name: 'agent',
-      // Workers are told where the gateway is: with a port of its own choice it must be there first.
+      // Workers receive the gateway's address: if it chooses its own port, it must start first.
       needs: settings.httpPort === 0 ? ['scheduler', 'gateway'] : ['scheduler'],
       graceMs: GRACE_MS,
       command: (addresses) => ({
@@ -72,8 +75,9 @@ export function stackPlans(settings: Settings, environment: Environment): PartPl
 }
 
 /**
- * What the operator's own webhooks may reach: loopback while the service listens there and no proxy is in front of it. Other
- * accounts are tenants, whoever their callers are: they reach the services of this host only where CAPSTAN_WEBHOOK_ALLOW says so.
+ * Addresses that the operator's own webhooks may reach: loopback while the service listens there and no proxy is in
+ * front of it. Other accounts are tenants, whoever their callers are: they reach services of this host only if
+ * CAPSTAN_WEBHOOK_ALLOW permits it.
  */
 function webhookAllow({ variables }: Environment): string {
   const opened = variables['CAPSTAN_WEBHOOK_ALLOW_OPERATOR'] ?? '';
@@ -87,7 +91,7 @@ function isLoopback(host: string): boolean {
   return /^(|localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/.test(host);
 }
 
-/** Empty for what is no URL: the part that reads the setting refuses it. */
+/** Empty for an invalid URL: the part that reads the setting rejects it. */
 function hostOf(url: string): string {
   return URL.parse(url)?.hostname ?? '';
 }

@@ -1,4 +1,4 @@
-/** `capstan up`: one stack on one data folder, from the lock to the last line. */
+/** `capstan up`: runs one stack on one data folder, from the lock to the last message. */
 import { accessSync, constants, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -26,7 +26,7 @@ export interface StackAddresses {
 }
 
 export interface ReadyStack extends StackAddresses {
-  /** Its data folder was made by this start, so nothing is deployed yet. */
+  /** Its data folder was created by this start, so nothing is deployed yet. */
   readonly isNew: boolean;
 }
 
@@ -35,19 +35,19 @@ export interface StackOptions {
   readonly environment: Environment;
   readonly terminal: Terminal;
   /**
-   * Done once all parts are ready; what it throws ends the stack. The signal is raised when the
-   * stack ends first.
+   * Runs when all parts are ready; an error that it throws ends the stack. The signal is aborted when the stack ends
+   * first.
    */
   readonly whenReady: (stack: ReadyStack, signal: AbortSignal) => Promise<void>;
-  /** The parts themselves; tests put small ones in their place. */
+  /** The parts to run; tests replace them by small ones. */
   readonly parts?: readonly PartPlan[];
 }
 
 /**
- * Runs a stack until it is told to end; gives the exit code, 0 after SIGINT or SIGTERM and an end in order,
- * 130 or 143 when a second signal cut that short.
- * @throws CapstanError DATA_DIR, CONFLICT when another stack runs on the data folder, what a part
- * refused its start with, or what `whenReady` threw.
+ * Runs a stack until it is told to end; returns the exit code: 0 after SIGINT or SIGTERM and a normal stop, 130 or 143
+ * when a second signal interrupted it.
+ * @throws CapstanError DATA_DIR, CONFLICT when another stack runs on the data folder, the refusal of a part's start, or
+ * what `whenReady` threw.
  */
 export async function runStack(options: StackOptions): Promise<number> {
   const { settings, terminal } = options;
@@ -71,7 +71,7 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
     logs,
     notice: (notice) => say(terminal, notice),
     logged(part, { level, text }) {
-      // Parts that end tell each other so; that is no news.
+      // Parts that end report it to each other; these messages are not printed.
       if (level === 'error' || !ending.signal.aborted) say(terminal, { level, text: `${part}: ${text}` });
     },
   });
@@ -134,7 +134,7 @@ function announce(terminal: Terminal, settings: Settings, { url, grpc }: StackAd
   }
 }
 
-/** The data folder, held by this process. */
+/** The data folder, locked by this process. */
 function lockDataFolder(dataDir: string): { release: () => void } {
   let lock;
   try {
@@ -160,11 +160,11 @@ const inWords: Readonly<Record<string, string>> = {
   ENOTDIR: 'it, or a folder above it, is a file',
   EROFS: 'the file system is read-only',
   ENOSPC: 'the disk is full',
-  // What a recursive mkdir says of a read-only file system.
+  // The error of a recursive mkdir on a read-only file system.
   ENOENT: 'it cannot be created there',
 };
 
-/** A part may say a URL or an address. */
+/** A part may report a URL or an address. */
 function hostAndPort(said: string | undefined): string {
   return (said ?? '').replace(/^https?:\/\//, '').replace(/\/$/, '');
 }

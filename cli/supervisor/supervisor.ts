@@ -1,4 +1,4 @@
-/** Runs the parts as the core decides: processes, timers and log files around `core/restart.ts`. */
+/** Runs the parts as `core/restart.ts` decides, with processes, timers and log files. */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -9,29 +9,29 @@ import { openLogFile, type LogFile } from './log-file.ts';
 import { readNotice, splitLines, type Notice } from './log-line.ts';
 
 export interface PartPlan extends PartRule {
-  /** Made anew for every start; `addresses` are those that parts have said so far, by part. */
+  /** Created again for every start; `addresses` are those that parts have reported so far, by part. */
   command(addresses: ReadonlyMap<string, string>): ChildCommand;
 }
 
 export interface SupervisorOptions {
   readonly parts: readonly PartPlan[];
   readonly stopOrder: readonly string[];
-  /** Folder of `<part>.log`; made when it is missing. */
+  /** Folder of `<part>.log`; created when it is missing. */
   readonly logs: string;
-  /** What happened to a part. */
+  /** An event of a part. */
   notice(notice: Notice): void;
   /** A warning or an error that a part logged. */
   logged(part: string, notice: Notice): void;
 }
 
 export interface Supervisor {
-  /** All parts are ready for the first time: their addresses, by part. Never settles when they do not become ready. */
+  /** Resolves with the addresses by part when all parts are ready for the first time. Never settles otherwise. */
   readonly ready: Promise<ReadonlyMap<string, string>>;
-  /** Nothing runs any more; the refusal says why when nobody asked for it. */
+  /** Resolves when no part runs any more; the refusal is the reason, unless the stop was requested. */
   readonly finished: Promise<Refusal | null>;
-  /** Ends all parts in order; called again, kills them. */
+  /** Ends all parts in order; a second call kills them. */
   stop(): void;
-  /** Process ids of the parts that run. */
+  /** Process ids of the running parts. */
   pids(): ReadonlyMap<string, number>;
 }
 

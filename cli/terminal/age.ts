@@ -1,4 +1,4 @@
-/** Ages in tables: `45s`, `12m`, `5h`, `3d`. Pure. */
+/** Formats ages in tables: `45s`, `12m`, `5h`, `3d`. Pure. */
 
 const UNITS = [
   ['d', 86_400_000],
@@ -6,7 +6,9 @@ const UNITS = [
   ['m', 60_000],
 ] as const;
 
-/** The time since an ISO 8601 moment, in its largest whole unit; empty for none, and for text that is no moment. */
+/**
+ * Returns the time since an ISO 8601 timestamp, in its largest whole unit; empty without one, or when it is not valid.
+ */
 export function ageOf(moment: string | null, nowMs: number = Date.now()): string {
   const ms = moment === null ? Number.NaN : Math.max(0, nowMs - Date.parse(moment));
   if (Number.isNaN(ms)) return '';

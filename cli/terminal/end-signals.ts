@@ -1,15 +1,17 @@
 /**
- * What tells a command that runs on to end: SIGINT, SIGTERM, SIGHUP, and the end of the process that started it with a channel
- * (`npm start`, or `capstan` on an old Node, which hands over to the bundled one).
+ * Requests to end for commands that keep running: SIGINT, SIGTERM, SIGHUP, and the end of the process that started the
+ * command with a channel (`npm start`, or `capstan` on an old Node, which starts the bundled one).
  */
 
-/** Signals that come together (from the terminal to the whole group, and once more through npm) are one wish. */
+/**
+ * Signals that arrive together (from the terminal to the whole group, and once more through npm) count as one request.
+ */
 const SAME_WISH_MS = 500;
 
 export interface EndSignals {
-  /** 0 unless a second signal cut the end short. */
+  /** 0 unless a second signal interrupted the stop. */
   exitCode(): number;
-  /** The end is reached: later signals change nothing. */
+  /** The command has ended: later signals have no effect. */
   release(): void;
 }
 
@@ -35,12 +37,13 @@ export function onEndSignals(wish: { first: () => void; again: () => void; gone:
   };
   const names = Object.keys(numbers) as (keyof typeof numbers)[];
   for (const name of names) process.on(name, onSignal);
-  // `npm start` runs us with a channel: when it is gone without a word, so are we.
+  // `npm start` runs this process with a channel: when that closes without a signal, this process ends, too.
   if (process.connected) process.on('disconnect', onGone);
   return {
     exitCode: () => code,
     release() {
-      // The same Ctrl+C may arrive once more (npm and an older Node pass it on), on a busy machine long after: it must not cut off what has ended.
+      // The same Ctrl+C may arrive once more (npm and an older Node pass it on), much later on a busy machine: it must
+      // not interrupt a command that has ended.
       isReleased = true;
       if (firstAt === null) for (const name of names) process.off(name, onSignal);
       process.off('disconnect', onGone);
@@ -50,7 +53,7 @@ export function onEndSignals(wish: { first: () => void; again: () => void; gone:
 }
 
 export interface EndWish {
-  /** Settles with the first wish to end. Until {@link release}, a second one ends the process at once. */
+  /** Settles with the first request to end. Until {@link release}, a second one ends the process at once. */
   readonly wished: Promise<void>;
   release(): void;
 }

@@ -1,4 +1,4 @@
-/** Rows of text in aligned columns, without borders: readable for people, cuttable for programs. */
+/** Formats rows in aligned columns without borders, readable for people and easy to split for programs. */
 import Table from 'cli-table3';
 
 import { visibleLine } from '../../lib/visible-text.ts';
@@ -22,7 +22,10 @@ const noBorders = Object.fromEntries(
   ].map((place) => [place, '']),
 );
 
-/** The table's lines joined; just the header when there are no rows. A cell is one line, whatever its value holds. */
+/**
+ * Returns the table's lines joined; only the header when there are no rows. A cell is one line, whatever its value
+ * contains.
+ */
 export function renderTable(header: readonly string[], rows: ReadonlyArray<readonly string[]>): string {
   const table = new Table({
     head: [...header],

@@ -1,9 +1,9 @@
 /**
- * What people read, on stderr: `=>` a step, `✓` done, `!` a warning, `✗` an error, `hint:` dimmed.
- * Data goes to stdout and nowhere else, so that a command's output can be piped.
+ * Messages for people, on stderr: `=>` a step, `✓` done, `!` a warning, `✗` an error, `hint:` dimmed. Only data goes to
+ * stdout, so that a command's output can be piped.
  *
- * The tool prints through this file only, so every text is made visible here: whatever tenants, nodes or servers put into a
- * value, no control character reaches the terminal, and no value can pass for a line of its own.
+ * The tool prints through this file only, so every text is escaped here: whatever tenants, nodes or servers put into a
+ * value, no control character reaches the terminal, and no value can look like a line of the tool.
  */
 import pc from 'picocolors';
 
@@ -24,26 +24,26 @@ export interface Terminal {
   line(text: string): void;
   /** The exact command to run next. */
   next(command: string): void;
-  /** Replaces the line it wrote before, on a terminal; writes nothing elsewhere. An empty text takes the line away. */
+  /** Replaces the previous progress line on a terminal; writes nothing elsewhere. An empty text removes the line. */
   progress(text: string): void;
-  /** Data: a document on stdout, such as JSON or a table, whose line breaks are its own. */
+  /** Data: a document on stdout, such as JSON or a table, with its own line breaks. */
   data(text: string): void;
-  /** Data: one value on stdout, on one line whatever it holds. */
+  /** Data: one value on stdout, always on one line. */
   value(text: string): void;
-  /** Data that a line has said already: on stdout where that is no terminal. */
+  /** Data that a message already contains: printed on stdout only if that is not a terminal. */
   repeated(text: string): void;
 }
 
 export interface TerminalSettings {
   readonly out: Stream;
   readonly err: Stream;
-  /** False where NO_COLOR is set; a stream that is no terminal never gets any. */
+  /** False if NO_COLOR is set; a stream that is not a terminal never has colours. */
   readonly colours: boolean;
-  /** How the reader calls the tool: stands for `capstan` in what is to be run next. */
+  /** The command by which the reader runs the tool; replaces `capstan` in commands that are printed. */
   readonly tool?: string;
 }
 
-/** A command of the tool: its name is written small, the service's is not. */
+/** A command of the tool; the name of the service begins with a capital. */
 const TOOL = /(?<=^|\s)capstan(?= [a-z-])/g;
 
 export function createTerminal(streams: TerminalSettings): Terminal {

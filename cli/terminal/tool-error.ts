@@ -1,4 +1,4 @@
-/** An error with a hint of its own, in place of that of its code. */
+/** An error with its own hint instead of that of its code. */
 import { CapstanError, errorTable, type ErrorCode, type ErrorDetails } from '../../lib/errors.ts';
 import { errnoOf, messageOf } from '../../lib/to-error.ts';
 
@@ -17,7 +17,7 @@ export interface Explanation {
   readonly exitCode: number;
 }
 
-/** Hints for a shell, where those of the table are for a caller of the API. */
+/** Hints for a shell; those of the table are for callers of the API. */
 const shellHints: Partial<Record<ErrorCode, string>> = {
   INVALID_ARGUMENT: 'Correct it and run the command again; --help describes its arguments and options.',
   QUOTA_EXCEEDED: 'Reduce the usage (capstan account get shows it), or have an operator raise the quota: capstan account set <account>.',
@@ -26,7 +26,7 @@ const shellHints: Partial<Record<ErrorCode, string>> = {
   NOT_FOUND: 'Check the id or name. Jobs are deleted when their retention ends.',
 };
 
-/** Returns the message, the hint and the exit code for anything thrown (the table of lib/errors.ts). */
+/** Returns the message, the hint and the exit code of any thrown value (the table of lib/errors.ts). */
 export function explain(thrown: unknown): Explanation {
   if (thrown instanceof CapstanError) {
     const entry = errorTable[thrown.code];

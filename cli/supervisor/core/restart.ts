@@ -1,5 +1,5 @@
 /**
- * When `capstan up` starts, restarts and ends its parts, as a function of what happened.
+ * Decides when `capstan up` starts, restarts and ends its parts, as a function of events.
  *
  *            needs are ready            says ready
  *  WAITING ─────────────────▶ STARTING ────────────▶ READY
@@ -12,22 +12,22 @@
  *  stop, in the stop order:  STARTING, READY ──SIGTERM──▶ ENDING ──exits──▶ ENDED   (SIGKILL after its grace)
  *                            WAITING, RESTING ──────────────────────────────▶ ENDED
  *
- * A part that refuses its first start with a reason ends the whole (a port in use does not free
- * itself); one that had been ready is started again for ever, with a growing pause. Only one whose
- * reason holds for every later start, too, stays ended, while the others go on.
+ * If a part refuses its first start with a reason, all parts are stopped (a port in use does not free itself). A part
+ * that was ready is restarted without limit, with a growing pause. Only a part whose reason applies to every later
+ * start stays ended; the others continue.
  */
 import { assertNever, errorTable, type ErrorCode } from '../../../lib/errors.ts';
 
 export const FIRST_PAUSE_MS = 100;
 export const LONGEST_PAUSE_MS = 5000;
-/** A part that was ready for this long has its pause set back to the first. */
+/** After this time in READY, the pause of a part is reset to the first. */
 export const HEALTHY_AFTER_MS = 10_000;
 /** A part that is not ready by then is killed. */
 export const START_LIMIT_MS = 60_000;
-/** Deaths without a reason that a part may die before it was ever ready. */
+/** Number of exits without a reason that are permitted before a part was ever ready. */
 export const FIRST_START_TRIES = 3;
 
-/** Reasons that no start can change: whoever is refused with one of them is not started again. */
+/** Reasons that no restart can change: a part that is refused with one of them is not restarted. */
 const LASTING_REASONS = ['NODE_REMOVED'] as const satisfies readonly ErrorCode[];
 
 export interface PartRule {
@@ -54,12 +54,12 @@ interface PartState {
   /** End of a RESTING phase, SIGKILL of an ENDING one, limit of a STARTING one; else null. */
   deadline: number | null;
   everReady: boolean;
-  /** Deaths since it was last healthy. */
+  /** Number of exits since it was last healthy. */
   deaths: number;
 }
 
 export interface State {
-  /** In the order of starting; the stop order is its own. */
+  /** In the order of starting; the stop order is separate. */
   readonly parts: ReadonlyMap<string, PartState>;
   readonly stopOrder: readonly string[];
   saidReady: boolean;
@@ -72,7 +72,7 @@ export type Event =
   | { readonly type: 'ready'; readonly part: string }
   /** `how` is for people: `exit code 1`, `SIGKILL`. */
   | { readonly type: 'exited'; readonly part: string; readonly how: string; readonly refusal: Refusal | null }
-  /** Someone wants an end; the second time: at once. */
+  /** A request to stop; the second one stops at once. */
   | { readonly type: 'stop' }
   | { readonly type: 'tick' };
 
@@ -83,10 +83,10 @@ export type Effect =
   | { readonly type: 'all-ready' }
   | { readonly type: 'restarted'; readonly part: string }
   | { readonly type: 'warn'; readonly part: string; readonly text: string }
-  /** Nothing runs any more. `refusal` is null after a wanted end. */
+  /** No part runs any more. `refusal` is null after a requested stop. */
   | { readonly type: 'finished'; readonly refusal: Refusal | null };
 
-/** A supervisor that has started nothing yet. `stopOrder` names every part once. */
+/** Creates the state of a supervisor that has started nothing yet. `stopOrder` names every part once. */
 export function newState(rules: readonly PartRule[], stopOrder: readonly string[]): State {
   const parts = new Map(
     rules.map((rule): [string, PartState] => [
@@ -97,7 +97,7 @@ export function newState(rules: readonly PartRule[], stopOrder: readonly string[
   return { parts, stopOrder, saidReady: false, stopping: false, refusal: null };
 }
 
-/** Applies one event to the state and says what to do. `now` is monotonic, ms. */
+/** Applies one event to the state and returns the actions. `now` is monotonic, ms. */
 export function step(state: State, event: Event, now: number): Effect[] {
   switch (event.type) {
     case 'begin':
@@ -115,7 +115,7 @@ export function step(state: State, event: Event, now: number): Effect[] {
   }
 }
 
-/** When the next `tick` is due; null when only an event can change anything. */
+/** Returns when the next `tick` is due; null when only an event can change anything. */
 export function nextDeadline(state: State): number | null {
   let next: number | null = null;
   for (const { deadline } of state.parts.values()) if (deadline !== null && (next === null || deadline < next)) next = deadline;
@@ -193,7 +193,7 @@ function killAll(state: State, now: number): Effect[] {
   return effects;
 }
 
-/** Ends the next part of the stop order; a part is told to end only when those before it are gone. */
+/** Ends the next part of the stop order; a part is told to end only after those before it have ended. */
 function continueStop(state: State, now: number): Effect[] {
   for (const name of state.stopOrder) {
     const part = state.parts.get(name);
