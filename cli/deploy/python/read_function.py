@@ -1,13 +1,13 @@
 """
-Prints as JSON what a Python file's text says about one of its functions: how the input's keys
-reach it (CallStyle of nodes.proto). Usage: read_function.py <file> <function>
+Parses a Python file and prints as JSON how the input's keys become the parameters of one of its
+functions (CallStyle of nodes.proto). Usage: read_function.py <file> <function>
 
-    def f(a, b=1, *, c=2)    positional   a; b and c need not be given
+    def f(a, b=1, *, c=2)    positional   a; b and c are optional
     def f(input)             whole        any keys
     def f(a, **rest)         whole        any keys
-    @decorated               unread       what it becomes shows only when it runs
+    @decorated               unread       the result depends on running the decorator
 
-A last parameter `ctx`, or `context` unless its type is a plain value, gets the job's context.
+A last parameter `ctx`, or `context` unless its type is a plain value, receives the job's context.
 """
 import ast
 import json
@@ -67,7 +67,7 @@ def find(body, name):
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             functions.append(node.name)
-            # The last one of a name is the one there is.
+            # The last definition of a name applies.
             found = read(node) if node.name == name else found
         elif isinstance(node, ast.ClassDef):
             found = {"kind": "class", "line": node.lineno} if node.name == name else found
@@ -79,7 +79,7 @@ def find(body, name):
             assigned = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
             unclear = unclear or name in assigned
         elif not isinstance(node, (ast.Expr, ast.Pass)):
-            # Definitions under a condition, in a try block …
+            # Definitions under a condition, in a try block, and so on.
             inner = [each.name for each in ast.walk(node) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
             unclear = unclear or name in inner or any(isinstance(each, ast.ImportFrom) for each in ast.walk(node))
     if found is not None and not unclear:
@@ -96,7 +96,7 @@ def read(node):
 
 
 def read_plain(node):
-    """As if it had no decorator."""
+    """Reads the function without its decorators."""
     arguments = node.args
     positional = getattr(arguments, "posonlyargs", []) + arguments.args
     required = len(positional) - len(arguments.defaults)

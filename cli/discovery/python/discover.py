@@ -1,5 +1,5 @@
 """
-Prints as JSON what Python files declare (`Endpoint(name=…)`), read from their text: nothing is run.
+Parses Python files and prints their declarations (`Endpoint(name=…)`) as JSON; nothing is run.
 Standard input: {"root": folder, "files": [path, …]}. Every value of a setting must be a literal.
 """
 import ast
@@ -28,7 +28,7 @@ def main(order):
     root = order["root"]
     files = []
     reached = list(order["files"])
-    # What a declaring file imports, and so on: found here, a mistake there is not first met by a worker.
+    # Parses imported files, too, so that a syntax error in them is reported before a worker runs.
     for path in reached:
         tree, syntax = parse(root, path)
         if syntax is not None:
@@ -51,7 +51,7 @@ def parse(root, path):
 
 
 def imported_files(root, path, tree):
-    """The application's own files that a file imports; what stands in a `try` may fail."""
+    """Yields the application's own files that a file imports, except imports in a `try`, which may fail."""
     for base, name in imported_names(tree.body, os.path.dirname(path)):
         stem = os.path.join(base, *name.split(".")) if name else base
         for each in (stem + ".py", os.path.join(stem, "__init__.py")):
@@ -60,7 +60,7 @@ def imported_files(root, path, tree):
 
 
 def imported_names(body, folder):
-    """(folder, dotted name) of each module that statements may import."""
+    """Yields (folder, dotted name) of each module that statements may import."""
     for node in body:
         if isinstance(node, ast.Try):
             continue
@@ -122,7 +122,7 @@ class FileReader:
                         self._enum_names[each.asname or each.name] = each.name
 
     def _read_constant(self, node):
-        """`NAME = literal` of the top level, unless it is assigned more than once."""
+        """Reads `NAME = literal` at module level, unless it is assigned more than once."""
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, (ast.AnnAssign, ast.AugAssign)) else []
         for target in targets:
             if isinstance(target, ast.Name):
@@ -169,7 +169,7 @@ class FileReader:
         declared["functions"].append(row)
 
     def _declaring(self, node):
-        """The call `Endpoint(…)` with `name=`; None for anything else, handles by id among it."""
+        """Returns the call `Endpoint(…)` with `name=`; None for anything else, including handles by id."""
         if not isinstance(node, ast.Call):
             return None
         named = isinstance(node.func, ast.Name) and node.func.id in self._endpoint_names
@@ -255,7 +255,7 @@ def described(node):
 
 
 def own_nodes(function):
-    """The nodes of a function's body, without those of functions inside it."""
+    """Yields the nodes of a function's body, without those of nested functions."""
     waiting = list(function.body)
     while waiting:
         node = waiting.pop()
@@ -264,7 +264,7 @@ def own_nodes(function):
 
 
 def methods_of(node):
-    """Public methods, without their first parameter; `__call__` where there is none."""
+    """Returns public methods, without their first parameter; `__call__` if there are none."""
     found = {}
     for each in node.body:
         if isinstance(each, FUNCTIONS) and (not each.name.startswith("_") or each.name == "__call__"):
@@ -277,7 +277,7 @@ def methods_of(node):
 
 
 def variable_of(node):
-    """(name, default) of `os.environ["NAME"]`, `os.environ.get("NAME", default)` and `os.getenv(…)`."""
+    """Returns (name, default) of `os.environ["NAME"]`, `os.environ.get("NAME", default)` and `os.getenv(…)`."""
     if isinstance(node, ast.Subscript) and is_environ(node.value):
         key = node.slice.value if type(node.slice).__name__ == "Index" else node.slice
         return (key.value, None) if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
@@ -296,7 +296,7 @@ def is_environ(node):
 
 
 def needed_imports(body):
-    """First names of the modules that a file imports; what stands in a `try` may be missing."""
+    """Yields top-level names of the modules that a file imports, except those in a `try`, which may be missing."""
     for node in body:
         if isinstance(node, ast.Try):
             continue
