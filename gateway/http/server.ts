@@ -25,7 +25,7 @@ import { idsOf, type Services } from './services.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** What is served, by path and method. */
+    /** The routes, by path and method. */
     served: AllowedMethods;
   }
 }

@@ -1,4 +1,4 @@
-/** What the HTTP routes work with. */
+/** The services that the HTTP routes use. */
 import type { Metadata } from '@grpc/grpc-js';
 import type { FastifyRequest } from 'fastify';
 
@@ -19,7 +19,7 @@ import type { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The job that this request made. */
+    /** The job that this request created. */
     newJobId: string | null;
   }
 }

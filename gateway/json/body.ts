@@ -1,4 +1,4 @@
-/** Request bodies: the bytes as received, with only the small members turned into values. */
+/** Parses request bodies: keeps the bytes as received and converts only the small members to values. */
 import { isUtf8 } from 'node:buffer';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -31,7 +31,10 @@ const KNOWN = new Set(['input', ...SMALL]);
 const NONE: ReadonlySet<string> = new Set();
 const MAX_SMALL_BYTES = 16 * 1024;
 
-/** The body's known members, or the refusal to answer with. Never throws: a refusal must not cost the connection. */
+/**
+ * Returns the body's known members, or the refusal to respond with. Never throws, because a refusal must not end the
+ * connection.
+ */
 export function parseBody(bytes: Buffer): ParsedBody | CapstanError {
   const members = membersOf(bytes, KNOWN);
   if (members instanceof CapstanError) return members;
@@ -49,13 +52,16 @@ export function parseBody(bytes: Buffer): ParsedBody | CapstanError {
   return body;
 }
 
-/** The body as a value, or the refusal to answer with: what nests within the limit, whoever looks at it may recurse into. */
+/**
+ * Returns the body as a value, or the refusal to respond with. The nesting is limited, so that later code may recurse
+ * into the value.
+ */
 export function parseWhole(bytes: Buffer): unknown {
   const members = membersOf(bytes, NONE);
   return members instanceof CapstanError ? members : (JSON.parse(bytes.toString('utf8').replace(/^\uFEFF/, '')) as unknown);
 }
 
-/** Where the wanted members of a JSON object lie, or what is wrong with it. */
+/** Returns the positions of the requested members of a JSON object, or the reason why it is invalid. */
 function membersOf(bytes: Buffer, wanted: ReadonlySet<string>): ReadonlyMap<string, Span> | CapstanError {
   if (!isUtf8(bytes)) return refusal('body', 'body: must be UTF-8 text');
   const scan = scanObject(bytes, wanted);

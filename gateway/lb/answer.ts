@@ -4,10 +4,10 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { errorTable, retryAfterS, type CapstanError } from '../../lib/errors.ts';
 import { drain, type DrainLimits } from '../http/drain.ts';
 
-/** After a refusal on the host of an endpoint. */
+/** Limits for draining a body after a refusal on the host of an endpoint. */
 export const DRAIN: DrainLimits = { bytes: 4 * 1024 * 1024, ms: 5_000 };
 
-/** Status, headers and body of an error. Also for answers written on a bare socket. */
+/** Returns status, headers and body of an error, also for responses on a bare socket. */
 export function errorAnswer(error: CapstanError): { status: number; title: string; headers: Record<string, string>; body: string } {
   const { http: status, title } = errorTable[error.code];
   const body = JSON.stringify({ error: title, detail: error.message });
@@ -24,7 +24,7 @@ export function errorAnswer(error: CapstanError): { status: number; title: strin
   return { status, title, headers, body };
 }
 
-/** Answers with the error, unless an answer has begun. */
+/** Responds with the error, unless a response has begun. */
 export function sendError(request: IncomingMessage, response: ServerResponse, error: CapstanError): void {
   if (response.headersSent || response.destroyed) return;
   const { status, headers, body } = errorAnswer(error);

@@ -63,7 +63,7 @@ interface Admitted {
   readonly address: LbAddress;
 }
 
-/** A connection that is handed over: what its caller sent after the head, and how it is refused. */
+/** An upgraded connection: the bytes that its caller sent after the head, and the function that refuses it. */
 interface Upgrade {
   readonly socket: Duplex;
   readonly head: Buffer;
@@ -170,14 +170,14 @@ export class LoadBalancer {
     for (const socket of this.#handedOver) socket.destroy();
   }
 
-  /** Returns the part of its documentation that is requested, unless the endpoint has its own route there. */
+  /** Returns the requested part of its documentation, unless the endpoint has its own route there. */
   #docsAsked({ method }: IncomingMessage, { endpointId, target }: LbAddress): string | null {
     if (!MAYBE_DOCS.test(target) || (method !== 'GET' && method !== 'HEAD')) return null;
     const [given = ''] = target.split('?');
     const path = given === `${DOCS_PATH}/` ? DOCS_PATH : given;
     if (path !== DOCS_PATH && path !== DOCUMENT_PATH && path !== SCRIPT_PATH) return null;
     const endpoint = this.#deps.lookup.knownEndpoint(endpointId);
-    // A worker that listens itself knows its own paths.
+    // A worker that listens itself defines its own paths.
     if (endpoint === undefined || endpoint.routes.length === 0) return null;
     if (this.#routes.has(endpoint, path) || this.#routes.has(endpoint, given)) return null;
     return path;
@@ -307,10 +307,10 @@ export class LoadBalancer {
     return this.#routes.match(endpoint, request.method ?? 'GET', target);
   }
 
-  /** The status does not show it, because it was sent before. */
+  /** The status does not show the error, because it was sent before. */
   #brokeOff(endpoint: string, { code, message }: CapstanError): void {
     this.#deps.metrics.brokeOff(endpoint, code);
-    // What a function logs is in its own log.
+    // The endpoint's own log has the function's message.
     const reason = code === 'INTERNAL' ? 'the function failed' : message;
     this.#deps.log.info({ endpoint, code, reason }, 'response aborted after it had begun');
   }

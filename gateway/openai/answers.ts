@@ -2,7 +2,7 @@
 import { OpenAiError, yieldedError, yieldedEventError } from './errors.ts';
 import { CallerGone, type OpenAiJob } from './job.ts';
 
-/** A whole answer. */
+/** A complete response. */
 export interface Document {
   readonly type: string;
   readonly body: string | Buffer;
@@ -45,7 +45,7 @@ function isJson(text: string): boolean {
     JSON.parse(text);
     return true;
   } catch {
-    // A text, then.
+    // Not JSON: a plain text.
     return false;
   }
 }

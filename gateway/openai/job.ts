@@ -55,7 +55,7 @@ export class OpenAiJob {
   #settled = false;
   #stopped = false;
   #pending: { readonly ticket: number; readonly reject: (error: Error) => void } | null = null;
-  /** Chunks handed on. */
+  /** Number of chunks passed on. */
   #next = 0;
   #token: number | undefined;
 

@@ -24,9 +24,9 @@ export interface OpenAiInput {
 const WANTED = new Set(['stream']);
 
 /**
- * `{"openai_route":…,"openai_input":<body>}`, without the body's key where there is none. What the
- * shape of the original has no room for is named in keys of its own: a method other than GET
- * without and POST with a body as `openai_method`, a query string as `openai_query`.
+ * `{"openai_route":…,"openai_input":<body>}`, without `openai_input` when there is no body. Other properties of the
+ * request have their own keys: `openai_method` for a method other than GET without and POST with a body, and
+ * `openai_query` for a query string.
  */
 export function openAiInput({ method, route, query, body }: OpenAiRequest): OpenAiInput | CapstanError {
   const parts: (string | Buffer)[] = [`{"openai_route":${JSON.stringify(route.toWellFormed())}`];
